@@ -1,0 +1,58 @@
+"""A filesystem-first workspace for LLM agents: offloading and compression that lose nothing.
+
+```python
+from buoyline import ContextWindow, LocalWorkspace
+
+workspace = LocalWorkspace("./workspace")
+window = ContextWindow(offloader=workspace, session_id="s1", size=128_000)
+await window.add({"role": "user", "content": "..."})
+messages = await window.prepare()
+```
+
+Importing this package loads nothing but this module: each public name brings its own when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from buoyline.compression import Compressor, ContextConfig, Summary
+    from buoyline.errors import BuoylineError
+    from buoyline.offloader import Offloader
+    from buoyline.tokens import TokenCounter
+    from buoyline.window import ContextWindow
+    from buoyline.workspace import LocalWorkspace
+
+__all__ = [
+    "BuoylineError",
+    "Compressor",
+    "ContextConfig",
+    "ContextWindow",
+    "LocalWorkspace",
+    "Offloader",
+    "Summary",
+    "TokenCounter",
+]
+
+_HOMES = {
+    "BuoylineError": "errors",
+    "Compressor": "compression",
+    "ContextConfig": "compression",
+    "ContextWindow": "window",
+    "LocalWorkspace": "workspace",
+    "Offloader": "offloader",
+    "Summary": "compression",
+    "TokenCounter": "tokens",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("buoyline")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,243 @@
+"""Every error that buoyline raises.
+
+```
+BuoylineError
+├── ConfigError            (ValueError)        settings that cannot work, found when they are built
+├── InvalidNameError       (ValueError)        a session id, path or reference that cannot be used
+├── MessageError           (ValueError)        something that is no message of a known dialect
+├── ConflictError          (ValueError)        a batch id that already stands for other messages
+├── FormatVersionError     (ValueError)        a workspace written by a newer buoyline
+├── CorruptError           (ValueError)        bytes on disk that are not what was written
+├── NotFoundError          (LookupError)       a session, file or message that is not there
+├── SessionExistsError     (FileExistsError)   a new session under an id that is taken
+├── StorageError           (OSError)           the file system refused; errno and filename are kept
+│   ├── WorkspaceFull                          no space, quota or file size left; nothing was changed
+│   └── LockTimeout        (TimeoutError)      another writer held the session for too long
+├── UnsupportedPlatformError (RuntimeError)    an operating system without the calls we rely on
+└── CompressionError       (RuntimeError)      the context could not be made smaller
+    ├── SummaryError       (ValueError)        a summariser answered with something unusable
+    └── ContextOverflowError                   what must stay does not fit the window
+```
+
+Each error is also the builtin that foreign code would catch, keeps its fields as attributes, survives
+pickling (its fields are its ``args``), and its message says what to do next.
+"""
+
+import errno
+import os
+
+_SHOWN_CHARS = 80
+
+
+class BuoylineError(Exception):
+    """Catch this to catch everything that buoyline raises on its own account."""
+
+
+class ConfigError(BuoylineError, ValueError):
+    """A setting cannot work. Raised when the configuration is built, never later."""
+
+    def __init__(self, setting: str, problem: str) -> None:
+        """Name the setting and what is wrong with it, in words that say which value would do."""
+        super().__init__(setting, problem)
+        self.setting = setting
+        self.problem = problem
+
+    def __str__(self) -> str:
+        """Return the setting and its problem."""
+        return f"{self.setting}: {self.problem}"
+
+
+class InvalidNameError(BuoylineError, ValueError):
+    """An id, path or reference cannot be used as a name in the workspace."""
+
+    def __init__(self, name: object, reason: str) -> None:
+        """Keep the offending name as given and the reason why it is refused."""
+        super().__init__(name, reason)
+        self.name = name
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Return the name, shortened to 80 characters, and the reason."""
+        shown = repr(self.name)
+        return f"{shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + '...'}: {self.reason}"
+
+
+class MessageError(BuoylineError, ValueError):
+    """Something is not a message of a dialect that buoyline knows, or cannot be written as JSON."""
+
+    def __init__(self, reason: str, position: int | None = None) -> None:
+        """Say what is wrong, and where: the 0-based position in the sequence that was passed, if known."""
+        super().__init__(reason, position)
+        self.reason = reason
+        self.position = position
+
+    def __str__(self) -> str:
+        """Return the position, where it is known, and the reason."""
+        return self.reason if self.position is None else f"message {self.position}: {self.reason}"
+
+    def at(self, position: int) -> "MessageError":
+        """Return the same error for the message at *position*."""
+        return MessageError(self.reason, position)
+
+
+class ConflictError(BuoylineError, ValueError):
+    """A batch id is already committed with other messages."""
+
+    def __init__(self, session_id: str, batch_id: str) -> None:
+        """Keep the session and the batch id in question."""
+        super().__init__(session_id, batch_id)
+        self.session_id = session_id
+        self.batch_id = batch_id
+
+    def __str__(self) -> str:
+        """Return what happened and the two ways out."""
+        return (
+            f"session {self.session_id!r}: batch {self.batch_id!r} is already archived with other messages; "
+            "repeat it unchanged, or use a new batch id"
+        )
+
+
+class FormatVersionError(BuoylineError, ValueError):
+    """The workspace was written in a format that this version does not know; it is left untouched."""
+
+    def __init__(self, path: str, found: object, supported: int) -> None:
+        """Keep the file that names the format, the format found, and the newest one that is supported."""
+        super().__init__(path, found, supported)
+        self.path = path
+        self.found = found
+        self.supported = supported
+
+    def __str__(self) -> str:
+        """Return both formats and what to do."""
+        return (
+            f"{self.path}: format {self.found!r}, but this buoyline reads format {self.supported} and older; "
+            "upgrade buoyline, or use another workdir"
+        )
+
+
+class CorruptError(BuoylineError, ValueError):
+    """Bytes on disk are not what was written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        """Keep the damaged file and what is wrong in it."""
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Return the file and the damage."""
+        return f"{self.path}: {self.reason}"
+
+
+class NotFoundError(BuoylineError, LookupError):
+    """A session, file or message is not there."""
+
+    def __init__(self, kind: str, name: str, hint: str = "") -> None:
+        """Say what kind of thing was looked for, its name, and where to look instead."""
+        super().__init__(kind, name, hint)
+        self.kind = kind
+        self.name = name
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Return what is missing and the hint."""
+        return f"no {self.kind} {self.name!r}" + (f"; {self.hint}" if self.hint else "")
+
+
+class SessionExistsError(BuoylineError, FileExistsError):
+    """A new session was asked for under an id that already has an archive."""
+
+    def __init__(self, session_id: str, path: str) -> None:
+        """Keep the session id and the directory that it already has."""
+        super().__init__(session_id, path)
+        # OSError takes two arguments for an errno and its words.
+        self.errno, self.strerror = errno.EEXIST, os.strerror(errno.EEXIST)
+        self.session_id = session_id
+        self.path = path
+
+    def __str__(self) -> str:
+        """Return the collision and the ways out."""
+        return (
+            f"session {self.session_id!r} already exists in {self.path}; continue it with "
+            "ContextWindow.resume, or choose another session id or workdir"
+        )
+
+
+class StorageError(BuoylineError, OSError):
+    """The file system refused an operation; ``errno``, ``strerror`` and ``filename`` say which and where."""
+
+    def __str__(self) -> str:
+        """Return the operating system's words with the file they are about."""
+        return f"{self.filename}: {self.strerror}" if self.filename else str(self.strerror)
+
+
+class WorkspaceFull(StorageError):  # noqa: N818 - the documented name of the condition users handle
+    """No space, quota or file size is left. What was begun has been taken back; free space and repeat."""
+
+
+class LockTimeout(StorageError, TimeoutError):  # noqa: N818 - named after the condition, as above
+    """Another writer held the session for longer than we wait. Nothing was changed; repeat later."""
+
+
+class UnsupportedPlatformError(BuoylineError, RuntimeError):
+    """The operating system lacks calls that the promises on disk rest on."""
+
+    def __init__(self, platform: str) -> None:
+        """Keep the platform's name as Python reports it."""
+        super().__init__(platform)
+        self.platform = platform
+
+    def __str__(self) -> str:
+        """Return the platform and those that work."""
+        return f"{self.platform} is not supported: a workspace needs Linux or macOS (on Windows, use WSL)"
+
+
+class CompressionError(BuoylineError, RuntimeError):
+    """The context could not be made smaller."""
+
+
+class SummaryError(CompressionError, ValueError):
+    """A summariser answered with something that cannot stand in place of the messages."""
+
+    def __init__(self, summarizer: str, reason: str) -> None:
+        """Keep which summariser answered and why its answer is refused."""
+        super().__init__(summarizer, reason)
+        self.summarizer = summarizer
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Return the summariser and the reason."""
+        return f"summary by {self.summarizer}: {self.reason}"
+
+
+class ContextOverflowError(CompressionError):
+    """What must stay in the context does not fit the window."""
+
+    def __init__(self, tokens: int, max_tokens: int, reason: str) -> None:
+        """Keep the tokens needed, the tokens there are, and what takes them."""
+        super().__init__(tokens, max_tokens, reason)
+        self.tokens = tokens
+        self.max_tokens = max_tokens
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Return the numbers and the reason."""
+        return f"{self.tokens:,} tokens do not fit a window of {self.max_tokens:,}: {self.reason}"
+
+
+_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def storage_error(error: OSError, path: str | None = None) -> StorageError:
+    """Translate *error* into ours, keeping ``errno``, ``strerror`` and the file name.
+
+    Args:
+        error: What the operating system raised.
+        path: The file to name where *error* itself names none.
+
+    Returns:
+        `WorkspaceFull` for a full disk, an exceeded quota or file size limit; else `StorageError`.
+    """
+    kind = WorkspaceFull if error.errno in _FULL_ERRNOS else StorageError
+    reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
+    return kind(error.errno, reason, error.filename if error.filename is not None else path)

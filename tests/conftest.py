@@ -1,0 +1,25 @@
+"""What several tests share: how hypothesis searches, and where recorded sessions are."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Neither a deadline nor the check for slow generation: a busy machine must not fail a test.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), max_examples=2_000, print_blob=True)
+settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Return the folder of recorded sessions, which is no part of the repository; skip where there is none.
+
+    ``BUOYLINE_SHARED_DATA`` names it; else it is looked for beside the checkout.
+    """
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("BUOYLINE_SHARED_DATA") or beside)
+    if not folder.is_dir():
+        pytest.skip(f"no recorded sessions in {folder}; BUOYLINE_SHARED_DATA may name another folder")
+    return folder

@@ -1,0 +1,241 @@
+"""Rules of the house that no checker in ``make check`` knows. CONTRIBUTING.md says why they are kept."""
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "buoyline"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+MAX_MODULE_LINES = 600
+MAX_FUNCTION_LINES = 60
+
+FILES_MODULE = "workspace/_files.py"
+"""The one module that opens, renames, syncs and locks."""
+
+CORE_DEPENDENCIES = frozenset({"aiofiles", "click", "pydantic", "re2", "rich", "tiktoken", "watchfiles"})
+"""As they are imported; what is not among them is a framework, or a tool for tests."""
+
+SLOW_TO_LOAD = CORE_DEPENDENCIES | {"asyncio", "anthropic", "openai"}
+"""What ``import buoyline`` leaves to those who use it."""
+
+STANDARD_LIBRARY = sys.stdlib_module_names | {"compression"}
+"""``compression`` is new in Python 3.14, and imported there by gzip, tarfile and zipfile."""
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Definition: TypeAlias = Function | ast.ClassDef
+
+
+def _place(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), path)
+
+
+def _nodes() -> Iterator[tuple[str, ast.AST]]:
+    """Yield every node of the package with the module it stands in."""
+    for path in MODULES:
+        for node in ast.walk(_tree(path)):
+            yield _place(path), node
+
+
+def _length(function: Function) -> int:
+    """Count the lines of *function* without those of its docstring."""
+    first = function.body[0]
+    docstring = _lines(first) if ast.get_docstring(function, clean=False) is not None else 0
+    return _lines(function) - docstring
+
+
+def _lines(node: Function | ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_no_module_is_too_long_to_be_read_in_one_go() -> None:
+    lengths = {_place(path): len(path.read_text("utf-8").splitlines()) for path in MODULES}
+    assert {place: lines for place, lines in lengths.items() if lines > MAX_MODULE_LINES} == {}
+
+
+def test_no_function_is_too_long_to_be_understood_at_a_glance() -> None:
+    lengths = {
+        f"{place}:{node.lineno} {node.name}": _length(node)
+        for place, node in _nodes()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {place: lines for place, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
+
+
+def _is_broad(kinds: list[ast.expr]) -> bool:
+    return any(isinstance(kind, ast.Name) and kind.id in {"BaseException", "Exception"} for kind in kinds)
+
+
+def _swallows_all(node: ast.AST) -> bool:
+    """Tell whether *node* is a broad handler that raises nothing again, or a broad ``suppress``."""
+    match node:
+        case ast.ExceptHandler(type=None):
+            is_broad = True
+        case ast.ExceptHandler(type=ast.Tuple(elts=kinds)):
+            is_broad = _is_broad(kinds)
+        case ast.ExceptHandler(type=ast.expr() as kind):
+            is_broad = _is_broad([kind])
+        case ast.Call(func=function, args=kinds) if ast.unparse(function).endswith("suppress"):
+            return _is_broad(kinds)
+        case _:
+            return False
+    return is_broad and not any(
+        isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node)
+    )
+
+
+def test_what_nobody_foresaw_is_never_swallowed() -> None:
+    """Cleaning up after any exception is right, going on after it is not."""
+    swallowing = [
+        f"{place}:{node.lineno}"
+        for place, node in _nodes()
+        if isinstance(node, ast.ExceptHandler | ast.Call) and _swallows_all(node)
+    ]
+    assert swallowing == []
+
+
+def _changes_files(call: ast.Call) -> bool:
+    """Tell whether *call* is `open`, or a method that of all our classes only a path has."""
+    if isinstance(call.func, ast.Name):
+        return call.func.id == "open"
+    changing = {"hardlink_to", "rmdir", "symlink_to", "touch", "unlink", "write_bytes", "write_text"}
+    return isinstance(call.func, ast.Attribute) and call.func.attr in changing
+
+
+def test_one_module_alone_changes_files() -> None:
+    """The command line may write what a user asks for, and the conformance suites break things on purpose."""
+    places = [
+        f"{place}:{node.lineno}"
+        for place, node in _nodes()
+        if isinstance(node, ast.Call)
+        and _changes_files(node)
+        and place != FILES_MODULE
+        and not place.startswith(("cli/", "testing/"))
+    ]
+    assert places == []
+
+
+def _public(body: list[ast.stmt]) -> Iterator[Definition]:
+    """Yield the public functions and classes in *body*, and those within its public classes."""
+    for node in body:
+        if isinstance(node, ast.If | ast.Try):
+            yield from _public([*node.body, *node.orelse])
+        elif isinstance(node, Definition) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from _public(node.body)
+
+
+def _takes_its_docstring_from_elsewhere(node: Definition) -> bool:
+    names = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+    return bool(names & {"overload", "override", "setter"})
+
+
+def test_everything_public_says_what_it_does() -> None:
+    """In private modules, too, which the linter passes over: their readers are us."""
+    silent = [
+        f"{_place(path)}:{node.lineno} {node.name}"
+        for path in MODULES
+        for node in _public(_tree(path).body)
+        if ast.get_docstring(node) is None and not _takes_its_docstring_from_elsewhere(node)
+    ]
+    assert silent == []
+
+
+def _folders_on_the_import_path() -> list[Path]:
+    """Return the folders that ``python -c`` and the running of a script put first on ``sys.path``."""
+    folders = [ROOT, *(ROOT / name for name in ("tests", "examples", "benchmarks", "scripts"))]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def test_no_name_hides_a_module_of_the_standard_library() -> None:
+    hiding = [
+        path.relative_to(ROOT).as_posix()
+        for folder in _folders_on_the_import_path()
+        for path in folder.iterdir()
+        if (path.is_dir() or path.suffix == ".py") and path.stem in STANDARD_LIBRARY
+    ]
+    assert hiding == []
+
+
+def _imported_on_loading(body: list[ast.stmt]) -> Iterator[str]:
+    """Yield the top-level name of each module that is imported when a module with *body* is loaded."""
+    for node in body:
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name.partition(".")[0] for alias in names)
+            case ast.ImportFrom(module=str(module)):
+                yield module.partition(".")[0]
+            case ast.If(test=test) if ast.unparse(test).endswith("TYPE_CHECKING"):
+                yield from _imported_on_loading(node.orelse)
+            case ast.If() | ast.ClassDef() | ast.With():
+                yield from _imported_on_loading([*node.body, *getattr(node, "orelse", [])])
+            case ast.Try():
+                handled = [stmt for handler in node.handlers for stmt in handler.body]
+                yield from _imported_on_loading([*node.body, *handled, *node.orelse, *node.finalbody])
+            case _:
+                pass
+
+
+def _allowed_on_loading(place: str) -> frozenset[str]:
+    tools = {"hypothesis", "pytest"} if place.startswith("testing/") else set[str]()
+    return sys.stdlib_module_names | CORE_DEPENDENCIES | {"buoyline"} | tools
+
+
+def test_no_framework_is_needed_to_load_a_module() -> None:
+    foreign = {
+        f"{_place(path)}: {name}"
+        for path in MODULES
+        for name in _imported_on_loading(_tree(path).body)
+        if name not in _allowed_on_loading(_place(path))
+    }
+    assert foreign == set()
+
+
+def _loaded_by(statement: str) -> set[str]:
+    """Run *statement* in an interpreter of its own; return the names of the modules that it loaded."""
+    program = (
+        "import json, sys\n"
+        "before = set(sys.modules)\n"
+        f"{statement}\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))\n"
+    )
+    ran = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, check=True)
+    return set(json.loads(ran.stdout))
+
+
+def test_importing_buoyline_loads_nothing_that_is_slow_to_load() -> None:
+    loaded = _loaded_by("import buoyline")
+    assert "buoyline" in loaded
+    assert loaded & SLOW_TO_LOAD == set()
+
+
+def test_every_name_that_buoyline_offers_is_there_without_command_line_or_vocabulary() -> None:
+    loaded = _loaded_by(
+        "import buoyline; [getattr(buoyline, name) for name in getattr(buoyline, '__all__', ())]"
+    )
+    assert loaded & {"anthropic", "click", "openai", "rich", "tiktoken", "watchfiles"} == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_place)
+def test_a_module_offers_each_name_once_and_has_it(path: Path) -> None:
+    """That the names stand in order is the linter's to check."""
+    name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    if name.endswith("__main__"):
+        pytest.skip("loading it starts the command line")
+    module = importlib.import_module(name)
+    offered: list[str] = getattr(module, "__all__", [])
+    assert len(offered) == len(set(offered))
+    assert [missing for missing in offered if not hasattr(module, missing)] == []
