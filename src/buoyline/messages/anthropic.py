@@ -1,0 +1,160 @@
+"""Anthropic's messages dialect.
+
+Source: the ``messages`` of the Messages API: ``role`` and ``content``, text or a list of blocks; tool results
+stand as blocks in user messages, several in one message where calls ran in parallel.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from buoyline.errors import MessageError
+from buoyline.messages.jsonl import is_array, is_object, spell
+from buoyline.messages.message import (
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    join_texts,
+)
+from buoyline.messages.native import (
+    blocks_of,
+    fields,
+    media,
+    plain_fields,
+    role_of,
+    simple_part,
+    text_or_empty,
+)
+
+_OWN_BLOCKS = frozenset(
+    {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use"}
+)
+"""Unmistakable. (What a server tool does is no `ToolCall`: its result follows in the same message.)"""
+
+
+class Anthropic:
+    """Messages as Anthropic's Messages API takes them."""
+
+    name = "anthropic"
+
+    def recognises(self, message: object) -> bool:
+        """Tell whether *message* holds a block that only this dialect has."""
+        found = fields(message)
+        if found is None or found.get("role") not in {"user", "assistant"} or "tool_calls" in found:
+            return False
+        content = found.get("content")
+        return is_array(content) and any(_block_type(block) in _OWN_BLOCKS for block in content)
+
+    def view(self, message: Any) -> Message:
+        """Read *message*; one that holds nothing but tool results reads as role ``tool``.
+
+        Raises:
+            MessageError: It has no role that we know, or content of another form.
+        """
+        found = plain_fields(message)
+        role = role_of(found)
+        parts = tuple(_part(block) for block in blocks_of(found.get("content")))
+        return Message(_speaker(role, parts), parts)
+
+    def result(self, tool_result: Any) -> Message:
+        """Read a ``tool_result`` block, or a user message that holds exactly one.
+
+        Raises:
+            MessageError: It is neither.
+        """
+        if _block_type(tool_result) == "tool_result":
+            return Message("tool", (_part(plain_fields(tool_result)),))
+        view = self.view(tool_result)
+        if len(view.results) != 1:
+            raise MessageError(f"expected one tool result, found {len(view.results)}")
+        return view
+
+    def to_json(self, message: Any) -> dict[str, Any]:
+        """Return the message's own fields."""
+        return dict(plain_fields(message))
+
+    def with_results(self, message: Any, texts: Mapping[int, str]) -> Any:
+        """Return a copy whose n-th ``tool_result`` block says the new text, its media blocks kept behind it."""
+        found = dict(plain_fields(message))
+        blocks: list[Any] = []
+        seen = 0
+        for block in blocks_of(found.get("content")):
+            if _block_type(block) != "tool_result":
+                blocks.append(block)
+                continue
+            blocks.append(_with_text(block, texts[seen]) if seen in texts else block)
+            seen += 1
+        found["content"] = blocks
+        return found
+
+    def user_message(self, text: str) -> dict[str, Any]:
+        """Return a new user message."""
+        return {"role": "user", "content": text}
+
+
+def _block_type(block: object) -> str | None:
+    found = fields(block)
+    kind = None if found is None else found.get("type")
+    return kind if isinstance(kind, str) else None
+
+
+def _speaker(role: Role, parts: tuple[Part, ...]) -> Role:
+    only_results = bool(parts) and all(isinstance(part, ToolResult) for part in parts)
+    return "tool" if only_results else role
+
+
+def _part(block: object) -> Part:
+    if is_object(block):
+        match block.get("type"):
+            case "tool_use":
+                call_id, name = text_or_empty(block.get("id")), text_or_empty(block.get("name"))
+                return ToolCall(call_id, name, spell(block.get("input", {})))
+            case "tool_result":
+                return _result(block)
+            case "thinking":
+                return Reasoning(text_or_empty(block.get("thinking")))
+            case "image":
+                return _media("image", block)
+            case "document":
+                return _media("document", block)
+            case _:
+                pass
+    return simple_part(block)
+
+
+def _result(block: Mapping[str, Any]) -> ToolResult:
+    parts = tuple(
+        part for inner in blocks_of(block.get("content")) if isinstance(part := _part(inner), (Text, Media, Opaque))
+    )
+    return ToolResult(text_or_empty(block.get("tool_use_id")), "", parts, is_error=block.get("is_error") is True)
+
+
+def _media(kind: Any, block: Mapping[str, Any]) -> Media | Text | Opaque:
+    source = block.get("source")
+    if not is_object(source):
+        return simple_part(block)
+    if source.get("type") == "text" and isinstance(text := source.get("data"), str):
+        return Text(text)
+    if source.get("type") == "content":
+        parts = [_part(inner) for inner in blocks_of(source.get("content"))]
+        texts = [part.text for part in parts if isinstance(part, Text)]
+        return Text(join_texts(texts)) if len(texts) == len(parts) else simple_part(block)
+    if source.get("type") == "base64":
+        return media(kind, source.get("media_type"), payload=source.get("data"))
+    return media(kind, source.get("media_type"), source=source.get("url", source.get("file_id")))
+
+
+def _with_text(block: Any, text: str) -> dict[str, Any]:
+    found = dict(block)
+    content = found.get("content")
+    if is_array(content):
+        others = [inner for inner in content if not isinstance(_part(inner), Text)]
+        found["content"] = [{"type": "text", "text": text}, *others]
+    else:
+        found["content"] = text
+    return found

@@ -1,0 +1,102 @@
+"""How a message is spelled as one line of JSON, and read back."""
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, TypeGuard, cast
+
+from buoyline.errors import MessageError
+
+# Readers that split lines as Python or a browser does would see two lines in one record; a lone surrogate
+# has no UTF-8 form at all. Everything else stays readable, so that grep finds Chinese as well as English.
+_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Tell whether *value* is a JSON object: a mapping with text keys."""
+    return isinstance(value, Mapping) and all(isinstance(key, str) for key in cast("Mapping[object, object]", value))
+
+
+def is_array(value: object) -> TypeGuard[Sequence[Any]]:
+    """Tell whether *value* is a JSON array: a list or a tuple, but no text."""
+    return isinstance(value, (list, tuple))
+
+
+def model_fields(value: object) -> dict[str, Any] | None:
+    """Return the fields of a pydantic model as JSON values, or None for anything else.
+
+    Unset fields are left out, since the providers' packages send none of them either; nor does a field that a
+    compatible provider fills with another type cause a warning. pydantic is only looked up, not imported (it
+    takes 60 ms): without it there can be no model.
+
+    Raises:
+        MessageError: A field has no JSON form.
+    """
+    if "pydantic" not in sys.modules:
+        return None
+    from pydantic import BaseModel  # noqa: PLC0415 - see above
+
+    if not isinstance(value, BaseModel):
+        return None
+    try:
+        return value.model_dump(mode="json", exclude_unset=True, warnings=False)
+    except ValueError as error:
+        raise MessageError(f"cannot be written as JSON: {error}") from error
+
+
+def spell(value: object) -> str:
+    r"""Spell *value* as one line of JSON, without the line's end.
+
+    Text stays as it is wherever every reader agrees on it; control characters, U+0085, U+2028, U+2029 and
+    lone surrogates are written as ``\uXXXX``. Key order is kept. Pydantic models inside *value* are written
+    as `model_fields` gives them.
+
+    Args:
+        value: JSON values and pydantic models, nested.
+
+    Returns:
+        JSON that `parse` reads back equal; it holds no line separator of any kind. (Two surrogates that form a
+        pair come back as the one character that they stand for: JSON cannot tell these apart.)
+
+    Raises:
+        MessageError: *value* holds something JSON has no form for, such as NaN or a ``datetime``.
+    """
+    try:
+        line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
+    except MessageError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"cannot be written as JSON: {error}") from error
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
+
+
+def parse(line: str | bytes) -> Any:
+    """Read one line of JSON strictly.
+
+    Args:
+        line: JSON text; bytes are UTF-8.
+
+    Returns:
+        The value.
+
+    Raises:
+        MessageError: *line* is not JSON; ``NaN`` and ``Infinity``, which Python would accept, are not either.
+    """
+    try:
+        return json.loads(line, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"not JSON: {error}") from error
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    message = f"{constant} is not JSON"
+    raise ValueError(message)
+
+
+def _plain(value: object) -> object:
+    found = model_fields(value)
+    if found is None:
+        message = f"{type(value).__name__} has no JSON form"
+        raise TypeError(message)
+    return found

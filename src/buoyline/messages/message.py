@@ -1,0 +1,143 @@
+"""The neutral view of a message: what buoyline reads in every dialect.
+
+A view is for reading only. It is never written to disk and never handed to a model; the native message is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Plain text that the model reads."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """The model's own thinking, as far as the provider shows it; signatures are not part of the view."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """An image, audio clip, document or other payload that is not text.
+
+    Attributes:
+        kind: ``"image"``, ``"audio"``, ``"document"`` or the block's own type.
+        media_type: IANA media type such as ``"image/png"``; empty when the block names none.
+        size_bytes: Decoded size; 0 when the block only refers to the payload.
+        source: URL, file id or workspace reference; empty when the payload stands in the message.
+    """
+
+    kind: str
+    media_type: str
+    size_bytes: int
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A block of a type that buoyline does not know: carried along, counted, never interpreted."""
+
+    kind: str
+    json: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """The model's request to run a tool.
+
+    Attributes:
+        call_id: As the provider gave it. May be empty, and may repeat within a session.
+        name: The tool's name.
+        arguments: JSON text; providers also deliver invalid JSON, which is kept as it is.
+    """
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The output of one tool call.
+
+    Attributes:
+        call_id: Id of the call it answers; may be empty, may repeat, may answer no call at all.
+        name: The tool's name where the dialect repeats it, else empty.
+        parts: `Text`, `Media` and `Opaque` in the tool's order; empty when the tool gave nothing.
+        is_error: The dialect marks the result as a failure.
+    """
+
+    call_id: str
+    name: str
+    parts: "tuple[Text | Media | Opaque, ...]"
+    is_error: bool = False
+
+    @property
+    def id(self) -> str:
+        """The call's id under the name that AgentScope's result block has for it."""
+        return self.call_id
+
+    @property
+    def text(self) -> str:
+        """The text parts in order, joined so that each begins on a line of its own."""
+        return join_texts([part.text for part in self.parts if isinstance(part, Text)])
+
+
+Part: TypeAlias = Text | Reasoning | Media | Opaque | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation.
+
+    Attributes:
+        role: Who speaks. ``developer`` reads as ``system``, ``function`` as ``tool``.
+        parts: In the message's order; empty for a message that says nothing.
+        name: The speaker's name where the dialect has one, else empty.
+    """
+
+    role: Role
+    parts: tuple[Part, ...]
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """The message's own text parts joined by newlines, without reasoning, calls and results."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in order; empty when there are none."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The tool results in order; Anthropic's dialect puts several into one user message."""
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+def join_texts(texts: list[str]) -> str:
+    r"""Join text blocks so that each begins on a line of its own.
+
+    A newline is put between two blocks only where the first does not end in one, so that a result of a
+    single block is byte for byte what the tool gave.
+
+    >>> join_texts(["a", "b\n", "c"])
+    'a\nb\nc'
+    """
+    return "".join(_pieces(texts))
+
+
+def _pieces(texts: list[str]) -> Iterator[str]:
+    for text, is_last in zip(texts, [False] * (len(texts) - 1) + [True], strict=True):
+        yield text
+        if not is_last and not text.endswith("\n"):
+            yield "\n"

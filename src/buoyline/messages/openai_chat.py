@@ -1,0 +1,143 @@
+"""OpenAI's chat completions dialect.
+
+Source: the ``messages`` of the Chat Completions API: ``role``, ``content`` (text, blocks or null),
+``tool_calls``, ``tool_call_id``; besides ``reasoning_content`` as several compatible providers send it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from buoyline.errors import MessageError
+from buoyline.messages.jsonl import is_array, is_object, spell
+from buoyline.messages.message import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from buoyline.messages.native import (
+    blocks_of,
+    data_url,
+    fields,
+    has_known_role,
+    media,
+    plain_fields,
+    role_of,
+    simple_part,
+    text_or_empty,
+)
+
+
+class OpenAIChat:
+    """Messages as OpenAI's chat completions take them, and as most compatible providers do."""
+
+    name = "openai"
+
+    def recognises(self, message: object) -> bool:
+        """Tell whether *message* has a known role and content that may be text, blocks or null."""
+        found = fields(message)
+        if found is None or not has_known_role(found):
+            return False
+        content = found.get("content")
+        return content is None or isinstance(content, (str, list, tuple))
+
+    def view(self, message: Any) -> Message:
+        """Read *message*.
+
+        Raises:
+            MessageError: It has no role that we know, or content of another form.
+        """
+        found = plain_fields(message)
+        role = role_of(found)
+        speaker = text_or_empty(found.get("name"))
+        if role == "tool":
+            return Message(role, (_result(found, speaker),), speaker)
+        return Message(role, tuple(_parts(found)), speaker)
+
+    def result(self, tool_result: Any) -> Message:
+        """Read a tool message that stands alone.
+
+        Raises:
+            MessageError: It is no tool message.
+        """
+        view = self.view(tool_result)
+        if view.role != "tool":
+            raise MessageError(f"role {view.role!r} is no tool result: expected a message with role 'tool'")
+        return view
+
+    def to_json(self, message: Any) -> dict[str, Any]:
+        """Return the message's own fields."""
+        return dict(plain_fields(message))
+
+    def with_results(self, message: Any, texts: Mapping[int, str]) -> Any:
+        """Return a copy of a tool message whose content is the new text, media blocks kept behind it."""
+        found = dict(plain_fields(message))
+        if 0 not in texts:
+            return found
+        content = found.get("content")
+        if is_array(content):
+            others = [block for block in content if not isinstance(_part(block), Text)]
+            found["content"] = [{"type": "text", "text": texts[0]}, *others]
+        else:
+            found["content"] = texts[0]
+        return found
+
+    def user_message(self, text: str) -> dict[str, Any]:
+        """Return a new user message."""
+        return {"role": "user", "content": text}
+
+
+def _result(found: Mapping[str, Any], name: str) -> ToolResult:
+    parts = tuple(part for block in blocks_of(found.get("content")) if not isinstance(part := _part(block), Reasoning))
+    return ToolResult(text_or_empty(found.get("tool_call_id")), name, parts)
+
+
+def _parts(found: Mapping[str, Any]) -> Iterator[Part]:
+    for key in ("reasoning_content", "reasoning"):
+        if isinstance(thinking := found.get(key), str) and thinking:
+            yield Reasoning(thinking)
+            break
+    for block in blocks_of(found.get("content")):
+        yield _part(block)
+    if isinstance(refusal := found.get("refusal"), str):
+        yield Text(refusal)
+    yield from _calls(found)
+
+
+def _part(block: object) -> Text | Media | Opaque:
+    if is_object(block):
+        match block.get("type"):
+            case "image_url":
+                return _by_url("image", block.get("image_url"), "url")
+            case "input_audio" if is_object(audio := block.get("input_audio")):
+                return media("audio", f"audio/{audio.get('format', '')}", payload=audio.get("data"))
+            case "file" if is_object(file := block.get("file")):
+                return _by_url("document", file, "file_data")
+            case "refusal" if isinstance(refusal := block.get("refusal"), str):
+                return Text(refusal)
+            case _:
+                pass
+    return simple_part(block)
+
+
+def _by_url(kind: Any, holder: object, key: str) -> Media:
+    url = holder.get(key) if is_object(holder) else holder
+    if (found := data_url(url)) is not None:
+        return media(kind, found[0], payload=found[1])
+    source = holder.get("file_id") if url is None and is_object(holder) else url
+    return media(kind, "", source=source)
+
+
+def _calls(found: Mapping[str, Any]) -> Iterator[ToolCall]:
+    calls = found.get("tool_calls")
+    for call in calls if is_array(calls) else ():
+        if is_object(call):
+            yield _call(call)
+    if is_object(legacy := found.get("function_call")):
+        yield _call({"function": legacy})
+
+
+def _call(call: Mapping[str, Any]) -> ToolCall:
+    holder = call.get("function", call.get("custom"))
+    function: Mapping[str, Any] = holder if is_object(holder) else {}
+    arguments = function.get("arguments", function.get("input", ""))
+    return ToolCall(
+        text_or_empty(call.get("id")),
+        text_or_empty(function.get("name")),
+        arguments if isinstance(arguments, str) else spell(arguments),
+    )

@@ -1,0 +1,141 @@
+"""Base64 payloads inside a message's JSON: found, taken out, put back.
+
+Only places where a provider expects a payload are looked at (a data URL under ``url`` or ``file_data``, and
+``data`` beside ``type: base64`` or ``format``), so text that merely looks like one stays text. A payload is
+taken out only when its base64 is spelled canonically; otherwise putting it back would not give the same JSON.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from buoyline.messages.jsonl import is_array, is_object
+from buoyline.messages.native import data_url
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Keys and indexes that lead from a message's root to a value in it; never empty."""
+
+_URL_KEYS = frozenset({"url", "file_data", "image_url"})
+
+
+class Reference(NamedTuple):
+    """Where a payload stood in a message and what stands there now.
+
+    Attributes:
+        at: Keys and indexes from the message's root, e.g. ``("content", 1, "image_url", "url")``.
+        head: What stood before the base64 text, e.g. ``"data:image/png;base64,"``; empty without a data URL.
+        reference: What stands there now, e.g. ``"workspace:///data/<sha256>.png"``.
+    """
+
+    at: Place
+    head: str
+    reference: str
+
+
+class Slot(NamedTuple):
+    """A payload found in a message."""
+
+    at: Place
+    head: str
+    media_type: str
+    payload: bytes
+
+
+def slots(value: object) -> Iterator[Slot]:
+    """Yield the payloads in *value*, in document order.
+
+    Not recursive: a tool's arguments may be nested more deeply than Python's stack.
+
+    Args:
+        value: A message's JSON value.
+    """
+    begun = [_children(value, ())]
+    while begun:
+        found = next(begun[-1], None)
+        if found is None:
+            begun.pop()
+            continue
+        at, child, slot = found
+        if slot is None:
+            begun.append(_children(child, at))
+        else:
+            yield slot
+
+
+def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[Reference, ...]]:
+    """Replace every payload in *value* by the reference that *put* gives for its bytes and media type.
+
+    Args:
+        value: A message's JSON value; it is not changed.
+        put: Stores decoded bytes and returns the text that shall stand in their place.
+
+    Returns:
+        The value with references (*value* itself where there is no payload), and where they stand.
+    """
+    references = tuple(Reference(slot.at, slot.head, put(slot.payload, slot.media_type)) for slot in slots(value))
+    for reference in references:
+        value = _replaced(value, reference.at, reference.reference)
+    return value, references
+
+
+def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str], bytes]) -> Any:
+    """Undo `take_out`.
+
+    Args:
+        value: What `take_out` returned.
+        references: Its references.
+        get: Returns the bytes behind a reference.
+
+    Returns:
+        A value equal to the original.
+    """
+    for reference in references:
+        payload = base64.b64encode(get(reference.reference)).decode("ascii")
+        value = _replaced(value, reference.at, reference.head + payload)
+    return value
+
+
+def _children(value: object, at: Place) -> Iterator[tuple[Place, object, Slot | None]]:
+    if is_object(value):
+        for key, child in value.items():
+            yield (*at, key), child, _slot(key, child, value, (*at, key))
+    elif is_array(value):
+        for index, child in enumerate(value):
+            yield (*at, index), child, None
+
+
+def _slot(key: str, value: object, siblings: Mapping[str, Any], at: Place) -> Slot | None:
+    if key in _URL_KEYS and isinstance(value, str) and (found := data_url(value)) is not None:
+        head = value[: len(value) - len(found[1])]
+        return _decoded(at, head, found[0], found[1])
+    if key == "data" and isinstance(value, str):
+        if siblings.get("type") == "base64":
+            return _decoded(at, "", str(siblings.get("media_type", "")), value)
+        if isinstance(format_name := siblings.get("format"), str):
+            return _decoded(at, "", f"audio/{format_name}", value)
+    return None
+
+
+def _decoded(at: Place, head: str, media_type: str, text: str) -> Slot | None:
+    try:
+        payload = base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        return None
+    is_canonical = bool(payload) and base64.b64encode(payload) == text.encode("ascii")
+    return Slot(at, head, media_type, payload) if is_canonical else None
+
+
+def _replaced(value: Any, at: Place, leaf: str) -> Any:
+    """Return *value* with *leaf* at the place *at*; only what leads there is copied."""
+    *way, last = at
+    root = holder = _copy(value)
+    for key in way:
+        holder[key] = _copy(holder[key])
+        holder = holder[key]
+    holder[last] = leaf
+    return root
+
+
+def _copy(value: Any) -> Any:
+    return dict(value) if is_object(value) else list(value)
