@@ -1,0 +1,56 @@
+"""What one message costs in a context."""
+
+from collections.abc import Sequence
+
+from buoyline.messages import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, spell
+from buoyline.tokens.counter import TextCounter
+
+# Role, separators and the end of the message; OpenAI documents 3 to 4 for its chat models.
+_PER_MESSAGE = 4
+_PER_CALL = 8
+# A picture at the resolution that Anthropic scales down to, (1,568 x 1,568) / 750 capped at 1,600.
+_PER_IMAGE = 1_600
+_BYTES_PER_TOKEN = 4
+
+
+def count_message(message: Message, counter: TextCounter) -> int:
+    """Count the tokens that *message* takes in a context.
+
+    Text is counted exactly by *counter*; what providers add around it, and pictures, are estimated on the
+    high side, so that a context that fits by this count fits.
+
+    Args:
+        message: The view; reasoning is counted as well, since some providers want it sent back.
+        counter: Counts the text.
+
+    Returns:
+        Tokens, at least 4.
+    """
+    return _PER_MESSAGE + counter.count(message.name) + sum(_count_part(part, counter) for part in message.parts)
+
+
+def count_tools(tools: Sequence[object], counter: TextCounter) -> int:
+    """Count the tokens of tool definitions, which go out with every request.
+
+    Args:
+        tools: JSON values or pydantic models, one a tool.
+        counter: Counts their JSON.
+
+    Raises:
+        MessageError: A definition has no JSON form.
+    """
+    return sum(_PER_CALL + counter.count(spell(tool)) for tool in tools)
+
+
+def _count_part(part: Part, counter: TextCounter) -> int:
+    match part:
+        case Text() | Reasoning():
+            return counter.count(part.text)
+        case ToolCall():
+            return _PER_CALL + counter.count(part.name) + counter.count(part.arguments)
+        case ToolResult():
+            return _PER_CALL + sum(_count_part(inner, counter) for inner in part.parts)
+        case Media():
+            return _PER_IMAGE if part.kind == "image" else max(_PER_IMAGE, part.size_bytes // _BYTES_PER_TOKEN)
+        case Opaque():
+            return counter.count(part.json)

@@ -1,0 +1,218 @@
+"""The default counter: exact for o200k_base, offline, and not to be stalled."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from buoyline.tokens.bisection import halve
+from buoyline.tokens.chunks import CHUNK_CHARS, MAX_CHUNK_CHARS, Chunk, Chunking
+from buoyline.tokens.counter import require_token_limit
+
+if TYPE_CHECKING:
+    import tiktoken
+
+    from buoyline.tokens.counter import TextCounter
+
+_LONGEST_TOKEN_BYTES = 128
+_LONGEST_CHAR_BYTES = 4
+
+
+class O200kCounter:
+    """Count the tokens of o200k_base, the vocabulary of GPT-4o and later OpenAI models.
+
+    The counts are those of ``len(tiktoken.get_encoding("o200k_base").encode_ordinary(text))``: text that
+    spells a special token, such as ``<|endoftext|>``, is ordinary text, since in a tool result it is one;
+    surrogates are paired up where they can be, and each lone one counts as U+FFFD. Only in a run of more than
+    65,280 characters that the vocabulary treats as one piece may a count differ, by what `MAX_CHUNK_CHARS`
+    says; it is still the same for the same text, and `exceeds`, `head` and `tail` agree with it.
+
+    Texts are counted in chunks, so memory stays flat and a decision needs no more of a text than `max_tokens`
+    tokens. An instance holds no state and may be used by several threads; tiktoken releases the interpreter
+    lock while it counts.
+    """
+
+    def __init__(self, *, chunk_chars: int = CHUNK_CHARS, max_chunk_chars: int = MAX_CHUNK_CHARS) -> None:
+        """Set the sizes of the chunks, which no one but a test should need.
+
+        Args:
+            chunk_chars: Characters that are counted at a time, at least 1.
+            max_chunk_chars: Characters after which a run without a safe cut is cut; at least *chunk_chars*.
+
+        Raises:
+            ValueError: The sizes are not in this order.
+        """
+        self._chunking = Chunking(chunk_chars, max_chunk_chars)
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens in *text*.
+
+        Raises:
+            CorruptError: The vocabulary of the installed package is damaged.
+        """
+        return sum(len(_encode(text[chunk.start : chunk.end])) for chunk in self._chunking.forward(text))
+
+    def exceeds(self, text: str, max_tokens: int) -> bool:
+        """Tell whether *text* has more than *max_tokens* tokens.
+
+        Most texts are far from the limit, and their length alone decides; of others no more is counted than
+        it takes to know.
+
+        Raises:
+            CorruptError: The vocabulary of the installed package is damaged.
+        """
+        left = max_tokens
+        for chunk in self._chunking.forward(text):
+            verdict = _exceeds_by_length(text, left, chunk.start)
+            if verdict is not None:
+                return verdict
+            left -= len(_encode(text[chunk.start : chunk.end]))
+        return left < 0
+
+    def head(self, text: str, max_tokens: int) -> str:
+        """Return the prefix of *text* that its first *max_tokens* tokens spell.
+
+        It ends where a token ends, or before the character that the last token holds only a part of. About
+        one text in a hundred gets a token or two less, where the cut makes it split in another way.
+
+        Raises:
+            ValueError: *max_tokens* is negative.
+            CorruptError: The vocabulary of the installed package is damaged.
+        """
+        require_token_limit(max_tokens)
+        if _exceeds_by_length(text, max_tokens) is False:
+            return text
+        overflow = _find_overflow(text, self._chunking.forward(text), max_tokens)
+        if overflow is None:
+            return text
+        # What is settled needs no recount, even if cut by force: a prefix is walked in the same chunks.
+        start, end = overflow.chunk.start, overflow.chunk.end
+        cut = start + _spelled_chars(text[start:end], overflow.tokens, slice(overflow.room))
+        return text[:start] + self._shrink(text[start:cut], overflow.room, _first)
+
+    def tail(self, text: str, max_tokens: int) -> str:
+        """Return the suffix of *text* that its last *max_tokens* tokens spell.
+
+        It starts where a token starts, or after the character that the first token holds only a part of, and
+        like `head` it may be a token or two short.
+
+        Raises:
+            ValueError: *max_tokens* is negative.
+            CorruptError: The vocabulary of the installed package is damaged.
+        """
+        require_token_limit(max_tokens)
+        if not self.exceeds(text, max_tokens):
+            return text
+        overflow = _find_overflow(text, self._chunking.backward(text), max_tokens)
+        if overflow is None:  # cut by force at other places than forward, it comes out just within the limit
+            return self._shrink(text, max_tokens, _last)
+        start, end = overflow.chunk.start, overflow.chunk.end
+        dropped = len(overflow.tokens) - overflow.room
+        cut = end - _spelled_chars(text[start:end], overflow.tokens, slice(dropped, None))
+        if not overflow.settled_safely:
+            return self._shrink(text[cut:], max_tokens, _last)
+        return self._shrink(text[cut:end], overflow.room, _last) + text[end:]
+
+    def _shrink(self, part: str, max_tokens: int, keep: Callable[[str, int], str]) -> str:
+        """Return as much of *part* as has no more than *max_tokens* tokens: mostly all of it.
+
+        Else it is mostly one token too many, so the search begins next to the whole.
+        """
+
+        def fits(chars: int) -> bool:
+            return self.count(keep(part, chars)) <= max_tokens
+
+        too_long, step = len(part) + 1, 0
+        while not fits(len(part) - step):
+            too_long = len(part) - step
+            step = min(max(1, 2 * step), len(part))
+        return keep(part, halve(fits, len(part) - step, too_long))
+
+
+class _Overflow(NamedTuple):
+    """The chunk in which the tokens run over the limit."""
+
+    chunk: Chunk
+    tokens: list[int]
+    room: int
+    """How many of *tokens* are still within the limit."""
+    settled_safely: bool
+    """Whether all cuts up to the chunk were safe, so that counting from elsewhere gives the same sum."""
+
+
+def _find_overflow(text: str, chunks: Iterable[Chunk], max_tokens: int) -> _Overflow | None:
+    room, safely = max_tokens, True
+    for chunk in chunks:
+        tokens = _encode(text[chunk.start : chunk.end])
+        if len(tokens) > room:
+            return _Overflow(chunk, tokens, room, safely)
+        room -= len(tokens)
+        safely = safely and chunk.safe
+    return None
+
+
+def _exceeds_by_length(text: str, max_tokens: int, start: int = 0) -> bool | None:
+    """Tell whether ``text[start:]`` exceeds *max_tokens* where its length alone decides, else None.
+
+    A token has 1 to 128 bytes, a character 1 to 4 bytes of UTF-8.
+    """
+    chars = len(text) - start
+    if chars > _LONGEST_TOKEN_BYTES * max_tokens:
+        return True
+    if chars * (1 if text.isascii() else _LONGEST_CHAR_BYTES) <= max_tokens:
+        return False
+    return None
+
+
+def _spelled_chars(chunk: str, tokens: list[int], kept: slice) -> int:
+    """Return how many characters of *chunk* the *kept* ones of its *tokens* spell completely.
+
+    Where pairs of surrogates were joined, positions in *chunk* are not known from its tokens: then it is all
+    of them, and what is too much is left to `O200kCounter._shrink`.
+    """
+    if len(_decode(tokens)) != len(chunk):
+        return len(chunk)
+    return len(_decode(tokens[kept]))
+
+
+def _decode(tokens: list[int]) -> str:
+    return _vocabulary().decode(tokens, errors="ignore")
+
+
+def _encode(chunk: str) -> list[int]:
+    """Return the tokens of *chunk*, in halves if tiktoken panics on the whole.
+
+    It does so on a million blanks, and the panic is no `Exception`. Chunks are too short for that; should a
+    later release panic earlier, a count that is off by a token is better than the end of an agent's run.
+    """
+    try:
+        return _vocabulary().encode_ordinary(chunk)
+    except BaseException as error:  # the panic's type cannot be imported, only recognised
+        if type(error).__name__ != "PanicException" or len(chunk) == 1:
+            raise
+    middle = len(chunk) // 2
+    return [*_encode(chunk[:middle]), *_encode(chunk[middle:])]
+
+
+def _vocabulary() -> "tiktoken.Encoding":
+    from buoyline.tokens.vocabulary import o200k_base  # noqa: PLC0415 - tiktoken is loaded when first used
+
+    return o200k_base()
+
+
+def _first(part: str, chars: int) -> str:
+    return part[:chars]
+
+
+def _last(part: str, chars: int) -> str:
+    return part[len(part) - chars :]
+
+
+_SHARED = O200kCounter()
+
+
+def default_counter() -> O200kCounter:
+    """Return the counter that buoyline uses where none is given: one object for the whole process."""
+    return _SHARED
+
+
+if TYPE_CHECKING:
+    _conforms: type[TextCounter] = O200kCounter

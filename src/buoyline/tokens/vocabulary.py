@@ -1,0 +1,100 @@
+"""The o200k_base vocabulary, from the package itself.
+
+tiktoken's own loader downloads its vocabularies on first use, which fails on a machine without a network, and
+its cache directory is set by a variable of the whole process. So the ranks ship with the package and the
+`tiktoken.Encoding` is built from them directly. It is not registered with tiktoken: a second o200k_base makes
+every ``tiktoken.get_encoding`` of the process fail.
+
+Import this module only where a text is about to be counted: it imports tiktoken (about 40 ms).
+
+Source: ranks, pattern and special tokens are those of OpenAI's tiktoken, see ``data/LICENSE.tiktoken``.
+"""
+
+import functools
+import hashlib
+import struct
+import threading
+import zlib
+from importlib import resources
+
+import tiktoken
+
+from buoyline.errors import CorruptError
+
+_RANK_FILE = "o200k_base.merges.zlib"
+_RANK_FILE_SHA256 = "ec515d26909804e778f04f46c0e49e565a5137ab89e9e2f8e6d950b79031ebd1"
+_SINGLE_BYTES = 256
+_PLANES = 3
+_SPECIAL_TOKENS = {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
+
+_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_BEFORE_WORD = r"[^\r\n\p{L}\p{N}]?"
+_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_PIECE_PATTERN = "|".join(
+    (
+        f"{_BEFORE_WORD}{_UPPER}*{_LOWER}+{_CONTRACTION}",
+        f"{_BEFORE_WORD}{_UPPER}+{_LOWER}*{_CONTRACTION}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    )
+)
+
+_building = threading.Lock()
+
+
+def o200k_base() -> tiktoken.Encoding:
+    """Return the o200k_base encoding, the same object every time.
+
+    The first call of the process takes about 0.3 s and 80 MB, most of it inside tiktoken; the lock lets
+    threads that ask at the same time wait for one build rather than make several.
+
+    Returns:
+        An encoding equal to ``tiktoken.get_encoding("o200k_base")``, safe for use by several threads.
+
+    Raises:
+        CorruptError: The rank file of the installed package is not the one that was released.
+    """
+    with _building:
+        return _build_encoding()
+
+
+@functools.cache
+def _build_encoding() -> tiktoken.Encoding:
+    return tiktoken.Encoding(
+        "o200k_base",
+        pat_str=_PIECE_PATTERN,
+        mergeable_ranks=_read_ranks(),
+        special_tokens=_SPECIAL_TOKENS,
+    )
+
+
+def _read_ranks() -> dict[bytes, int]:
+    rank_file = resources.files("buoyline.tokens").joinpath("data", _RANK_FILE)
+    packed = rank_file.read_bytes()
+    if hashlib.sha256(packed).hexdigest() != _RANK_FILE_SHA256:
+        raise CorruptError(str(rank_file), "not the vocabulary that was released; reinstall buoyline")
+    return _unpack_ranks(packed)
+
+
+def _unpack_ranks(packed: bytes) -> dict[bytes, int]:
+    """Return the rank of each token; ``scripts/pack_vocabulary.py`` describes the format."""
+    data = zlib.decompress(packed)
+    tokens = [data[rank : rank + 1] for rank in range(_SINGLE_BYTES)]
+    middle = (_SINGLE_BYTES + len(data)) // 2
+    firsts, seconds = _join_planes(data[_SINGLE_BYTES:middle]), _join_planes(data[middle:])
+    for first, second in zip(firsts, seconds, strict=True):
+        tokens.append(tokens[first] + tokens[second])
+    return {token: rank for rank, token in enumerate(tokens)}
+
+
+def _join_planes(planes: bytes) -> tuple[int, ...]:
+    """Return numbers of 24 bits, given all their low bytes, then all middle ones, then all high ones."""
+    count = len(planes) // _PLANES
+    words = bytearray(4 * count)
+    for plane in range(_PLANES):
+        words[plane::4] = planes[plane * count : (plane + 1) * count]
+    return struct.unpack(f"<{count}I", words)
