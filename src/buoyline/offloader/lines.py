@@ -1,0 +1,74 @@
+r"""Lines that every reader counts alike.
+
+Editors, ``grep`` and Python disagree on what ends a line (``\r``, U+0085, U+2028 and six more), and none of
+them reads a line of a megabyte well. Files that exist to be read therefore hold ``\n`` only, at most 1,000
+characters a line.
+"""
+
+import re
+from collections.abc import Iterator
+
+MAX_LINE_CHARS = 1000
+
+_SEPARATORS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_STRAY_SEPARATOR = re.compile(f"\r(?!\n)|[{_SEPARATORS}]")
+_LONG_LINE = re.compile(f"[^\n]{{{MAX_LINE_CHARS + 1}}}")
+_ANY_END = re.compile("\r\n|[\r\n]")
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_FIRST_IN_JSON = 0x7F
+_CONTINUED = "\u2026 "
+_BREAK_WITHIN_CHARS = 80
+
+
+def is_readable(text: str) -> bool:
+    r"""Tell whether all readers count the lines of *text* alike and none is longer than 1,000 characters.
+
+    ``\r\n`` is fine: every reader counts it once.
+    """
+    return _STRAY_SEPARATOR.search(text) is None and _LONG_LINE.search(text) is None
+
+
+def count_lines(text: str) -> int:
+    r"""Count the lines of *text* as ``grep -c ''`` does: a last line need not end in ``\n``; none in ``""``."""
+    return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
+
+
+def readable_lines(text: str) -> Iterator[str]:
+    r"""Yield *text* as lines that every reader counts alike.
+
+    ``\r\n``, ``\r`` and ``\n`` end a line; other separators, control and bidirectional characters are shown
+    as escapes; a line over 1,000 characters goes on in lines that begin with an ellipsis and a blank.
+
+    Returns:
+        Lines without their ends, each of at most 1,000 characters; none for empty text.
+    """
+    lines = _ANY_END.split(text)
+    if not lines[-1]:
+        lines.pop()
+    for line in lines:
+        yield from wrapped(visible(line))
+
+
+def visible(line: str) -> str:
+    r"""Show control and bidirectional characters and separators as escapes such as ``\x1b``; keep tabs.
+
+    Those from U+007F on, which may stand in a JSON string, are written as JSON does, e.g. ``\u2028``: a shown
+    document is still the same document.
+    """
+    return _INVISIBLE.sub(lambda match: _escape(match[0]), line)
+
+
+def wrapped(line: str) -> Iterator[str]:
+    """Yield *line* in pieces of at most 1,000 characters, broken after a blank where one is near."""
+    start, prefix = 0, ""
+    while len(line) - start > (room := MAX_LINE_CHARS - len(prefix)):
+        blank = line.rfind(" ", start + room - _BREAK_WITHIN_CHARS, start + room)
+        end = start + room if blank < 0 else blank + 1
+        yield prefix + line[start:end]
+        start, prefix = end, _CONTINUED
+    yield prefix + line[start:]
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < _FIRST_IN_JSON else f"\\u{code:04x}"

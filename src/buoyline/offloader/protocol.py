@@ -1,0 +1,177 @@
+"""The contract: what takes content out of a context, and what more it may be able to do.
+
+Two methods make an offloader; AgentScope's ``Agent(offloader=...)`` takes any object that has them. Everything
+beyond them is a small protocol of its own. An offloader that has such abilities says so once, through
+`SupportsAbilities`; one that does not still works, with less to point at.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from buoyline.messages import ToolResult
+
+
+class Offloader(Protocol):
+    """Persists what leaves a context. Source: AgentScope's ``Offloader``."""
+
+    async def offload_context(self, session_id: str, msgs: Sequence[Any], **kwargs: Any) -> str:
+        """Persist messages that leave the context; return a reference the agent can use, e.g. a path."""
+        ...
+
+    async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
+        """Persist one whole tool result; return a reference the agent can use, e.g. a path."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """A tool result that is durable.
+
+    Attributes:
+        reference: What the agent uses to get at the whole result; an absolute path for a workspace.
+        name: File name within the session, for pointers; empty without files.
+        view: Absolute path of the readable view; empty where the result itself is readable.
+        lines: Lines of the view where there is one, else of the result.
+    """
+
+    reference: str
+    name: str
+    view: str
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedBatch:
+    """A batch of messages that is durable.
+
+    Attributes:
+        reference: What the agent uses to get at the messages; an absolute path for a workspace.
+        transcript: Absolute path of the text form that the lines below count in.
+        transcript_name: The same relative to the session, for pointers.
+        first: Index of the first message in the session, 0-based.
+        lines: First and last line of each message, 1-based and inclusive.
+    """
+
+    reference: str
+    transcript: str
+    transcript_name: str
+    first: int
+    lines: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    """What a session's context was when it was last written down.
+
+    Attributes:
+        messages: Native messages that stand in the context, in order, with their dialects; copies of archived
+            ones and the summary first.
+        head: What those first ones are: ``"system"``, ``"pin"`` or ``"summary"`` each.
+        first: Session index of the message that follows the head.
+        pins: Session indexes of pinned messages.
+        settings: As given to `WindowLog.start`.
+        archived: How many messages the archive holds; more than *first* after a crash in mid-compression.
+    """
+
+    messages: tuple[tuple[str, dict[str, Any]], ...]
+    head: tuple[str, ...]
+    first: int
+    pins: tuple[int, ...]
+    settings: Mapping[str, Any]
+    archived: int
+
+
+class ResultStore(Protocol):
+    """Stores whole tool results and remembers which texts are stubs of them."""
+
+    async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
+        """Persist *result*; the same id with other content is kept beside the first."""
+        ...
+
+    async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
+        """Remember that the text *stub* stands for *stored*: stubs are known by record, not by looks."""
+        ...
+
+
+class ContextArchive(Protocol):
+    """Archives batches of messages and knows the lines of each."""
+
+    async def archive(
+        self, session_id: str, messages: Sequence[Any], *, batch_id: str = "", dialect: str | None = None
+    ) -> ArchivedBatch:
+        """Persist *messages* whole or not at all; the same *batch_id* again is the same batch."""
+        ...
+
+    async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
+        """Return dialect and JSON of the archived messages from *first* up to *end*, payloads put back."""
+        ...
+
+    async def locate(self, session_id: str, first: int, end: int) -> ArchivedBatch:
+        """Return where the archived messages from *first* up to *end* stand."""
+        ...
+
+    async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
+        """Return those of *strings* that occur in no archived message and no stored result, in order."""
+        ...
+
+
+class SummaryLog(Protocol):
+    """Keeps the summaries of a session, one line each."""
+
+    async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
+        """Persist *summary* under the next number, which is put in as ``n`` and returned, counted from 1."""
+        ...
+
+    async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
+        """Return all summaries in order; none when there are none."""
+        ...
+
+
+class WindowLog(Protocol):
+    """Keeps what stands in a session's context, so that another process can go on."""
+
+    async def start_window(self, session_id: str, settings: Mapping[str, Any]) -> None:
+        """Begin a session's window. Raises `SessionExistsError` when the session has messages already."""
+        ...
+
+    async def extend_window(self, session_id: str, messages: Sequence[Any], pins: Sequence[int]) -> None:
+        """Persist messages that were added to the context, and the session indexes of all pins."""
+        ...
+
+    async def replace_window(
+        self, session_id: str, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int]
+    ) -> None:
+        """Persist what the context is after a compression; see `WindowState`."""
+        ...
+
+    async def load_window(self, session_id: str) -> WindowState:
+        """Return what `start_window`, `extend_window` and `replace_window` left. Raises `NotFoundError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What an offloader can do beyond the two methods; None for what it cannot."""
+
+    results: ResultStore | None = None
+    archive: ContextArchive | None = None
+    summaries: SummaryLog | None = None
+    windows: WindowLog | None = None
+
+
+@runtime_checkable
+class SupportsAbilities(Protocol):
+    """Has more abilities than the two methods.
+
+    Checked at runtime for this one method only; the protocols it returns are checked statically.
+    """
+
+    def abilities(self) -> Abilities:
+        """Return the abilities."""
+        ...
+
+
+def abilities_of(offloader: object) -> Abilities:
+    """Ask *offloader* once what it can do; a plain offloader, or none, has no abilities."""
+    return offloader.abilities() if isinstance(offloader, SupportsAbilities) else Abilities()
