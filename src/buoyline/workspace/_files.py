@@ -1,0 +1,362 @@
+"""The file system: the only module that opens, links, renames, syncs, cuts and locks.
+
+Every path is walked component by component without following links (an agent may have put one there), every
+file must be a regular file (opening a pipe would wait forever), and every mode is set explicitly. A file with
+a final name is complete: it is written beside it, synced, and linked to it.
+
+Accepted trade-offs: a publish needs hard links; a crash may leave ``.tmp-`` files, which nobody reads.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+
+from buoyline.errors import LockTimeout, StorageError, UnsupportedPlatformError, storage_error
+from buoyline.workspace.layout import TEMPORARY_PREFIX
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_REGULAR = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK_BYTES = 1 << 20
+_FIRST_WAIT_S = 0.0005
+_LONGEST_WAIT_S = 0.02
+
+
+class Handle:
+    """An open regular file that is appended to and cut back, with its path for messages."""
+
+    def __init__(self, descriptor: int, path: str, *, durable: bool) -> None:
+        """Take over *descriptor*; *durable* says whether `sync` reaches the device."""
+        self._descriptor = descriptor
+        self._path = path
+        self._durable = durable
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        with _translated(self._path):
+            return os.fstat(self._descriptor).st_size
+
+    def identity(self) -> tuple[int, int]:
+        """Return device and inode, which change when the file is replaced."""
+        with _translated(self._path):
+            status = os.fstat(self._descriptor)
+            return status.st_dev, status.st_ino
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Return up to *size_bytes* bytes from *offset*; fewer only at the end of the file."""
+        with _translated(self._path):
+            pieces: list[bytes] = []
+            while size_bytes > 0 and (piece := os.pread(self._descriptor, min(size_bytes, _CHUNK_BYTES), offset)):
+                pieces.append(piece)
+                offset += len(piece)
+                size_bytes -= len(piece)
+            return b"".join(pieces)
+
+    def append(self, content: bytes) -> None:
+        """Write *content* at the end, in one call where the system takes it whole, and check the size."""
+        with _translated(self._path):
+            expected = os.fstat(self._descriptor).st_size + len(content)
+            _write_all(self._descriptor, content)
+            if os.fstat(self._descriptor).st_size != expected:
+                raise OSError(errno.EIO, "the file has another size than was written", self._path)
+
+    def cut(self, size_bytes: int) -> None:
+        """Cut the file to *size_bytes*."""
+        with _translated(self._path):
+            os.ftruncate(self._descriptor, size_bytes)
+
+    def sync(self) -> None:
+        """Make the content and the size durable. Never retried: after an error only new bytes help."""
+        if self._durable:
+            with _translated(self._path):
+                _sync_data(self._descriptor)
+
+
+class Tree:
+    """A directory and what lies below it, addressed by relative POSIX paths.
+
+    Paths come from `layout` or are checked with `safe_parts`. All methods raise `StorageError` where the file
+    system refuses, with the kinds that `storage_error` tells apart.
+    """
+
+    def __init__(self, root: Path, *, durable: bool = True) -> None:
+        """Address *root*, which need not exist yet.
+
+        Raises:
+            UnsupportedPlatformError: Neither Linux nor macOS.
+        """
+        if sys.platform not in {"linux", "darwin"}:
+            raise UnsupportedPlatformError(sys.platform)
+        self.root = root
+        self._durable = durable
+
+    def path(self, name: str) -> str:
+        """Return the absolute path of *name*."""
+        return str(self.root / name)
+
+    def make_root(self) -> None:
+        """Create the root and its missing parents, the root itself with mode 0700."""
+        with _translated(str(self.root)):
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                self.root.mkdir(mode=0o700)
+
+    def make_directory(self, name: str) -> None:
+        """Create directory *name* with mode 0700 unless it is there, durably."""
+        with self._parent(name) as (parent, last), _translated(self.path(name)):
+            try:
+                os.mkdir(last, 0o700, dir_fd=parent)
+            except FileExistsError:
+                return
+            self._sync_directory(parent)
+
+    def exists(self, name: str) -> bool:
+        """Tell whether *name* is there, as anything."""
+        return self._status(name) is not None
+
+    def size(self, name: str) -> int | None:
+        """Return the size of the regular file *name* in bytes; None when there is no such file."""
+        status = self._status(name)
+        return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
+
+    def names(self, name: str) -> list[str]:
+        """Return the entries of directory *name*, sorted; none when it is not there.
+
+        Unfinished ones (``.tmp-``) are left out.
+        """
+        try:
+            with self._directory(name) as descriptor, _translated(self.path(name)):
+                entries = os.listdir(descriptor)
+        except StorageError as error:
+            if error.errno == errno.ENOENT:
+                return []
+            raise
+        return sorted(entry for entry in entries if not entry.startswith(TEMPORARY_PREFIX))
+
+    def is_directory(self, name: str) -> bool:
+        """Tell whether *name* is a directory and no link to one."""
+        status = self._status(name)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def read(self, name: str, offset: int = 0, size_bytes: int | None = None) -> bytes:
+        """Return *size_bytes* bytes of a file from *offset*, or all that follows it."""
+        with self.open(name) as handle:
+            return handle.read(offset, handle.size() - offset if size_bytes is None else size_bytes)
+
+    def chunks(self, name: str, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
+        """Yield the content of a file in pieces, so that its size does not matter."""
+        with self.open(name) as handle:
+            offset = 0
+            while chunk := handle.read(offset, chunk_bytes):
+                offset += len(chunk)
+                yield chunk
+
+    @contextlib.contextmanager
+    def open(self, name: str, *, write: bool = False, create: bool = False) -> Generator[Handle]:
+        """Open a regular file, for appending with *write*, created empty with *create* (mode 0600)."""
+        flags = _REGULAR | ((os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        path = self.path(name)
+        with self._parent(name) as (parent, last):
+            with _translated(path):
+                descriptor = os.open(last, flags, 0o600, dir_fd=parent)
+            try:
+                _require_regular(descriptor, path)
+                yield Handle(descriptor, path, durable=self._durable)
+            finally:
+                os.close(descriptor)
+
+    def publish(self, name: str, chunks: Iterable[bytes]) -> bool:
+        """Create file *name* with the given content, complete or not at all, and durable on return.
+
+        Returns:
+            False when *name* is taken; then nothing was changed, and the caller compares the content.
+        """
+        with self._parent(name) as (parent, last), _translated(self.path(name)):
+            temporary = self._write_temporary(parent, chunks)
+            try:
+                os.link(temporary, last, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+            except FileExistsError:
+                return False
+            finally:
+                os.unlink(temporary, dir_fd=parent)
+            self._sync_directory(parent)
+            return True
+
+    def replace(self, name: str, chunks: Iterable[bytes]) -> None:
+        """Put new content in the place of file *name*, all of it or none, durable on return."""
+        with self._parent(name) as (parent, last), _translated(self.path(name)):
+            temporary = self._write_temporary(parent, chunks)
+            try:
+                os.rename(temporary, last, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                os.unlink(temporary, dir_fd=parent)
+                raise
+            self._sync_directory(parent)
+
+    def publish_directory(self, name: str, files: Iterable[tuple[str, bytes]]) -> bool:
+        """Create directory *name* with *files* in it, complete or not at all, and durable on return.
+
+        Returns:
+            False when *name* is taken by a directory; then nothing was changed.
+        """
+        with self._parent(name) as (parent, last), _translated(self.path(name)):
+            temporary = _temporary_name()
+            os.mkdir(temporary, 0o700, dir_fd=parent)
+            made = os.open(temporary, _DIRECTORY, dir_fd=parent)
+            try:
+                for file, content in files:
+                    self._write_new(made, file, (content,))
+                self._sync_directory(made)
+                try:
+                    os.rename(temporary, last, src_dir_fd=parent, dst_dir_fd=parent)
+                except OSError as error:
+                    _remove_directory(parent, temporary, made)
+                    if error.errno in {errno.EEXIST, errno.ENOTEMPTY}:
+                        return False
+                    raise
+            finally:
+                os.close(made)
+            self._sync_directory(parent)
+            return True
+
+    @contextlib.contextmanager
+    def lock(self, name: str, timeout_s: float) -> Generator[None]:
+        """Hold the kernel's lock on file *name* (created if needed) for as long as the block runs.
+
+        The kernel drops it when its holder dies, so there are no stale locks and no rule to break them. Each
+        call opens the file anew: threads of one process exclude each other as processes do.
+
+        Raises:
+            LockTimeout: Another writer held it for *timeout_s* seconds.
+        """
+        flags = _REGULAR | os.O_RDWR | os.O_CREAT
+        path = self.path(name)
+        with self._parent(name) as (parent, last):
+            with _translated(path):
+                descriptor = os.open(last, flags, 0o600, dir_fd=parent)
+            try:
+                _require_regular(descriptor, path)
+                _wait_for_lock(descriptor, path, timeout_s)
+                yield
+            finally:
+                os.close(descriptor)
+
+    def _status(self, name: str) -> os.stat_result | None:
+        try:
+            with self._parent(name) as (parent, last), _translated(self.path(name)):
+                return os.stat(last, dir_fd=parent, follow_symlinks=False)
+        except StorageError as error:
+            if error.errno in {errno.ENOENT, errno.ENOTDIR}:
+                return None
+            raise
+
+    @contextlib.contextmanager
+    def _parent(self, name: str) -> Generator[tuple[int, str]]:
+        above, _, last = name.rpartition("/")
+        with self._directory(above) as descriptor:
+            yield descriptor, last
+
+    @contextlib.contextmanager
+    def _directory(self, name: str) -> Generator[int]:
+        with _translated(str(self.root)):
+            descriptor = os.open(self.root, _DIRECTORY & ~os.O_NOFOLLOW)
+        try:
+            for part in name.split("/") if name else ():
+                with _translated(self.path(name)):
+                    inner = os.open(part, _DIRECTORY, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = inner
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _write_temporary(self, parent: int, chunks: Iterable[bytes]) -> str:
+        temporary = _temporary_name()
+        try:
+            self._write_new(parent, temporary, chunks)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=parent)
+            raise
+        return temporary
+
+    def _write_new(self, parent: int, name: str, chunks: Iterable[bytes]) -> None:
+        descriptor = os.open(name, _REGULAR | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=parent)
+        try:
+            os.fchmod(descriptor, 0o600)
+            written = 0
+            for chunk in chunks:
+                _write_all(descriptor, chunk)
+                written += len(chunk)
+            if os.fstat(descriptor).st_size != written:
+                raise OSError(errno.EIO, "the file has another size than was written", name)
+            if self._durable:
+                _sync_data(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _sync_directory(self, descriptor: int) -> None:
+        if self._durable:
+            os.fsync(descriptor)
+
+
+@contextlib.contextmanager
+def _translated(path: str) -> Generator[None]:
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        # dir_fd calls name only the last component, or a temporary one; the caller knows the whole path.
+        raise storage_error(OSError(error.errno, error.strerror), path) from error
+
+
+def _require_regular(descriptor: int, path: str) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise StorageError(errno.EINVAL, "is not a regular file; move it away", path)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _sync_data(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        # fsync on macOS leaves the data in the drive's cache.
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def _wait_for_lock(descriptor: int, path: str, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    wait_s = _FIRST_WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                reason = f"another writer has held the session for {timeout_s:g} s; try again later"
+                raise LockTimeout(errno.ETIMEDOUT, reason, path) from None
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+        else:
+            return
+
+
+def _temporary_name() -> str:
+    return f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+
+
+def _remove_directory(parent: int, name: str, descriptor: int) -> None:
+    for entry in os.listdir(descriptor):
+        os.unlink(entry, dir_fd=descriptor)
+    os.rmdir(name, dir_fd=parent)

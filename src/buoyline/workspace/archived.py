@@ -1,0 +1,62 @@
+"""Archived messages as they stand in ``context.jsonl``, and how a batch of them is rendered."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from buoyline.messages import dialect_named, parse
+from buoyline.messages.payloads import Reference
+from buoyline.workspace.journal import Batch, Index
+from buoyline.workspace.transcript import render
+
+
+class ArchivedMessage(NamedTuple):
+    """One line of ``context.jsonl``.
+
+    Attributes:
+        number: Position in the session, 0-based.
+        dialect: Name of the message's dialect.
+        value: The message's JSON with references in place of payloads.
+        references: Where they stand.
+    """
+
+    number: int
+    dialect: str
+    value: dict[str, Any]
+    references: tuple[Reference, ...]
+
+
+def messages_of(batch: Batch, content: bytes) -> Iterator[ArchivedMessage]:
+    """Yield the messages of *batch*, whose bytes are *content*, in order."""
+    references: dict[int, list[Reference]] = {}
+    for position, reference in batch.references:
+        references.setdefault(position, []).append(reference)
+    start = 0
+    for position, (size, dialect) in enumerate(zip(batch.extent.sizes, batch.dialects, strict=True)):
+        value = parse(content[start : start + size])
+        yield ArchivedMessage(batch.first + position, dialect, value, tuple(references.get(position, ())))
+        start += size
+
+
+def rendered(messages: Iterable[ArchivedMessage], first: int, time: str, index: Index) -> list[list[str]]:
+    """Render a batch for the transcript, with stubs told from results by what the journal in *index* says."""
+    views = [dialect_named(message.dialect).view(message.value) for message in messages]
+    return render(views, first, time, lambda text: _notice(index, text))
+
+
+def transcript_bytes(lines: Sequence[Sequence[str]]) -> bytes:
+    """Return rendered lines as they stand in the transcript."""
+    return "".join(f"{line}\n" for message in lines for line in message).encode("utf-8")
+
+
+def text_digest(text: str) -> str:
+    """Return the SHA-256 that a stub's text is known by."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _notice(index: Index, text: str) -> str | None:
+    stub: Mapping[str, Any] | None = index.stubs.get(text_digest(text)) if index.stubs else None
+    result = None if stub is None else index.results.get(stub["path"])
+    if result is None:
+        return None
+    return f"[offloaded: {result['lines']:,} lines in {result.get('view') or result['path']}]"

@@ -1,0 +1,171 @@
+"""Every name on disk, and how an id becomes one. The only place that spells them.
+
+Pure: nothing here looks at a file system. Source: docs/format.md, "Names".
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from buoyline.errors import InvalidNameError
+
+FORMAT: Final = 1
+"""Version of everything below; a workspace with a higher one is refused, untouched."""
+
+RENDERER: Final = 1
+"""Version of the transcript's rendering, kept per session so that an old transcript can be continued."""
+
+WORKSPACE_FILE: Final = "workspace.json"
+SESSIONS: Final = "sessions"
+DATA: Final = "data"
+LOCKS: Final = ".locks"
+
+SESSION_FILE: Final = "session.json"
+CONTEXT_FILE: Final = "context.jsonl"
+JOURNAL_FILE: Final = "journal.jsonl"
+TRANSCRIPT_FILE: Final = "transcript.md"
+SUMMARIES_FILE: Final = "summaries.jsonl"
+WINDOW_FILE: Final = "window.jsonl"
+TORN: Final = "torn"
+
+TEMPORARY_PREFIX: Final = ".tmp-"
+"""Names of files and directories that are not complete yet; readers never look at them."""
+
+MAX_ID_CHARS: Final = 4096
+
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_SPELLED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
+_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
+_SLUG_CHARS = 40
+
+_EXTENSIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "application/gzip": "gz",
+        "application/json": "json",
+        "application/pdf": "pdf",
+        "application/zip": "zip",
+        "audio/aac": "aac",
+        "audio/flac": "flac",
+        "audio/mp3": "mp3",
+        "audio/mpeg": "mp3",
+        "audio/ogg": "ogg",
+        "audio/opus": "opus",
+        "audio/wav": "wav",
+        "audio/webm": "weba",
+        "image/bmp": "bmp",
+        "image/gif": "gif",
+        "image/jpeg": "jpg",
+        "image/jpg": "jpg",
+        "image/png": "png",
+        "image/tiff": "tiff",
+        "image/webp": "webp",
+        "text/csv": "csv",
+        "text/markdown": "md",
+        "text/plain": "txt",
+        "video/mp4": "mp4",
+        "video/webm": "webm",
+    }
+)
+"""Our own table, since the host's MIME files differ. HTML and SVG run code when opened, so they get ``bin``."""
+
+_REFERENCE = re.compile(r"workspace:///(data/[0-9a-f]{64}\.[a-z0-9]{1,8})")
+
+
+def encode_id(identifier: str) -> str:
+    """Return the file name part that stands for *identifier*.
+
+    Three classes, told apart by the name alone, so that no two ids ever share a file, not even where case or
+    Unicode form is folded: a plain lower-case id stands for itself; an id with capitals or inner dots keeps
+    its spelling and gets ``~`` and 8 base32 characters (40 bits) of its hash; everything else becomes a
+    readable slug with 32 of them (160 bits), since there the hash alone tells two ids apart.
+
+    Args:
+        identifier: Any text of at most 4,096 characters, the empty one included; models and providers choose it.
+
+    Returns:
+        At most 73 ASCII characters that are a valid file name on every system.
+
+    Raises:
+        InvalidNameError: *identifier* is not text, or longer than that.
+    """
+    if not isinstance(identifier, str):
+        raise InvalidNameError(identifier, f"an id must be text, not {type(identifier).__name__}")
+    if len(identifier) > MAX_ID_CHARS:
+        raise InvalidNameError(identifier, f"an id may have at most {MAX_ID_CHARS:,} characters")
+    is_device = identifier.split(".", maxsplit=1)[0].lower() in _DEVICES
+    if _PLAIN.fullmatch(identifier) and not is_device:
+        return identifier
+    digest = _base32_hash(identifier.encode("utf-8", "surrogatepass"))
+    if _SPELLED.fullmatch(identifier) and not is_device:
+        return f"{identifier}~{digest[:8]}"
+    slug = re.sub(r"[^a-z0-9]+", "-", identifier.lower())[:_SLUG_CHARS].strip("-")
+    return f"{slug or 'id'}~{digest}"
+
+
+def session_directory(session_id: str) -> str:
+    """Return the workspace-relative directory of a session.
+
+    Raises:
+        InvalidNameError: *session_id* cannot be an id, or is empty.
+    """
+    if session_id == "":
+        raise InvalidNameError(session_id, "a session id must not be empty")
+    return f"{SESSIONS}/{encode_id(session_id)}"
+
+
+def tool_result_name(call_id: str) -> str:
+    """Return the name, within the session, of the first result of *call_id*."""
+    return f"tool_result-{encode_id(call_id)}.txt"
+
+
+def tool_result_variant(call_id: str, content: bytes) -> str:
+    """Return the name of a further result of the same *call_id* with other *content*."""
+    return f"tool_result-{encode_id(call_id)}~{_base32_hash(content)[:16]}.txt"
+
+
+def view_name(result_name: str) -> str:
+    """Return the name of the readable view of the tool result called *result_name*."""
+    return f"{result_name.removesuffix('.txt')}.view.txt"
+
+
+def blob_name(payload: bytes, media_type: str) -> str:
+    """Return the workspace-relative name of the file that holds *payload*.
+
+    The digest is taken over the decoded bytes, so that one picture is one file however it was spelled in
+    base64, and ``sha256sum`` verifies it without this library.
+
+    Args:
+        payload: Decoded bytes, possibly none.
+        media_type: IANA media type; parameters are ignored, an unknown or active type gets ``.bin``.
+    """
+    essence = media_type.split(";", maxsplit=1)[0].strip().lower()
+    return f"{DATA}/{hashlib.sha256(payload).hexdigest()}.{_EXTENSIONS.get(essence, 'bin')}"
+
+
+def reference_to(name: str) -> str:
+    """Return the reference that stands in a message for the blob called *name*."""
+    return f"workspace:///{name}"
+
+
+def blob_behind(reference: str) -> str | None:
+    """Return the blob's workspace-relative name, or None when *reference* is no reference of ours."""
+    match = _REFERENCE.fullmatch(reference)
+    return match[1] if match else None
+
+
+def lock_name(session_id: str) -> str:
+    """Return the lock file of a session. 256 files serve all sessions, so that they need no deletion."""
+    shard = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:2]
+    return f"{LOCKS}/{shard}.lock"
+
+
+def torn_name(name: str, offset: int, content: bytes) -> str:
+    """Return where the torn bytes *content*, found at *offset* of the session's file *name*, are set aside."""
+    return f"{TORN}/{name}-{offset}-{hashlib.sha256(content).hexdigest()[:8]}"
+
+
+def _base32_hash(content: bytes) -> str:
+    return base64.b32encode(hashlib.sha256(content).digest()[:20]).decode("ascii").lower()

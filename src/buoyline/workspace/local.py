@@ -1,0 +1,376 @@
+"""`LocalWorkspace`: a directory that holds what left the context. The asynchronous border of the workspace."""
+
+import asyncio
+import threading
+import uuid
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+
+from buoyline.errors import ConfigError, FormatVersionError, MessageError, NotFoundError
+from buoyline.messages import ToolResult, detect, dialect_named, is_object, parse, spell
+from buoyline.messages.payloads import take_out
+from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
+from buoyline.workspace import layout
+from buoyline.workspace._files import Tree
+from buoyline.workspace.archive import Archive
+from buoyline.workspace.blobs import Blobs
+from buoyline.workspace.logs import Summaries, Window
+from buoyline.workspace.results import Results
+from buoyline.workspace.session import Session
+
+if TYPE_CHECKING:
+    from buoyline.workspace.journal import Batch
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LANES = 4
+_DURABILITY = ("fsync", "off")
+
+
+class LocalWorkspace:
+    """A directory of plain files that takes what is too heavy for a context, and loses none of it.
+
+    It is an `Offloader`, so ``Agent(offloader=LocalWorkspace("./workspace"))`` is all it takes in AgentScope, and
+    it has all the abilities that `ContextWindow` knows how to use. Several workspaces, threads and processes
+    may share one directory. Each call is one hop to a thread of a small pool of its own; calls for one session
+    run in the order in which they were made. A cancelled call returns when its thread has ended, so that what
+    it did is known: a repetition finds it done.
+
+    Source: docs/format.md for every file; AgentScope's ``LocalWorkspace`` for the name, the three ``offload_*``
+    methods and the layout they share.
+    """
+
+    def __init__(self, workdir: str | Path, *, durability: str = "fsync", lock_timeout_s: float = 30.0) -> None:
+        """Address *workdir*; it is created when something is first written, or by `initialize`.
+
+        Args:
+            workdir: The directory. What else lies in it is left alone.
+            durability: ``"fsync"``: what is acknowledged survives a power cut. ``"off"``: it survives the end
+                of the process; after a power cut the newest may be missing.
+            lock_timeout_s: How long a writer waits for another one in the same session.
+
+        Raises:
+            ConfigError: *durability* is not one of the two.
+            UnsupportedPlatformError: Neither Linux nor macOS.
+        """
+        if durability not in _DURABILITY:
+            raise ConfigError("durability", f"{durability!r} is not one of {', '.join(_DURABILITY)}")
+        self.workdir = Path(workdir).absolute()
+        self._tree = Tree(self.workdir, durable=durability == "fsync")
+        self._lock_timeout_s = lock_timeout_s
+        self._blobs = Blobs(self._tree)
+        self._sessions: dict[str, Session] = {}
+        self._lanes: dict[int, ThreadPoolExecutor] = {}
+        self._guard = threading.Lock()
+        self._is_open = False
+
+    async def initialize(self) -> None:
+        """Create the directory and its fixed parts. Optional: the first write does the same.
+
+        Raises:
+            FormatVersionError: A newer buoyline wrote it; nothing was touched.
+            StorageError: The file system refused.
+        """
+        await self._hop("", self._open)
+
+    async def close(self) -> None:
+        """Wait for the calls under way and end the threads. The workspace may be used again afterwards."""
+        with self._guard:
+            lanes, self._lanes = list(self._lanes.values()), {}
+        for lane in lanes:
+            await asyncio.to_thread(lane.shutdown)
+
+    async def __aenter__(self) -> Self:
+        """Initialize the workspace and return it."""
+        await self.initialize()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the workspace."""
+        await self.close()
+
+    def abilities(self) -> Abilities:
+        """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
+        return Abilities(results=self, archive=self, summaries=self, windows=self)
+
+    async def offload_context(self, session_id: str, msgs: Sequence[Any], **_: Any) -> str:
+        """Archive messages that leave the context.
+
+        Args:
+            session_id: The session; created when it is new.
+            msgs: Native messages of any known dialect, in order. None of them is changed.
+            **_: Accepted for the contract; nothing is expected.
+
+        Returns:
+            The absolute path of ``context.jsonl``, which holds them from now on, whatever happens.
+
+        Raises:
+            InvalidNameError: *session_id* cannot be an id.
+            MessageError: One of *msgs* is no message; nothing was written.
+            StorageError: The file system refused; nothing was changed.
+        """
+        await self.archive(session_id, msgs)
+        return self._session(session_id).path(layout.CONTEXT_FILE)
+
+    async def offload_tool_result(self, session_id: str, tool_result: Any, **_: Any) -> str:
+        """Store one whole tool result.
+
+        Args:
+            session_id: The session; created when it is new.
+            tool_result: A tool message, a tool result block, or a `ToolResult`.
+            **_: Accepted for the contract; nothing is expected.
+
+        Returns:
+            The absolute path of the ``tool_result-<id>.txt`` that holds its text.
+
+        Raises:
+            InvalidNameError: *session_id* cannot be an id.
+            MessageError: *tool_result* is no tool result; nothing was written.
+            StorageError: The file system refused; nothing was changed.
+        """
+        return (await self.store_result(session_id, _result_of(tool_result))).reference
+
+    async def offload_data_block(self, block: Any) -> Any:
+        """Store the payload of one content block under ``data/``.
+
+        Args:
+            block: A content block with a base64 payload, e.g. Anthropic's ``image`` or OpenAI's ``image_url``.
+
+        Returns:
+            A copy of *block* with ``workspace:///data/<sha256>.<ext>`` in the payload's place; *block* itself when
+            it has none.
+
+        Raises:
+            StorageError: The file system refused; nothing was changed.
+        """
+        return await self._hop("", self._take_out, block)
+
+    async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
+        """Store *result*; see `offload_tool_result`."""
+        return await self._hop(session_id, self._in_session(session_id, lambda s: Results(s).store(result)))
+
+    async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
+        """Remember that the text *stub* stands for *stored*."""
+        await self._hop(session_id, self._in_session(session_id, lambda s: Results(s).record_stub(stub, stored.name)))
+
+    async def archive(
+        self, session_id: str, messages: Sequence[Any], *, batch_id: str = "", dialect: str | None = None
+    ) -> ArchivedBatch:
+        """Archive *messages* as one batch; see `Archive.add`.
+
+        Returns:
+            Where they stand. Of no messages: where the next would.
+        """
+        return await self._hop(
+            session_id,
+            self._in_session(session_id, lambda s: self._archived(s, messages, batch_id=batch_id, dialect=dialect)),
+        )
+
+    async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
+        """Return dialect and JSON of archived messages, payloads put back; see `Archive.messages`."""
+
+        def load(session: Session) -> list[tuple[str, dict[str, Any]]]:
+            archive = Archive(session, self._blobs)
+            return [(m.dialect, archive.with_payloads(m)) for m in archive.messages(first, end)]
+
+        return await self._hop(session_id, self._in_session(session_id, load))
+
+    async def locate(self, session_id: str, first: int, end: int) -> ArchivedBatch:
+        """Return where archived messages stand; see `Archive.line_ranges`."""
+        return await self._hop(
+            session_id,
+            self._in_session(session_id, lambda s: _located(s, first, Archive(s, self._blobs).line_ranges(first, end))),
+        )
+
+    async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
+        """Return those of *strings* that the session's files do not hold; see `Archive.missing`."""
+        return await self._hop(
+            session_id, self._in_session(session_id, lambda s: Archive(s, self._blobs).missing(strings))
+        )
+
+    async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
+        """Append a line to ``summaries.jsonl``; see `Summaries.add`."""
+        return await self._hop(session_id, self._in_session(session_id, lambda s: Summaries(s).add(summary)))
+
+    async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
+        """Return all summaries of the session in order; see `Summaries.load`."""
+        return await self._hop(session_id, self._in_session(session_id, lambda s: Summaries(s).load()))
+
+    async def start_window(self, session_id: str, settings: Mapping[str, Any]) -> None:
+        """Begin the session's window; see `Window.start`."""
+        await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).start(settings)))
+
+    async def extend_window(self, session_id: str, messages: Sequence[Any], pins: Sequence[int]) -> None:
+        """Append to the session's window; see `Window.extend`."""
+        await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).extend(messages, pins)))
+
+    async def replace_window(
+        self, session_id: str, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int]
+    ) -> None:
+        """Replace the session's window; see `Window.replace`."""
+        await self._hop(
+            session_id, self._in_session(session_id, lambda s: Window(s).replace(messages, head, first, pins))
+        )
+
+    async def load_window(self, session_id: str) -> WindowState:
+        """Return the session's window; see `Window.load`."""
+        return await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).load()))
+
+    def session_ids(self) -> list[str]:
+        """Return the ids of all sessions, in the order of their directories; none without a workspace.
+
+        A directory that is no session of ours is passed over. Blocking; meant for command lines and tests.
+        """
+        return list(self._found_sessions())
+
+    def session(self, session_id: str) -> Session:
+        """Return the session for reading its files. Blocking; meant for command lines and tests.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        session = self._session(session_id)
+        if not session.exists():
+            raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
+        return session
+
+    @property
+    def tree(self) -> Tree:
+        """The files of the workspace, for reading; links are never followed."""
+        return self._tree
+
+    @property
+    def blobs(self) -> Blobs:
+        """The payloads under ``data/``."""
+        return self._blobs
+
+    def _found_sessions(self) -> Iterator[str]:
+        for name in self._tree.names(layout.SESSIONS):
+            path = f"{layout.SESSIONS}/{name}/{layout.SESSION_FILE}"
+            if self._tree.size(path) is None:
+                continue
+            try:
+                found = parse(self._tree.read(path))
+            except MessageError:
+                continue
+            if is_object(found) and isinstance(found.get("id"), str):
+                yield found["id"]
+
+    def _session(self, session_id: str) -> Session:
+        with self._guard:
+            if session_id not in self._sessions:
+                made = Session(self._tree, session_id, lock_timeout_s=self._lock_timeout_s)
+                self._sessions[session_id] = made
+            return self._sessions[session_id]
+
+    def _in_session(self, session_id: str, work: Callable[[Session], T]) -> Callable[[], T]:
+        session = self._session(session_id)
+
+        def run() -> T:
+            self._open()
+            return work(session)
+
+        return run
+
+    def _open(self) -> None:
+        if self._is_open:
+            return
+        self._tree.make_root()
+        if not self._tree.exists(layout.WORKSPACE_FILE):
+            content = spell({"format": layout.FORMAT, "id": uuid.uuid4().hex}).encode("utf-8") + b"\n"
+            self._tree.publish(layout.WORKSPACE_FILE, (content,))
+        self._check_format()
+        for name in (layout.SESSIONS, layout.DATA, layout.LOCKS):
+            self._tree.make_directory(name)
+        self._is_open = True
+
+    def _check_format(self) -> None:
+        path = self._tree.path(layout.WORKSPACE_FILE)
+        try:
+            found = parse(self._tree.read(layout.WORKSPACE_FILE))
+        except MessageError as error:
+            raise FormatVersionError(path, error.reason, layout.FORMAT) from error
+        version = found.get("format") if is_object(found) else None
+        if not isinstance(version, int) or version > layout.FORMAT:
+            raise FormatVersionError(path, version, layout.FORMAT)
+
+    def _take_out(self, block: object) -> object:
+        self._open()
+        return take_out(block, self._blobs.put)[0]
+
+    def _archived(
+        self, session: Session, messages: Sequence[Any], *, batch_id: str, dialect: str | None
+    ) -> ArchivedBatch:
+        batches: tuple[Batch, ...] = Archive(session, self._blobs).add(messages, batch_id=batch_id, dialect=dialect)
+        if not batches:
+            first = session.index().messages if session.exists() else 0
+            return _located(session, first, ())
+        return _located(session, batches[0].first, batches[0].line_ranges())
+
+    async def _hop(self, session_id: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run *work* in the session's lane and wait for its end, even when cancelled."""
+        future: Future[T] = self._lane(session_id).submit(work, *args, **kwargs)
+        waiting = asyncio.wrap_future(future)
+        try:
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            # What has not begun never will; what has is waited for, however often we are cancelled meanwhile.
+            if not future.cancel():
+                await _ended(waiting)
+            raise
+
+    def _lane(self, session_id: str) -> ThreadPoolExecutor:
+        number = zlib.crc32(session_id.encode("utf-8", "surrogatepass")) % _LANES
+        with self._guard:
+            if number not in self._lanes:
+                self._lanes[number] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="buoyline")
+            return self._lanes[number]
+
+
+async def _ended(waiting: "asyncio.Future[Any]") -> None:
+    while not waiting.done():
+        try:
+            await asyncio.wait([waiting])
+        except asyncio.CancelledError:
+            continue
+    if not waiting.cancelled():
+        waiting.exception()
+
+
+def _result_of(tool_result: object) -> ToolResult:
+    if isinstance(tool_result, ToolResult):
+        return tool_result
+    is_block = is_object(tool_result) and tool_result.get("type") == "tool_result"
+    dialect = dialect_named("anthropic") if is_block else detect(tool_result)
+    return dialect.result(tool_result).results[0]
+
+
+def _located(session: Session, first: int, lines: tuple[tuple[int, int], ...]) -> ArchivedBatch:
+    return ArchivedBatch(
+        reference=session.path(layout.CONTEXT_FILE),
+        transcript=session.path(layout.TRANSCRIPT_FILE),
+        transcript_name=layout.TRANSCRIPT_FILE,
+        first=first,
+        lines=lines,
+    )
+
+
+if TYPE_CHECKING:
+    from buoyline.offloader.protocol import (
+        ContextArchive,
+        ResultStore,
+        SummaryLog,
+        SupportsAbilities,
+        WindowLog,
+    )
+
+    _offloader: type[Offloader] = LocalWorkspace
+    _archive: type[ContextArchive] = LocalWorkspace
+    _results: type[ResultStore] = LocalWorkspace
+    _summaries: type[SummaryLog] = LocalWorkspace
+    _windows: type[WindowLog] = LocalWorkspace
+    _abilities: type[SupportsAbilities] = LocalWorkspace

@@ -1,0 +1,95 @@
+"""The transcript: archived messages as text for reading and searching.
+
+Pure, and the same for the same messages, so that what a crash took is rendered again. Line ranges come from the
+journal; the transcript is never parsed. Source: docs/format.md, "transcript.md".
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from buoyline.messages import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, is_object
+from buoyline.offloader.lines import readable_lines
+
+_SOURCE_CHARS = 300
+
+StubLookup = Callable[[str], str | None]
+"""Given a result's text, says where the whole result is when the text is a stub that we wrote; else None."""
+
+
+def render(messages: Sequence[Message], first: int, time: str, stub: StubLookup) -> list[list[str]]:
+    """Render the messages of one batch.
+
+    Args:
+        messages: Views of the archived messages, in order.
+        first: Number of the first, 0-based, counted over the whole session.
+        time: When the batch was archived, as it shall stand in the headings.
+        stub: Tells stubs from results.
+
+    Returns:
+        For each message its lines, without line ends, each of at most 1,000 characters: a heading, the body,
+        and an empty line.
+    """
+    tools: dict[str, str] = {}
+    rendered: list[list[str]] = []
+    for number, message in enumerate(messages, first):
+        tools.update((call.call_id, call.name) for call in message.calls)
+        body = [line for part in message.parts for line in _part(part, tools, stub)]
+        rendered.append([*readable_lines(_heading(number, message, tools, time)), *body, ""])
+    return rendered
+
+
+def _heading(number: int, message: Message, tools: Mapping[str, str], time: str) -> str:
+    names = [result.name or tools.get(result.call_id, "") for result in message.results]
+    speaker = message.name if message.name and not message.results else ""
+    facts = [message.role, speaker, *dict.fromkeys(names), time]
+    return f"## {number} " + " · ".join(fact for fact in facts if fact)
+
+
+def _part(part: Part, tools: Mapping[str, str], stub: StubLookup) -> Iterator[str]:
+    match part:
+        case Text():
+            yield from readable_lines(part.text)
+        case Reasoning():
+            yield "(reasoning)"
+            yield from readable_lines(part.text)
+            yield "(end of reasoning)"
+        case ToolCall():
+            yield from readable_lines(f"### call {part.name} {part.call_id}".rstrip())
+            yield from _arguments(part.arguments)
+        case ToolResult():
+            yield from _result(part, tools, stub)
+        case Media():
+            yield from readable_lines(_media(part))
+        case Opaque():
+            yield from readable_lines(f"[{part.kind}] {part.json}")
+
+
+def _arguments(arguments: str) -> Iterator[str]:
+    try:
+        found = json.loads(arguments)
+    except (ValueError, RecursionError):
+        found = None
+    if not is_object(found):
+        yield from readable_lines(arguments)
+        return
+    for key, value in found.items():
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield from readable_lines(f"{key}:\n{shown}" if "\n" in shown else f"{key}: {shown}")
+
+
+def _result(result: ToolResult, tools: Mapping[str, str], stub: StubLookup) -> Iterator[str]:
+    tool = result.name or tools.get(result.call_id, "")
+    failed = " (error)" if result.is_error else ""
+    yield from readable_lines(f"### result {tool} {result.call_id}".rstrip() + failed)
+    offloaded = stub(result.text)
+    if offloaded is not None:
+        yield from readable_lines(offloaded)
+    for part in result.parts:
+        if offloaded is None or not isinstance(part, Text):
+            yield from _part(part, tools, stub)
+
+
+def _media(part: Media) -> str:
+    size = f", {part.size_bytes:,} bytes" if part.size_bytes else ""
+    source = part.source if len(part.source) <= _SOURCE_CHARS else part.source[:_SOURCE_CHARS] + "..."
+    return f"[{part.kind}: {part.media_type or 'unknown type'}{size}]" + (f" {source}" if source else "")
