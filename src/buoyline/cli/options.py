@@ -1,0 +1,71 @@
+"""Options that several commands take, and the workspace that they name."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from buoyline.errors import FormatVersionError, MessageError, NotFoundError
+from buoyline.messages import parse
+from buoyline.workspace import LocalWorkspace, layout
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def workdir_option(function: F) -> F:
+    """Add ``--workdir``."""
+    return click.option(
+        "--workdir",
+        type=click.Path(path_type=Path, file_okay=False),
+        default="./workspace",
+        envvar="BUOYLINE_WORKDIR",
+        show_default=True,
+        show_envvar=True,
+        help="Directory of the workspace.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")(function)
+
+
+def session_option(function: F) -> F:
+    """Add ``--session``."""
+    return click.option("--session", metavar="ID", help="Look in the directory of this session.")(function)
+
+
+def max_tokens_option(function: F) -> F:
+    """Add ``--max-tokens``."""
+    return click.option(
+        "--max-tokens",
+        type=click.IntRange(min=1),
+        default=2_000,
+        show_default=True,
+        help="Size of the answer at most.",
+    )(function)
+
+
+def existing_workspace(workdir: Path) -> LocalWorkspace:
+    """Return the workspace in *workdir* for reading; nothing is created.
+
+    Raises:
+        NotFoundError: There is none.
+        FormatVersionError: A newer buoyline wrote it.
+    """
+    workspace = LocalWorkspace(workdir)
+    if workspace.tree.size(layout.WORKSPACE_FILE) is None:
+        raise NotFoundError("workspace", str(workdir), "name its directory with --workdir or BUOYLINE_WORKDIR")
+    version = _format_of(workspace)
+    if not isinstance(version, int) or version > layout.FORMAT:
+        raise FormatVersionError(workspace.tree.path(layout.WORKSPACE_FILE), version, layout.FORMAT)
+    return workspace
+
+
+def _format_of(workspace: LocalWorkspace) -> object:
+    try:
+        found: object = parse(workspace.tree.read(layout.WORKSPACE_FILE))["format"]
+    except (MessageError, LookupError, TypeError):
+        return None
+    return found

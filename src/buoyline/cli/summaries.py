@@ -1,0 +1,48 @@
+"""``buoyline summaries``, and how a summary is shown in short."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from buoyline.cli.options import existing_workspace, json_option, workdir_option
+from buoyline.cli.output import print_json, print_lines
+from buoyline.errors import NotFoundError
+from buoyline.workspace.logs import Summaries
+
+_FIELD_CHARS = 200
+
+
+@click.command("summaries")
+@click.argument("session")
+@click.argument("number", metavar="[N]", type=click.IntRange(min=1), required=False)
+@workdir_option
+@json_option
+def summaries_command(session: str, number: int | None, workdir: Path, *, as_json: bool) -> None:
+    """List the summaries of SESSION, or print one.
+
+    With N, counted from 1, it is the text as the model saw it.
+
+    Example: buoyline summaries s1 2
+    """
+    found = Summaries(existing_workspace(workdir).session(session)).load()
+    if number is not None and number > len(found):
+        raise NotFoundError("summary", str(number), f"session {session!r} has {len(found)}")
+    if as_json:
+        print_json(found if number is None else found[number - 1])
+    elif number is not None:
+        print_lines(str(found[number - 1].get("text", "")).split("\n"))
+    else:
+        print_lines([line for summary in found for line in in_short(summary)] or ["no summaries yet"])
+
+
+def in_short(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a summary covers, and the beginning of each of its fields."""
+    first, end = summary.get("messages") or (0, 0)
+    source, tokens = summary.get("source_tokens", 0), summary.get("tokens", 0)
+    yield f"summary {summary.get('n')}: messages {first}-{end - 1}, {source:,} tokens in {tokens:,}"
+    fields: Mapping[str, Any] = summary.get("fields") or {}
+    for name, value in fields.items():
+        text = " ".join(str(value).split())
+        yield f"  {name}: {text if len(text) <= _FIELD_CHARS else text[:_FIELD_CHARS] + '…'}"

@@ -1,0 +1,151 @@
+"""Hits of a pattern in a file of any size, out of a stream of bytes.
+
+The file is searched in blocks of whole lines, not line by line: a call per line costs 4 s on 100 MB. A line
+longer than a block is searched in windows that overlap.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from buoyline.lookups.patterns import Finder
+from buoyline.offloader.lines import MAX_LINE_CHARS
+
+BLOCK_BYTES = 1 << 20
+OVERLAP_BYTES = 4096
+r"""In a line over `BLOCK_BYTES`, a match up to this long is found wherever it lies; a longer one may be missed, and
+``$`` may be taken for the end of a window."""
+
+_CHARS_BEFORE_MATCH = 100
+_SHOWN_BYTES_FROM_MATCH = MAX_LINE_CHARS - _CHARS_BEFORE_MATCH
+_LONGEST_CHAR_BYTES = 4
+
+
+class Hit(NamedTuple):
+    """A place that matches.
+
+    Attributes:
+        number: Of the line, 1-based.
+        column: Where to begin to show the line so that the match is seen: 1 in a line of up to 1,000 characters.
+    """
+
+    number: int
+    column: int
+
+
+class Block(NamedTuple):
+    """Bytes that are searched at once.
+
+    Attributes:
+        number: Of the first line.
+        column: Of the first character in its line; over 1 where the block begins inside a line.
+        content: Whole lines, or a part of one line and whole lines behind it.
+        end: Where the last match may begin; what begins behind it is found in the next block.
+    """
+
+    number: int
+    column: int
+    content: bytes
+    end: int
+
+
+def hits(
+    chunks: Iterable[bytes], find: Finder, *, block_bytes: int = BLOCK_BYTES, overlap_bytes: int = OVERLAP_BYTES
+) -> Iterator[Hit]:
+    """Yield the hits of a pattern in a file, in order.
+
+    A line of up to 1,000 characters is one hit, however often it matches. A longer one has a hit for about each
+    1,000 characters that hold a match, so that none of its matches is out of reach.
+
+    Args:
+        chunks: The file from its beginning, none of them empty.
+        find: Finds the pattern.
+        block_bytes: How much of one line is searched at once.
+        overlap_bytes: How much of it is searched again with what follows; less than *block_bytes*.
+    """
+    newest = Hit(0, 0)
+    for block in blocks(chunks, block_bytes, overlap_bytes):
+        for hit in _hits_in(block, find):
+            if hit > newest:  # two windows of a line may both show the first match of the second
+                newest = hit
+                yield hit
+
+
+def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Iterator[Block]:
+    """Yield a file in blocks of whole lines; a line over *block_bytes* in windows that overlap."""
+    number, column, held = 1, 1, b""
+    for chunk in chunks:
+        held += chunk
+        cut = held.rfind(b"\n") + 1
+        if cut:
+            block = Block(number, column, held[:cut], cut)
+            number, column, held = number + block.content.count(b"\n"), 1, held[cut:]
+            yield block
+        elif len(held) > block_bytes:
+            cut = _boundary(held, len(held) - overlap_bytes)
+            block = Block(number, column, held, cut)
+            column, held = column + _chars(held[:cut]), held[cut:]
+            yield block
+    if held:
+        yield Block(number, column, held, len(held))
+
+
+def _hits_in(block: Block, find: Finder) -> Iterator[Hit]:
+    content = block.content
+    # Inside a line, the first byte was the last one to be searched before, and is the context of `^` and `\b`.
+    position = 0 if block.column == 1 else 1
+    cursor = _Cursor(block)
+    while position < len(content) and 0 <= (start := find(content, position)) <= block.end:
+        begin = content.rfind(b"\n", 0, start) + 1
+        if begin == len(content):  # an empty match behind the last line
+            return
+        end = content.find(b"\n", start)
+        end = len(content) if end < 0 else end
+        column = cursor.column_at(start, begin)
+        if _is_long(block, begin, end):
+            yield Hit(cursor.number, max(column - _CHARS_BEFORE_MATCH, 1))
+            position = start + _SHOWN_BYTES_FROM_MATCH
+            position = end + 1 if position > end else position
+        else:
+            yield Hit(cursor.number, 1)
+            position = end + 1
+
+
+class _Cursor:
+    """Counts lines and columns up to places that come in ascending order, looking at each byte once."""
+
+    def __init__(self, block: Block) -> None:
+        self._content = block.content
+        self.number = block.number
+        self._column = block.column
+        self._at = 0
+
+    def column_at(self, place: int, line_begin: int) -> int:
+        """Return the column of *place*, which is in the line from *line_begin* on; `number` is then that line's."""
+        if line_begin > self._at:
+            self.number += self._content.count(b"\n", self._at, line_begin)
+            self._at, self._column = line_begin, 1
+        place = _boundary(self._content, place)
+        self._column += _chars(self._content[self._at : place])
+        self._at = max(place, self._at)
+        return self._column
+
+
+def _is_long(block: Block, begin: int, end: int) -> bool:
+    if begin == 0 and block.column > 1:
+        return True
+    size = end - begin
+    if size <= MAX_LINE_CHARS or size > MAX_LINE_CHARS * _LONGEST_CHAR_BYTES + 1:
+        return size > MAX_LINE_CHARS
+    return _chars(block.content[begin:end].removesuffix(b"\r")) > MAX_LINE_CHARS
+
+
+def _chars(content: bytes) -> int:
+    return len(content.decode("utf-8", "replace"))
+
+
+def _boundary(content: bytes, place: int) -> int:
+    """Return *place*, or up to three bytes before it, where a character begins."""
+    for candidate in range(place, max(place - _LONGEST_CHAR_BYTES, -1), -1):
+        if candidate >= len(content) or not 0x80 <= content[candidate] < 0xC0:  # noqa: PLR2004 - UTF-8's inner bytes
+            return candidate
+    return place

@@ -1,0 +1,156 @@
+"""`read`: lines of a file, by number."""
+
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from buoyline.errors import ConfigError
+from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.lines import count_lines, fragments, windows
+from buoyline.lookups.paths import file_of
+from buoyline.offloader.lines import MAX_LINE_CHARS
+from buoyline.workspace import LocalWorkspace
+from buoyline.workspace._files import Tree
+
+# Bounds what is held of one line. Text has four characters a token; what has more than 16 gets shorter answers.
+_HELD_CHARS_PER_TOKEN = 16
+
+
+def read(
+    workspace: LocalWorkspace,
+    path: str,
+    start: int = 1,
+    end: int | None = None,
+    *,
+    column: int = 1,
+    session: str | None = None,
+    max_tokens: int = 2_000,
+    counter: Counter | None = None,
+    spelling: Spelling = as_arguments,
+) -> Answer:
+    """Read lines of a file in the workspace.
+
+    Of a line over 1,000 characters the first 1,000 are shown, with the column to go on from, so that one long
+    line does not hide those after it. When a single line or a *column* is asked for, the line is shown for as
+    long as the budget lasts. Blocking; the cost grows with the size of the file, not with the memory.
+
+    Args:
+        workspace: Where the file is.
+        path: Absolute below the workdir, or relative to it; a pointer such as ``transcript.md:120-135`` narrows
+            what is read to its lines.
+        start: First line, 1-based.
+        end: Last line, inclusive; None for the end of the file.
+        column: Character of line *start* to begin with, 1-based.
+        session: Whose directory a relative *path* is looked for in first.
+        max_tokens: For the whole text of the answer.
+        counter: Counts them; the default counter where it is None.
+        spelling: Says in the answer how to go on.
+
+    Returns:
+        At least one line, or a part of one, unless there are none from *start* on. Invalid UTF-8 stands as U+FFFD,
+        control and bidirectional characters as escapes.
+
+    Raises:
+        ConfigError: *start*, *end* or *column* cannot be, or *max_tokens* is too few to show anything.
+        InvalidNameError: *path* leads out of the workspace, or to a hidden file.
+        NotFoundError: There is no such file or session, or it is a directory.
+        StorageError: It is no regular file, or cannot be read.
+    """
+    _require_positive(start=start, column=column)
+    extent = file_of(workspace, path, session)
+    first, last = max(start, extent.first), min(sys.maxsize if end is None else end, extent.last)
+    if last < first:
+        raise ConfigError("end", f"line {last} is before line {first}; lines count from 1, the last one included")
+    total = count_lines(workspace.tree.chunks(extent.name))
+    held = max(max_tokens * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
+    lines = _lines(workspace.tree, extent.name, (first, min(last, total)), column, held)
+    page = _Page(extent.name, first, min(last, total), total, spelling)
+    shown = Budget(max_tokens, counter).fill(lines, page)
+    following = page.following(shown)
+    repeated = {"path": path, "end": end, "session": session}
+    return Answer(
+        text=page.text(shown),
+        path=extent.name,
+        lines=tuple(shown),
+        total=total,
+        next={**repeated, **following} if following else {},
+    )
+
+
+def lines_of(tree: Tree, name: str, first: int, last: int) -> Iterator[Line]:
+    """Yield lines of file *name* from *first* to *last*, each with 1,000 characters at most."""
+    chosen = fragments(tree.chunks(name), [(first, last)])
+    for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
+        (content,), chars = windows(line, (1,), MAX_LINE_CHARS)
+        rest = chars - len(content)
+        yield Line(name, number, 1, content, rest, is_abridged=rest > 0)
+
+
+def _lines(tree: Tree, name: str, lines: tuple[int, int], column: int, max_chars: int) -> Iterator[Line]:
+    """Yield *lines*, the first one from *column* on in parts of 1,000 characters where it is asked for whole."""
+    first, last = lines
+    if first > last:
+        return
+    if column == 1 and first < last:
+        yield from lines_of(tree, name, first, last)
+        return
+    (content,), chars = windows(fragments(tree.chunks(name), [(first, first)]), (column,), max_chars)
+    for begin in range(0, max(len(content), 1), MAX_LINE_CHARS):
+        part = content[begin : begin + MAX_LINE_CHARS]
+        yield Line(name, first, column + begin, part, max(chars - (column - 1) - begin - len(part), 0))
+    if column - 1 + len(content) >= chars:
+        yield from lines_of(tree, name, first + 1, last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The text of an answer about lines *first* to *last* of a file with *total* lines."""
+
+    path: str
+    first: int
+    last: int
+    total: int
+    spelling: Spelling
+
+    def frame(self) -> str:
+        longest = Line(self.path, self.last, MAX_LINE_CHARS, "", rest=1)
+        return self._heading([longest]) + self._footer([longest])
+
+    def row(self, line: Line) -> str:
+        label = str(line.number) if line.column == 1 else f"{line.number}:{line.column}"
+        shown = f"{label}\t{line.text}\n"
+        if not line.is_abridged:
+            return shown
+        on = self.spelling({"start": line.number, "column": line.end_column})
+        return f"{shown}[Line {line.number} has {line.rest:,} more characters: {on}]\n"
+
+    def text(self, lines: Sequence[Line]) -> str:
+        return self._heading(lines) + "".join(map(self.row, lines)) + self._footer(lines)
+
+    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
+        """Return where to go on behind *lines*; empty at the end."""
+        if not lines:
+            return {}
+        newest = lines[-1]
+        if newest.rest and not newest.is_abridged:
+            return {"start": newest.number, "column": newest.end_column}
+        return {"start": newest.number + 1} if newest.number < self.last else {}
+
+    def _heading(self, lines: Sequence[Line]) -> str:
+        path = shown_path(self.path)
+        if not lines:
+            plural = "" if self.total == 1 else "s"
+            return f"[{path} has {self.total:,} line{plural}; there is no line {self.first:,}.]\n"
+        return f"[{path}, lines {self.first}-{lines[-1].number} of {self.total}. {DATA_LABEL}]\n"
+
+    def _footer(self, lines: Sequence[Line]) -> str:
+        following = self.following(lines)
+        return f"[Cut here. To go on, {self.spelling(following)}]\n" if following else ""
+
+
+def _require_positive(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 1:
+            raise ConfigError(name, f"{number} cannot be; it counts from 1")

@@ -1,0 +1,274 @@
+"""`grep`: lines that match, in files of the workspace."""
+
+import itertools
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from buoyline.errors import ConfigError
+from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.hits import Hit, hits
+from buoyline.lookups.lines import fragments, windows
+from buoyline.lookups.paths import Extent, below, extent_of
+from buoyline.lookups.patterns import Finder, finder
+from buoyline.offloader.lines import MAX_LINE_CHARS
+from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace._files import Tree
+
+MAX_CONTEXT_LINES = 100
+
+# They cost 4 s a million. Whoever finds more has asked for too much to read, and can still go on from the last
+# one shown.
+_MAX_COUNTED_HITS = 10_000
+_AFTER = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
+_RESULT = "tool_result-"
+
+
+def grep(
+    workspace: LocalWorkspace,
+    pattern: str,
+    path: str | None = None,
+    *,
+    context: int = 0,
+    literal: bool = False,
+    ignore_case: bool = False,
+    after: str = "",
+    session: str | None = None,
+    max_tokens: int = 2_000,
+    counter: Counter | None = None,
+    spelling: Spelling = as_arguments,
+) -> Answer:
+    """Search files of the workspace line by line.
+
+    Blocking; the cost is linear in the bytes that are searched, for any pattern, and they are never held whole.
+
+    Args:
+        workspace: Where to search.
+        pattern: A regular expression in RE2 syntax, or with *literal* the text itself.
+        path: A file, the lines of a pointer, or a directory with all that is below it. None searches what left
+            the contexts: transcripts, and tool results in their readable form.
+        context: How many lines to show before and after each hit, at most 100.
+        literal: Whether *pattern* is the text itself.
+        ignore_case: Whether upper and lower case are the same.
+        after: Skip hits up to this one, as an earlier answer has spelled it: ``path:line:column``.
+        session: The one session to search where *path* is None; else whose directory a relative *path* is looked
+            for in first.
+        max_tokens: For the whole text of the answer.
+        counter: Counts them; the default counter where it is None.
+        spelling: Says in the answer how to go on.
+
+    Returns:
+        Hits as ``path:line: text``, lines of context as ``path-line- text``, groups apart by ``--``. Of a line over
+        1,000 characters that many are shown around the match, as ``path:line:column: text``. `Answer.total` counts
+        the hits up to 10,000 behind *after*.
+
+    Raises:
+        ConfigError: *pattern* is not RE2 syntax, *context* or *after* cannot be, or *max_tokens* is too few.
+        InvalidNameError: *path* leads out of the workspace, or to a hidden file.
+        NotFoundError: There is no such file or session.
+        StorageError: A file cannot be read.
+    """
+    if not 0 <= context <= MAX_CONTEXT_LINES:
+        raise ConfigError("context", f"{context} is not in 0 to {MAX_CONTEXT_LINES}")
+    find, skipped = finder(pattern, literal=literal, ignore_case=ignore_case), _place(after)
+    extents = _searched(workspace, path, session)
+    found = _found(workspace.tree, extents, find, skipped)
+    budget = Budget(max_tokens, counter)
+    lines = list(_lines(workspace.tree, found, context, max(max_tokens, 2 * MAX_CONTEXT_LINES)))
+    page = _Page(found, spelling, len(lines), has_context=context > 0)
+    shown = budget.fill(lines, page)
+    if not any(line.is_hit for line in shown):
+        # The lines before the first hit have used up the budget. It is the hit that was asked for.
+        shown = budget.fill([line for line in lines if line.is_hit], page)
+    following = page.following(shown)
+    repeated = {"pattern": pattern, "path": path, "context": context, "session": session}
+    options = {"literal": literal, "ignore_case": ignore_case}
+    return Answer(
+        text=page.text(shown),
+        lines=tuple(shown),
+        total=found.total,
+        next={**repeated, **options, **following} if following else {},
+    )
+
+
+class _Place(NamedTuple):
+    """Where a hit is, in the order of searching: the transcript of a session before its tool results."""
+
+    directory: str
+    is_other: bool
+    path: str
+    hit: Hit
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a search has found.
+
+    Attributes:
+        files: How many files were searched.
+        total: How many hits there are in all of them.
+        before: How many of these an earlier answer has shown.
+        hits: The others, by file, in order; only files with hits.
+        is_all: Whether counting came to the end.
+    """
+
+    files: int = 0
+    total: int = 0
+    before: int = 0
+    hits: dict[str, list[Hit]] = field(default_factory=dict[str, list[Hit]])
+    is_all: bool = True
+
+
+def _place_of(path: str, hit: Hit) -> _Place:
+    directory, _, name = path.rpartition("/")
+    return _Place(directory, name != layout.TRANSCRIPT_FILE, path, hit)
+
+
+def _place(after: str) -> _Place | None:
+    if not after:
+        return None
+    parts = _AFTER.fullmatch(after)
+    if parts is None:
+        raise ConfigError("after", f"{after!r} is not of the form path:line:column; take it from an earlier answer")
+    return _place_of(parts[1], Hit(int(parts[2]), int(parts[3])))
+
+
+def _searched(workspace: LocalWorkspace, path: str | None, session: str | None) -> list[Extent]:
+    """Return the files to search, in order."""
+    tree = workspace.tree
+    if path is not None:
+        extent = extent_of(workspace, path, session)
+        if extent.name and not tree.is_directory(extent.name):
+            return [extent]
+        names = [name for name, is_directory in below(tree, extent.name) if not is_directory]
+    else:
+        kept = [f"{layout.SESSIONS}/{name}" for name in tree.names(layout.SESSIONS)]
+        directories = kept if session is None else [workspace.session(session).directory]
+        names = [name for directory in directories for name in _readable_files(tree, directory)]
+    return [Extent(name) for name in sorted(names, key=lambda name: _place_of(name, Hit(0, 0)))]
+
+
+def _readable_files(tree: Tree, directory: str) -> Iterator[str]:
+    """Yield the transcript of a session, and its tool results: the view of one, where there is one."""
+    names = set(tree.names(directory)) if tree.is_directory(directory) else set[str]()
+    for name in names:
+        is_result = name.startswith(_RESULT) and name.endswith(".txt") and layout.view_name(name) not in names
+        if is_result or name == layout.TRANSCRIPT_FILE:
+            yield f"{directory}/{name}"
+
+
+def _found(tree: Tree, extents: Sequence[Extent], find: Finder, skipped: _Place | None) -> _Found:
+    found = _Found(files=len(extents))
+    for extent in extents:
+        for hit in hits(tree.chunks(extent.name), find):
+            if not extent.first <= hit.number <= extent.last:
+                continue
+            found.total += 1
+            if skipped is not None and _place_of(extent.name, hit) <= skipped:
+                found.before += 1
+                continue
+            found.hits.setdefault(extent.name, []).append(hit)
+            if found.total - found.before >= _MAX_COUNTED_HITS:
+                found.is_all = False
+                return found
+    return found
+
+
+def _lines(tree: Tree, found: _Found, context: int, max_lines: int) -> Iterator[Line]:
+    """Yield the lines to show, no more than could have a token each."""
+    lines = (
+        line for path, places in found.hits.items() for line in _lines_around(tree, path, places[:max_lines], context)
+    )
+    yield from itertools.islice(lines, max_lines)
+
+
+def _lines_around(tree: Tree, path: str, places: Sequence[Hit], context: int) -> Iterator[Line]:
+    columns = {
+        number: [hit.column for hit in in_line]
+        for number, in_line in itertools.groupby(places, key=lambda hit: hit.number)
+    }
+    chosen = fragments(tree.chunks(path), _merged([(max(number - context, 1), number + context) for number in columns]))
+    for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
+        begins = columns.get(number, [1])
+        texts, chars = windows(line, begins, MAX_LINE_CHARS)
+        for column, text in zip(begins, texts, strict=True):
+            rest = max(chars - (column - 1) - len(text), 0)
+            yield Line(path, number, column, text, rest, is_abridged=rest > 0, is_hit=number in columns)
+
+
+def _merged(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    first, last = ranges[0]
+    for begin, end in ranges[1:]:
+        if begin > last + 1:
+            yield first, last
+            first = begin
+        last = end
+    yield first, last
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The text of an answer about what was found, of which *count* lines could be shown."""
+
+    found: _Found
+    spelling: Spelling
+    count: int
+    has_context: bool
+
+    def frame(self) -> str:
+        longest = Line(max(self.found.hits, key=len, default=""), sys.maxsize, sys.maxsize, "", is_hit=True)
+        return self._heading([longest]) + self._parts([longest]) + self._footer([longest])
+
+    def row(self, line: Line) -> str:
+        return ("--\n" if self.has_context else "") + self._row(line)
+
+    def text(self, lines: Sequence[Line]) -> str:
+        rows = (
+            self._gap(before, line) + self._row(line) for before, line in itertools.pairwise([None, *lines]) if line
+        )
+        return self._heading(lines) + "".join(rows) + self._parts(lines) + self._footer(lines)
+
+    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
+        """Return where to go on behind *lines*; empty when no hit is left."""
+        shown = [line for line in lines if line.is_hit]
+        if len(shown) >= sum(map(len, self.found.hits.values())) and self.found.is_all:
+            return {}
+        newest = shown[-1] if shown else lines[-1]
+        return {"after": f"{newest.path}:{newest.number}:{newest.column}"}
+
+    def _heading(self, lines: Sequence[Line]) -> str:
+        files = f"{self.found.files:,} file" + ("" if self.found.files == 1 else "s")
+        if not lines:
+            return f"[No {'further ' if self.found.before else ''}hit in {files}.]\n"
+        shown = self.found.before + 1, self.found.before + sum(line.is_hit for line in lines)
+        more = "" if self.found.is_all else " or more"
+        return f"[Hits {shown[0]}-{shown[1]} of {self.found.total}{more} in {files}. {DATA_LABEL}]\n"
+
+    def _row(self, line: Line) -> str:
+        mark = ":" if line.is_hit else "-"
+        place = f"{line.number}{mark}{line.column}" if _is_part(line) else str(line.number)
+        return f"{shown_path(line.path)}{mark}{place}{mark} {line.text}\n"
+
+    def _gap(self, before: Line | None, line: Line) -> str:
+        if before is None or not self.has_context:
+            return ""
+        return "" if before.path == line.path and line.number <= before.number + 1 else "--\n"
+
+    def _parts(self, lines: Sequence[Line]) -> str:
+        if not any(map(_is_part, lines)):
+            return ""
+        how = "read with start=line, column=column shows it from there."
+        return f"[path:line:column: marks a part of a long line; {how}]\n"
+
+    def _footer(self, lines: Sequence[Line]) -> str:
+        following = self.following(lines)
+        if following:
+            return f"[Cut here. To go on, {self.spelling(following)}]\n"
+        is_whole = not lines or len(lines) == self.count
+        return "" if is_whole else f"[Context is cut here. To see more, read from line {lines[-1].number + 1}.]\n"
+
+
+def _is_part(line: Line) -> bool:
+    return line.column > 1 or line.rest > 0
