@@ -1,0 +1,28 @@
+"""Compression: older messages become a structured summary that refers to the archive."""
+
+from buoyline.compression.compressor import Compressor, Extent
+from buoyline.compression.config import ContextConfig
+from buoyline.compression.extractive import Extractive
+from buoyline.compression.plan import Plan, legal_cut_before, legal_cuts, pair_spans
+from buoyline.compression.record import Summary, summary_from
+from buoyline.compression.summary import FIELDS, Draft, Item, Pointer, Source, Summarizer, SummaryRequest
+
+__all__ = [
+    "FIELDS",
+    "Compressor",
+    "ContextConfig",
+    "Draft",
+    "Extent",
+    "Extractive",
+    "Item",
+    "Plan",
+    "Pointer",
+    "Source",
+    "Summarizer",
+    "Summary",
+    "SummaryRequest",
+    "legal_cut_before",
+    "legal_cuts",
+    "pair_spans",
+    "summary_from",
+]

@@ -1,0 +1,102 @@
+"""What a summary held, brought into the next one: merged with what is new, or replaced by it."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from buoyline.compression.claims import ARROW
+from buoyline.compression.gathering import REPORT, RESOLVED_ERROR, TASK
+from buoyline.compression.signals import sentences
+from buoyline.compression.steps import Step
+from buoyline.compression.summary import Draft, Item, Pointer
+
+NOTE_WEIGHT: Final = 2.0
+"""Of a sentence that a model, or an unknown summariser, wrote."""
+
+_MARK = re.compile(r"\s*\[([^\[\]\s:]{1,200}):(\d{1,9})(?:-(\d{1,9}))?\]")
+_NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
+
+_REPLACED_BY_NEWER: Final = frozenset({"todo", "closing"})
+_STALE: Final = frozenset({"pending", "question"})
+
+
+def carried(previous: Draft | None, first: int) -> list[Item]:
+    """Return the items of a draft; from one without items, such as a model's, its sentences.
+
+    Args:
+        previous: The draft that is replaced; None when there is none.
+        first: Index of the first message since, counted over the whole session.
+    """
+    if previous is None:
+        return []
+    if previous.items:
+        return list(previous.items)
+    return [
+        Item(field, "note", text, pointer, max(first - 1, 0), weight=TASK if position == 0 else NOTE_WEIGHT)
+        for field, field_text in previous.fields.items()
+        for position, (text, pointer) in enumerate(_notes(field_text))
+    ]
+
+
+def merged(old: Iterable[Item], new: Iterable[Item], made: Iterable[Step]) -> list[Item]:
+    """Join the items of the last summary with those since.
+
+    The same fact becomes one item with its newest pointer, seen as often as both together. A newer plan replaces
+    an older one, a newer outcome of a call the older one, and an error whose subject succeeded since is resolved.
+
+    Args:
+        old: Items of the summary that is replaced.
+        new: Items from the messages since.
+        made: The calls since.
+
+    Returns:
+        Items in the order given, old ones first, each (field, kind, text) once.
+    """
+    fresh = list(new)
+    found: dict[tuple[str, str, str], Item] = {}
+    for item in [*_still_true(old, fresh, made), *fresh]:
+        key = (item.field, item.kind, item.text)
+        found[key] = _joined(found[key], item) if key in found else item
+    return list(found.values())
+
+
+def _joined(old: Item, new: Item) -> Item:
+    newest = max(old, new, key=lambda item: item.last_seen)
+    return replace(newest, count=old.count + new.count, weight=max(old.weight, new.weight))
+
+
+def _still_true(old: Iterable[Item], fresh: Iterable[Item], made: Iterable[Step]) -> Iterator[Item]:
+    kinds = {item.kind for item in fresh}
+    called = {_call_in(item) for item in fresh if item.kind == "done"}
+    succeeded = {step.subject for step in made if step.answer is not None and not step.has_failed}
+    for item in old:
+        if item.kind in _STALE or (item.kind in _REPLACED_BY_NEWER and item.kind in kinds):
+            continue
+        if item.kind == "done" and _call_in(item) in called:
+            continue
+        if item.kind == "error" and _call_in(item) in succeeded:
+            yield replace(item, kind="resolved", weight=RESOLVED_ERROR)
+        elif item.kind == "report":
+            yield replace(item, weight=min(item.weight, REPORT))
+        else:
+            yield item
+
+
+def _call_in(item: Item) -> str:
+    return item.text.partition(ARROW)[0]
+
+
+def _notes(text: str) -> Iterator[tuple[str, Pointer | None]]:
+    """Yield the sentences of a field with the pointers behind them."""
+    for line in text.splitlines():
+        start = 0
+        for match in _MARK.finditer(line):
+            pointer = Pointer(match[1], int(match[2]), int(match[3] or match[2]))
+            yield from ((sentence, pointer) for sentence in _said(line[start : match.start()]))
+            start = match.end()
+        yield from ((sentence, None) for sentence in _said(line[start:]))
+
+
+def _said(text: str) -> Iterator[str]:
+    return (sentence for sentence in sentences(text) if not _NOTHING.match(sentence))

@@ -1,0 +1,235 @@
+"""`Compressor`: archive the oldest messages, summarise them, check the summary."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from buoyline.compression.claims import mark, unverified
+from buoyline.compression.config import ContextConfig
+from buoyline.compression.extractive import Extractive
+from buoyline.compression.plan import Plan, plan
+from buoyline.compression.record import Summary
+from buoyline.compression.rendering import Place, frame_tokens, render, with_pointers_that_resolve
+from buoyline.compression.summary import Draft, Source, Summarizer, SummaryRequest
+from buoyline.errors import SummaryError
+from buoyline.messages import Message, detect, dialect_named
+from buoyline.offloader import Abilities, Offloader, abilities_of
+from buoyline.tokens import TextCounter, default_counter
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The messages that leave a context.
+
+    Attributes:
+        session_id: The session they belong to.
+        first: Index of the first one, counted over the whole session.
+        messages: The native messages, in order; not empty.
+        tokens: What they take.
+        archived: How many of the first of them an earlier attempt has archived already.
+        dialect: Name of the form of all messages; None where it is detected for each.
+    """
+
+    session_id: str
+    first: int
+    messages: Sequence[Any]
+    tokens: int
+    archived: int = 0
+    dialect: str | None = None
+
+    def views(self) -> list[Message]:
+        """Return the views of the messages, in order."""
+        named = None if self.dialect is None else dialect_named(self.dialect)
+        return [(named or detect(message)).view(message) for message in self.messages]
+
+    @property
+    def end(self) -> int:
+        """Index behind the last one."""
+        return self.first + len(self.messages)
+
+
+class Compressor:
+    """Turns messages into a summary that refers to the archive they went to.
+
+    The archive comes first, so that every pointer can be checked before it is shown, and a summary that fails
+    loses nothing.
+    """
+
+    def __init__(
+        self,
+        offloader: Offloader | None,
+        *,
+        config: ContextConfig | None = None,
+        counter: TextCounter | None = None,
+        summarizer: Summarizer | None = None,
+    ) -> None:
+        """Compose a compressor.
+
+        Args:
+            offloader: Takes the messages; None drops them.
+            config: Left out: `ContextConfig` with its defaults.
+            counter: Left out: the exact counter for ``o200k_base``.
+            summarizer: Left out: the extractive one, which needs no model and is also the fallback.
+        """
+        self._offloader = offloader
+        self._abilities: Abilities = abilities_of(offloader)
+        self._config = config or ContextConfig()
+        self._counter = counter or default_counter()
+        self._fallback = Extractive()
+        self._summarizer: Summarizer = summarizer or self._fallback
+
+    def plan(
+        self,
+        messages: Sequence[Message],
+        counts: Sequence[int],
+        *,
+        size: int,
+        config: ContextConfig | None = None,
+    ) -> Plan:
+        """Decide what leaves a window of *size* tokens and what stays. Pure; see `buoyline.compression.plan`.
+
+        Args:
+            messages: Views, in order.
+            counts: Tokens of each.
+            size: Tokens of the window.
+            config: Left out: the compressor's own.
+        """
+        ratio = (config or self._config).reserve_ratio
+        return plan(messages, counts, max_kept_tokens=int(ratio * size))
+
+    async def archive(self, extent: Extent) -> Place:
+        """Persist those messages of *extent* that are not archived yet, and say where all of them are.
+
+        Raises:
+            StorageError: The file system refused; nothing was changed.
+        """
+        waiting = extent.messages[extent.archived :]
+        start = extent.first + extent.archived
+        if self._offloader is None:
+            return Place(extent.first, extent.end)
+        if self._abilities.archive is None:
+            reference = await self._offloader.offload_context(extent.session_id, list(waiting))
+            return Place(extent.first, extent.end, reference)
+        if waiting:
+            batch_id = f"messages-{start}-{extent.end}"
+            await self._abilities.archive.archive(extent.session_id, waiting, batch_id=batch_id, dialect=extent.dialect)
+        batch = await self._abilities.archive.locate(extent.session_id, extent.first, extent.end)
+        return Place(
+            extent.first, extent.end, batch.reference, batch.transcript, batch.transcript_name, tuple(batch.lines)
+        )
+
+    async def summarize(
+        self,
+        extent: Extent,
+        place: Place,
+        *,
+        previous: Draft | None = None,
+        max_tokens: int,
+        config: ContextConfig | None = None,
+        focus: str = "",
+        use_model: bool = True,
+    ) -> Summary:
+        """Summarise an archived extent, check the summary, and keep it in the session's log.
+
+        Args:
+            extent: The messages.
+            place: Where `archive` put them.
+            previous: What the summary that is replaced held, to be carried on.
+            max_tokens: For the whole text that the model sees.
+            config: Left out: the compressor's own.
+            focus: What the caller wants kept above all.
+            use_model: Off: the extractive summariser, whatever was given.
+
+        Returns:
+            The summary; its pointers all resolve, and what it claims without backing is marked.
+        """
+        settings = config or self._config
+        request = self._request(extent, place, previous=previous, max_tokens=max_tokens, config=settings, focus=focus)
+        draft = await self._draft(request, extent, use_model=use_model)
+        draft = with_pointers_that_resolve(draft, place)
+        doubtful = await self._unverified(extent, draft, previous)
+        fields = {name: mark(text, doubtful) for name, text in draft.fields.items()}
+        text = render(place, settings.summary_template, fields)
+        summary = Summary(
+            number=0,
+            messages=(extent.first, extent.end),
+            draft=Draft(draft.summarizer, fields, draft.pointers, draft.items),
+            unverified=doubtful,
+            source_tokens=extent.tokens,
+            tokens=self._counter.count(text),
+            text=text,
+            created_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        )
+        if self._abilities.summaries is None:
+            return summary
+        return summary.numbered(await self._abilities.summaries.append_summary(extent.session_id, summary.to_json()))
+
+    def _request(
+        self,
+        extent: Extent,
+        place: Place,
+        *,
+        previous: Draft | None,
+        max_tokens: int,
+        config: ContextConfig,
+        focus: str,
+    ) -> SummaryRequest:
+        frame = frame_tokens(place, config.summary_template, config.fields, self._counter)
+        sources = [
+            Source(extent.first + position, view, place.pointer(position))
+            for position, view in enumerate(extent.views())
+        ]
+        return SummaryRequest(
+            sources=sources,
+            previous=previous,
+            max_tokens=max(max_tokens - frame, 0),
+            counter=self._counter,
+            fields=config.fields,
+            focus=focus,
+            prompt=config.compression_prompt,
+            schema=config.summary_schema,
+        )
+
+    async def _draft(self, request: SummaryRequest, extent: Extent, *, use_model: bool) -> Draft:
+        if not use_model or self._summarizer is self._fallback:
+            return await self._fallback.summarize(request)
+        try:
+            draft = await self._summarizer.summarize(request)
+            self._check(draft, request, extent)
+        except SummaryError as error:
+            logger.warning("%s; the extractive summariser takes over", error)
+            return await self._fallback.summarize(request)
+        return draft
+
+    def _check(self, draft: Draft, request: SummaryRequest, extent: Extent) -> None:
+        missing = [name for name in request.fields if not draft.fields.get(name, "").strip()]
+        if missing:
+            raise SummaryError(draft.summarizer, f"lacks {', '.join(missing)}")
+        tokens = self._counter.count("\n".join(draft.fields[name] for name in request.fields))
+        if tokens > request.max_tokens:
+            raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens where {request.max_tokens:,} are allowed")
+        if tokens >= extent.tokens:
+            raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens, its source only {extent.tokens:,}")
+
+    async def _unverified(self, extent: Extent, draft: Draft, previous: Draft | None) -> tuple[str, ...]:
+        text = "\n".join(draft.fields.values())
+        known = [_spoken(view) for view in extent.views()]
+        known += [] if previous is None else list(previous.fields.values())
+        doubtful = unverified(text, known)
+        if doubtful and self._abilities.archive is not None:
+            doubtful = tuple(await self._abilities.archive.missing(extent.session_id, doubtful))
+        return doubtful
+
+
+def _spoken(message: Message) -> str:
+    return "\n".join(
+        [
+            message.text,
+            *(f"{call.name}\n{call.arguments}" for call in message.calls),
+            *(result.text for result in message.results),
+        ]
+    )

@@ -1,0 +1,231 @@
+"""What each field of a summary may say, taken from the messages: candidates, more than there is room for."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from buoyline.compression.calls import tasks_of
+from buoyline.compression.claims import ARROW
+from buoyline.compression.conversation import Conversation
+from buoyline.compression.covering import homes
+from buoyline.compression.sightings import MAX_TYPED_CHARS
+from buoyline.compression.signals import readable, sentences
+from buoyline.compression.summary import Item, Source
+from buoyline.compression.wording import cut
+
+if TYPE_CHECKING:
+    from buoyline.compression.steps import Step
+
+# Weights are log odds, as those of `sightings`, but set by judgement and by reading summaries, not fitted.
+TASK: Final = 9.0
+"""The first request is kept whatever else goes."""
+
+REQUEST: Final = 2.0
+LAST_REPORT: Final = 5.0
+REPORT: Final = 2.5
+CHANGED: Final = 4.0
+DONE: Final = 1.5
+FAILED: Final = 1.0
+LOOKED: Final = -1.0
+OPEN_ERROR: Final = 3.0
+RESOLVED_ERROR: Final = 0.0
+TODO: Final = 4.0
+PENDING: Final = 4.0
+QUESTION: Final = 4.0
+CLOSING: Final = 3.0
+RULE: Final = 1.0
+REMARK: Final = 0.0
+
+PASTED: Final = 0.5
+MADE: Final = -1.0
+"""For messages in the user's name that no person typed."""
+
+MAX_AGENT_CHARS: Final = 40_000
+
+CLOSING_SENTENCES: Final = 3
+"""At the end of the last message: they say what comes next."""
+
+MIN_SENTENCE_CHARS: Final = 25
+
+# How users word a rule, in the languages that we know such words of; rules in others stand in their messages.
+_RULE = re.compile(
+    r"\b(?:must|never|always|don't|do not|only|should|shouldn't|instead|prefer|please|make sure|without|avoid"
+    r"|muss|nie|immer|nicht|nur|bitte|jamais|toujours|doit|nunca|siempre|debe)\b"
+    r"|\u4e0d\u8981|\u5fc5\u987b|\u4e0d\u80fd|\u53ea\u80fd|\u52a1\u5fc5|\u8bf7|\u5e94\u8be5|\u7981\u6b62"
+    r"|\u3057\u306a\u3044\u3067|\u5fc5\u305a|\u304f\u3060\u3055\u3044|\ubc18\ub4dc\uc2dc|\u043d\u0435\u043b\u044c\u0437\u044f",
+    re.IGNORECASE,
+)
+
+
+_LEADS_IN = re.compile(r"[:\uff1a][*_`]{0,3}$")
+"""How a sentence ends that says nothing without the list or the code behind it."""
+
+_MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\])\s*", re.DOTALL)
+"""A message wholly in a tag or in brackets: what a program reports in the user's name."""
+
+POINTER_TOKENS: Final = 12
+
+
+def overview(conversation: Conversation, *, has_task: bool) -> Iterator[Item]:
+    """Yield what the user said, in the user's words.
+
+    Args:
+        conversation: Where to look.
+        has_task: The summary so far holds the first request, so that none of these is the first.
+    """
+    limits = conversation.limits
+    users = conversation.spoken("user")
+    typed = [source for source in users if not _is_made(source)] or users
+    for source in users:
+        is_task = source is typed[0] and not has_task
+        text = cut(source.message.text, limits.task if is_task else limits.request, limits.counter)
+        kind, weight = ("task", TASK) if is_task else ("request", _request_weight(source))
+        yield _item("task_overview", kind, text, source, weight)
+
+
+def state(conversation: Conversation) -> Iterator[Item]:
+    """Yield what was done: files changed, calls and how they ended, what the agent reported."""
+    for step in conversation.steps:
+        if step.action.deed == "change" and not step.has_failed:
+            for path in step.action.paths:
+                yield _item("current_state", "changed", path, step.call, CHANGED)
+    yield from _deeds(conversation)
+    yield from _reports(conversation)
+
+
+def discoveries(conversation: Conversation) -> Iterator[Item]:
+    """Yield errors, open and resolved, and the sentences of the agent that say most about what is at work."""
+    for kind, weight, failed in (
+        ("error", OPEN_ERROR, conversation.open_errors),
+        ("resolved", RESOLVED_ERROR, conversation.resolved_errors),
+    ):
+        for step in failed:
+            for line in step.errors:
+                text = f"{step.subject}{ARROW}{cut(line, 2 * conversation.limits.line, conversation.limits.counter)}"
+                yield _item("important_discoveries", kind, text, step.answer or step.call, weight)
+    yield from _findings(conversation)
+
+
+def next_steps(conversation: Conversation) -> Iterator[Item]:
+    """Yield what is open: the newest plan, calls that wait, a question, how the agent's last message ends."""
+    limits = conversation.limits
+    plans = [step for step in conversation.steps if step.action.deed == "plan"]
+    for step in plans[-1:]:
+        tasks = [task for task in tasks_of(step.action.arguments) if not task.is_done]
+        for position, task in enumerate(tasks):
+            text = f"({readable(task.status)}) {cut(task.text, limits.line, limits.counter)}"
+            yield _item("next_steps", "todo", text, step.call, TODO - position / 100)
+    for step in conversation.steps:
+        if step.answer is None and step.call.index == conversation.end - 1:
+            text = cut(step.action.spoken(), limits.line, limits.counter)
+            yield _item("next_steps", "pending", text, step.call, PENDING)
+    users, agents = conversation.spoken("user"), conversation.spoken("assistant")
+    if users and (not agents or agents[-1].index < users[-1].index):
+        text = cut(users[-1].message.text, limits.request, limits.counter)
+        yield _item("next_steps", "question", text, users[-1], QUESTION)
+    for source in agents[-1:]:
+        _, closing = _without_closing(source.message.text)
+        for position, sentence in enumerate(closing):
+            text = cut(sentence, limits.report // 2, limits.counter)
+            yield _item("next_steps", "closing", text, source, CLOSING - position / 100)
+
+
+def preserved(conversation: Conversation, max_strings: int) -> Iterator[Item]:
+    """Yield the user's rules and remarks sentence by sentence, and the exact strings in use.
+
+    Args:
+        conversation: Where to look.
+        max_strings: About how many strings there is room for; those are given places that they share.
+    """
+    limits = conversation.limits
+    for source in conversation.spoken("user"):
+        if _is_pasted(source) or _is_made(source):
+            continue
+        for sentence in sentences(source.message.text):
+            weight = RULE if _RULE.search(sentence) else REMARK
+            text = cut(sentence, 2 * limits.line, limits.counter)
+            yield _item("context_to_preserve", "constraint", text, source, weight)
+    ranked = sorted(conversation.sightings, key=conversation.value_of, reverse=True)
+    pointers = {source.index: source.pointer for source in conversation.sources}
+    places = homes([sighting.places for sighting in ranked[:max_strings]], conversation.lines())
+    for position, sighting in enumerate(ranked):
+        place = places[position] if position < len(places) else sighting.last_seen
+        yield Item(
+            field="context_to_preserve",
+            kind=sighting.kind,
+            text=sighting.text,
+            pointer=pointers[place],
+            last_seen=sighting.last_seen,
+            count=sighting.count,
+            weight=sighting.weight,
+        )
+
+
+def _deeds(conversation: Conversation) -> Iterator[Item]:
+    """Yield each distinct call with its newest outcome."""
+    limits = conversation.limits
+    newest: dict[str, Step] = {}
+    for step in conversation.steps:
+        if step.action.deed in {"run", "act"} or (step.action.deed == "look" and not step.action.paths):
+            spoken = readable(step.action.spoken())
+            newest.pop(spoken, None)
+            newest[spoken] = step
+    for spoken, step in newest.items():
+        outcome = cut(step.outcome, limits.line if step.has_failed else limits.line // 2, limits.counter)
+        text = cut(f"$ {spoken}" if step.action.command else spoken, limits.line, limits.counter)
+        weight = FAILED if step.has_failed else LOOKED if step.action.is_harmless else DONE
+        yield _item("current_state", "done", f"{text}{ARROW}{outcome}" if outcome else text, step.call, weight)
+
+
+def _reports(conversation: Conversation) -> Iterator[Item]:
+    """Yield what the agent told the user at the end of its turns, and its last words whatever they were."""
+    limits = conversation.limits
+    agents = conversation.spoken("assistant")
+    for source in agents:
+        is_last = source is agents[-1]
+        if source.message.calls and not is_last:
+            continue
+        text = _without_closing(source.message.text)[0] if is_last else source.message.text
+        if shown := cut(text, limits.report, limits.counter):
+            yield _item("current_state", "report", shown, source, LAST_REPORT if is_last else REPORT)
+
+
+def _without_closing(text: str) -> tuple[str, list[str]]:
+    """Part the last sentences of a message, all in its last line, from what stands before them."""
+    body, _, last = text.rstrip().rpartition("\n")
+    closing = list(sentences(last))[-CLOSING_SENTENCES:] or [readable(last)]
+    if not body.strip() and len(closing) > 1:
+        closing = closing[-1:]
+    at = text.rfind(closing[0])
+    return (text[:at] if at >= 0 else body), closing
+
+
+def _findings(conversation: Conversation) -> Iterator[Item]:
+    limits = conversation.limits
+    for source in conversation.spoken("assistant"):
+        base = 0.1 if source.message.calls else 0.4
+        for sentence in sentences(source.message.text[:MAX_AGENT_CHARS]):
+            if len(sentence) >= MIN_SENTENCE_CHARS and not _LEADS_IN.search(sentence):
+                value = conversation.value_in(sentence) + (0 if sentence.startswith("|") else base)
+                density = (value + 0.01) / (len(sentence) / 4 + POINTER_TOKENS)
+                text = cut(sentence, 2 * limits.line, limits.counter)
+                yield _item("important_discoveries", "finding", text, source, math.log(20 * density))
+
+
+def _request_weight(source: Source) -> float:
+    if _is_made(source):
+        return MADE
+    return PASTED if _is_pasted(source) else REQUEST
+
+
+def _is_made(source: Source) -> bool:
+    return _MADE_BY_MACHINE.fullmatch(source.message.text) is not None
+
+
+def _is_pasted(source: Source) -> bool:
+    return len(source.message.text) > MAX_TYPED_CHARS
+
+
+def _item(field: str, kind: str, text: str, source: Source, weight: float) -> Item:
+    return Item(field, kind, text, source.pointer, source.index, weight=weight)

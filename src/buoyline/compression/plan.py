@@ -1,0 +1,123 @@
+"""What leaves the context and what stays.
+
+Pure: views and counts in, a cut out. Pairs of call and result are never parted, however ids repeat or are missing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from buoyline.messages import Message, Text
+
+Spans = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which messages leave.
+
+    Attributes:
+        cut: So many of the oldest leave; 0 when none can.
+        leaving_tokens: What they take.
+        kept_tokens: What the others take.
+        reason: Why the cut is where it is, in words.
+    """
+
+    cut: int
+    leaving_tokens: int
+    kept_tokens: int
+    reason: str
+
+
+def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens: int, at_least: int = 0) -> Plan:
+    """Decide what leaves: as little as brings the rest to *max_kept_tokens*.
+
+    The newest message stays together with the call or results it belongs to, even where it alone takes more. A
+    call that still waits for its result stays too, unless the rest is too large then: calls that are never
+    answered are on record, and one of them must not hold all that follows it in the context.
+
+    Args:
+        messages: Views of what stands in the context behind its head, in order.
+        counts: Tokens of each.
+        max_kept_tokens: What the kept ones may take together.
+        at_least: So many must leave, because they are archived already.
+
+    Returns:
+        The plan; its cut is 0 when no message may leave.
+    """
+    leaving = [0, *accumulate(counts)]
+    too_many = leaving[-1] - max_kept_tokens
+    cuts: list[int] = []
+    for hold_pending in (True, False):
+        cuts = [cut for cut in legal_cuts(messages, hold_pending=hold_pending) if cut >= at_least]
+        cut = next((cut for cut in cuts if leaving[cut] >= too_many), None)
+        if cut is not None:
+            reason = f"the newest {len(messages) - cut} fit {max_kept_tokens:,} tokens"
+            return Plan(cut, leaving[cut], leaving[-1] - leaving[cut], reason)
+    if not cuts:
+        return Plan(0, 0, leaving[-1], "no message may leave: all belong to the newest call")
+    cut = cuts[-1]
+    return Plan(cut, leaving[cut], leaving[-1] - leaving[cut], f"the newest {len(messages) - cut} belong together")
+
+
+def legal_cut_before(messages: Sequence[Message], position: int) -> int:
+    """Return the last cut at or before *position* that parts no call from its result; 0 where there is none."""
+    spans = pair_spans(messages)
+    return next(cut for cut in range(min(position, len(messages)), -1, -1) if _parts_none(spans, cut))
+
+
+def legal_cuts(messages: Sequence[Message], *, hold_pending: bool = True) -> list[int]:
+    """Return the numbers of oldest messages that may leave, ascending, the newest message never among them.
+
+    Args:
+        messages: Views in order.
+        hold_pending: Keep calls without a result that no user message has passed over, since a result may come.
+    """
+    spans = pair_spans(messages)
+    if hold_pending:
+        spans += [(position, len(messages)) for position in _pending(messages)]
+    blocked = [0] * (len(messages) + 2)
+    for start, end in spans:
+        blocked[start + 1] += 1
+        blocked[end + 1] -= 1
+    cuts: list[int] = []
+    depth = 0
+    for cut in range(1, len(messages)):
+        depth += blocked[cut]
+        if depth == 0:
+            cuts.append(cut)
+    return cuts
+
+
+def pair_spans(messages: Sequence[Message]) -> Spans:
+    """Return the position of each call with that of its result, for pairs in different messages.
+
+    A result belongs to the nearest earlier call of its id that has none yet. Sessions on record repeat ids,
+    leave them all empty, answer late, and hold results of no call at all.
+    """
+    waiting: dict[str, list[int]] = {}
+    spans: Spans = []
+    for position, message in enumerate(messages):
+        for call in message.calls:
+            waiting.setdefault(call.call_id, []).append(position)
+        for result in message.results:
+            if calls := waiting.get(result.call_id):
+                spans.append((calls.pop(), position))
+    return [(start, end) for start, end in spans if start != end]
+
+
+def _pending(messages: Sequence[Message]) -> list[int]:
+    waiting: dict[str, list[int]] = {}
+    for position, message in enumerate(messages):
+        if message.role == "user" and any(isinstance(part, Text) for part in message.parts):
+            waiting.clear()
+        for call in message.calls:
+            waiting.setdefault(call.call_id, []).append(position)
+        for result in message.results:
+            if calls := waiting.get(result.call_id):
+                calls.pop()
+    return sorted({position for calls in waiting.values() for position in calls})
+
+
+def _parts_none(spans: Spans, cut: int) -> bool:
+    return not any(start < cut <= end for start, end in spans)

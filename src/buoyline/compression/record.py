@@ -1,0 +1,89 @@
+"""A summary as it stands in ``summaries.jsonl``. Source: docs/format.md, "summaries.jsonl"."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from buoyline.compression.summary import Draft, Item, Pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What stands in the context for messages that left it.
+
+    Attributes:
+        number: Position among the session's summaries, counted from 1; 0 without a log.
+        messages: Index of the first message that it replaced, and index behind the last, over the session.
+        draft: Its fields, pointers and facts.
+        unverified: Claims found nowhere in the archive; they are marked in the text.
+        source_tokens: What the messages took.
+        tokens: What the text takes.
+        text: What the model sees.
+        created_at: ISO 8601, UTC.
+    """
+
+    number: int
+    messages: tuple[int, int]
+    draft: Draft
+    unverified: tuple[str, ...]
+    source_tokens: int
+    tokens: int
+    text: str
+    created_at: str
+
+    def numbered(self, number: int) -> "Summary":
+        """Return the same summary under *number*."""
+        return replace(self, number=number)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line of ``summaries.jsonl`` as a JSON object."""
+        return {
+            "n": self.number,
+            "messages": list(self.messages),
+            "summarizer": self.draft.summarizer,
+            "fields": dict(self.draft.fields),
+            "pointers": [asdict(pointer) for pointer in self.draft.pointers],
+            "unverified": list(self.unverified),
+            "source_tokens": self.source_tokens,
+            "tokens": self.tokens,
+            "text": self.text,
+            "created_at": self.created_at,
+            "items": [asdict(item) for item in self.draft.items],
+        }
+
+
+def summary_from(line: Mapping[str, Any]) -> Summary:
+    """Read a line of ``summaries.jsonl``; keys that are not known are ignored.
+
+    Raises:
+        KeyError: A key that every summary has is missing.
+    """
+    pointers = tuple(_pointer(found) for found in line["pointers"])
+    items = tuple(_item(found) for found in line.get("items", ()))
+    return Summary(
+        number=line["n"],
+        messages=(line["messages"][0], line["messages"][1]),
+        draft=Draft(line["summarizer"], dict(line["fields"]), pointers, items),
+        unverified=tuple(line["unverified"]),
+        source_tokens=line["source_tokens"],
+        tokens=line["tokens"],
+        text=line["text"],
+        created_at=line["created_at"],
+    )
+
+
+def _pointer(found: Mapping[str, Any]) -> Pointer:
+    return Pointer(found["path"], found["start"], found["end"])
+
+
+def _item(found: Mapping[str, Any]) -> Item:
+    pointer = found["pointer"]
+    return Item(
+        field=found["field"],
+        kind=found["kind"],
+        text=found["text"],
+        pointer=None if pointer is None else _pointer(pointer),
+        last_seen=found["last_seen"],
+        count=found["count"],
+        weight=found["weight"],
+    )

@@ -1,0 +1,254 @@
+"""Which candidates are said: the most needed ones within the budget, every field with a share of it."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Final
+
+from buoyline.compression.claims import BETWEEN, stands_in
+from buoyline.compression.sightings import likelihood
+from buoyline.compression.summary import FIELDS, Item, Pointer, SummaryRequest
+from buoyline.compression.wording import LEDGER_KINDS, SHARING_KINDS, cut, line_of, mark_of
+
+LEDGER_FIELD: Final = "context_to_preserve"
+
+SHARES: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "task_overview": 0.15,
+        "current_state": 0.18,
+        "next_steps": 0.05,
+        "important_discoveries": 0.14,
+        LEDGER_FIELD: 0.48,
+    }
+)
+"""In the order in which the fields choose. What one leaves goes to the next."""
+
+CUSTOM_SHARE: Final = 0.2
+"""Of a field that is none of the five; all shares are then brought to a sum of 1."""
+
+CARRIED_SHARE: Final = 0.4
+"""Of a field's share: what the last summary held chooses first, so that new things do not crowd it out."""
+
+MAX_STRINGS_SHARE: Final = 0.48
+"""Of the whole, while there are sentences left to say: nobody can go on from a bare list of names."""
+
+MAX_RULES_SHARE: Final = 0.1
+"""Of the ledger's field, for what the user said."""
+
+MAX_MISSES: Final = 30
+"""So many candidates in a row may be too large before the rest is given up."""
+
+MAX_TASK_SHARE: Final = 0.5
+TASK_TOKENS: Final = 100
+"""A summary of fewer tokens may be nothing but the task."""
+
+FOCUS_WEIGHT: Final = 2.5
+"""For what the caller wants kept above all, and for what a field is named after."""
+
+SIZE_POWER: Final = 0.7
+"""Less than 1, which would hold most strings: an absolute path is worth more than four names that it displaces."""
+
+MARK_TOKENS: Final = 11
+"""Of a pointer and its line."""
+
+STRING_OVERHEAD_TOKENS: Final = 2
+"""What parts a string from the next."""
+
+_TERM = re.compile(r"[^\W_]{3,}|[\u3040-\u9fff]{2}")
+
+
+@dataclass(slots=True)
+class Choice:
+    """What was chosen.
+
+    Attributes:
+        shown: Items for each field, in the order in which they were chosen, most needed first.
+        covered: Strings that a chosen sentence holds already: not said again, but carried on.
+    """
+
+    shown: dict[str, list[Item]]
+    covered: list[Item] = field(default_factory=list)
+
+
+def select(items: Iterable[Item], request: SummaryRequest, *, end: int) -> Choice:
+    """Choose what the fields of *request* say.
+
+    Args:
+        items: Candidates for the five fields, each fact once.
+        request: Fields, tokens and focus.
+        end: Index behind the newest message, which ages are counted from.
+
+    Returns:
+        The choice. Its text takes about ``request.max_tokens``: how lines join decides about the last few.
+    """
+    selection = Selection(request, end=end)
+    ranked = selection.ranked(items, _terms(request.focus))
+    queues = {name: [item for item in ranked if item.field == name] for name in request.fields}
+    prose = [name for name in SHARES if name in queues and name != LEDGER_FIELD]
+    selection.choose_first(queues.get("task_overview", []))
+    for name in prose:
+        selection.fill(queues[name], share=selection.share_of(name))
+    for name in [name for name in request.fields if name not in FIELDS]:
+        queues[name] = selection.ranked(_digest(ranked, name), _terms(name))
+        selection.fill(queues[name], share=selection.share_of(name))
+        prose.append(name)
+    if LEDGER_FIELD in queues:
+        _fill_ledger(selection, queues[LEDGER_FIELD], [queues[name] for name in prose], _terms(request.focus))
+    for name in prose:
+        selection.fill(queues[name], share=1.0)
+    return selection.choice
+
+
+def _fill_ledger(
+    selection: "Selection", queue: Sequence[Item], prose: Sequence[list[Item]], terms: frozenset[str]
+) -> None:
+    """Fill the ledger; what it leaves goes to sentences, and what they leave to the ledger again."""
+    rules = [item for item in queue if item.kind not in LEDGER_KINDS]
+    share = selection.share_of(LEDGER_FIELD)
+    bare = [item for item in queue if item.kind in LEDGER_KINDS]
+    strings = selection.ranked_strings(bare, terms, max_tokens=share * selection.max_tokens)
+    selection.fill(rules, share=MAX_RULES_SHARE * share)
+    selection.fill(strings, share=min(share, MAX_STRINGS_SHARE))
+    for waiting in (*prose, rules, strings):
+        selection.fill(waiting, share=1.0)
+
+
+def _digest(ranked: Iterable[Item], name: str) -> list[Item]:
+    """Return for a field of the caller's own every sentence that another field could hold."""
+    return [replace(item, field=name) for item in ranked if item.kind not in LEDGER_KINDS]
+
+
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(term.casefold() for term in _TERM.findall(text))
+
+
+class Selection:
+    """Fills fields with items, and keeps account of tokens and of what has been said."""
+
+    def __init__(self, request: SummaryRequest, *, end: int) -> None:
+        """Start with nothing chosen; *end* is the index behind the newest message."""
+        self.choice = Choice({name: [] for name in request.fields})
+        self.max_tokens = request.max_tokens
+        self._left: float = request.max_tokens
+        self._counter = request.counter
+        self._end = end
+        self._first = request.sources[0].index
+        self._unused = 0.0
+        self._all_shares = sum(SHARES.get(name, CUSTOM_SHARE) for name in request.fields)
+        self._said = ""
+        self._lines: set[tuple[str, bool, Pointer | None]] = set()
+
+    def share_of(self, name: str) -> float:
+        """Return the share of all tokens that the field *name* has."""
+        return SHARES.get(name, CUSTOM_SHARE) / self._all_shares
+
+    def ranked(self, items: Iterable[Item], terms: frozenset[str]) -> list[Item]:
+        """Return *items*, most needed first; those that hold one of *terms* are needed more."""
+        return sorted(items, key=lambda item: self._need(item, terms), reverse=True)
+
+    def ranked_strings(self, items: Iterable[Item], terms: frozenset[str], max_tokens: float) -> list[Item]:
+        """Return *items* by need for each token; strings that share a place share the tokens of its mark.
+
+        Which ones share is known once they are chosen, so they are ranked twice: about those that *max_tokens*
+        has room for, the first ranking is right enough.
+        """
+        tokens = {item: self._counter.count(item.text) + STRING_OVERHEAD_TOKENS for item in items}
+        ranked = sorted(
+            tokens, key=lambda item: self._need(item, terms) / math.pow(tokens[item], SIZE_POWER), reverse=True
+        )
+        running = accumulate(tokens[item] for item in ranked)
+        sharing = Counter(item.pointer for item, used in zip(ranked, running, strict=True) if used <= max_tokens)
+
+        def value(item: Item) -> float:
+            size = tokens[item] + MARK_TOKENS / max(1, sharing[item.pointer])
+            return self._need(item, terms) / math.pow(size, SIZE_POWER)
+
+        return sorted(ranked, key=value, reverse=True)
+
+    def choose_first(self, queue: list[Item]) -> None:
+        """Choose the first of *queue*, the task itself, cut as far as it takes: even a few of its words help."""
+        for item in queue[:1]:
+            room = max(MAX_TASK_SHARE * self.max_tokens, min(self.max_tokens, TASK_TOKENS))
+            shown = self._cut_to(item, room)
+            if shown is not None:
+                queue.remove(item)
+                self._left -= self._cost(shown)
+                self._unused -= self._cost(shown)
+                self._choose(shown, is_said=False)
+
+    def _cut_to(self, item: Item, room: float) -> Item | None:
+        """Return *item* with less text, at last without its pointer, so that it costs *room*; None if it cannot."""
+        for candidate in (item, replace(item, pointer=None)):
+            if self._cost(candidate) <= room:
+                return candidate
+            frame = self._cost(replace(candidate, text=""))
+            text = cut(item.text, max(0, int(room) - frame), self._counter)
+            shown = replace(candidate, text=text)
+            if text and self._cost(shown) <= room:
+                return shown
+        return None
+
+    def fill(self, queue: list[Item], *, share: float) -> None:
+        """Choose from *queue* in its order, carried items first for a part of the tokens.
+
+        Args:
+            queue: Candidates, most needed first; those that are chosen are taken out.
+            share: Of all tokens; what earlier fields left of theirs is added, and what this one leaves goes on.
+        """
+        room = min(share * self.max_tokens + self._unused, self._left)
+        old = [item for item in queue if item.last_seen < self._first]
+        used = self._take(old, queue, CARRIED_SHARE * room) if len(old) < len(queue) else 0
+        used += self._take(list(queue), queue, room - used)
+        self._left -= used
+        self._unused = room - used
+
+    def _need(self, item: Item, terms: frozenset[str]) -> float:
+        weight = item.weight
+        if terms and any(term in item.text.casefold() or term in item.kind for term in terms):
+            weight += FOCUS_WEIGHT
+        return likelihood(weight, count=item.count, age=max(self._end - 1 - item.last_seen, 0))
+
+    def _take(self, candidates: Iterable[Item], queue: list[Item], room: float) -> int:
+        used = misses = 0
+        done: set[int] = set()
+        for item in candidates:
+            if misses > MAX_MISSES:
+                break
+            is_said = self._is_said(item)
+            cost = 0 if is_said else self._cost(item)
+            if used + cost > room:
+                misses += 1
+                continue
+            misses = 0
+            used += cost
+            done.add(id(item))
+            self._choose(item, is_said=is_said)
+        queue[:] = [item for item in queue if id(item) not in done]
+        return used
+
+    def _is_said(self, item: Item) -> bool:
+        return stands_in(self._said, item.text) if item.kind in LEDGER_KINDS else item.text in self._said
+
+    def _choose(self, item: Item, *, is_said: bool) -> None:
+        if is_said:
+            self.choice.covered.extend([item] if item.kind in LEDGER_KINDS else [])
+            return
+        self.choice.shown[item.field].append(item)
+        self._lines.add(self._line_of(item))
+        if item.kind not in LEDGER_KINDS:
+            self._said += f"{item.text}\n"
+
+    def _cost(self, item: Item) -> int:
+        """Count what *item* adds to the text; where items share a line, only the first pays for the mark."""
+        if item.kind not in LEDGER_KINDS | SHARING_KINDS:
+            return self._counter.count(f"{line_of(item)}\n")
+        is_first = self._line_of(item) not in self._lines
+        mark = self._counter.count(f"- {mark_of(item.pointer)}\n") if is_first else 0
+        return self._counter.count(f"{BETWEEN}{item.text}") + mark
+
+    def _line_of(self, item: Item) -> tuple[str, bool, Pointer | None]:
+        return item.field, item.kind in LEDGER_KINDS, item.pointer

@@ -1,0 +1,119 @@
+"""Tool calls joined with their results: what was done, and how it ended."""
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from buoyline.compression.calls import Action, action_of
+from buoyline.compression.signals import error_lines, exit_status, last_line, readable, says_error
+from buoyline.compression.summary import Source
+from buoyline.messages import ToolResult
+
+MAX_ERRORS: Final = 3
+"""Of one result; the first ones are the cause more often than the last."""
+
+_SHORT_CHARS: Final = 400
+"""A result this short that begins like an error is one, whatever the tool."""
+
+_PROGRAM = re.compile(r"[\w./-]{1,200}")
+_SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call and its result.
+
+    Attributes:
+        action: What was called.
+        call: The message with the call.
+        answer: The message with the result; None while there is none.
+        errors: Lines of the result that read like errors, at most `MAX_ERRORS`; empty for a success.
+        has_failed: The result says so, by its mark, its exit status or its words.
+        outcome: The line of the result that tells most; empty without a result.
+    """
+
+    action: Action
+    call: Source
+    answer: Source | None = None
+    errors: tuple[str, ...] = ()
+    has_failed: bool = False
+    outcome: str = ""
+
+    @property
+    def subject(self) -> str:
+        """What is tried again when this failed: a changed file, the program of a command, a tool."""
+        if self.action.deed == "change":
+            return self.action.paths[0]
+        return _program(self.action.command) if self.action.command else self.action.name
+
+
+def steps(sources: Sequence[Source]) -> list[Step]:
+    """Join each call with its result.
+
+    Recorded sessions repeat ids, and some have none at all, so a result answers the oldest call under its id
+    that is still open; an id that no open call has answers nothing.
+
+    Returns:
+        A step for each call, in the order of the calls.
+    """
+    found: list[Step] = []
+    waiting: defaultdict[str, deque[int]] = defaultdict(deque)
+    for source in sources:
+        for call in source.message.calls:
+            waiting[call.call_id].append(len(found))
+            found.append(Step(action_of(call), source))
+        for result in source.message.results:
+            if open_calls := waiting[result.call_id]:
+                position = open_calls.popleft()
+                found[position] = _answered(found[position], source, result)
+    return found
+
+
+def _answered(step: Step, source: Source, result: ToolResult) -> Step:
+    text = result.text
+    errors = tuple(islice(_errors(step.action, text, is_error=result.is_error), MAX_ERRORS))
+    status = exit_status(text) if step.action.deed in {"run", "act"} else None
+    has_failed = result.is_error or bool(status) or (status is None and bool(errors))
+    return Step(
+        action=step.action,
+        call=step.call,
+        answer=source,
+        errors=errors if has_failed else (),
+        has_failed=has_failed,
+        outcome=errors[0] if has_failed and errors else _gist(text),
+    )
+
+
+def _errors(action: Action, text: str, *, is_error: bool) -> Iterator[str]:
+    """Yield the error lines of a result; what was only read is full of words such as "failed" and no error."""
+    if is_error or (action.deed == "run" and not action.is_harmless):
+        yield from dict.fromkeys(error_lines(text))
+        if is_error and not any(error_lines(text)):
+            yield _first_line(text)
+    elif len(text) <= _SHORT_CHARS and says_error(first := _first_line(text)):
+        yield first
+
+
+def _gist(text: str) -> str:
+    """Return what a result says at its start and at its end."""
+    first, last = _first_line(text), last_line(text)
+    return first if not last or last == first else f"{first} … {last}"
+
+
+def _first_line(text: str) -> str:
+    return next((shown for line in text[:4_000].splitlines() if (shown := readable(line))), "")
+
+
+def _program(command: str) -> str:
+    """Return the program and its subcommand, without the directory, variables and options.
+
+    The first step that is no ``cd`` counts, since what follows is mostly a filter.
+    """
+    for part in _SEPARATOR.split(command):
+        words = [word for word in part.split() if not word.startswith("-") and "=" not in word]
+        if words and _PROGRAM.fullmatch(words[0]) and words[0] not in {"cd", "export", "set", "source"}:
+            return readable(" ".join(words[: 3 if words[1:2] in (["run"], ["exec"]) else 2]))
+    return readable(command[:40])

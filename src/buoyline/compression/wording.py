@@ -1,0 +1,128 @@
+"""How an item reads: one line each, or a share of a line in the ledger, with its pointer behind it."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from types import MappingProxyType
+from typing import Final
+
+from buoyline.compression.claims import BETWEEN, CUT
+from buoyline.compression.signals import readable
+from buoyline.compression.summary import Item, Pointer
+from buoyline.tokens import TextCounter
+
+NOTHING: Final = "None seen."
+
+LEDGER_KINDS: Final = frozenset({"path", "url", "identifier", "hash", "version", "number"})
+"""Kinds whose items are bare strings; they share lines."""
+
+SHARING_KINDS: Final = frozenset({"finding", "closing", "note"})
+"""Kinds whose sentences share a line, and its pointer, where they come from the same lines."""
+
+MAX_TEXT_CHARS: Final = 20_000
+"""So much of a text is looked at when it is quoted; no summary has room for more of one."""
+
+_FORMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "task": "“{}”",
+        "request": "“{}”",
+        "report": "Reported: “{}”",
+        "changed": "Changed {}",
+        "error": "Open error: {}",
+        "resolved": "Resolved error: {}",
+        "pending": "No result yet: {}",
+        "question": "Not answered yet: “{}”",
+        "constraint": "User: “{}”",
+    }
+)
+_SENTENCE_END = re.compile(r"[.!?;](?= )|[\u3002\uff01\uff1f\uff1b]")
+
+
+def cut(text: str, max_tokens: int, counter: TextCounter) -> str:
+    """Return *text* on one line, cut behind a word and marked where it is longer than *max_tokens*.
+
+    Args:
+        text: What is quoted.
+        max_tokens: For the quotation with its mark.
+        counter: Counts them.
+
+    Returns:
+        At most *max_tokens* tokens, unless even a single mark has more; empty if nothing of the text fits.
+    """
+    shown = readable(text[:MAX_TEXT_CHARS])
+    if len(text) <= MAX_TEXT_CHARS and not counter.exceeds(shown, max_tokens):
+        return shown
+    head = counter.head(shown, max(0, max_tokens - counter.count(f" {CUT}")))
+    end = _good_end(head)
+    if end == 0:
+        return head and f"{head.rstrip()}{CUT}"
+    return f"{head[:end].rstrip()} {CUT}"
+
+
+def _good_end(text: str) -> int:
+    """Return where the last sentence in *text* ends, else the last word; 0 where that would lose too much of it."""
+    least = len(text) * 3 // 5
+    ends = [match.end() for match in _SENTENCE_END.finditer(text, least)]
+    return ends[-1] if ends else max(text.rfind(" ", least), 0)
+
+
+def said(item: Item) -> str:
+    """Return the words that say *item*, without its pointer."""
+    count = f" \u00d7{item.count}" if item.count > 1 and item.kind in {"changed", "error", "resolved"} else ""
+    return f"{_FORMS.get(item.kind, '{}').format(item.text)}{count}"
+
+
+def line_of(item: Item) -> str:
+    """Return the line that says *item* alone."""
+    return f"- {said(item)}{mark_of(item.pointer)}"
+
+
+def mark_of(pointer: Pointer | None) -> str:
+    """Return the mark that leads to the lines behind a sentence; empty for None."""
+    return "" if pointer is None else f" [{pointer}]"
+
+
+def field_text(items: Iterable[Item]) -> str:
+    """Return the text of one field.
+
+    Sentences come in the order of the conversation; the ledger follows, strings from the same lines together.
+    """
+    return "\n".join(f"- {text}{mark_of(pointer)}" for text, pointer in _lines(items))
+
+
+def pointers_of(items: Iterable[Item]) -> Iterator[Pointer]:
+    """Yield the pointers in `field_text` of the same items, in reading order."""
+    return (pointer for _, pointer in _lines(items) if pointer is not None)
+
+
+def _lines(items: Iterable[Item]) -> Iterator[tuple[str, Pointer | None]]:
+    chosen = list(items)
+    prose = sorted((item for item in chosen if item.kind not in LEDGER_KINDS), key=_reading_order)
+    for is_shared, group in groupby(prose, _sharing):
+        members = list(group)
+        lines = [members] if is_shared else [[item] for item in members]
+        yield from ((BETWEEN.join(map(said, line)), line[0].pointer) for line in lines)
+    ledger = sorted((item for item in chosen if item.kind in LEDGER_KINDS), key=_ledger_order)
+    for pointer, group in groupby(ledger, _place):
+        yield ", ".join(item.text for item in group), pointer
+
+
+def _reading_order(item: Item) -> tuple[int, float, str, str]:
+    """Sort by time; what one message says by weight, since a plan's entries have an order of their own."""
+    return item.last_seen, -item.weight, item.kind, item.text
+
+
+def _sharing(item: Item) -> tuple[int, Pointer | None] | None:
+    """Return what sentences on one line have in common; None for an item with a line of its own."""
+    return (item.last_seen, item.pointer) if item.kind in SHARING_KINDS else None
+
+
+def _ledger_order(item: Item) -> tuple[tuple[str, int, int], bool, str, str]:
+    """Sort by place, and in one place paths first: they say what the names behind them belong to."""
+    pointer = item.pointer
+    place = ("", 0, 0) if pointer is None else (pointer.path, pointer.start, pointer.end)
+    return place, item.kind != "path", item.kind, item.text
+
+
+def _place(item: Item) -> Pointer | None:
+    return item.pointer
