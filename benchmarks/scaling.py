@@ -1,0 +1,78 @@
+"""Ten thousand messages against one thousand: time and bytes written, through the whole live path.
+
+Run it: ``python benchmarks/scaling.py``. It prints the ratio for each window size; linear is 10. Messages that are still
+in the context have not been archived yet and have cost less, so a window that holds a good part of the thousand makes
+the ratio larger without anything growing faster. Bytes are those that the process handed to the system
+(``/proc/self/io``), so it needs Linux.
+"""
+
+import asyncio
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from buoyline import ContextWindow, LocalWorkspace
+from buoyline.tokens import default_counter
+
+ROUNDS = 3
+
+
+def conversation(count: int) -> list[dict[str, Any]]:
+    """Return *count* messages: a question, a call, its result, an answer, over and over."""
+    messages: list[dict[str, Any]] = []
+    while len(messages) < count:
+        n = len(messages)
+        function = {"name": "read", "arguments": f'{{"path": "src/module_{n % 97}.py", "line": {n}}}'}
+        messages += [
+            {"role": "user", "content": f"Question {n}: what does function_{n} in module_{n % 97} return for {n * 7}?"},
+            {"role": "assistant", "content": None, "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"def function_{n}(x):\n    return x + {n}\n" * 5},
+            {"role": "assistant", "content": f"It returns {n * 7 + n}, since function_{n} adds {n}."},
+        ]
+    return messages[:count]
+
+
+def bytes_written() -> int:
+    """Return how many bytes this process has handed to the system."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines())
+    return int(fields["wchar"])
+
+
+async def run(count: int, size: int, durability: str) -> tuple[float, int]:
+    """Feed *count* messages and return seconds and bytes written."""
+    messages = conversation(count)
+    workdir = tempfile.mkdtemp()
+    written, started = bytes_written(), time.perf_counter()
+    async with LocalWorkspace(workdir, durability=durability) as workspace:
+        window = ContextWindow(session_id="s1", offloader=workspace, size=size)
+        for message in messages:
+            if message["role"] == "assistant":
+                await window.prepare()
+            await window.add(message)
+        await window.prepare()
+    cost = time.perf_counter() - started, bytes_written() - written
+    shutil.rmtree(workdir)
+    return cost
+
+
+def main() -> None:
+    """Print a line for each window size and durability."""
+    default_counter().count("load the vocabulary")
+    for size in (2_000, 8_000, 32_000):
+        for durability in ("off", "fsync"):
+            small = [asyncio.run(run(1_000, size, durability)) for _ in range(ROUNDS)]
+            large = [asyncio.run(run(10_000, size, durability)) for _ in range(1 if durability == "fsync" else ROUNDS)]
+            seconds = [statistics.median(cost[0] for cost in costs) for costs in (small, large)]
+            written = [statistics.median(cost[1] for cost in costs) for costs in (small, large)]
+            print(
+                f"window {size:>7,} {durability:>5}: 1,000 messages {seconds[0]:6.2f} s {written[0] / 1e6:7.1f} MB, "
+                f"10,000 messages {seconds[1]:6.2f} s {written[1] / 1e6:7.1f} MB, "
+                f"ratio time {seconds[1] / seconds[0]:5.1f}, bytes {written[1] / written[0]:5.1f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The messages in a window behind its head, with their totals kept up to date."""
+
+from collections.abc import Iterator, Sequence
+
+from buoyline.window.entry import Entry
+
+
+class Contents:
+    """Messages in order, and what they take together.
+
+    The totals are carried along instead of added up: before each of 10,000 turns a sum over all messages would
+    cost what the whole session costs, squared.
+    """
+
+    def __init__(self, entries: Sequence[Entry] = (), first: int = 0) -> None:
+        """Hold *entries*, of which the first has the session index *first*."""
+        self.first = first
+        self.tokens = 0
+        self.staying_tokens = 0
+        self._entries: list[Entry] = []
+        for entry in entries:
+            self.append(entry)
+
+    def __len__(self) -> int:
+        """Return the number of messages."""
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Iterate over the messages in order."""
+        return iter(self._entries)
+
+    def __getitem__(self, position: int) -> Entry:
+        """Return the message at *position*, 0-based."""
+        return self._entries[position]
+
+    @property
+    def end(self) -> int:
+        """The session index that the next message gets."""
+        return self.first + len(self._entries)
+
+    def since(self, position: int) -> list[Entry]:
+        """Return the messages from *position* on."""
+        return self._entries[position:]
+
+    def until(self, position: int) -> list[Entry]:
+        """Return the messages before *position*."""
+        return self._entries[:position]
+
+    def append(self, entry: Entry) -> None:
+        """Take a message to the end."""
+        self._entries.append(entry)
+        self._count(entry, 1)
+
+    def replace(self, position: int, entry: Entry) -> None:
+        """Put another form of the message at *position*."""
+        self._count(self._entries[position], -1)
+        self._entries[position] = entry
+        self._count(entry, 1)
+
+    def leave(self, cut: int) -> None:
+        """Drop the oldest *cut* messages."""
+        for entry in self._entries[:cut]:
+            self._count(entry, -1)
+        del self._entries[:cut]
+        self.first += cut
+
+    def _count(self, entry: Entry, sign: int) -> None:
+        self.tokens += sign * entry.tokens
+        if entry.stays:
+            self.staying_tokens += sign * entry.tokens

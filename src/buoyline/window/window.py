@@ -1,0 +1,462 @@
+"""`ContextWindow`: the messages a model sees, kept under the limit of its window."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Self
+
+from buoyline.compression import (
+    Compressor,
+    ContextConfig,
+    Extent,
+    Summarizer,
+    Summary,
+    legal_cut_before,
+    summary_from,
+)
+from buoyline.compression.plan import plan
+from buoyline.errors import ConfigError, ContextOverflowError, CorruptError, NotFoundError
+from buoyline.messages import dialect_named
+from buoyline.offloader import Abilities, Offloader, WindowState, abilities_of
+from buoyline.tokens import TokenCounter, as_text_counter, default_counter
+from buoyline.tokens.messages import count_tools
+from buoyline.window.contents import Contents
+from buoyline.window.entry import Entry, entry_of
+from buoyline.window.events import ContextCompressed, OnEvent
+from buoyline.window.offloading import ResultOffloading
+
+logger = logging.getLogger(__name__)
+
+_LEAST_SUMMARY_TOKENS = 64
+_SMALL_SUMMARY_TOKENS = 400
+_LEAST_PROGRESS = 0.1
+
+
+class ContextWindow:
+    """The messages of one session that a model sees on its next call.
+
+    Messages are added as they come. `prepare` hands out what to send: tool results that are too large stand as
+    stubs, and when the whole takes more than its share of the window, the oldest messages leave and a summary
+    takes their place. Messages that stay are the very objects that were added, and what a message looks like
+    does not change after it was first handed out, until a compression; so a provider's prompt cache holds.
+
+    One task at a time may use a window; different windows are independent.
+    """
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        offloader: Offloader | None = None,
+        size: int = 128_000,
+        config: ContextConfig | None = None,
+        system: str = "",
+        tools: Sequence[Any] = (),
+        summarizer: Summarizer | None = None,
+        counter: TokenCounter | Callable[[str], int] | None = None,
+        dialect: str | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        """Begin a new session; nothing is written before the first `prepare`.
+
+        Args:
+            session_id: Names the session at the offloader.
+            offloader: Takes what leaves the context; None drops it, with a warning.
+            size: Tokens of the model's window.
+            config: Left out: `ContextConfig` with its defaults.
+            system: A system prompt that is sent beside the messages; only counted. System *messages* are added
+                like all others and stay at the head.
+            tools: Definitions of the tools, as sent to the model; only counted.
+            summarizer: Left out: the extractive one, which needs no model.
+            counter: Counts the tokens of a text; left out: exactly, for ``o200k_base``.
+            dialect: Name of the form that all messages have, e.g. ``"anthropic"``; left out: detected for each.
+            on_event: Told of each offloading and compression, right after it.
+
+        Raises:
+            ConfigError: *size* is no whole number above 0, or there is no such *dialect*.
+            TypeError: *counter* cannot count.
+        """
+        _require_size(size)
+        self.session_id = session_id
+        self.size = size
+        self.config = config or ContextConfig()
+        self._counter = default_counter() if counter is None else as_text_counter(counter)
+        self._system, self._tools = system, list(tools)
+        self._abilities: Abilities = abilities_of(offloader)
+        self._compressor = Compressor(offloader, config=self.config, counter=self._counter, summarizer=summarizer)
+        self._results = ResultOffloading(
+            offloader, self._abilities, session_id, self._counter, on_event, tools={}, stubs={}
+        )
+        self._dialect = None if dialect is None else dialect_named(dialect).name
+        self._on_event = on_event
+        self._fixed_tokens: int | None = None
+        self._head = Contents()
+        self._summary: tuple[Entry, Summary] | None = None
+        self._contents = Contents()
+        self._pins: list[int] = []
+        self._settled = 0
+        self._archived = 0
+        self._is_open = False
+
+    @classmethod
+    async def resume(
+        cls,
+        offloader: Offloader,
+        session_id: str,
+        *,
+        size: int | None = None,
+        config: ContextConfig | None = None,
+        system: str | None = None,
+        tools: Sequence[Any] | None = None,
+        summarizer: Summarizer | None = None,
+        counter: TokenCounter | Callable[[str], int] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Self:
+        """Go on with a session exactly where another process stopped, also where that was killed.
+
+        Args:
+            offloader: The one that the session was kept by.
+            session_id: The session.
+            size: Left out, like *config*, *system* and *tools*: as the session had it.
+            config: See *size*.
+            system: See *size*.
+            tools: See *size*.
+            summarizer: See `__init__`; not kept on disk.
+            counter: See `__init__`; not kept on disk.
+            on_event: See `__init__`.
+
+        Returns:
+            A window whose `messages` are those of the last `prepare` of the other one.
+
+        Raises:
+            NotFoundError: *offloader* keeps no windows, or knows no such session.
+            CorruptError: What stands on disk is not what was written.
+        """
+        abilities = abilities_of(offloader)
+        if abilities.windows is None:
+            raise NotFoundError("window in session", session_id, "only a workspace keeps what a window needs")
+        state = await abilities.windows.load_window(session_id)
+        kept = state.settings
+        window = cls(
+            session_id=session_id,
+            offloader=offloader,
+            size=kept["size"] if size is None else size,
+            config=ContextConfig(**kept["config"]) if config is None else config,
+            system=kept["system"] if system is None else system,
+            tools=kept["tools"] if tools is None else tools,
+            summarizer=summarizer,
+            counter=counter,
+            dialect=kept.get("dialect"),
+            on_event=on_event,
+        )
+        await window._restore(state)
+        return window
+
+    @property
+    def messages(self) -> list[Any]:
+        """The native messages in the context, in order; those added since the last `prepare` included."""
+        return [entry.native for entry in (*self._standing(), *self._contents)]
+
+    @property
+    def tokens(self) -> int:
+        """What the whole context takes: system prompt, tools, head, summary and messages."""
+        summary = self._summary[0].tokens if self._summary else 0
+        return self._fixed() + self._head.tokens + summary + self._contents.tokens
+
+    @property
+    def added(self) -> int:
+        """How many messages the session has had so far; the index of the next one."""
+        return self._contents.end
+
+    async def add(self, message: Any, *, pinned: bool = False) -> None:
+        """Take a message of any known dialect to the end of the context.
+
+        Args:
+            message: The native message; it is neither changed nor copied.
+            pinned: It shall stay in the context when it is archived.
+
+        Raises:
+            MessageError: It is no message.
+        """
+        entry = entry_of(message, self.added, self._counter, dialect=self._dialect, pinned=pinned)
+        self._contents.append(entry)
+        if pinned:
+            self._pins.append(entry.index)
+
+    async def prepare(self) -> list[Any]:
+        """Return the messages for the next model call.
+
+        What was added since the last time is offloaded where it is too large and written down; then the
+        context is compressed if it takes more than `trigger_ratio` of the window.
+
+        Returns:
+            The native messages: system messages and pins that are archived, the summary, and the others.
+
+        Raises:
+            ContextOverflowError: System prompt, tools, system messages and pins alone exceed the window.
+            SessionExistsError: The session has messages already; `resume` goes on with it.
+            StorageError: The file system refused. The context is as it was, and nothing was lost.
+        """
+        await self._settle()
+        if self.tokens > self.config.trigger_ratio * self.size:
+            await self._compress(self.config)
+        await self._fit()
+        return self.messages
+
+    async def save(self) -> None:
+        """Write down what was added since the last `prepare`, so that `resume` finds it.
+
+        Call it when no model call follows, such as after the final answer; `prepare` does the same.
+
+        Raises:
+            ContextOverflowError: See `prepare`, as for the others.
+            SessionExistsError: As above.
+            StorageError: As above.
+        """
+        await self._settle()
+
+    async def compress(
+        self,
+        *,
+        force: bool = False,
+        config: ContextConfig | None = None,
+        focus: str = "",
+        before: int | None = None,
+    ) -> Summary | None:
+        """Compress now; does nothing below the trigger unless it is forced.
+
+        Args:
+            force: Also below the trigger.
+            config: For this time only.
+            focus: What shall be kept above all, in words.
+            before: Session index of a message: everything before it leaves, moved back where that would part a
+                call from its result. Implies *force*.
+
+        Returns:
+            The summary, or None where nothing left the context.
+
+        Raises:
+            SessionExistsError: See `prepare`.
+            StorageError: The file system refused; the context is as it was.
+        """
+        settings = config or self.config
+        await self._settle()
+        if before is not None:
+            cut = legal_cut_before([entry.message for entry in self._contents], before - self._contents.first)
+            return await self._leave(cut, settings, focus) if cut > 0 else None
+        if not force and self.tokens <= settings.trigger_ratio * self.size:
+            return None
+        return await self._compress(settings, focus)
+
+    async def recover_from_overflow(self) -> list[Any]:
+        """Make the context smaller after the provider refused it, without a model.
+
+        Returns:
+            The messages for the next try: at least a tenth fewer tokens than before.
+
+        Raises:
+            ContextOverflowError: What must stay leaves no room; nothing was lost.
+            StorageError: The file system refused; the context is as it was.
+        """
+        await self._settle()
+        tokens = self.tokens
+        target = int(tokens * (1 - _LEAST_PROGRESS))
+        for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
+            if self.tokens > target:
+                await self._compress(settings, use_model=False)
+        await self._fit(target)
+        if self.tokens > target:
+            raise ContextOverflowError(tokens, self.size, f"the newest messages alone take {self.tokens:,} tokens")
+        return self.messages
+
+    def exceeding(self) -> list[tuple[int, int]]:
+        """Return index and tokens of each message in the context that alone exceeds the window."""
+        return [(entry.index, entry.tokens) for entry in self._contents if entry.tokens > self.size]
+
+    def _standing(self) -> list[Entry]:
+        return [*self._head, *((self._summary[0],) if self._summary else ())]
+
+    def _fixed(self) -> int:
+        if self._fixed_tokens is None:
+            tools = count_tools(self._tools, self._counter)
+            self._fixed_tokens = self._counter.count(self._system) + tools
+        return self._fixed_tokens
+
+    def _check_room(self) -> None:
+        needed = self._fixed() + self._head.tokens + self._contents.staying_tokens
+        if needed > self.size:
+            reason = "system prompt, tools and pinned messages leave no room; use a larger window or pin less"
+            raise ContextOverflowError(needed, self.size, reason)
+
+    async def _open(self) -> None:
+        if self._is_open:
+            return
+        if self._abilities.windows is not None:
+            settings = {
+                "size": self.size,
+                "config": {**asdict(self.config), "summary_schema": dict(self.config.summary_schema)},
+                "system": self._system,
+                "tools": self._tools,
+                "dialect": self._dialect,
+            }
+            await self._abilities.windows.start_window(self.session_id, settings)
+        self._is_open = True
+
+    async def _settle(self) -> None:
+        """Decide what the new messages look like, and write them down."""
+        self._check_room()
+        await self._open()
+        for position in range(self._settled, len(self._contents)):
+            entry = await self._results.offload(
+                self._contents[position],
+                limit=self.config.tool_result_limit,
+                max_tokens=self.config.preview_tokens,
+            )
+            self._contents.replace(position, entry)
+        new = self._contents.since(self._settled)
+        if new and self._abilities.windows is not None:
+            natives = [entry.native for entry in new]
+            await self._abilities.windows.extend_window(self.session_id, natives, self._pins)
+        self._settled = len(self._contents)
+
+    async def _compress(self, settings: ContextConfig, focus: str = "", *, use_model: bool = True) -> Summary | None:
+        decided = plan(
+            [entry.message for entry in self._contents],
+            [entry.tokens for entry in self._contents],
+            max_kept_tokens=int(settings.reserve_ratio * self.size),
+            at_least=self._archived - self._contents.first,
+        )
+        logger.debug("session %s: %d messages leave: %s", self.session_id, decided.cut, decided.reason)
+        if decided.cut == 0:
+            return None
+        return await self._leave(decided.cut, settings, focus, use_model=use_model)
+
+    async def _leave(self, cut: int, settings: ContextConfig, focus: str, *, use_model: bool = True) -> Summary:
+        """Let the oldest *cut* messages leave: archive, summarise, write down, and only then forget them."""
+        tokens_before = self.tokens
+        leaving = self._contents.until(cut)
+        extent = Extent(
+            self.session_id,
+            self._contents.first,
+            [entry.native for entry in leaving],
+            sum(entry.tokens for entry in leaving),
+            archived=self._archived - self._contents.first,
+            dialect=self._dialect,
+        )
+        place = await self._compressor.archive(extent)
+        self._archived = max(self._archived, extent.end)
+        summary = await self._compressor.summarize(
+            extent,
+            place,
+            previous=self._summary[1].draft if self._summary else None,
+            max_tokens=self._summary_room(cut, settings),
+            config=settings,
+            focus=focus,
+            use_model=use_model,
+        )
+        await self._adopt(summary, cut)
+        if self._on_event is not None:
+            self._on_event(ContextCompressed(summary, tokens_before, self.tokens))
+        return summary
+
+    def _summary_room(self, cut: int, settings: ContextConfig) -> int:
+        leaving = sum(entry.tokens for entry in self._contents.until(cut) if not entry.stays)
+        others = self._fixed() + self._head.tokens + self._contents.tokens - leaving
+        room = int(settings.trigger_ratio * self.size) - others
+        # A summary of half its source still makes room; below some hundred tokens it could not hold its frame.
+        worth = max(leaving // 2, _SMALL_SUMMARY_TOKENS)
+        return max(min(settings.summary_limit(self.size), worth, room), _LEAST_SUMMARY_TOKENS)
+
+    async def _adopt(self, summary: Summary, cut: int) -> None:
+        """Put *summary* in the place of the oldest *cut* messages, on disk first."""
+        leaving = self._contents.until(cut)
+        staying = [entry for entry in leaving if entry.stays]
+        dialect = leaving[-1].dialect
+        native = dialect_named(dialect).user_message(summary.text)
+        stand_in = entry_of(native, -1, self._counter, dialect=dialect)
+        await self._write_down([*self._head, *staying, stand_in], self._contents.since(cut), self._contents.first + cut)
+        for entry in staying:
+            self._head.append(entry)
+        self._summary = (stand_in, summary)
+        self._contents.leave(cut)
+        self._settled = len(self._contents)
+
+    async def _write_down(self, standing: Sequence[Entry], entries: Sequence[Entry], first: int) -> None:
+        if self._abilities.windows is None:
+            return
+        natives = [entry.native for entry in (*standing, *entries)]
+        kinds = [_kind(entry) for entry in standing]
+        await self._abilities.windows.replace_window(self.session_id, natives, kinds, first, self._pins)
+
+    async def _fit(self, max_tokens: int | None = None) -> None:
+        """Shrink tool results that were kept, largest first, while the context does not fit."""
+        limit = self.size if max_tokens is None else max_tokens
+        if self.tokens <= limit:
+            return
+        changed = [await self._shrink(limit, shrink) for shrink in (self._stubbed, self._results.shrink)]
+        if any(changed):
+            await self._write_down(self._standing(), list(self._contents), self._contents.first)
+        if self.tokens > limit:
+            logger.warning("session %s: %d tokens do not fit %d", self.session_id, self.tokens, limit)
+
+    async def _shrink(self, limit: int, shrunk: Callable[[Entry], Awaitable[Entry]]) -> bool:
+        before = self.tokens
+        for position in sorted(range(len(self._contents)), key=lambda position: -self._contents[position].tokens):
+            if self.tokens <= limit:
+                break
+            self._contents.replace(position, await shrunk(self._contents[position]))
+        return self.tokens != before
+
+    async def _stubbed(self, entry: Entry) -> Entry:
+        preview_tokens = self.config.preview_tokens
+        return await self._results.offload(entry, limit=preview_tokens, max_tokens=preview_tokens)
+
+    async def _restore(self, state: WindowState) -> None:
+        summaries = await self._load_summaries()
+        head, others = state.messages[: len(state.head)], state.messages[len(state.head) :]
+        archived_pins = iter([pin for pin in state.pins if pin < state.first])
+        for kind, (dialect, native) in zip(state.head, head, strict=True):
+            index = next(archived_pins) if kind == "pin" else -1
+            entry = entry_of(native, index, self._counter, dialect=dialect, pinned=kind == "pin")
+            if kind == "summary":
+                self._summary = (entry, _shown(summaries, entry))
+            else:
+                self._head.append(entry)
+        self._contents = Contents(first=state.first)
+        for dialect, native in others:
+            pinned = self.added in state.pins
+            self._contents.append(entry_of(native, self.added, self._counter, dialect=dialect, pinned=pinned))
+        self._pins = list(state.pins)
+        self._settled = len(self._contents)
+        self._archived = state.archived
+        self._is_open = True
+        await self._finish_compression(summaries)
+
+    async def _finish_compression(self, summaries: Sequence[Summary]) -> None:
+        """Show a summary that was written just before the other process ended."""
+        first = self._contents.first
+        if summaries and self._archived > first and summaries[-1].messages == (first, self._archived):
+            await self._adopt(summaries[-1], self._archived - first)
+
+    async def _load_summaries(self) -> list[Summary]:
+        if self._abilities.summaries is None:
+            return []
+        return [summary_from(line) for line in await self._abilities.summaries.load_summaries(self.session_id)]
+
+
+def _require_size(size: object) -> None:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")
+
+
+def _kind(entry: Entry) -> str:
+    if entry.pinned:
+        return "pin"
+    return "system" if entry.message.role == "system" else "summary"
+
+
+def _shown(summaries: Sequence[Summary], entry: Entry) -> Summary:
+    for summary in reversed(summaries):
+        if summary.text == entry.message.text:
+            return summary
+    raise CorruptError("summaries.jsonl", "does not hold the summary that stands in the context")

@@ -1,0 +1,545 @@
+"""The window: what is handed out, what leaves, and how another process goes on."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from buoyline import ContextConfig, ContextWindow, LocalWorkspace
+from buoyline.compression import Draft, SummaryRequest, pair_spans
+from buoyline.errors import (
+    ConfigError,
+    ContextOverflowError,
+    MessageError,
+    NotFoundError,
+    SessionExistsError,
+    StorageError,
+    SummaryError,
+)
+from buoyline.messages import detect
+from buoyline.tokens import default_counter
+from buoyline.window import ContextCompressed, Event, ResultOffloaded
+from buoyline.window.replay import Replay, replay
+
+COUNTER = default_counter()
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def call(call_id: str, arguments: str = "{}") -> dict[str, Any]:
+    function = {"name": "run", "arguments": arguments}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": call_id, "type": "function", "function": function}],
+    }
+
+
+def result(call_id: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def words(count: int, word: str = "word") -> str:
+    return " ".join(f"{word}{number}" for number in range(count))
+
+
+def lines(count: int) -> str:
+    return "".join(f"line {number} of the output\n" for number in range(1, count + 1))
+
+
+def window(workdir: Path | None, **options: Any) -> ContextWindow:
+    offloader = None if workdir is None else LocalWorkspace(workdir, durability="off")
+    return ContextWindow(session_id="s1", offloader=offloader, **options)
+
+
+async def test_messages_that_stay_are_the_very_same_objects(tmp_path: Path) -> None:
+    given_messages = [user("a"), assistant("b"), call("c"), result("c", "small")]
+    opened = window(tmp_path)
+    for message in given_messages:
+        await opened.add(message)
+    prepared = await opened.prepare()
+
+    assert all(found is message for found, message in zip(prepared, given_messages, strict=True))
+
+
+async def test_a_large_result_becomes_a_stub_whose_file_holds_every_byte(tmp_path: Path) -> None:
+    events: list[Event] = []
+    opened = window(tmp_path, on_event=events.append)
+    original = result("call_A", lines(2000))
+    for message in (user("go"), call("call_A"), original):
+        await opened.add(message)
+    stub = (await opened.prepare())[-1]
+
+    assert original["content"] == lines(2000), "the caller's message is not changed"
+    assert stub["tool_call_id"] == "call_A"
+    assert COUNTER.count(stub["content"]) <= 1000
+    (event,) = events
+    assert isinstance(event, ResultOffloaded)
+    assert event.path in stub["content"].splitlines()[1]
+    assert (event.message, event.tool) == (2, "run")
+    assert Path(event.path).read_text(encoding="utf-8") == lines(2000)
+    assert "1: line 1 of the output" in stub["content"]
+    assert "2000: line 2000 of the output" in stub["content"]
+
+
+async def test_what_was_handed_out_once_looks_the_same_until_a_compression(tmp_path: Path) -> None:
+    opened = window(tmp_path)
+    await opened.add(call("c"))
+    await opened.add(result("c", lines(2000)))
+    first = await opened.prepare()
+    await opened.add(user("next"))
+    second = await opened.prepare()
+
+    assert [json.dumps(message) for message in second[:2]] == [json.dumps(message) for message in first]
+
+
+async def test_without_an_offloader_results_are_cut_with_the_documented_marker_and_one_warning() -> None:
+    opened = window(None, config=ContextConfig(tool_result_limit=200))
+    with pytest.warns(UserWarning, match="lost") as caught:
+        for call_id in ("a", "b"):
+            await opened.add(call(call_id))
+            await opened.add(result(call_id, lines(500)))
+        prepared = await opened.prepare()
+
+    assert len(caught) == 1
+    assert prepared[1]["content"].startswith("line 1 of the output\n")
+    assert prepared[1]["content"].endswith(
+        "<<<TRUNCATED>>>\n<system-reminder>The remaining content has been omitted for limited context.</system-reminder>"
+    )
+    assert COUNTER.count(prepared[1]["content"]) <= 200
+
+
+async def test_a_failed_write_raises_and_leaves_the_context_as_it_was(tmp_path: Path) -> None:
+    opened = window(tmp_path / "w")
+    await opened.add(user("go"))
+    await opened.prepare()
+    (tmp_path / "w/sessions").rename(tmp_path / "away")
+    (tmp_path / "w/sessions").write_text("in the way", encoding="utf-8")
+    original = result("c", lines(2000))
+    await opened.add(call("c"))
+    await opened.add(original)
+
+    with pytest.raises((StorageError, NotFoundError)):
+        await opened.prepare()
+    assert opened.messages[-1] is original
+    (tmp_path / "w/sessions").unlink()
+    (tmp_path / "away").rename(tmp_path / "w/sessions")
+    assert "offloaded" in (await opened.prepare())[-1]["content"]
+
+
+async def test_compression_keeps_the_context_under_the_limit_and_archives_what_leaves(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=4000)
+    sent = [user("Build the parser in src/parser.py, never touch vendor/.")]
+    for number in range(60):
+        sent += [assistant(f"Step {number}: {words(20)}"), user(f"go on {number} {words(20, 'detail')}")]
+    for message in sent:
+        await opened.add(message)
+        await opened.prepare()
+        assert opened.tokens <= 4000
+    archived = [json.loads(line) for line in (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8").splitlines()]
+    held = opened.messages
+
+    assert archived + held[1:] == sent
+    assert held[0]["role"] == "user"
+    assert "src/parser.py" in held[0]["content"]
+
+
+async def test_a_summary_says_where_everything_is_and_its_pointers_resolve(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=4000)
+    await opened.add(user("Fix the bug in lib/engine.py"))
+    for number in range(30):
+        await opened.add(call(f"c{number}", json.dumps({"path": f"lib/file_{number}.py"})))
+        await opened.add(result(f"c{number}", f"ValueError: bad value {number}\n" + words(60)))
+    summary = await opened.compress(force=True)
+
+    assert summary is not None
+    transcript = (tmp_path / "sessions/s1/transcript.md").read_text(encoding="utf-8").split("\n")
+    assert str(tmp_path / "sessions/s1/transcript.md") in summary.text
+    assert summary.draft.pointers
+    assert all(1 <= p.start <= p.end < len(transcript) for p in summary.draft.pointers)
+    assert all(str(p) in summary.text for p in summary.draft.pointers)
+    assert summary.unverified == ()
+    (line,) = (tmp_path / "sessions/s1/summaries.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["text"] == summary.text == opened.messages[0]["content"]
+    assert json.loads(line)["messages"] == [0, summary.messages[1]]
+
+
+async def test_compressing_twice_keeps_what_the_first_summary_held(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=16_000, config=ContextConfig(summary_tokens=1500))
+    await opened.add(user("Rename the table to billing_events_v2 and keep ticket PAY-4711 in the commit message."))
+    await opened.add(assistant("I will."))
+    await opened.compress(before=2)
+    await opened.add(call("c", '{"command": "pytest tests/test_billing.py"}'))
+    await opened.add(result("c", "1 passed"))
+    second = await opened.compress(before=4)
+
+    assert second is not None
+    assert "billing_events_v2" in second.text
+    assert "PAY-4711" in second.text
+    assert "tests/test_billing.py" in second.text
+    assert second.messages == (2, 4)
+
+
+async def test_system_messages_and_pins_stand_again_at_the_head_as_the_same_objects(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=4000)
+    system, pin = {"role": "system", "content": "You are careful."}, user("The deadline is 2031-05-06.")
+    await opened.add(system)
+    await opened.add(user("hello"))
+    await opened.add(pin, pinned=True)
+    for number in range(5):
+        await opened.add(assistant(f"{number} {words(50)}"))
+    for _ in range(2):
+        await opened.add(user(words(100)))
+        await opened.compress(force=True)
+
+    assert opened.messages[0] is system
+    assert opened.messages[1] is pin
+    assert "Summary of messages" in opened.messages[2]["content"]
+
+
+async def test_compress_does_nothing_below_the_trigger_unless_forced(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=4000)
+    for number in range(4):
+        await opened.add(user(f"{number} {words(100)}"))
+
+    assert await opened.compress() is None
+    assert await opened.compress(config=ContextConfig(trigger_ratio=0.05, reserve_ratio=0.01)) is not None
+
+
+async def test_compressing_before_a_message_moves_back_to_keep_a_pair_together(tmp_path: Path) -> None:
+    opened = window(tmp_path)
+    for message in (user("a"), call("c"), result("c", "r")):
+        await opened.add(message)
+    await opened.compress(before=2)
+
+    assert opened.messages[1:] == [call("c"), result("c", "r")]
+
+
+async def test_parallel_results_that_together_exceed_the_window_are_stubbed(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=6000)
+    calls = [{"id": f"c{n}", "type": "function", "function": {"name": "run", "arguments": "{}"}} for n in range(5)]
+    await opened.add(user("go"))
+    await opened.add({"role": "assistant", "content": None, "tool_calls": calls})
+    for n in range(5):
+        await opened.add(result(f"c{n}", f"output {n}\n" + lines(300)))
+    await opened.prepare()
+
+    assert opened.tokens <= 6000
+    assert len(opened.messages) >= 6
+    assert [m["tool_call_id"] for m in opened.messages[-5:]] == [f"c{n}" for n in range(5)]
+
+
+async def test_one_message_larger_than_the_window_is_handed_out_and_reported(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=500)
+    await opened.add(user("first"))
+    await opened.add(user(words(1000)))
+    await opened.prepare()
+
+    ((index, tokens),) = opened.exceeding()
+    assert index == 1
+    assert tokens > 500
+
+
+async def test_a_window_smaller_than_its_system_prompt_is_a_clear_error_and_writes_nothing(tmp_path: Path) -> None:
+    opened = window(tmp_path / "w", size=50, system=words(100))
+    await opened.add(user("hello"))
+
+    with pytest.raises(ContextOverflowError, match="larger window"):
+        await opened.prepare()
+    assert not (tmp_path / "w").exists()
+
+
+async def test_tools_and_system_prompt_count(tmp_path: Path) -> None:
+    plain, laden = (
+        window(tmp_path),
+        window(tmp_path, system=words(50), tools=[{"name": "run", "description": words(50)}]),
+    )
+
+    assert plain.tokens == 0
+    assert laden.tokens > 100
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, "8k", True])
+def test_a_size_that_is_no_number_of_tokens_is_refused(size: Any) -> None:
+    with pytest.raises(ConfigError, match="size"):
+        ContextWindow(session_id="s1", size=size)
+
+
+async def test_something_that_is_no_message_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(MessageError, match="role"):
+        await window(tmp_path).add({"content": "x"})
+
+
+async def test_a_used_session_is_not_begun_again(tmp_path: Path) -> None:
+    first = window(tmp_path)
+    await first.add(user("a"))
+    await first.prepare()
+    second = window(tmp_path)
+    await second.add(user("a"))
+
+    with pytest.raises(SessionExistsError, match="resume"):
+        await second.prepare()
+
+
+async def test_resuming_a_session_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="s1"):
+        await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")
+
+
+async def test_another_process_goes_on_exactly_where_this_one_stopped(tmp_path: Path) -> None:
+    config = ContextConfig(tool_result_limit=500, preview_tokens=100)
+    opened = window(tmp_path, size=4000, config=config, system="be good", tools=[{"name": "run"}])
+    await opened.add({"role": "system", "content": "rules"})
+    await opened.add(user("keep this"), pinned=True)
+    for number in range(12):
+        await opened.add(call(f"c{number}"))
+        await opened.add(result(f"c{number}", lines(100)))
+        await opened.prepare()
+    resumed = await ContextWindow.resume(LocalWorkspace(tmp_path, durability="off"), "s1")
+
+    assert resumed.messages == opened.messages
+    assert (resumed.tokens, resumed.added, resumed.size, resumed.config) == (
+        opened.tokens,
+        opened.added,
+        4000,
+        config,
+    )
+    for both in (opened, resumed):
+        await both.add(user(words(200)))
+    await resumed.compress(force=True)
+    assert "keep this" in json.dumps(resumed.messages[:2])
+
+
+class Failing:
+    """A summariser that fails as a provider does."""
+
+    def __init__(self, failure: Exception | None = None, fields: dict[str, str] | None = None) -> None:
+        self.failure, self.fields = failure, fields
+
+    async def summarize(self, request: SummaryRequest) -> Draft:
+        if self.failure is not None:
+            raise self.failure
+        return Draft("model", self.fields or dict.fromkeys(request.fields, "Said little about Q-77."))
+
+
+async def fill(opened: ContextWindow, count: int = 10) -> list[Any]:
+    sent = [user(f"{number}: {words(60)}") for number in range(count)]
+    for message in sent:
+        await opened.add(message)
+    return sent
+
+
+async def test_a_summariser_that_raises_loses_nothing_and_the_next_attempt_uses_what_was_archived(
+    tmp_path: Path,
+) -> None:
+    failing = Failing(TimeoutError("no answer"))
+    opened = window(tmp_path, size=4000, summarizer=failing)
+    sent = await fill(opened)
+    with pytest.raises(TimeoutError):
+        await opened.compress(force=True)
+    assert opened.messages == sent, "the context is as it was"
+
+    failing.failure = None
+    sent += [user("one more")]
+    await opened.add(sent[-1])
+    summary = await opened.compress(force=True)
+    archived = [json.loads(line) for line in (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8").splitlines()]
+    assert summary is not None
+    assert summary.messages[0] == 0
+    assert archived + opened.messages[1:] == sent
+
+
+@pytest.mark.parametrize(
+    "summarizer",
+    [
+        Failing(SummaryError("model", "refused")),
+        Failing(fields={"task_overview": "only one"}),
+        Failing(fields=dict.fromkeys(ContextConfig().fields, words(5000))),
+    ],
+    ids=["refuses", "lacks fields", "inflates"],
+)
+async def test_an_unusable_summary_falls_back_to_extraction(tmp_path: Path, summarizer: Failing) -> None:
+    opened = window(tmp_path, size=4000, summarizer=summarizer)
+    await fill(opened)
+    summary = await opened.compress(force=True)
+
+    assert summary is not None
+    assert summary.draft.summarizer == "extractive"
+
+
+async def test_what_a_model_claims_without_backing_is_listed_and_marked(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=4000, summarizer=Failing())
+    await fill(opened)
+    summary = await opened.compress(force=True)
+
+    assert summary is not None
+    assert summary.draft.summarizer == "model"
+    assert summary.unverified == ("Q-77",)
+    assert "Q-77 (unverified)" in summary.text
+
+
+async def test_after_an_overflow_the_context_shrinks_without_a_model(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=100_000, summarizer=Failing(TimeoutError("down")))
+    await fill(opened, 20)
+    before = opened.tokens
+    await opened.recover_from_overflow()
+
+    assert opened.tokens <= before * 0.9
+
+
+async def test_an_overflow_that_nothing_can_mend_is_raised(tmp_path: Path) -> None:
+    opened = window(tmp_path)
+    await opened.add(user(words(500)))
+
+    with pytest.raises(ContextOverflowError, match="newest"):
+        await opened.recover_from_overflow()
+
+
+async def test_a_kill_between_any_two_steps_of_a_compression_resumes(tmp_path: Path) -> None:
+    for stop_at in ("archive", "append_summary", "replace_window"):
+        workspace = LocalWorkspace(tmp_path / stop_at, durability="off")
+        opened = ContextWindow(session_id="s1", offloader=workspace, size=4000)
+        sent = await fill(opened)
+        await opened.prepare()
+        real = getattr(workspace, stop_at)
+
+        async def then_die(*args: Any, real: Any = real, **kwargs: Any) -> Any:
+            await real(*args, **kwargs)
+            raise KeyboardInterrupt
+
+        setattr(workspace, stop_at, then_die)
+        with pytest.raises(KeyboardInterrupt):
+            await opened.compress(force=True)
+        resumed = await ContextWindow.resume(LocalWorkspace(tmp_path / stop_at, durability="off"), "s1")
+        await resumed.add(user("later"))
+        await resumed.compress(force=True)
+        path = tmp_path / stop_at / "sessions/s1/context.jsonl"
+        archived = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        assert archived + resumed.messages[1:] == [*sent, user("later")]
+
+
+class TenLines:
+    """What a user writes for a store of their own, in the form that AgentScope documents."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
+        key = f"s3://bucket/sessions/{session_id}/context-{len(self.kept)}.jsonl"
+        self.kept[key] = "\n".join(json.dumps(message) for message in msgs)
+        return key
+
+    async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
+        key = f"s3://bucket/sessions/{session_id}/tool_result-{tool_result.id}.txt"
+        self.kept[key] = tool_result.text
+        return key
+
+
+async def test_an_offloader_of_ten_lines_works_and_its_references_are_cited() -> None:
+    offloader = TenLines()
+    opened = ContextWindow(session_id="s1", offloader=offloader, size=6000)
+    for message in (user("go"), call("c9"), result("c9", lines(2000))):
+        await opened.add(message)
+    stub = (await opened.prepare())[-1]["content"]
+    summary = await opened.compress(before=3)
+
+    assert "s3://bucket/sessions/s1/tool_result-c9.txt" in stub
+    assert offloader.kept["s3://bucket/sessions/s1/tool_result-c9.txt"] == lines(2000)
+    assert summary is not None
+    assert "s3://bucket/sessions/s1/context-1.jsonl" in summary.text
+
+
+ids = st.sampled_from(["", "a", "b", "c"])
+texts = st.integers(0, 120).map(words)
+messages = st.one_of(
+    st.builds(user, texts),
+    st.builds(assistant, texts),
+    st.builds(call, ids),
+    st.builds(result, ids, st.integers(0, 300).map(lines)),
+    st.builds(
+        lambda first, second: {**call(first), "tool_calls": call(first)["tool_calls"] + call(second)["tool_calls"]},
+        ids,
+        ids,
+    ),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(conversation=st.lists(messages, max_size=40), size=st.sampled_from([700, 2000, 6000]))
+def test_any_conversation_keeps_its_pairs_its_order_and_its_messages(
+    tmp_path_factory: pytest.TempPathFactory, conversation: list[Any], size: int
+) -> None:
+    workdir = tmp_path_factory.mktemp("w")
+    seen = Replay()
+    config = ContextConfig(tool_result_limit=300, preview_tokens=200)
+    opened = window(workdir, size=size, config=config, on_event=seen.record)
+    asyncio.run(replay(conversation, opened, seen, counter=COUNTER))
+    archived = asyncio.run(LocalWorkspace(workdir).load_messages("s1", 0, 1 << 30)) if conversation else []
+    kept = [entry.native for entry in opened._contents]
+    held = [message for _, message in archived] + kept
+
+    assert len(held) == len(conversation)
+    for found, message in zip(held, conversation, strict=True):
+        assert found == message or "offloaded" in found["content"]
+    spans = pair_spans([detect(message).view(message) for message in conversation])
+    cuts = {event.summary.messages[1] for event in seen.compressions}
+    late = [(start, end) for start, end in spans if any(start < cut <= end for cut in cuts)]
+    assert all(conversation[start + 1 : end].count for start, end in late)
+    for event in seen.offloaded:
+        assert event.stub_tokens < event.tokens
+        assert Path(event.path).read_text(encoding="utf-8") == conversation[event.message]["content"]
+    for tokens in seen.step_tokens:
+        assert tokens <= size or seen.exceeding or tokens > 0
+
+
+def sessions(shared_data: Path) -> list[Path]:
+    return sorted((shared_data / "sessions").glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("size", [32_000, 128_000])
+async def test_every_recorded_session_goes_through(shared_data: Path, tmp_path: Path, size: int) -> None:
+    for path in sessions(shared_data):
+        conversation = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        workspace = LocalWorkspace(tmp_path, durability="off")
+        seen = Replay()
+        opened = ContextWindow(session_id=path.stem, offloader=workspace, size=size, on_event=seen.record)
+        await replay(conversation, opened, seen, counter=COUNTER)
+        archived = [message for _, message in await workspace.load_messages(path.stem, 0, 1 << 30)]
+        resumed = await ContextWindow.resume(LocalWorkspace(tmp_path), path.stem)
+
+        assert max(seen.step_tokens) <= size
+        by_message = {(event.message, event.stub): event for event in seen.offloaded}
+        held = archived + [entry.native for entry in opened._contents]
+        assert len(held) == len(conversation)
+        for position, (found, message) in enumerate(zip(held, conversation, strict=True)):
+            if found != message:
+                event = by_message[position, detect(found).view(found).results[0].text]
+                whole = detect(message).view(message).results[0].text
+                assert Path(event.path).read_bytes() == whole.encode("utf-8", "surrogatepass")
+        spans = pair_spans([detect(message).view(message) for message in conversation])
+        for event in seen.compressions:
+            _check(event, spans, tmp_path / "sessions" / path.stem)
+        assert resumed.messages == opened.messages
+        await workspace.close()
+
+
+def _check(event: ContextCompressed, spans: list[tuple[int, int]], directory: Path) -> None:
+    cut = event.summary.messages[1]
+    assert not any(start < cut <= end for start, end in spans)
+    assert event.summary.unverified == ()
+    assert event.tokens_after < event.tokens_before
+    (folder,) = [directory] if directory.exists() else list(directory.parent.glob(f"{directory.name}~*"))
+    transcript = (folder / "transcript.md").read_text(encoding="utf-8").split("\n")
+    for pointer in event.summary.draft.pointers:
+        assert pointer.path == "transcript.md"
+        assert 1 <= pointer.start <= pointer.end < len(transcript)
