@@ -18,6 +18,8 @@ from buoyline.errors import BuoylineError, ConfigError, InvalidNameError
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "demo": "demo.command",
+        "replay": "replay",
+        "preview": "preview",
         "sessions": "sessions",
         "show": "show",
         "summaries": "summaries",

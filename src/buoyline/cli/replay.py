@@ -1,0 +1,167 @@
+"""``buoyline replay``."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from buoyline.cli.options import json_option, workdir_option
+from buoyline.cli.output import print_json, print_lines
+from buoyline.compression import ContextConfig
+from buoyline.errors import MessageError, NotFoundError
+from buoyline.messages import detect, dialect_named, dialect_names, parse, spell
+from buoyline.tokens import default_counter
+from buoyline.window import ContextWindow, ResultOffloaded
+from buoyline.window.replay import Replay, replay
+from buoyline.workspace import LocalWorkspace
+
+RETAINED_FILE = "retained.jsonl"
+_DEFAULTS = ContextConfig()
+
+
+@click.command("replay")
+@click.argument("session", metavar="SESSION.jsonl", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@workdir_option
+@click.option("--context-size", type=click.IntRange(min=1), default=128_000, show_default=True, help="Tokens.")
+@click.option(
+    "--tool-result-limit",
+    type=click.IntRange(min=1),
+    default=_DEFAULTS.tool_result_limit,
+    show_default=True,
+    help="Tokens above which a result is offloaded.",
+)
+@click.option(
+    "--compress-at",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="LINE",
+    help="Compress just before the message on this line, counted from 0. May be repeated.",
+)
+@click.option("--summary-tokens", type=click.IntRange(min=1), help="Size of each summary.")
+@click.option("--dialect", type=click.Choice(list(dialect_names())), help="Form of the messages.  [default: detected]")
+@json_option
+def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: Any) -> None:
+    """Feed a recorded conversation through the live code path.
+
+    SESSION.jsonl holds one message a line. The session in --workdir is named after the file, and must be new there. At
+    the end, retained.jsonl in --workdir holds what is in the context.
+
+    Example: buoyline replay run.jsonl --workdir ./replayed --context-size 32000
+    """
+    conversation = _read(session, options["dialect"])
+    beyond = [line for line in options["compress_at"] if line > len(conversation)]
+    if beyond:
+        raise click.BadParameter(f"line {beyond[0]} is behind the last one, {len(conversation) - 1}")
+    seen, window = asyncio.run(_replayed(conversation, session.stem, workdir, options))
+    report = _report(session.stem, workdir, seen, window)
+    if as_json:
+        print_json(report)
+    else:
+        print_lines(_in_words(report))
+
+
+def _read(path: Path, dialect: str | None) -> list[dict[str, Any]]:
+    """Return the messages of a recording; every line is checked before anything is written."""
+    conversation: list[dict[str, Any]] = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            message = parse(line)
+            (dialect_named(dialect) if dialect else detect(message)).view(message)
+        except MessageError as error:
+            raise MessageError(f"{path}, line {number}: {error.reason}") from error
+        conversation.append(message)
+    if not conversation:
+        raise NotFoundError("message in", str(path), "a recording holds one message a line, as JSON")
+    return conversation
+
+
+async def _replayed(
+    conversation: Sequence[Any], session_id: str, workdir: Path, options: dict[str, Any]
+) -> tuple[Replay, ContextWindow]:
+    config = ContextConfig(tool_result_limit=options["tool_result_limit"], summary_tokens=options["summary_tokens"])
+    seen = Replay()
+    # Not entered: entering creates the directory, and a window that is too small shall leave none behind.
+    workspace = LocalWorkspace(workdir)
+    window = ContextWindow(
+        session_id=session_id,
+        offloader=workspace,
+        size=options["context_size"],
+        config=config,
+        dialect=options["dialect"],
+        on_event=seen.record,
+    )
+    try:
+        with _progress(len(conversation)) as bar:
+            await replay(
+                conversation,
+                window,
+                seen,
+                counter=default_counter(),
+                compress_at=options["compress_at"],
+                on_message=lambda position: bar.update(bar.task_ids[0], completed=position + 1) if bar else None,
+            )
+        lines = [spell(message).encode("utf-8") + b"\n" for message in window.messages]
+        workspace.tree.replace(RETAINED_FILE, lines)
+    finally:
+        await workspace.close()
+    return seen, window
+
+
+def _progress(total: int) -> Any:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return nullcontext()
+    bar = Progress(TextColumn("messages"), BarColumn(), MofNCompleteColumn(), console=console, transient=True)
+    bar.add_task("messages", total=total)
+    return bar
+
+
+def _report(session_id: str, workdir: Path, seen: Replay, window: ContextWindow) -> dict[str, Any]:
+    return {
+        "session": session_id,
+        "workdir": str(workdir.absolute()),
+        "context_size": window.size,
+        "messages": seen.messages,
+        "steps": len(seen.step_tokens),
+        "tokens": window.tokens,
+        "peak_tokens": max(seen.step_tokens),
+        "peak_tokens_unmanaged": max(seen.unmanaged_tokens),
+        "sent_tokens": sum(seen.step_tokens),
+        "sent_tokens_unmanaged": sum(seen.unmanaged_tokens),
+        "offloaded": [_offloaded(event) for event in seen.offloaded],
+        "exceeding": [{"message": index, "tokens": tokens} for index, tokens in sorted(seen.exceeding.items())],
+        "compressions": [event.summary.to_json() for event in seen.compressions],
+    }
+
+
+def _offloaded(event: ResultOffloaded) -> dict[str, Any]:
+    return {name: value for name, value in asdict(event).items() if name != "stub"}
+
+
+def _in_words(report: dict[str, Any]) -> list[str]:
+    sent, unmanaged = report["sent_tokens"], report["sent_tokens_unmanaged"]
+    lines = [
+        f"{report['messages']:,} messages, {report['steps']:,} model calls, a window of {report['context_size']:,} tokens",
+        f"peak      {report['peak_tokens']:>12,} tokens, unmanaged {report['peak_tokens_unmanaged']:,}",
+        f"sent      {sent:>12,} tokens, unmanaged {unmanaged:,} ({1 - sent / max(unmanaged, 1):.0%} less)",
+        f"offloaded {len(report['offloaded']):>12,} tool results",
+    ]
+    for summary in report["compressions"]:
+        first, end = summary["messages"]
+        source, tokens, pointers = summary["source_tokens"], summary["tokens"], len(summary["pointers"])
+        lines.append(
+            f"summary {summary['n']}: messages {first}-{end - 1}, {source:,} tokens in {tokens:,}, "
+            f"{pointers} pointers, {len(summary['unverified'])} unverified"
+        )
+    lines += [
+        f"message {found['message']} alone takes {found['tokens']:,} tokens, more than the window"
+        for found in report["exceeding"]
+    ]
+    lines.append(f"look around: buoyline show {report['session']} --workdir {report['workdir']}")
+    return lines

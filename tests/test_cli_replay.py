@@ -1,0 +1,209 @@
+"""``buoyline replay`` and ``buoyline preview`` as a shell sees them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buoyline.tokens import default_counter
+
+
+def buoyline(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "buoyline", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
+def recording(path: Path, messages: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(message) + "\n" for message in messages), encoding="utf-8")
+    return path
+
+
+def conversation() -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "Be exact."}]
+    for number in range(12):
+        function = {"name": "run", "arguments": json.dumps({"command": f"make step{number}"})}
+        messages += [
+            {"role": "user", "content": f"Do step {number} of ticket OPS-{number}."},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "x", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": "x", "content": f"step {number} line of output\n" * (40 + 60 * number)},
+        ]
+    return messages
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    return recording(tmp_path / "run.jsonl", conversation())
+
+
+def test_the_report_the_archive_and_the_retained_messages_make_up_the_recording(tmp_path: Path, session: Path) -> None:
+    workdir = tmp_path / "w"
+    done = buoyline(
+        "replay", session, "--workdir", workdir, "--context-size", "3000", "--tool-result-limit", 500, "--json"
+    )
+    report = json.loads(done.stdout)
+    archived = [json.loads(line) for line in (workdir / "sessions/run/context.jsonl").read_text("utf-8").splitlines()]
+    retained = [json.loads(line) for line in (workdir / "retained.jsonl").read_text("utf-8").splitlines()]
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert report["steps"] == 13
+    assert report["peak_tokens"] <= 3000 < report["peak_tokens_unmanaged"]
+    assert report["exceeding"] == []
+    assert retained[0] == conversation()[0]
+    assert retained[1]["content"] == report["compressions"][-1]["text"]
+    held = archived + retained[2:]
+    offloaded = {found["message"]: found for found in report["offloaded"]}
+    assert len(held) == len(conversation())
+    assert len(offloaded) == 11
+    for number, (found, message) in enumerate(zip(held, conversation(), strict=True)):
+        if number in offloaded:
+            path = Path(offloaded[number]["path"])
+            assert path.read_text(encoding="utf-8") == message["content"]
+            assert str(path) in found["content"]
+            assert {**found, "content": message["content"]} == message
+        else:
+            assert found == message
+    lines = (workdir / "sessions/run/summaries.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["text"] for line in lines] == [found["text"] for found in report["compressions"]]
+
+
+def test_a_compression_may_be_forced_before_lines_and_moves_back_to_keep_pairs(tmp_path: Path, session: Path) -> None:
+    arguments = ("--compress-at", 7, "--compress-at", 12, "--summary-tokens", 600, "--json")
+    report = json.loads(buoyline("replay", session, "--workdir", tmp_path / "w", *arguments).stdout)
+
+    assert [found["messages"] for found in report["compressions"]] == [[0, 7], [7, 11]]
+    assert all(found["tokens"] <= 600 for found in report["compressions"])
+
+
+def test_without_json_the_report_is_for_people_and_says_where_to_look(tmp_path: Path, session: Path) -> None:
+    done = buoyline("replay", session, "--workdir", tmp_path / "w", "--context-size", 4000)
+
+    assert done.returncode == 0
+    assert "summary 1: messages 0-" in done.stdout
+    assert f"buoyline show run --workdir {tmp_path / 'w'}" in done.stdout
+
+
+def test_replaying_into_a_session_that_exists_is_refused(tmp_path: Path, session: Path) -> None:
+    assert buoyline("replay", session, "--workdir", tmp_path / "w").returncode == 0
+    before = (tmp_path / "w/sessions/run/journal.jsonl").read_bytes()
+    again = buoyline("replay", session, "--workdir", tmp_path / "w")
+
+    assert again.returncode == 1
+    assert "already exists" in again.stderr
+    assert (tmp_path / "w/sessions/run/journal.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"not json\n", "line 1: not JSON"),
+        (b'{"role":"user","content":"a"}\n[1,2]\n', "line 2: list is no message"),
+        (b'{"role":"user","content":"a"}\n{"who":"me"}\n', "line 2: an object with the keys ['who']"),
+        (b'{"role":"user","content":NaN}\n', "line 1: not JSON"),
+        (b"\xff\xfe\x00", "line 1: not JSON"),
+        (b"", "no message"),
+    ],
+    ids=["text", "list", "object", "NaN", "bytes", "nothing"],
+)
+def test_a_bad_recording_is_one_clear_line_and_nothing_is_written(
+    tmp_path: Path, content: bytes, expected: str
+) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(content)
+    done = buoyline("replay", path, "--workdir", tmp_path / "w")
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("buoyline: error: ")
+    assert done.stderr.count("\n") == 1
+    assert expected in done.stderr
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_window_smaller_than_the_system_prompt_is_one_clear_line_and_nothing_is_written(tmp_path: Path) -> None:
+    messages = [{"role": "system", "content": "word " * 500}, *conversation()[1:]]
+    path = recording(tmp_path / "run.jsonl", messages)
+    done = buoyline("replay", path, "--workdir", tmp_path / "w", "--context-size", 300)
+
+    assert done.returncode == 1
+    assert "use a larger window" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_workdir_of_a_newer_format_is_refused_and_left_untouched(tmp_path: Path, session: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w/workspace.json").write_text('{"format": 99}', encoding="utf-8")
+    done = buoyline("replay", session, "--workdir", tmp_path / "w")
+
+    assert done.returncode == 1
+    assert "upgrade buoyline" in done.stderr
+    assert os.listdir(tmp_path / "w") == ["workspace.json"]
+
+
+def test_a_workdir_that_cannot_be_made_is_one_clear_line(tmp_path: Path, session: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    done = buoyline("replay", session, "--workdir", tmp_path / "file" / "w")
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("buoyline: error: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay", "absent.jsonl"],
+        ["replay", "{session}", "--context-size", "0"],
+        ["replay", "{session}", "--compress-at", "99"],
+        ["replay", "{session}", "--dialect", "esperanto"],
+        ["preview"],
+        ["preview", "{session}", "--max-tokens", "-1"],
+        ["unknown"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_is_one_clear_line_and_status_2(
+    tmp_path: Path, session: Path, arguments: list[str]
+) -> None:
+    given = [argument.format(session=session) for argument in arguments]
+    done = buoyline(*given, *(["--workdir", tmp_path / "w"] if given[0] == "replay" else []))
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("buoyline: error: ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "w").exists()
+
+
+def test_anthropic_messages_replay_when_named(tmp_path: Path) -> None:
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "run", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "loud\n" * 5000}]},
+    ]
+    path = recording(tmp_path / "a.jsonl", messages)
+    done = buoyline("replay", path, "--workdir", tmp_path / "w", "--dialect", "anthropic", "--json")
+    (offloaded,) = json.loads(done.stdout)["offloaded"]
+    retained = [json.loads(line) for line in (tmp_path / "w/retained.jsonl").read_text("utf-8").splitlines()]
+
+    assert offloaded["tool"] == "run"
+    assert retained[2]["content"][0]["tool_use_id"] == "t1"
+    assert offloaded["path"] in retained[2]["content"][0]["content"]
+
+
+def test_a_preview_is_within_its_budget_and_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "build.log"
+    path.write_bytes(b"".join(b"line %d\n" % number for number in range(5000)) + b"\xff\x1b[31m end")
+    done = buoyline("preview", path, "--max-tokens", 300)
+    found = json.loads(buoyline("preview", path, "--max-tokens", 300, "--json").stdout)
+
+    assert str(path) in done.stdout
+    assert "\x1b" not in done.stdout
+    assert found["tokens"] == default_counter().count(found["text"]) <= 300
+    assert "5001: " in found["text"]
