@@ -1,0 +1,55 @@
+"""The examples run as a newcomer runs them, and print what they say they print."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
+def run(name: str, *arguments: str, temporary: Path) -> str:
+    """Run an example with warnings as errors and its temporary files in *temporary*; return what it prints."""
+    temporary.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        cwd=temporary,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONUTF8": "1"},
+    )
+    assert ran.stderr == ""
+    return ran.stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_leaves_nothing_behind_unless_it_is_given_a_directory(name: str, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    run(name, temporary=temporary)
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_fits_on_a_screen_or_two(name: str) -> None:
+    assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 70
+
+
+def test_the_agent_loop_offloads_compresses_and_is_resumed_in_the_directory_it_is_given(tmp_path: Path) -> None:
+    printed = run("agent_loop.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
+    kinds = [line.split(":")[0] for line in printed.splitlines()]
+    assert {"offloaded", "compressed", "agent", "resumed"} == set(kinds)
+    assert "resumed: the same " in printed
+    assert (tmp_path / "kept" / "sessions" / "reader" / "window.jsonl").is_file()
+
+
+def test_inspecting_a_session_shows_its_files_and_the_lines_that_the_pointers_lead_to(tmp_path: Path) -> None:
+    printed = run("inspect_session.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
+    parts = [line.split(":")[0] for line in printed.splitlines() if not line.startswith(" ")]
+    assert parts == ["context.jsonl", "journal.jsonl", "transcript.md", "summaries.jsonl"]
+    followed = printed.partition("summaries.jsonl")[2]
+    assert "transcript.md:1-" in followed
+    assert "Which buoy is deepest? Never round a depth." in followed
