@@ -2,7 +2,7 @@
 
 from buoyline.compression.compressor import Compressor, Extent
 from buoyline.compression.config import ContextConfig
-from buoyline.compression.extractive import Extractive
+from buoyline.compression.extraction import Extractive
 from buoyline.compression.plan import Plan, legal_cut_before, legal_cuts, pair_spans
 from buoyline.compression.record import Summary, summary_from
 from buoyline.compression.summary import FIELDS, Draft, Item, Pointer, Source, Summarizer, SummaryRequest

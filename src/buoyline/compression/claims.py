@@ -23,12 +23,12 @@ BETWEEN: Final = " \u00b7 "
 MIN_DIGITS: Final = 2
 
 # A pointer names lines of the archive, and the sign of multiplication a count that we made ourselves.
-_NO_CLAIM = re.compile(r"\[[^\[\]\s:]{1,200}:\d{1,9}(?:-\d{1,9})?\]|\u00d7\d{1,9}")
+_NO_CLAIM = re.compile(rf"\[[^\[\]\s:]{{1,200}}:\d{{1,9}}(?:-\d{{1,9}})?\]| \u00d7\d{{1,9}}(?![{WORD}])")
 _QUOTED = re.compile(r"\"([^\"]{8,300})\"|`([^`]{8,300})`")
 _BORDER = re.compile(rf"[\u201c\u201d\n]|{ARROW}|{BETWEEN}")
 
 # How a text may be spelled inside of JSON: ``\n`` in front of a name is no letter of the name.
-_NAME_BEGINS = re.compile(rf"(?<![{WORD}])|(?<=\\[bfnrt])")
+_NAME_BEGINS = re.compile(rf"(?<![{WORD}])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{{4}})")
 _NAME_ENDS = rf"(?![{WORD}])"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from buoyline.compression.claims import mark, unverified
 from buoyline.compression.config import ContextConfig
-from buoyline.compression.extractive import Extractive
+from buoyline.compression.extraction import Extractive
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.record import Summary
 from buoyline.compression.rendering import Place, frame_tokens, render, with_pointers_that_resolve

@@ -14,7 +14,7 @@ Kind: TypeAlias = Literal["path", "url", "identifier", "hash", "version", "numbe
 MAX_CHARS = 300
 """A longer run is base64 or minified code, and nothing that anybody writes again."""
 
-WORD = r"A-Za-z0-9_\u00c0-\u024f\u0370-\u052f"
+WORD = r"A-Za-z0-9_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0370-\u052f"
 """Inside of a character class: what identifiers consist of, in the scripts that set blanks between words.
 
 Chinese and Japanese do not: ``使用pandas_x库`` holds the identifier ``pandas_x``, which ``\\w`` would not see.

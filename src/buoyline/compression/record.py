@@ -86,4 +86,5 @@ def _item(found: Mapping[str, Any]) -> Item:
         last_seen=found["last_seen"],
         count=found["count"],
         weight=found["weight"],
+        order=found.get("order", 0),
     )

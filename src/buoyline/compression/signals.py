@@ -44,7 +44,7 @@ _NO_ERROR = re.compile(
 )
 _CODE = re.compile(
     r"^\s{0,80}(?:\d+\s{0,4}[\u2192|:\t-]|[+-]\s|//|/\*|\*\s|#\s)|(?:[{;,]|\\n)\s{0,8}$"
-    r"|:=|!= nil|\breturn\b|\bfunc\b|\bdef\b|=>"
+    r"|:=|!= nil|=>|^\s{0,80}(?:return|func|def|if|throw|raise)\b"
 )
 _TWO_WORDS = re.compile(r"\w\W+\w{2}|[\u3040-\u9fff\uac00-\ud7af]{4}")
 

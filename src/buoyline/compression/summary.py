@@ -57,6 +57,7 @@ class Item:
         last_seen: Index of the newest message that holds it.
         count: In how many messages it was seen.
         weight: How likely it is needed again; higher comes first. Only comparable within a kind.
+        order: Position among what one message says, for reading in order.
     """
 
     field: str
@@ -66,6 +67,7 @@ class Item:
     last_seen: int
     count: int = 1
     weight: float = 1.0
+    order: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _CONTENT_KEYS = _words(
     "content contents oldstring newstring oldstr newstr oldtext newtext filetext patch diff newcontent "
     "edits replace inserttext newsource codeedit"
 )
-_COMMAND_KEYS = _words("command commands cmd code script shell expression")
+_COMMAND_KEYS = _words("command commands cmd code script shell")
 _STATUS_KEYS = _words("status state done completed checked")
 _LOOKING = _words(
     "read view get list ls search find grep glob open fetch crawl cat show query browse look lookup think "

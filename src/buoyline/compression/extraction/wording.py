@@ -107,9 +107,9 @@ def _lines(items: Iterable[Item]) -> Iterator[tuple[str, Pointer | None]]:
         yield ", ".join(item.text for item in group), pointer
 
 
-def _reading_order(item: Item) -> tuple[int, float, str, str]:
-    """Sort by time; what one message says by weight, since a plan's entries have an order of their own."""
-    return item.last_seen, -item.weight, item.kind, item.text
+def _reading_order(item: Item) -> tuple[int, str, int, str]:
+    """Sort by time, and what one message says in its own order."""
+    return item.last_seen, item.kind, item.order, item.text
 
 
 def _sharing(item: Item) -> tuple[int, Pointer | None] | None:

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from buoyline.compression import gathering
-from buoyline.compression.carrying import carried, merged
-from buoyline.compression.conversation import Conversation, Limits
-from buoyline.compression.selection import SHARES, Choice, select
+from buoyline.compression.extraction import gathering
+from buoyline.compression.extraction.carrying import carried, merged
+from buoyline.compression.extraction.conversation import Conversation, Limits
+from buoyline.compression.extraction.selection import SHARES, Choice, select
+from buoyline.compression.extraction.wording import NOTHING, field_text, pointers_of
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
-from buoyline.compression.wording import NOTHING, field_text, pointers_of
 from buoyline.tokens import TextCounter
 
 NAME: Final = "extractive"

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from buoyline.compression.claims import ARROW
-from buoyline.compression.gathering import REPORT, RESOLVED_ERROR, TASK
+from buoyline.compression.extraction.gathering import REPORT, RESOLVED_ERROR, TASK
+from buoyline.compression.extraction.steps import Step
 from buoyline.compression.signals import sentences
-from buoyline.compression.steps import Step
 from buoyline.compression.summary import Draft, Item, Pointer
 
 NOTE_WEIGHT: Final = 2.0
@@ -33,7 +33,15 @@ def carried(previous: Draft | None, first: int) -> list[Item]:
     if previous.items:
         return list(previous.items)
     return [
-        Item(field, "note", text, pointer, max(first - 1, 0), weight=TASK if position == 0 else NOTE_WEIGHT)
+        Item(
+            field=field,
+            kind="note",
+            text=text,
+            pointer=pointer,
+            last_seen=max(first - 1, 0),
+            weight=TASK if position == 0 else NOTE_WEIGHT,
+            order=position,
+        )
         for field, field_text in previous.fields.items()
         for position, (text, pointer) in enumerate(_notes(field_text))
     ]

@@ -10,9 +10,11 @@ from types import MappingProxyType
 from typing import Final
 
 from buoyline.compression.claims import BETWEEN, stands_in
-from buoyline.compression.sightings import likelihood
+from buoyline.compression.extraction.sightings import likelihood
+from buoyline.compression.extraction.wording import LEDGER_KINDS, SHARING_KINDS, cut, line_of, mark_of
 from buoyline.compression.summary import FIELDS, Item, Pointer, SummaryRequest
-from buoyline.compression.wording import LEDGER_KINDS, SHARING_KINDS, cut, line_of, mark_of
+
+OPEN_KINDS: Final = frozenset({"question", "pending", "error"})
 
 LEDGER_FIELD: Final = "context_to_preserve"
 
@@ -231,6 +233,9 @@ class Selection:
         return used
 
     def _is_said(self, item: Item) -> bool:
+        """Tell whether a chosen sentence says it already; that something is open is news even of what was quoted."""
+        if item.kind in OPEN_KINDS:
+            return False
         return stands_in(self._said, item.text) if item.kind in LEDGER_KINDS else item.text in self._said
 
     def _choose(self, item: Item, *, is_said: bool) -> None:

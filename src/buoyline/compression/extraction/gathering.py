@@ -5,17 +5,17 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from buoyline.compression.calls import tasks_of
 from buoyline.compression.claims import ARROW
-from buoyline.compression.conversation import Conversation
-from buoyline.compression.covering import homes
-from buoyline.compression.sightings import MAX_TYPED_CHARS
+from buoyline.compression.extraction.calls import tasks_of
+from buoyline.compression.extraction.conversation import Conversation
+from buoyline.compression.extraction.covering import homes
+from buoyline.compression.extraction.sightings import MAX_TYPED_CHARS
+from buoyline.compression.extraction.wording import cut
 from buoyline.compression.signals import readable, sentences
 from buoyline.compression.summary import Item, Source
-from buoyline.compression.wording import cut
 
 if TYPE_CHECKING:
-    from buoyline.compression.steps import Step
+    from buoyline.compression.extraction.steps import Step
 
 # Weights are log odds, as those of `sightings`, but set by judgement and by reading summaries, not fitted.
 TASK: Final = 9.0
@@ -61,8 +61,8 @@ _RULE = re.compile(
 _LEADS_IN = re.compile(r"[:\uff1a][*_`]{0,3}$")
 """How a sentence ends that says nothing without the list or the code behind it."""
 
-_MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\])\s*", re.DOTALL)
-"""A message wholly in a tag or in brackets: what a program reports in the user's name."""
+_MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\]|/[\w:-]{1,60})\s*", re.DOTALL)
+"""A message wholly in a tag or in brackets, or a bare command of the program: nobody's words."""
 
 POINTER_TOKENS: Final = 12
 
@@ -115,7 +115,7 @@ def next_steps(conversation: Conversation) -> Iterator[Item]:
         tasks = [task for task in tasks_of(step.action.arguments) if not task.is_done]
         for position, task in enumerate(tasks):
             text = f"({readable(task.status)}) {cut(task.text, limits.line, limits.counter)}"
-            yield _item("next_steps", "todo", text, step.call, TODO - position / 100)
+            yield _item("next_steps", "todo", text, step.call, TODO, order=position)
     for step in conversation.steps:
         if step.answer is None and step.call.index == conversation.end - 1:
             text = cut(step.action.spoken(), limits.line, limits.counter)
@@ -128,7 +128,7 @@ def next_steps(conversation: Conversation) -> Iterator[Item]:
         _, closing = _without_closing(source.message.text)
         for position, sentence in enumerate(closing):
             text = cut(sentence, limits.report // 2, limits.counter)
-            yield _item("next_steps", "closing", text, source, CLOSING - position / 100)
+            yield _item("next_steps", "closing", text, source, CLOSING, order=position)
 
 
 def preserved(conversation: Conversation, max_strings: int) -> Iterator[Item]:
@@ -142,10 +142,10 @@ def preserved(conversation: Conversation, max_strings: int) -> Iterator[Item]:
     for source in conversation.spoken("user"):
         if _is_pasted(source) or _is_made(source):
             continue
-        for sentence in sentences(source.message.text):
+        for position, sentence in enumerate(sentences(source.message.text)):
             weight = RULE if _RULE.search(sentence) else REMARK
             text = cut(sentence, 2 * limits.line, limits.counter)
-            yield _item("context_to_preserve", "constraint", text, source, weight)
+            yield _item("context_to_preserve", "constraint", text, source, weight, order=position)
     ranked = sorted(conversation.sightings, key=conversation.value_of, reverse=True)
     pointers = {source.index: source.pointer for source in conversation.sources}
     places = homes([sighting.places for sighting in ranked[:max_strings]], conversation.lines())
@@ -205,12 +205,13 @@ def _findings(conversation: Conversation) -> Iterator[Item]:
     limits = conversation.limits
     for source in conversation.spoken("assistant"):
         base = 0.1 if source.message.calls else 0.4
-        for sentence in sentences(source.message.text[:MAX_AGENT_CHARS]):
+        for position, sentence in enumerate(sentences(source.message.text[:MAX_AGENT_CHARS])):
             if len(sentence) >= MIN_SENTENCE_CHARS and not _LEADS_IN.search(sentence):
                 value = conversation.value_in(sentence) + (0 if sentence.startswith("|") else base)
                 density = (value + 0.01) / (len(sentence) / 4 + POINTER_TOKENS)
                 text = cut(sentence, 2 * limits.line, limits.counter)
-                yield _item("important_discoveries", "finding", text, source, math.log(20 * density))
+                weight = math.log(20 * density)
+                yield _item("important_discoveries", "finding", text, source, weight, order=position)
 
 
 def _request_weight(source: Source) -> float:
@@ -227,5 +228,5 @@ def _is_pasted(source: Source) -> bool:
     return len(source.message.text) > MAX_TYPED_CHARS
 
 
-def _item(field: str, kind: str, text: str, source: Source, weight: float) -> Item:
-    return Item(field, kind, text, source.pointer, source.index, weight=weight)
+def _item(field: str, kind: str, text: str, source: Source, weight: float, *, order: int = 0) -> Item:
+    return Item(field, kind, text, source.pointer, source.index, weight=weight, order=order)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from buoyline.compression.calls import Action, action_of
+from buoyline.compression.extraction.calls import Action, action_of
 from buoyline.compression.signals import error_lines, exit_status, last_line, readable, says_error
 from buoyline.compression.summary import Source
 from buoyline.messages import ToolResult

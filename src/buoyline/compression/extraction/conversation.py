@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from buoyline.compression.sightings import Lookout, Sighting, likelihood
-from buoyline.compression.steps import Step, steps
+from buoyline.compression.extraction.sightings import Lookout, Sighting, likelihood
+from buoyline.compression.extraction.steps import Step, steps
 from buoyline.compression.summary import Source
 from buoyline.messages import Role
 from buoyline.tokens import TextCounter

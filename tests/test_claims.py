@@ -1,0 +1,65 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buoyline.compression.claims import MARK, claims, mark, unverified
+
+TEXT = st.text(st.sampled_from("ab_B1290./:-` \"'\n[]“”…,\\(unverfd)\u00d7→·错"), max_size=80)
+
+
+def test_what_is_exact_is_claimed_in_order_and_once() -> None:
+    text = "Ran go test in src/app/main.go: 12 of 345 failed, see TestX_1 and main.go again, src/app/main.go."
+    assert claims(text) == ("src/app/main.go", "12", "345", "TestX_1", "main.go")
+
+
+def test_a_quoted_error_is_claimed_and_other_quotations_are_not() -> None:
+    text = 'It said "ValueError: bad value here" and then "all is well".'
+    assert claims(text) == ("ValueError", "ValueError: bad value here")
+    assert claims("run `make it → error: no` and “a `b” or error: c`") == ()
+
+
+def test_pointers_own_counts_and_what_stands_at_a_cut_are_no_claims() -> None:
+    assert claims("Changed it \u00d712 [transcript.md:120-135] and foo_b… and 7") == ()
+
+
+def test_a_claim_has_to_stand_as_a_whole() -> None:
+    assert unverified("port 80", ["listening on 8080"]) == ("80",)
+    assert unverified("port 80", ["listening on 8080", "listening on :80"]) == ()
+    assert unverified("foo_bar", ["foo_bar_baz", "a_foo_bar"]) == ("foo_bar",)
+    assert unverified("app/main.go", ["/home/me/app/main.go:12"]) == ()
+
+
+def test_json_and_its_escapes_back_a_claim_too() -> None:
+    assert unverified("it is foo_bar", [r'{"text":"one\nfoo_bar"}']) == ()
+    assert unverified('said "error: no such  file"', [r"{\"x\":\"error: no\nsuch file\"}"]) == ()
+
+
+def test_thousands_may_be_written_with_and_without_commas() -> None:
+    assert unverified("12,345 rows", ["rows: 12345"]) == ()
+    assert unverified("12,345 rows", ["rows: 12346"]) == ("12,345",)
+
+
+def test_without_texts_everything_is_unverified() -> None:
+    assert unverified("foo_bar", []) == ("foo_bar",)
+    assert unverified("nothing exact", []) == ()
+
+
+def test_each_place_of_a_claim_is_marked_and_nothing_else() -> None:
+    text = "foo_bar, a/foo_bar.py and foo_bar [transcript.md:1-2]."
+    assert mark(text, ["foo_bar"]) == f"foo_bar{MARK}, a/foo_bar.py and foo_bar{MARK} [transcript.md:1-2]."
+    assert mark(text, []) == text
+
+
+@given(TEXT)
+def test_marking_twice_changes_nothing_and_unmarking_gives_the_text(text: str) -> None:
+    text = text.replace(MARK, "")
+    doubtful = claims(text)
+    marked = mark(text, doubtful)
+    assert mark(marked, doubtful) == marked
+    assert marked.count(MARK) >= len(doubtful) > 0 or marked == text
+    assert marked.replace(MARK, "") == text
+    assert claims(marked) == doubtful
+
+
+@given(TEXT)
+def test_a_text_backs_its_own_claims(text: str) -> None:
+    assert unverified(text, [text]) == ()

@@ -1,0 +1,360 @@
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buoyline.compression.claims import unverified
+from buoyline.compression.extraction.extractive import Extractive, extract
+from buoyline.compression.summary import FIELDS, Draft, Pointer, Source, SummaryRequest
+from buoyline.messages import Message, detect
+from buoyline.tokens import as_text_counter, default_counter
+
+COUNTER = default_counter()
+
+
+def _call(name: str, call_id: str, **arguments: object) -> dict[str, Any]:
+    function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": call_id, "type": "function", "function": function}],
+    }
+
+
+def _said(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+def _result(call_id: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def _sources(messages: Sequence[dict[str, Any]], first: int = 0) -> list[Source]:
+    return [
+        Source(index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9))
+        for index, message in enumerate(messages, first)
+    ]
+
+
+def _extract(messages: Sequence[dict[str, Any]], max_tokens: int = 1_000, **kwargs: Any) -> Draft:
+    return extract(SummaryRequest(_sources(messages), None, max_tokens, COUNTER, **kwargs))
+
+
+def _tokens(draft: Draft) -> int:
+    return sum(COUNTER.count(text) for text in draft.fields.values())
+
+
+def _spoken(message: Message) -> str:
+    calls = (f"{call.name}\n{call.arguments}" for call in message.calls)
+    return "\n".join([message.text, *calls, *(result.text for result in message.results)])
+
+
+SESSION = [
+    _said("user", "Please fix the failing test in app/store.py, and never touch the file config/prod.yaml."),
+    _call("Read", "1", file_path="/home/me/app/store.py"),
+    _result("1", "def load_row(key):\n    return ROWS[key]\n"),
+    _call("Bash", "2", command="pytest -q tests/test_store.py"),
+    _result("2", "FAILED tests/test_store.py::test_load - KeyError: 'k_17'\n1 failed, 3 passed in 0.12s\nexit code 1"),
+    _call("Edit", "3", file_path="/home/me/app/store.py", old_string="ROWS[key]", new_string="ROWS.get(key)"),
+    _result("3", "The file has been updated."),
+    _call("Bash", "4", command="pytest -q tests/test_store.py"),
+    _result("4", "4 passed in 0.10s"),
+    _call("Bash", "5", command="mypy app"),
+    _result("5", "app/store.py:3: error: Missing return type\nFound 1 error in 1 file\nexit code 1"),
+    _call(
+        "TodoWrite",
+        "6",
+        todos=[
+            {"content": "Fix load_row", "status": "completed"},
+            {"content": "Add a return type", "status": "in_progress"},
+            {"content": "Write the changelog", "status": "pending"},
+        ],
+    ),
+    _result("6", "ok"),
+    _said("user", "Use Row | None there, not Optional."),
+    _said(
+        "assistant",
+        "The test passes now, since load_row returns None for a missing key.\n\n"
+        "Shall I also change save_row in ticket APP-231?",
+    ),
+]
+
+
+def test_the_users_words_stand_in_the_overview_in_order_with_their_lines() -> None:
+    overview = _extract(SESSION).fields["task_overview"].splitlines()
+    assert overview == [
+        f"- “{SESSION[0]['content']}” [transcript.md:1-9]",
+        f"- “{SESSION[13]['content']}” [transcript.md:131-139]",
+    ]
+
+
+def test_the_state_says_what_was_changed_run_and_reported() -> None:
+    state = _extract(SESSION).fields["current_state"]
+    assert "- Changed /home/me/app/store.py [transcript.md:51-59]" in state
+    assert "- $ pytest -q tests/test_store.py → 4 passed in 0.10s [transcript.md:71-79]" in state
+    assert "load_row returns None for a missing key" in state
+
+
+def test_errors_are_open_until_the_same_thing_succeeds() -> None:
+    found = _extract(SESSION).fields["important_discoveries"]
+    assert "Resolved error: pytest tests/test_store.py → FAILED tests/test_store.py::test_load" in found
+    assert "Open error: mypy app → app/store.py:3: error: Missing return type [transcript.md:101-109]" in found
+
+
+def test_next_steps_hold_the_open_tasks_and_the_closing_question() -> None:
+    steps = _extract(SESSION).fields["next_steps"]
+    assert "(in_progress) Add a return type" in steps
+    assert "(pending) Write the changelog" in steps
+    assert "Fix load_row" not in steps
+    assert "Shall I also change save_row in ticket APP-231?" in steps
+
+
+def test_an_unanswered_user_and_a_call_without_result_are_open() -> None:
+    steps = _extract([_said("user", "Which port?")]).fields["next_steps"]
+    assert steps == "- Not answered yet: “Which port?” [transcript.md:1-9]"
+    steps = _extract([_said("user", "go"), _call("Bash", "1", command="make all")]).fields["next_steps"]
+    assert "- No result yet: make all [transcript.md:11-19]" in steps
+
+
+def test_strings_in_use_are_kept_exactly_and_once() -> None:
+    text = "\n".join(_extract(SESSION).fields.values())
+    assert all(name in text for name in ("/home/me/app/store.py", "config/prod.yaml", "k_17", "APP-231", "save_row"))
+    ledger = _extract(SESSION).fields["context_to_preserve"]
+    assert "ROWS.get" in ledger
+    assert "APP-231" not in ledger
+
+
+def test_a_chinese_conversation_is_summarised_in_its_own_words() -> None:
+    messages = [
+        _said("user", "请分析京东和美团的外卖竞争\uff0c报告写到/data/report_final.md。不要使用英文。"),
+        _call("web_search", "1", query="京东 外卖 市场份额"),
+        _result("1", '[{"title": "京东外卖日订单破千万", "url": "https://news.example.cn/c/8ipq0GcU"}]'),
+        _call("write_file", "2", path="/data/report_final.md", content="# 报告\n日订单量1000万"),
+        _result("2", "写入失败\uff1a错误\uff1a磁盘已满"),
+        _said(
+            "assistant", "京东外卖日订单量突破1000万单\uff0c已覆盖166座城市。报告尚未写入。下一步\uff1a清理磁盘后重试。"
+        ),
+    ]
+    fields = _extract(messages).fields
+    assert "请分析京东和美团的外卖竞争" in fields["task_overview"]
+    assert "写入失败\uff1a错误\uff1a磁盘已满" in fields["important_discoveries"]
+    assert "下一步\uff1a清理磁盘后重试。" in fields["next_steps"]
+    assert "https://news.example.cn/c/8ipq0GcU" in "\n".join(fields.values())
+    assert unverified("\n".join(fields.values()), [_spoken(source.message) for source in _sources(messages)]) == ()
+
+
+def test_even_a_tiny_budget_keeps_the_beginning_of_the_first_request() -> None:
+    long = [_said("user", "Rename the class Foo to Bar everywhere. " * 40), *SESSION]
+    for max_tokens in (10, 20, 60):
+        draft = _extract(long, max_tokens)
+        assert "Rename the" in draft.fields["task_overview"]
+        assert _tokens(draft) <= max_tokens
+
+
+def test_without_any_budget_every_field_is_empty() -> None:
+    assert set(_extract(SESSION, 0).fields.values()) == {""}
+
+
+def test_an_empty_field_says_so_where_there_is_room() -> None:
+    fields = _extract([_said("assistant", "hello there")]).fields
+    assert fields["task_overview"] == "None seen."
+
+
+def test_a_cut_quotation_ends_at_a_sentence_and_is_marked() -> None:
+    overview = _extract([_said("user", "Do one thing well. " * 400)], 400).fields["task_overview"]
+    assert "well. …” [transcript.md:1-9]" in overview
+
+
+def test_fields_that_are_not_asked_for_are_left_out_and_others_get_a_digest() -> None:
+    draft = _extract(SESSION, fields=("next_steps", "errors"))
+    assert list(draft.fields) == ["next_steps", "errors"]
+    assert "Missing return type" in draft.fields["errors"]
+    only_custom = _extract(SESSION, fields=("story",))
+    assert "Please fix the failing test" in only_custom.fields["story"]
+
+
+def test_what_the_caller_wants_kept_comes_first() -> None:
+    chatter = [
+        _said("assistant", f"Looked at part_{number} of the thing without any result so far.") for number in range(200)
+    ]
+    messages = [_said("user", "go"), _said("assistant", "The magic_constant is set by the loader at start."), *chatter]
+    assert "magic_constant is set" not in "\n".join(_extract(messages, 200).fields.values())
+    assert "magic_constant" in "\n".join(_extract(messages, 200, focus="magic_constant").fields.values())
+
+
+def test_compressing_twice_keeps_what_the_first_summary_held() -> None:
+    first = _extract(SESSION, 800)
+    later = [
+        message
+        for number in range(40)
+        for message in (
+            _call("Bash", f"c{number}", command=f"make target_{number}"),
+            _result(f"c{number}", f"built obj_{number}.o"),
+        )
+    ]
+    sources = _sources(later, first=len(SESSION))
+    second = extract(SummaryRequest(sources, first, 800, COUNTER))
+    text = "\n".join(second.fields.values())
+    assert SESSION[0]["content"] in second.fields["task_overview"]
+    assert all(name in text for name in ("/home/me/app/store.py", "config/prod.yaml", "APP-231", "target_39"))
+    assert "[transcript.md:1-9]" in text
+
+
+def test_an_error_of_the_last_summary_is_resolved_by_a_later_success() -> None:
+    first = _extract(SESSION, 800)
+    later = _sources(
+        [_call("Bash", "9", command="mypy app"), _result("9", "Success: no issues found")], first=len(SESSION)
+    )
+    found = extract(SummaryRequest(later, first, 800, COUNTER)).fields["important_discoveries"]
+    assert "Resolved error: mypy app" in found
+    assert "Open error" not in found
+
+
+def test_a_newer_plan_replaces_the_older_one() -> None:
+    first = _extract(SESSION, 800)
+    plan = _call("TodoWrite", "9", todos=[{"content": "Ship it", "status": "pending"}])
+    later = _sources([plan, _result("9", "ok")], first=len(SESSION))
+    steps = extract(SummaryRequest(later, first, 800, COUNTER)).fields["next_steps"]
+    assert "Ship it" in steps
+    assert "Write the changelog" not in steps
+
+
+def test_a_models_summary_is_carried_on_sentence_by_sentence_with_its_pointers() -> None:
+    previous = Draft(
+        "model",
+        {
+            "task_overview": "The user wants the parser ported. [transcript.md:1-4]",
+            "next_steps": "- Port lexer.c first. [transcript.md:7]\n- Then the tests.",
+        },
+    )
+    draft = extract(SummaryRequest(_sources([_said("user", "go on")], first=9), previous, 600, COUNTER))
+    assert "The user wants the parser ported. [transcript.md:1-4]" in draft.fields["task_overview"]
+    assert "Port lexer.c first. [transcript.md:7]" in draft.fields["next_steps"]
+    assert "Then the tests." in draft.fields["next_steps"]
+
+
+def test_without_line_numbers_there_are_no_pointers() -> None:
+    sources = [Source(source.index, source.message) for source in _sources(SESSION)]
+    draft = extract(SummaryRequest(sources, None, 800, COUNTER))
+    assert draft.pointers == ()
+    assert "transcript.md" not in "\n".join(draft.fields.values())
+
+
+async def test_the_async_method_gives_the_same_draft() -> None:
+    request = SummaryRequest(_sources(SESSION), None, 500, COUNTER)
+    assert await Extractive().summarize(request) == extract(request)
+
+
+WORDS = st.sampled_from(
+    [
+        *(
+            "fix",
+            "the",
+            "Test_A1",
+            "app/main.py",
+            "错误\uff1a无",
+            "文件。",
+            "ValueError: no",
+            '"quoted',
+            "`x",
+            "12,345",
+        ),
+        *("error: bad thing", "v1.2.3", "c2b0273", "\n", "done.", "\x1b[1m", "a/b", "…", "→", "“", "https://e.x/a?b"),
+        *("[transcript.md:1-2]", "x" * 90, "\u00b7", "if err != nil {", "Exit code 1"),
+    ]
+)
+TEXTS = st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=60)
+ARGUMENTS = st.dictionaries(
+    st.sampled_from(["command", "path", "content", "query", "todos"]), TEXTS | st.just([{"a": "b", "status": "c"}])
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    for number in range(draw(st.integers(1, 8))):
+        match draw(st.sampled_from(["user", "assistant", "call"])):
+            case "call":
+                messages.append(
+                    _call(draw(st.sampled_from(["Bash", "edit", "Read", "book"])), str(number), **draw(ARGUMENTS))
+                )
+                if draw(st.booleans()):
+                    messages.append(_result(str(number), draw(TEXTS)))
+            case role:
+                messages.append(_said(role, draw(TEXTS)))
+    return messages
+
+
+FIELD_SETS = st.sampled_from([FIELDS, ("next_steps", "context_to_preserve"), ("story",), ("task_overview", "notes")])
+
+
+def _is_sound(draft: Draft, max_tokens: int, known: set[Pointer | None]) -> None:
+    text = "\n".join(draft.fields.values())
+    assert _tokens(draft) <= max_tokens
+    assert len(set(draft.pointers)) == len(draft.pointers)
+    assert set(draft.pointers) <= known
+    assert all(f"[{pointer}]" in text for pointer in draft.pointers)
+    assert all(item.text in text for item in draft.items)
+
+
+@given(conversations(), st.integers(0, 700), FIELD_SETS)
+def test_a_summary_keeps_its_budget_and_its_pointers(
+    messages: list[dict[str, Any]], max_tokens: int, fields: tuple[str, ...]
+) -> None:
+    request = SummaryRequest(_sources(messages), None, max_tokens, COUNTER, fields)
+    draft = extract(request)
+    assert list(draft.fields) == list(fields)
+    _is_sound(draft, max_tokens, {source.pointer for source in request.sources})
+    assert extract(request) == draft
+
+
+@given(conversations(), conversations(), st.integers(0, 400))
+def test_a_second_summary_keeps_its_budget_and_points_to_what_either_had(
+    messages: list[dict[str, Any]], later: list[dict[str, Any]], max_tokens: int
+) -> None:
+    first = extract(SummaryRequest(_sources(messages), None, max_tokens, COUNTER))
+    sources = _sources(later, first=len(messages))
+    second = extract(SummaryRequest(sources, first, max_tokens, COUNTER))
+    known = {source.pointer for source in sources} | {item.pointer for item in first.items}
+    _is_sound(second, max_tokens, known)
+
+
+@given(conversations(), st.integers(30, 700))
+def test_a_summary_claims_nothing_that_was_not_said(messages: list[dict[str, Any]], max_tokens: int) -> None:
+    draft = _extract(messages, max_tokens)
+    known = [_spoken(source.message) for source in _sources(messages)]
+    leaves = [json.dumps(message, ensure_ascii=False) for message in messages]
+    assert unverified("\n".join(draft.fields.values()), [*known, *leaves]) == ()
+
+
+def test_a_counter_that_does_not_add_up_still_bounds_the_summary() -> None:
+    counter = as_text_counter(lambda text: len(text) if len(text) < 300 else 3 * len(text))
+    draft = extract(SummaryRequest(_sources(SESSION), None, 900, counter))
+    assert sum(counter.count(text) for text in draft.fields.values() if text) <= 900
+    assert "Please fix" in draft.fields["task_overview"]
+
+
+def _recorded(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_recorded_sessions_are_summarised_within_the_budget_and_without_false_claims(shared_data: Path) -> None:
+    for path in sorted((shared_data / "sessions").glob("*.jsonl"))[::4]:
+        messages = _recorded(path)
+        borders = [0, len(messages) // 2, len(messages)]
+        previous: Draft | None = None
+        known: list[str] = []
+        for start, end in pairwise(borders):
+            sources = _sources(messages[start:end], first=start)
+            request = SummaryRequest(sources, previous, 1_500, COUNTER)
+            draft = extract(request)
+            carried = () if previous is None else previous.items
+            known_pointers = {source.pointer for source in sources} | {item.pointer for item in carried}
+            _is_sound(draft, 1_500, known_pointers)
+            known += [_spoken(source.message) for source in sources]
+            assert unverified("\n".join(draft.fields.values()), known) == ()
+            previous = draft

@@ -1,0 +1,159 @@
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buoyline.compression.extraction import covering
+from buoyline.compression.extraction.covering import homes
+from buoyline.compression.ledger import MAX_CHARS, atoms, classify, mentions, runs
+from buoyline.compression.signals import error_lines, exit_status, last_line, readable, sentences
+
+HOSTILE = [
+    "a" * 1_000_000,
+    "a." * 500_000,
+    "1," * 500_000,
+    "1,111" * 200_000,
+    "/" * 1_000_000,
+    "a_B1/" * 200_000,
+    "http://" * 150_000,
+    "\\" * 1_000_000,
+    "Error" * 200_000,
+    "error " * 160_000,
+    "`x " * 300_000,
+    ". " * 500_000,
+]
+
+
+def _found(text: str) -> list[tuple[str, str]]:
+    return [(mention.kind, mention.text) for mention in mentions(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see cmd/app/main.go:515 for it", [("path", "cmd/app/main.go"), ("number", "515")]),
+        ("in /usr/share/doc, ~/notes and ./run.", [("path", "/usr/share/doc"), ("path", "~/notes"), ("path", "./run")]),
+        ("it is in explain_test.go.", [("path", "explain_test.go")]),
+        ("call store.ReadCommitted(x)", [("identifier", "store.ReadCommitted")]),
+        (
+            "HTTPServer, max_tokens and sha256",
+            [("identifier", name) for name in ("HTTPServer", "max_tokens", "sha256")],
+        ),
+        ("commit c2b0273 (v1.2.3)", [("hash", "c2b0273"), ("version", "v1.2.3")]),
+        ("550e8400-e29b-41d4-a716-446655440000", [("hash", "550e8400-e29b-41d4-a716-446655440000")]),
+        ("(https://a.example/b?c=1).", [("url", "https://a.example/b?c=1")]),
+        ("1,234,567 rows on 2026-02-06", [("number", "1,234,567"), ("number", "2026-02-06")]),
+        ("使用pandas_x库读取/data/in.csv。", [("identifier", "pandas_x"), ("path", "/data/in.csv")]),
+        (r'{"a":"b\nfoo_bar"}', [("identifier", "foo_bar")]),
+    ],
+)
+def test_what_is_exact_is_found_with_its_kind(text: str, expected: list[tuple[str, str]]) -> None:
+    assert _found(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["and/or, he said. However: no!", "</stat> {/owner}", "e.g. this", "京东和美团的竞争", ""]
+)
+def test_plain_words_are_nothing_exact(text: str) -> None:
+    assert _found(text) == []
+
+
+def test_a_dotted_name_counts_as_its_parts_and_a_plain_one_as_itself() -> None:
+    assert atoms("identifier", "store.ReadCommitted") == (("identifier", "ReadCommitted"),)
+    assert atoms("identifier", "os.path") == (("identifier", "os.path"),)
+    assert atoms("path", "a/b.py") == (("path", "a/b.py"),)
+
+
+def test_a_run_as_long_as_base64_is_nothing_exact() -> None:
+    assert classify("aB1" * MAX_CHARS) is None
+    assert runs("aB1" * MAX_CHARS) == set()
+
+
+@given(st.text())
+def test_a_mention_stands_in_the_text_where_it_says(text: str) -> None:
+    found = list(mentions(text))
+    assert all(text[mention.start : mention.start + len(mention.text)] == mention.text for mention in found)
+    starts = [mention.start for mention in found]
+    assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:7])
+def test_a_hostile_line_of_a_megabyte_takes_no_longer_than_any_other(text: str) -> None:
+    """The time-out of the suite ends it if an expression goes back and forth."""
+    list(mentions(text))
+    runs(text)
+    list(error_lines(text))
+    list(sentences(text))
+    readable(text)
+    exit_status(text)
+    last_line(text)
+
+
+def test_sentences_are_found_in_markdown_and_in_chinese() -> None:
+    text = (
+        "# Result\n- All tests pass. Next, e.g. tomorrow, we ship!\n```\ncode here\n```\n第一步完成。第二步开始\uff01"
+    )
+    assert list(sentences(text)) == [
+        "Result",
+        "All tests pass.",
+        "Next, e.g. tomorrow, we ship!",
+        "第一步完成。",
+        "第二步开始\uff01",
+    ]
+
+
+def test_control_characters_and_colours_become_one_blank() -> None:
+    assert readable("a\x1b[31mb\x00\x07c\n\td\u2028e") == "a b c d e"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: bad value",
+        "main.go:12:3: error: expected a thing",
+        "--- FAIL: TestX (0.01s)",
+        "3 failed, 2 passed in 0.1s",
+        "bash: foo: command not found",
+        "E   AssertionError: no",
+        "错误\uff1a文件不存在",
+    ],
+)
+def test_error_messages_are_told_from_the_rest(line: str) -> None:
+    assert list(error_lines(f"fine\n{line}\nfine")) == [readable(line)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "0 errors",
+        "no failures found",
+        '   12→ return fmt.Errorf("failed: %w", err)',
+        "fcf7ade log error when marshalling",
+        "FAIL",
+    ],
+)
+def test_code_and_good_news_are_no_errors(line: str) -> None:
+    assert list(error_lines(line)) == []
+
+
+def test_an_exit_status_is_read_off_the_ends_of_an_output() -> None:
+    assert exit_status("output\nExit code 2") == 2
+    assert exit_status("exit status 1\nmore") == 1
+    assert exit_status("all is well") is None
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=5), max_size=30))
+def test_every_string_gets_a_place_that_holds_it(places: list[list[int]]) -> None:
+    chosen = homes(places, {3: 500})
+    assert len(chosen) == len(places)
+    assert all(home in held for home, held in zip(chosen, places, strict=True))
+
+
+def test_strings_share_places() -> None:
+    assert doctest.testmod(covering).failed == 0
+    assert homes([[1, 2], [2, 3], [2, 9], [9]], {}) == [2, 2, 2, 9]
+
+
+def test_a_small_place_is_better_than_a_large_one() -> None:
+    assert homes([[1, 2]], {1: 10, 2: 10_000}) == [1]
