@@ -1,13 +1,12 @@
 """Ten thousand messages against one thousand: time and bytes written, through the whole live path.
 
-Run it: ``python benchmarks/scaling.py``. It prints the ratio for each window size; linear is 10. Messages that are still
-in the context have not been archived yet and have cost less, so a window that holds a good part of the thousand makes
+Run it: ``python benchmarks/scaling.py``. It prints the ratio for each window size; linear is 10. Messages that are
+still in the context have not been archived yet and have cost less, so a window that holds a good part of the thousand makes
 the ratio larger without anything growing faster. Bytes are those that the process handed to the system
 (``/proc/self/io``), so it needs Linux.
 """
 
 import asyncio
-import shutil
 import statistics
 import tempfile
 import time
@@ -21,16 +20,17 @@ ROUNDS = 3
 
 
 def conversation(count: int) -> list[dict[str, Any]]:
-    """Return *count* messages: a question, a call, its result, an answer, over and over."""
+    """Return *count* messages of one size: a question, a call, its result, an answer, over and over."""
     messages: list[dict[str, Any]] = []
     while len(messages) < count:
-        n = len(messages)
-        function = {"name": "read", "arguments": f'{{"path": "src/module_{n % 97}.py", "line": {n}}}'}
+        n = f"{len(messages):06}"
+        function = {"name": "read", "arguments": f'{{"path": "src/module_{n}.py", "line": {n[-2:]}}}'}
+        call = {"id": f"c{n}", "type": "function", "function": function}
         messages += [
-            {"role": "user", "content": f"Question {n}: what does function_{n} in module_{n % 97} return for {n * 7}?"},
-            {"role": "assistant", "content": None, "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}]},
+            {"role": "user", "content": f"Question {n}: what does function_{n} in module_{n} return for {n}?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": f"c{n}", "content": f"def function_{n}(x):\n    return x + {n}\n" * 5},
-            {"role": "assistant", "content": f"It returns {n * 7 + n}, since function_{n} adds {n}."},
+            {"role": "assistant", "content": f"It returns twice {n}, since function_{n} adds {n}."},
         ]
     return messages[:count]
 
@@ -44,18 +44,16 @@ def bytes_written() -> int:
 async def run(count: int, size: int, durability: str) -> tuple[float, int]:
     """Feed *count* messages and return seconds and bytes written."""
     messages = conversation(count)
-    workdir = tempfile.mkdtemp()
-    written, started = bytes_written(), time.perf_counter()
-    async with LocalWorkspace(workdir, durability=durability) as workspace:
-        window = ContextWindow(session_id="s1", offloader=workspace, size=size)
-        for message in messages:
-            if message["role"] == "assistant":
-                await window.prepare()
-            await window.add(message)
-        await window.prepare()
-    cost = time.perf_counter() - started, bytes_written() - written
-    shutil.rmtree(workdir)
-    return cost
+    with tempfile.TemporaryDirectory() as workdir:
+        written, started = bytes_written(), time.perf_counter()
+        async with LocalWorkspace(workdir, durability=durability) as workspace:
+            window = ContextWindow(session_id="s1", offloader=workspace, size=size)
+            for message in messages:
+                if message["role"] == "assistant":
+                    await window.prepare()
+                await window.add(message)
+            await window.prepare()
+        return time.perf_counter() - started, bytes_written() - written
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
 """``buoyline replay`` and ``buoyline preview`` as a shell sees them."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from buoyline.tokens import default_counter
 
 
-def buoyline(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+def buoyline(*arguments: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "buoyline", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
@@ -144,7 +143,7 @@ def test_a_workdir_of_a_newer_format_is_refused_and_left_untouched(tmp_path: Pat
 
     assert done.returncode == 1
     assert "upgrade buoyline" in done.stderr
-    assert os.listdir(tmp_path / "w") == ["workspace.json"]
+    assert [path.name for path in (tmp_path / "w").iterdir()] == ["workspace.json"]
 
 
 def test_a_workdir_that_cannot_be_made_is_one_clear_line(tmp_path: Path, session: Path) -> None:

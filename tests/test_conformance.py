@@ -16,7 +16,7 @@ class TestLocalWorkspace(OffloaderConformance):
     def offloader(self, tmp_path: Path) -> LocalWorkspace:
         return LocalWorkspace(tmp_path)
 
-    def peek(self, offloader: Any, reference: str) -> str:  # noqa: ARG002 - the file is asked, not the workspace
+    def peek(self, offloader: Any, reference: str) -> str:
         return Path(reference).read_bytes().decode("utf-8")
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from buoyline.errors import StorageError, WorkspaceFull
 from buoyline.messages import Text, ToolResult
-from buoyline.workspace import LocalWorkspace, _files
+from buoyline.workspace import LocalWorkspace
 
 A = [{"role": "user", "content": "a1"}, {"role": "assistant", "content": "a2 " * 300}]
 B = [{"role": "user", "content": "b1 " * 400}, {"role": "user", "content": "b2"}]
@@ -49,14 +49,14 @@ async def assert_the_transcript_is_whole(workdir: Path) -> None:
     assert text.count("\n") == located.lines[-1][1]
 
 
-def pieces(before: int, after: int) -> Iterator[Callable[[bytes], bytes]]:
-    """Yield what may be there of a file that grew from *before* to *after* bytes."""
-    middle = (before + after) // 2
+def pieces(content: bytes, before: int) -> Iterator[bytes]:
+    """Yield what may be there of a file that grew from *before* bytes to *content*."""
+    after, middle = len(content), (before + len(content)) // 2
     for cut in (before, before + 1, middle, after - 1, after):
-        yield lambda content, cut=cut: content[:cut]
-    yield lambda content: content[:before] + b"\0" * (after - before)
-    yield lambda content: content[:middle] + b"\0" * (after - middle)
-    yield lambda content: content[:before] + b"\0" * (middle - before) + content[middle:]
+        yield content[:cut]
+    yield content[:before] + b"\0" * (after - before)
+    yield content[:middle] + b"\0" * (after - middle)
+    yield content[:before] + b"\0" * (middle - before) + content[middle:]
 
 
 async def test_every_state_that_a_crash_leaves_reads_as_whole_batches_and_is_continued(tmp_path: Path) -> None:
@@ -65,13 +65,13 @@ async def test_every_state_that_a_crash_leaves_reads_as_whole_batches_and_is_con
     before = [(base / "sessions/s1" / name).stat().st_size for name in FILES]
     await at(base).archive("s1", B, batch_id="b")
     after = [(base / "sessions/s1" / name).read_bytes() for name in FILES]
-    states = itertools.product(*(list(pieces(size, len(content))) for size, content in zip(before, after, strict=True)))
+    states = itertools.product(*(list(pieces(content, size)) for size, content in zip(before, after, strict=True)))
 
     for number, state in enumerate(states):
         workdir = tmp_path / str(number)
         shutil.copytree(base, workdir)
-        for name, content, piece in zip(FILES, after, state, strict=True):
-            (workdir / "sessions/s1" / name).write_bytes(piece(content))
+        for name, content in zip(FILES, state, strict=True):
+            (workdir / "sessions/s1" / name).write_bytes(content)
         seen = await stored(workdir)
         assert seen in (A, A + B), "a reader sees whole batches only"
 
@@ -186,7 +186,7 @@ class Faults:
         self.count = 0
         for name in CALLS:
             real = getattr(os, name)
-            monkeypatch.setattr(_files.os, name, self._wrap(real, fail_at, code, after=after))
+            monkeypatch.setattr(os, name, self._wrap(real, fail_at, code, after=after))
 
     def _wrap(self, real: Callable[..., Any], fail_at: int, code: int, *, after: bool) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -105,16 +105,17 @@ async def test_what_was_handed_out_once_looks_the_same_until_a_compression(tmp_p
 
 async def test_without_an_offloader_results_are_cut_with_the_documented_marker_and_one_warning() -> None:
     opened = window(None, config=ContextConfig(tool_result_limit=200))
+    for call_id in ("a", "b"):
+        await opened.add(call(call_id))
+        await opened.add(result(call_id, lines(500)))
     with pytest.warns(UserWarning, match="lost") as caught:
-        for call_id in ("a", "b"):
-            await opened.add(call(call_id))
-            await opened.add(result(call_id, lines(500)))
         prepared = await opened.prepare()
 
     assert len(caught) == 1
     assert prepared[1]["content"].startswith("line 1 of the output\n")
     assert prepared[1]["content"].endswith(
-        "<<<TRUNCATED>>>\n<system-reminder>The remaining content has been omitted for limited context.</system-reminder>"
+        "<<<TRUNCATED>>>\n"
+        "<system-reminder>The remaining content has been omitted for limited context.</system-reminder>"
     )
     assert COUNTER.count(prepared[1]["content"]) <= 200
 
@@ -482,7 +483,14 @@ def test_any_conversation_keeps_its_pairs_its_order_and_its_messages(
     workdir = tmp_path_factory.mktemp("w")
     seen = Replay()
     config = ContextConfig(tool_result_limit=300, preview_tokens=200)
-    opened = window(workdir, size=size, config=config, on_event=seen.record)
+    cuts: list[tuple[int, int]] = []
+
+    def record(event: Event) -> None:
+        seen.record(event)
+        if isinstance(event, ContextCompressed):
+            cuts.append((event.summary.messages[1], opened.added))
+
+    opened = window(workdir, size=size, config=config, on_event=record)
     asyncio.run(replay(conversation, opened, seen, counter=COUNTER))
     archived = asyncio.run(LocalWorkspace(workdir).load_messages("s1", 0, 1 << 30)) if conversation else []
     kept = [entry.native for entry in opened._contents]
@@ -491,15 +499,12 @@ def test_any_conversation_keeps_its_pairs_its_order_and_its_messages(
     assert len(held) == len(conversation)
     for found, message in zip(held, conversation, strict=True):
         assert found == message or "offloaded" in found["content"]
-    spans = pair_spans([detect(message).view(message) for message in conversation])
-    cuts = {event.summary.messages[1] for event in seen.compressions}
-    late = [(start, end) for start, end in spans if any(start < cut <= end for cut in cuts)]
-    assert all(conversation[start + 1 : end].count for start, end in late)
+    for cut, known in cuts:
+        spans = pair_spans([detect(message).view(message) for message in conversation[:known]])
+        assert not any(start < cut <= end for start, end in spans)
     for event in seen.offloaded:
         assert event.stub_tokens < event.tokens
         assert Path(event.path).read_text(encoding="utf-8") == conversation[event.message]["content"]
-    for tokens in seen.step_tokens:
-        assert tokens <= size or seen.exceeding or tokens > 0
 
 
 def sessions(shared_data: Path) -> list[Path]:
@@ -527,8 +532,8 @@ async def test_every_recorded_session_goes_through(shared_data: Path, tmp_path: 
                 whole = detect(message).view(message).results[0].text
                 assert Path(event.path).read_bytes() == whole.encode("utf-8", "surrogatepass")
         spans = pair_spans([detect(message).view(message) for message in conversation])
-        for event in seen.compressions:
-            _check(event, spans, tmp_path / "sessions" / path.stem)
+        for compressed in seen.compressions:
+            _check(compressed, spans, tmp_path / "sessions" / path.stem)
         assert resumed.messages == opened.messages
         await workspace.close()
 

@@ -92,7 +92,10 @@ async def test_a_text_that_looks_like_a_reference_stays_a_text(workspace: LocalW
 
 
 async def test_a_data_block_comes_back_with_a_reference(workspace: LocalWorkspace) -> None:
-    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": _b64(PNG)}}
+    block: dict[str, Any] = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": _b64(PNG)},
+    }
     found = await workspace.offload_data_block(block)
 
     assert found["source"]["data"] == f"workspace:///data/{hashlib.sha256(PNG).hexdigest()}.png"
@@ -334,7 +337,12 @@ async def test_what_stands_in_a_files_place_is_refused_and_not_waited_on(tmp_pat
     outside.write_text("untouched", encoding="utf-8")
     path = tmp_path / "w" / "sessions" / "s1" / name
     path.unlink()
-    {"link": lambda: path.symlink_to(outside), "pipe": lambda: os.mkfifo(path), "directory": path.mkdir}[kind]()
+    if kind == "link":
+        path.symlink_to(outside)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
 
     with pytest.raises((StorageError, CorruptError)):
         await LocalWorkspace(tmp_path / "w").offload_context("s1", [user("b")])

@@ -147,7 +147,7 @@ def _offloaded(event: ResultOffloaded) -> dict[str, Any]:
 def _in_words(report: dict[str, Any]) -> list[str]:
     sent, unmanaged = report["sent_tokens"], report["sent_tokens_unmanaged"]
     lines = [
-        f"{report['messages']:,} messages, {report['steps']:,} model calls, a window of {report['context_size']:,} tokens",
+        f"{report['messages']:,} messages, {report['steps']:,} model calls, window {report['context_size']:,} tokens",
         f"peak      {report['peak_tokens']:>12,} tokens, unmanaged {report['peak_tokens_unmanaged']:,}",
         f"sent      {sent:>12,} tokens, unmanaged {unmanaged:,} ({1 - sent / max(unmanaged, 1):.0%} less)",
         f"offloaded {len(report['offloaded']):>12,} tool results",

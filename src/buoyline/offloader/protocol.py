@@ -13,9 +13,12 @@ from buoyline.messages import ToolResult
 
 
 class Offloader(Protocol):
-    """Persists what leaves a context. Source: AgentScope's ``Offloader``."""
+    """Persists what leaves a context. Source: AgentScope's ``Offloader``.
 
-    async def offload_context(self, session_id: str, msgs: Sequence[Any], **kwargs: Any) -> str:
+    Messages come as a list, as the documented form takes them; an offloader may well take any sequence.
+    """
+
+    async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
         """Persist messages that leave the context; return a reference the agent can use, e.g. a path."""
         ...
 
