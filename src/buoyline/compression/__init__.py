@@ -1,6 +1,6 @@
 """Compression: older messages become a structured summary that refers to the archive."""
 
-from buoyline.compression.compressor import Compressor, Extent
+from buoyline.compression.compressor import Compression, Compressor, Extent
 from buoyline.compression.config import ContextConfig
 from buoyline.compression.extraction import Extractive
 from buoyline.compression.plan import Plan, legal_cut_before, legal_cuts, pair_spans
@@ -9,6 +9,7 @@ from buoyline.compression.summary import FIELDS, Draft, Item, Pointer, Source, S
 
 __all__ = [
     "FIELDS",
+    "Compression",
     "Compressor",
     "ContextConfig",
     "Draft",

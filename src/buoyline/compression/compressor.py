@@ -17,6 +17,7 @@ from buoyline.errors import SummaryError
 from buoyline.messages import Message, detect, dialect_named
 from buoyline.offloader import Abilities, Offloader, abilities_of
 from buoyline.tokens import TextCounter, default_counter
+from buoyline.tokens.messages import count_message
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,22 @@ class Extent:
         return self.first + len(self.messages)
 
 
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """What a whole compression gives.
+
+    Attributes:
+        summary: What stands in the place of the messages that left.
+        head: Native messages to begin the context with: the system messages that left, the same objects, and the
+            summary as a user message.
+        kept: The messages that stay, the same objects, in order.
+    """
+
+    summary: Summary
+    head: list[Any]
+    kept: list[Any]
+
+
 class Compressor:
     """Turns messages into a summary that refers to the archive they went to.
 
@@ -83,23 +100,67 @@ class Compressor:
         self._summarizer: Summarizer = summarizer or self._fallback
 
     def plan(
-        self,
-        messages: Sequence[Message],
-        counts: Sequence[int],
-        *,
-        size: int,
-        config: ContextConfig | None = None,
+        self, messages: Sequence[Any], counts: Sequence[int], config: ContextConfig | None = None, *, size: int
     ) -> Plan:
         """Decide what leaves a window of *size* tokens and what stays. Pure; see `buoyline.compression.plan`.
 
         Args:
-            messages: Views, in order.
+            messages: Native messages or views, in order.
             counts: Tokens of each.
-            size: Tokens of the window.
             config: Left out: the compressor's own.
+            size: Tokens of the window.
+
+        Raises:
+            MessageError: One of *messages* is no message.
         """
-        ratio = (config or self._config).reserve_ratio
-        return plan(messages, counts, max_kept_tokens=int(ratio * size))
+        views = [message if isinstance(message, Message) else detect(message).view(message) for message in messages]
+        return plan(views, counts, max_kept_tokens=int((config or self._config).reserve_ratio * size))
+
+    async def compress(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        size: int,
+        first: int = 0,
+        previous: Draft | None = None,
+        config: ContextConfig | None = None,
+        focus: str = "",
+    ) -> "Compression | None":
+        """Do a whole compression: plan, archive, summarise, check.
+
+        `ContextWindow` does the same step by step, because it also keeps the state on disk between the steps. This
+        is for those who keep the messages themselves.
+
+        Args:
+            session_id: Names the session at the offloader.
+            messages: Native messages that stand in the context, in order, without an earlier summary.
+            size: Tokens of the window.
+            first: Index of the first of them, counted over the whole session.
+            previous: What the summary that is replaced held, to be carried on.
+            config: Left out: the compressor's own.
+            focus: What shall be kept above all, in words.
+
+        Returns:
+            What to put in the place of *messages*; None where none of them may leave.
+
+        Raises:
+            MessageError: One of *messages* is no message; nothing was written.
+            StorageError: The file system refused; nothing was changed.
+        """
+        settings = config or self._config
+        views = [detect(message).view(message) for message in messages]
+        counts = [count_message(view, self._counter) for view in views]
+        cut = self.plan(views, counts, settings, size=size).cut
+        if cut == 0:
+            return None
+        extent = Extent(session_id, first, list(messages[:cut]), sum(counts[:cut]))
+        place = await self.archive(extent)
+        limit = settings.summary_limit(size)
+        summary = await self.summarize(extent, place, previous=previous, max_tokens=limit, config=settings, focus=focus)
+        staying = [message for message, view in zip(messages, views[:cut], strict=False) if view.role == "system"]
+        stand_in = detect(messages[cut - 1]).user_message(summary.text)
+        return Compression(summary, head=[*staying, stand_in], kept=list(messages[cut:]))
 
     async def archive(self, extent: Extent) -> Place:
         """Persist those messages of *extent* that are not archived yet, and say where all of them are.

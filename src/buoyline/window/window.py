@@ -16,7 +16,7 @@ from buoyline.compression import (
 )
 from buoyline.compression.plan import plan
 from buoyline.errors import ConfigError, ContextOverflowError, CorruptError, NotFoundError
-from buoyline.messages import dialect_named
+from buoyline.messages import dialect_named, spell
 from buoyline.offloader import Abilities, Offloader, WindowState, abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.messages import count_tools
@@ -50,7 +50,7 @@ class ContextWindow:
         offloader: Offloader | None = None,
         size: int = 128_000,
         config: ContextConfig | None = None,
-        system: str = "",
+        system: Any = "",
         tools: Sequence[Any] = (),
         summarizer: Summarizer | None = None,
         counter: TokenCounter | Callable[[str], int] | None = None,
@@ -64,8 +64,8 @@ class ContextWindow:
             offloader: Takes what leaves the context; None drops it, with a warning.
             size: Tokens of the model's window.
             config: Left out: `ContextConfig` with its defaults.
-            system: A system prompt that is sent beside the messages; only counted. System *messages* are added
-                like all others and stay at the head.
+            system: A system prompt that is sent beside the messages, as text or as the provider's blocks; only
+                counted. System *messages* are added like all others and stay at the head.
             tools: Definitions of the tools, as sent to the model; only counted.
             summarizer: Left out: the extractive one, which needs no model.
             counter: Counts the tokens of a text; left out: exactly, for ``o200k_base``.
@@ -106,7 +106,7 @@ class ContextWindow:
         *,
         size: int | None = None,
         config: ContextConfig | None = None,
-        system: str | None = None,
+        system: Any = None,
         tools: Sequence[Any] | None = None,
         summarizer: Summarizer | None = None,
         counter: TokenCounter | Callable[[str], int] | None = None,
@@ -220,7 +220,7 @@ class ContextWindow:
         *,
         force: bool = False,
         config: ContextConfig | None = None,
-        focus: str = "",
+        focus: str | None = None,
         before: int | None = None,
     ) -> Summary | None:
         """Compress now; does nothing below the trigger unless it is forced.
@@ -243,10 +243,10 @@ class ContextWindow:
         await self._settle()
         if before is not None:
             cut = legal_cut_before([entry.message for entry in self._contents], before - self._contents.first)
-            return await self._leave(cut, settings, focus) if cut > 0 else None
+            return await self._leave(cut, settings, focus or "") if cut > 0 else None
         if not force and self.tokens <= settings.trigger_ratio * self.size:
             return None
-        return await self._compress(settings, focus)
+        return await self._compress(settings, focus or "")
 
     async def recover_from_overflow(self) -> list[Any]:
         """Make the context smaller after the provider refused it, without a model.
@@ -279,7 +279,8 @@ class ContextWindow:
     def _fixed(self) -> int:
         if self._fixed_tokens is None:
             tools = count_tools(self._tools, self._counter)
-            self._fixed_tokens = self._counter.count(self._system) + tools
+            system = self._system if isinstance(self._system, str) else spell(self._system)
+            self._fixed_tokens = self._counter.count(system) + tools
         return self._fixed_tokens
 
     def _check_room(self) -> None:
