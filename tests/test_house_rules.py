@@ -91,9 +91,7 @@ def _swallows_all(node: ast.AST) -> bool:
             return _is_broad(kinds)
         case _:
             return False
-    return is_broad and not any(
-        isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node)
-    )
+    return is_broad and not any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
 
 
 def test_what_nobody_foresaw_is_never_swallowed() -> None:
@@ -223,9 +221,7 @@ def test_importing_buoyline_loads_nothing_that_is_slow_to_load() -> None:
 
 
 def test_every_name_that_buoyline_offers_is_there_without_command_line_or_vocabulary() -> None:
-    loaded = _loaded_by(
-        "import buoyline; [getattr(buoyline, name) for name in getattr(buoyline, '__all__', ())]"
-    )
+    loaded = _loaded_by("import buoyline; [getattr(buoyline, name) for name in getattr(buoyline, '__all__', ())]")
     assert loaded & {"anthropic", "click", "openai", "rich", "tiktoken", "watchfiles"} == set()
 
 

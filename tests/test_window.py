@@ -483,12 +483,12 @@ def test_any_conversation_keeps_its_pairs_its_order_and_its_messages(
     workdir = tmp_path_factory.mktemp("w")
     seen = Replay()
     config = ContextConfig(tool_result_limit=300, preview_tokens=200)
-    cuts: list[tuple[int, int]] = []
+    cuts: list[tuple[int, int, int]] = []
 
     def record(event: Event) -> None:
         seen.record(event)
         if isinstance(event, ContextCompressed):
-            cuts.append((event.summary.messages[1], opened.added))
+            cuts.append((*event.summary.messages, opened.added))
 
     opened = window(workdir, size=size, config=config, on_event=record)
     asyncio.run(replay(conversation, opened, seen, counter=COUNTER))
@@ -499,9 +499,9 @@ def test_any_conversation_keeps_its_pairs_its_order_and_its_messages(
     assert len(held) == len(conversation)
     for found, message in zip(held, conversation, strict=True):
         assert found == message or "offloaded" in found["content"]
-    for cut, known in cuts:
+    for first, cut, known in cuts:
         spans = pair_spans([detect(message).view(message) for message in conversation[:known]])
-        assert not any(start < cut <= end for start, end in spans)
+        assert not any(first <= start < cut <= end for start, end in spans)
     for event in seen.offloaded:
         assert event.stub_tokens < event.tokens
         assert Path(event.path).read_text(encoding="utf-8") == conversation[event.message]["content"]

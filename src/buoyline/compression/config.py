@@ -101,6 +101,8 @@ class ContextConfig:
             _require_count("summary_tokens", self.summary_tokens)
         _require_text("compression_prompt", self.compression_prompt)
         _check_template(self.summary_template, self.fields)
+        # A dict of our own: the caller's may change, and no other mapping can be written down by `asdict`.
+        object.__setattr__(self, "summary_schema", dict(self.summary_schema))
 
     @property
     def fields(self) -> tuple[str, ...]:

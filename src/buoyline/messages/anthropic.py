@@ -45,7 +45,7 @@ class Anthropic:
     def recognises(self, message: object) -> bool:
         """Tell whether *message* holds a block that only this dialect has."""
         found = fields(message)
-        if found is None or found.get("role") not in {"user", "assistant"} or "tool_calls" in found:
+        if found is None or found.get("role") not in ("user", "assistant") or "tool_calls" in found:
             return False
         content = found.get("content")
         return is_array(content) and any(_block_type(block) in _OWN_BLOCKS for block in content)

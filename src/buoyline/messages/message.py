@@ -3,7 +3,6 @@
 A view is for reading only. It is never written to disk and never handed to a model; the native message is.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -128,16 +127,10 @@ def join_texts(texts: list[str]) -> str:
     r"""Join text blocks so that each begins on a line of its own.
 
     A newline is put between two blocks only where the first does not end in one, so that a result of a
-    single block is byte for byte what the tool gave.
+    single block is byte for byte what the tool gave. No blocks, as in a result of one picture, are no text.
 
     >>> join_texts(["a", "b\n", "c"])
     'a\nb\nc'
     """
-    return "".join(_pieces(texts))
-
-
-def _pieces(texts: list[str]) -> Iterator[str]:
-    for text, is_last in zip(texts, [False] * (len(texts) - 1) + [True], strict=True):
-        yield text
-        if not is_last and not text.endswith("\n"):
-            yield "\n"
+    *others, last = texts or [""]
+    return "".join(text if text.endswith("\n") else f"{text}\n" for text in others) + last

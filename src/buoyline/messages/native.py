@@ -146,7 +146,11 @@ def _holds_model(value: object) -> bool:
         inner = waiting.pop()
         if isinstance(inner, BaseModel):
             return True
-        if isinstance(inner, (Mapping, list, tuple)) and id(inner) not in seen:
-            seen.add(id(inner))
-            waiting.extend(inner.values() if isinstance(inner, Mapping) else inner)
+        if id(inner) in seen:
+            continue
+        seen.add(id(inner))
+        if is_object(inner):
+            waiting.extend(inner.values())
+        elif is_array(inner):
+            waiting.extend(inner)
     return False

@@ -83,7 +83,7 @@ class OpenAIChat:
 
 
 def _result(found: Mapping[str, Any], name: str) -> ToolResult:
-    parts = tuple(part for block in blocks_of(found.get("content")) if not isinstance(part := _part(block), Reasoning))
+    parts = tuple(_part(block) for block in blocks_of(found.get("content")))
     return ToolResult(text_or_empty(found.get("tool_call_id")), name, parts)
 
 

@@ -87,7 +87,7 @@ def _cost(line: Shown, counter: TextCounter) -> int:
 
 def _beginning(line: Shown, max_tokens: int, counter: TextCounter) -> list[Shown]:
     """Return *line* with no more than *max_tokens* of its text; none where that leaves nothing of it."""
-    kept = counter.head(line.text, max(max_tokens, 0))
+    kept = counter.head(line.text, max_tokens) if max_tokens > 0 else ""
     return [Shown(line.number, kept, line.cut_chars + len(line.text) - len(kept))] if kept else []
 
 

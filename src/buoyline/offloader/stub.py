@@ -33,17 +33,18 @@ def stub(text: str, stored: StoredResult, max_tokens: int, counter: TextCounter)
     view = view_of(text) if stored.view else None
     shown = text if view is None else view
     notice = _notice(text, shown, stored, counter)
-    room = max_tokens - counter.count(notice) - 1
-    body = preview(shown, room, counter) if room > 0 else ""
-    while body and counter.exceeds(f"{notice}\n{body}", max_tokens):
-        room -= 1
+    for room in range(max_tokens - counter.count(notice) - 1, 0, -1):
         body = preview(shown, room, counter)
-    return f"{notice}\n{body}" if body else notice
+        if not body:
+            break
+        if not counter.exceeds(written := f"{notice}\n{body}", max_tokens):
+            return written
+    return notice
 
 
 def notice_of(text: str) -> str:
-    """Return the notice of a stub without its preview, for when not even that fits."""
-    return text.partition("\n\n")[0] + "\n"
+    """Return the notice of a stub without its preview, for when not even that fits; a bare notice as it is."""
+    return text.partition("\n\n")[0].removesuffix("\n") + "\n"
 
 
 def truncated(text: str, max_tokens: int, counter: TextCounter) -> str:
@@ -52,12 +53,11 @@ def truncated(text: str, max_tokens: int, counter: TextCounter) -> str:
     Returns:
         A prefix of *text* and the marker; the marker alone where nothing else fits.
     """
-    room = max(0, max_tokens - counter.count(TRUNCATION_MARKER))
-    kept = counter.head(text, room)
-    while kept and counter.exceeds(kept + TRUNCATION_MARKER, max_tokens):
-        room -= 1
+    for room in range(max_tokens - counter.count(TRUNCATION_MARKER), 0, -1):
         kept = counter.head(text, room)
-    return kept + TRUNCATION_MARKER
+        if not counter.exceeds(kept + TRUNCATION_MARKER, max_tokens):
+            return kept + TRUNCATION_MARKER
+    return TRUNCATION_MARKER
 
 
 def _notice(text: str, shown: str, stored: StoredResult, counter: TextCounter) -> str:
@@ -81,4 +81,4 @@ def _size_in_tokens(text: str, counter: TextCounter) -> str:
     if len(text) <= _COUNTED_CHARS:
         return f"{counter.count(text):,}"
     sample = counter.count(text[:_COUNTED_CHARS])
-    return f"about {round(sample * len(text) / _COUNTED_CHARS, -3):,}"
+    return f"about {round(sample * len(text) // _COUNTED_CHARS, -3):,}"

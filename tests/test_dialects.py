@@ -1,0 +1,525 @@
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buoyline.errors import ConfigError, MessageError
+from buoyline.messages import (
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    detect,
+    dialect_named,
+    dialect_names,
+    parse,
+    spell,
+)
+
+OPENAI = dialect_named("openai")
+ANTHROPIC = dialect_named("anthropic")
+
+PNG_BASE64 = "iVBORw0KGgo="  # 8 bytes
+REFERENCE = f"workspace:///data/{'0' * 64}.png"
+IMAGE_URL = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG_BASE64}"}}
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
+TOOL_USE = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a"}}
+
+
+def text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def tool_message(content: Any, **others: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": "call_1", "content": content, **others}
+
+
+def tool_result(content: Any, call_id: str = "toolu_1", **others: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **others}
+
+
+@pytest.fixture
+def openai_types() -> Any:
+    return pytest.importorskip("openai.types.chat", reason="the openai package is an extra for tests")
+
+
+@pytest.fixture
+def anthropic_types() -> Any:
+    return pytest.importorskip("anthropic.types", reason="the anthropic package is an extra for tests")
+
+
+@pytest.mark.parametrize(
+    ("role", "seen"),
+    [
+        ("system", "system"),
+        ("developer", "system"),
+        ("user", "user"),
+        ("assistant", "assistant"),
+        ("tool", "tool"),
+        ("function", "tool"),
+    ],
+)
+def test_every_role_of_openai_is_known(role: str, seen: str) -> None:
+    message = {"role": role, "content": "hi"}
+    assert detect(message) is OPENAI
+    assert OPENAI.view(message).role == seen
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("hi", (Text("hi"),)),
+        ("", (Text(""),)),
+        (None, ()),
+        ([], ()),
+        ([text_block("a"), text_block("b")], (Text("a"), Text("b"))),
+        (["bare"], (Text("bare"),)),
+        ([IMAGE_URL], (Media("image", "image/png", 8),)),
+        ([{"type": "image_url", "image_url": {"url": "https://x/a.png"}}], (Media("image", "", 0, "https://x/a.png"),)),
+        ([{"type": "image_url", "image_url": "https://x/a.png"}], (Media("image", "", 0, "https://x/a.png"),)),
+        ([{"type": "image_url", "image_url": {"url": REFERENCE}}], (Media("image", "", 0, REFERENCE),)),
+        (
+            [{"type": "input_audio", "input_audio": {"data": PNG_BASE64, "format": "wav"}}],
+            (Media("audio", "audio/wav", 8),),
+        ),
+        (
+            [{"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PNG_BASE64}", "filename": "a.pdf"}}],
+            (Media("document", "application/pdf", 8),),
+        ),
+        ([{"type": "file", "file": {"file_id": "file-1"}}], (Media("document", "", 0, "file-1"),)),
+        ([{"type": "refusal", "refusal": "I will not."}], (Text("I will not."),)),
+        ([{"type": "video", "video": 1}], (Opaque("video", '{"type":"video","video":1}'),)),
+    ],
+)
+def test_content_of_openai_is_read(content: Any, parts: tuple[Part, ...]) -> None:
+    message = {"role": "user", "content": content}
+    assert detect(message) is OPENAI
+    assert OPENAI.view(message) == Message("user", parts)
+
+
+@pytest.mark.parametrize(
+    ("block", "kind"),
+    [
+        (5, "int"),
+        (None, "NoneType"),
+        ([], "list"),
+        ({}, "dict"),
+        ({"type": None}, "dict"),
+        ({"type": "text"}, "text"),
+        ({"type": "text", "text": None}, "text"),
+        ({"type": "input_audio"}, "input_audio"),
+        ({"type": "file", "file": "a.pdf"}, "file"),
+        ({"type": "refusal", "refusal": 1}, "refusal"),
+    ],
+)
+def test_a_malformed_block_is_carried_along_and_counted(block: Any, kind: str) -> None:
+    message = {"role": "user", "content": [block]}
+    assert detect(message).view(message).parts == (Opaque(kind, spell(block)),)
+
+
+def test_parallel_calls_are_read_behind_text_and_reasoning() -> None:
+    message = {
+        "role": "assistant",
+        "content": "Two at once.",
+        "reasoning_content": "I need both.",
+        "tool_calls": [CALL, {**CALL, "id": "call_2"}],
+    }
+    view = detect(message).view(message)
+    assert view.parts == (
+        Reasoning("I need both."),
+        Text("Two at once."),
+        ToolCall("call_1", "read", '{"path": "a"}'),
+        ToolCall("call_2", "read", '{"path": "a"}'),
+    )
+    assert [call.call_id for call in view.calls] == ["call_1", "call_2"]
+    assert view.text == "Two at once."
+
+
+def test_invalid_arguments_of_a_call_are_kept_as_the_provider_sent_them() -> None:
+    message = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": {"arguments": '{"a": '}}]}
+    assert OPENAI.view(message).calls == (ToolCall("c", "", '{"a": '),)
+
+
+def test_arguments_that_are_no_text_are_spelled_as_json() -> None:
+    message = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": {"a": 1}}}]}
+    assert OPENAI.view(message).calls == (ToolCall("c", "f", '{"a":1}'),)
+
+
+def test_a_custom_call_is_read_with_its_input() -> None:
+    message = {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}],
+    }
+    assert OPENAI.view(message).calls == (ToolCall("c", "f", "x"),)
+
+
+def test_the_call_and_the_result_of_old_messages_have_no_id() -> None:
+    call = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    result = {"role": "function", "name": "f", "content": "done"}
+    assert OPENAI.view(call).calls == (ToolCall("", "f", "{}"),)
+    assert OPENAI.view(result).results == (ToolResult("", "f", (Text("done"),)),)
+
+
+@pytest.mark.parametrize("calls", [None, "x", [None], [5], {}, []], ids=repr)
+def test_calls_of_another_form_are_no_calls(calls: Any) -> None:
+    assert OPENAI.view({"role": "assistant", "content": "hi", "tool_calls": calls}).calls == ()
+
+
+@pytest.mark.parametrize("call", [{}, {"id": None, "function": None}, {"id": 5, "function": {"name": None}}], ids=repr)
+def test_a_call_without_id_and_name_has_empty_ones(call: Any) -> None:
+    """And not the word None, by which two of them would belong together."""
+    assert OPENAI.view({"role": "assistant", "tool_calls": [call]}).calls == (ToolCall("", "", ""),)
+
+
+def test_a_refusal_is_what_the_model_said() -> None:
+    assert OPENAI.view({"role": "assistant", "content": None, "refusal": "No."}).text == "No."
+
+
+def test_reasoning_is_read_once_under_either_name() -> None:
+    message = {"role": "assistant", "content": None, "reasoning": "b", "reasoning_content": "a"}
+    assert OPENAI.view(message).parts == (Reasoning("a"),)
+    assert OPENAI.view({"role": "assistant", "reasoning": "b"}).parts == (Reasoning("b"),)
+
+
+def test_a_tool_message_is_one_result_under_its_tools_name() -> None:
+    message = tool_message("done", name="read")
+    assert detect(message).view(message) == Message("tool", (ToolResult("call_1", "read", (Text("done"),)),), "read")
+
+
+def test_text_blocks_of_a_result_begin_on_lines_of_their_own() -> None:
+    message = tool_message([text_block("a"), text_block("b\n"), IMAGE_URL, text_block("c")])
+    result = OPENAI.view(message).results[0]
+    assert result.text == "a\nb\nc"
+    assert result.parts[2] == Media("image", "image/png", 8)
+
+
+def test_a_result_of_one_block_is_its_text_to_the_byte() -> None:
+    assert OPENAI.view(tool_message([text_block(" a\r\n\n")])).results[0].text == " a\r\n\n"
+
+
+def test_an_empty_result_has_no_text() -> None:
+    assert OPENAI.view(tool_message(None)).results == (ToolResult("call_1", "", ()),)
+    assert OPENAI.view(tool_message(None)).results[0].text == ""
+
+
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        (TOOL_USE, ToolCall("toolu_1", "read", '{"path":"a"}')),
+        ({"type": "tool_use"}, ToolCall("", "", "{}")),
+        ({"type": "tool_use", "id": None, "name": None, "input": None}, ToolCall("", "", "null")),
+        ({"type": "thinking", "thinking": "Hm.", "signature": "abc"}, Reasoning("Hm.")),
+        ({"type": "thinking", "thinking": None}, Reasoning("")),
+        (
+            {"type": "redacted_thinking", "data": "x"},
+            Opaque("redacted_thinking", '{"type":"redacted_thinking","data":"x"}'),
+        ),
+        (IMAGE, Media("image", "image/png", 8)),
+        ({"type": "image", "source": {"type": "url", "url": "https://x/a"}}, Media("image", "", 0, "https://x/a")),
+        ({"type": "image", "source": {"type": "file", "file_id": "f1"}}, Media("image", "", 0, "f1")),
+        ({"type": "image", "source": None}, Opaque("image", '{"type":"image","source":null}')),
+        (
+            {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PNG_BASE64}},
+            Media("document", "application/pdf", 8),
+        ),
+        ({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "plain"}}, Text("plain")),
+        ({"type": "document", "source": {"type": "content", "content": "plain"}}, Text("plain")),
+        (
+            {"type": "document", "source": {"type": "content", "content": [text_block("a"), text_block("b")]}},
+            Text("a\nb"),
+        ),
+    ],
+)
+def test_a_block_of_anthropic_is_read(block: dict[str, Any], part: Part) -> None:
+    message = {"role": "assistant", "content": [block]}
+    assert detect(message) is ANTHROPIC
+    assert ANTHROPIC.view(message) == Message("assistant", (part,))
+
+
+def test_a_document_of_images_is_counted_whole() -> None:
+    block = {"type": "document", "source": {"type": "content", "content": [text_block("a"), IMAGE]}}
+    assert ANTHROPIC.view({"role": "user", "content": [block]}).parts == (Opaque("document", spell(block)),)
+
+
+def test_what_a_server_tool_does_is_no_call_that_waits_for_a_result() -> None:
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    message = {"role": "assistant", "content": [use, found, text_block("Found.")]}
+    view = detect(message).view(message)
+    assert detect(message) is ANTHROPIC
+    assert view.calls == ()
+    assert view.parts == (
+        Opaque("server_tool_use", spell(use)),
+        Opaque("web_search_tool_result", spell(found)),
+        Text("Found."),
+    )
+
+
+def test_results_of_parallel_calls_stand_in_one_message_of_the_tools() -> None:
+    message = {
+        "role": "user",
+        "content": [tool_result("one"), tool_result([text_block("two"), IMAGE], "toolu_2", is_error=True)],
+    }
+    view = detect(message).view(message)
+    assert view.role == "tool"
+    assert view.results == (
+        ToolResult("toolu_1", "", (Text("one"),)),
+        ToolResult("toolu_2", "", (Text("two"), Media("image", "image/png", 8)), is_error=True),
+    )
+
+
+def test_a_result_beside_words_of_the_user_is_the_users_message() -> None:
+    message = {"role": "user", "content": [tool_result("one"), text_block("Go on.")]}
+    view = detect(message).view(message)
+    assert (view.role, view.text, len(view.results)) == ("user", "Go on.", 1)
+
+
+@pytest.mark.parametrize("content", [None, "", []])
+def test_a_result_of_nothing_has_no_text(content: Any) -> None:
+    view = ANTHROPIC.view({"role": "user", "content": [tool_result(content)]})
+    assert view.results[0].text == ""
+
+
+def test_a_result_without_content_is_read() -> None:
+    block = {"type": "tool_result", "tool_use_id": "t"}
+    assert ANTHROPIC.view({"role": "user", "content": [block]}).results == (ToolResult("t", "", ()),)
+
+
+def test_plain_text_reads_the_same_in_both_dialects() -> None:
+    for message in ({"role": "user", "content": "hi"}, {"role": "assistant", "content": [text_block("hi")]}):
+        assert detect(message) is OPENAI
+        assert OPENAI.view(message) == ANTHROPIC.view(message)
+
+
+def test_a_block_that_stands_alone_is_a_result() -> None:
+    assert ANTHROPIC.result(tool_result("one")).results[0].text == "one"
+    assert ANTHROPIC.result({"role": "user", "content": [tool_result("one")]}).results[0].text == "one"
+    assert OPENAI.result(tool_message("one")).results[0].text == "one"
+
+
+def test_what_holds_no_result_or_two_is_refused_as_a_result() -> None:
+    with pytest.raises(MessageError, match="expected one tool result, found 2"):
+        ANTHROPIC.result({"role": "user", "content": [tool_result("one"), tool_result("two")]})
+    with pytest.raises(MessageError, match="role 'user' is no tool result"):
+        OPENAI.result({"role": "user", "content": "one"})
+
+
+def test_dialects_are_known_by_name() -> None:
+    assert list(dialect_names()) == ["anthropic", "openai"]
+    assert [dialect_named(name).name for name in dialect_names()] == ["anthropic", "openai"]
+
+
+def test_an_unknown_dialect_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="dialect: 'bedrock' is not known; choose one of anthropic, openai"):
+        dialect_named("bedrock")
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (5, "int is no message of a known dialect"),
+        ("hi", "str is no message of a known dialect"),
+        (None, "NoneType is no message"),
+        ([], "list is no message"),
+        ({}, r"an object with the keys \[\] is no message"),
+        ({"content": "hi"}, r"an object with the keys \['content'\] is no message"),
+        ({1: "role"}, "dict is no message"),
+        ({"role": "narrator", "content": "hi"}, "role 'narrator' is not one of system, developer, user"),
+        ({"role": None, "content": "hi"}, "role None is not one of"),
+        ({"role": ["user"], "content": "hi"}, r"role \['user'\] is not one of"),
+        ({"role": "user", "content": 5}, "'content' must be text, a list of blocks or null, not int"),
+        ({"role": "user", "content": {"a": 1}}, "'content' must be text, a list of blocks or null, not dict"),
+    ],
+)
+def test_what_is_no_message_is_refused_in_words_that_say_why(message: Any, words: str) -> None:
+    with pytest.raises(MessageError, match=words):
+        detect(message)
+
+
+@pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (5, "int is no message: expected an object with 'role' and 'content'"),
+        ({"content": "hi"}, "role None is not one of"),
+        ({"role": "user", "content": 5}, "'content' must be text"),
+    ],
+)
+def test_a_named_dialect_refuses_what_it_cannot_read(dialect: Any, message: Any, words: str) -> None:
+    with pytest.raises(MessageError, match=words):
+        dialect.view(message)
+
+
+@pytest.mark.parametrize("name", dialect_names())
+def test_a_new_user_message_says_its_text_in_every_dialect(name: str) -> None:
+    message = dialect_named(name).user_message("hi")
+    assert dialect_named(name).view(message) == Message("user", (Text("hi"),))
+
+
+texts = st.text(max_size=10)
+image_blocks = st.sampled_from([IMAGE, IMAGE_URL, {"type": "unknown", "n": 1}])
+contents = st.none() | texts | st.lists(texts.map(text_block) | image_blocks | texts, max_size=4)
+documents = texts.map(lambda text: {"type": "document", "source": {"type": "text", "data": text}})
+openai_results = contents.map(tool_message)
+anthropic_results = st.lists(
+    st.builds(tool_result, contents | st.lists(documents, max_size=2), texts) | texts.map(text_block), min_size=1
+).map(lambda blocks: {"role": "user", "content": blocks})
+
+
+@given(st.data(), openai_results | anthropic_results)
+def test_new_texts_of_results_change_nothing_but_these_texts(data: st.DataObject, message: dict[str, Any]) -> None:
+    dialect = OPENAI if message["role"] == "tool" else ANTHROPIC
+    before = copy.deepcopy(message)
+    view = dialect.view(message)
+    texts_by_number: dict[int, str] = data.draw(
+        st.dictionaries(st.integers(0, max(0, len(view.results) - 1)), st.text(min_size=1))
+    )
+
+    changed = dialect.with_results(message, texts_by_number)
+
+    assert message == before
+    found = dialect.view(changed)
+    assert [result.text for result in found.results] == [
+        texts_by_number.get(number, result.text) for number, result in enumerate(view.results)
+    ]
+    assert [_without_text(part) for part in found.parts] == [_without_text(part) for part in view.parts]
+    assert {**changed, "content": None} == {**message, "content": None}
+
+
+def _without_text(part: Part) -> Any:
+    if not isinstance(part, ToolResult):
+        return part
+    return part.call_id, part.is_error, [inner for inner in part.parts if not isinstance(inner, Text)]
+
+
+def test_a_stub_takes_the_place_of_a_text_document_too() -> None:
+    """Else the stub would stand beside the very text that it was to replace."""
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "long"}}
+    changed = ANTHROPIC.with_results({"role": "user", "content": [tool_result([document, IMAGE])]}, {0: "stub"})
+    assert changed["content"][0]["content"] == [text_block("stub"), IMAGE]
+
+
+@pytest.mark.parametrize("message", [tool_message("a"), {"role": "user", "content": [tool_result("a"), TOOL_USE]}])
+def test_a_message_is_written_as_it_is(message: dict[str, Any]) -> None:
+    assert detect(message).to_json(message) == message
+    assert list(detect(message).to_json(message)) == list(message)
+
+
+def test_every_recorded_message_is_read_and_written_as_it_is(shared_data: Path) -> None:
+    for path in sorted((shared_data / "sessions").glob("*.jsonl")):
+        for line in path.read_bytes().split(b"\n"):
+            if line:
+                message = json.loads(line)
+                view = detect(message).view(message)
+                assert len(view.calls) == len(message.get("tool_calls") or ())
+                assert detect(message).to_json(message) == message
+
+
+@pytest.fixture
+def completion(openai_types: Any) -> Any:
+    """Return a message as ``response.choices[0].message`` gives it."""
+    return openai_types.ChatCompletionMessage.model_validate(
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [CALL, {**CALL, "id": "call_2"}],
+            "reasoning_content": "Hm.",
+        }
+    )
+
+
+@pytest.fixture
+def response(anthropic_types: Any) -> Any:
+    """Return a message as ``client.messages.create`` gives it."""
+    return anthropic_types.Message.model_validate(
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "stop_reason": "tool_use",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+                text_block("I shall read."),
+                TOOL_USE,
+            ],
+        }
+    )
+
+
+OPENAI_PARTS = (
+    Reasoning("Hm."),
+    ToolCall("call_1", "read", '{"path": "a"}'),
+    ToolCall("call_2", "read", '{"path": "a"}'),
+)
+ANTHROPIC_PARTS = (Reasoning("Hm."), Text("I shall read."), ToolCall("toolu_1", "read", '{"path":"a"}'))
+
+
+def test_openais_own_message_is_read(completion: Any) -> None:
+    assert detect(completion) is OPENAI
+    assert OPENAI.view(completion) == Message("assistant", OPENAI_PARTS)
+
+
+def test_openais_own_message_is_written_as_the_package_would_send_it(completion: Any) -> None:
+    written = OPENAI.to_json(completion)
+    assert written == completion.to_dict()
+    assert parse(spell(written)) == written
+
+
+def test_openais_own_calls_are_read_within_a_message_of_ones_own(completion: Any) -> None:
+    message = {"role": "assistant", "content": "", "reasoning_content": "Hm.", "tool_calls": completion.tool_calls}
+    assert OPENAI.view(message).calls == OPENAI_PARTS[1:]
+    assert OPENAI.to_json(message)["tool_calls"] == [call.to_dict() for call in completion.tool_calls]
+    assert message["tool_calls"] is completion.tool_calls
+
+
+def test_openais_own_function_is_read_within_a_call_of_ones_own(completion: Any) -> None:
+    calls = [{"id": "call_1", "type": "function", "function": completion.tool_calls[0].function}]
+    assert OPENAI.view({"role": "assistant", "tool_calls": calls}).calls == OPENAI_PARTS[1:2]
+
+
+def test_a_message_built_from_what_a_compatible_provider_sent_is_read(openai_types: Any) -> None:
+    """The package does not check what it builds, so content may be blocks where it expects a text."""
+    message = openai_types.ChatCompletionMessage.construct(role="assistant", content=[text_block("hi")])
+    assert detect(message).view(message).text == "hi"
+
+
+def test_anthropics_own_message_is_read(response: Any) -> None:
+    assert detect(response) is ANTHROPIC
+    assert ANTHROPIC.view(response) == Message("assistant", ANTHROPIC_PARTS)
+    assert ANTHROPIC.to_json(response) == response.to_dict()
+
+
+def test_anthropics_own_blocks_are_read_within_a_message_of_ones_own(response: Any) -> None:
+    message = {"role": "assistant", "content": response.content}
+    assert detect(message) is ANTHROPIC
+    assert ANTHROPIC.view(message) == Message("assistant", ANTHROPIC_PARTS)
+    written = ANTHROPIC.to_json(message)
+    assert written == {"role": "assistant", "content": [block.to_dict() for block in response.content]}
+    assert message["content"] is response.content
+
+
+def test_anthropics_own_blocks_are_read_within_a_result(anthropic_types: Any) -> None:
+    block = anthropic_types.TextBlock(type="text", text="out")
+    message: dict[str, Any] = {"role": "user", "content": [tool_result([block, IMAGE])]}
+    assert ANTHROPIC.view(message).results[0].text == "out"
+    assert ANTHROPIC.result(tool_result([block])).results[0].text == "out"
+    changed = ANTHROPIC.with_results(message, {0: "stub"})
+    assert changed["content"][0]["content"] == [text_block("stub"), IMAGE]
+    assert message["content"][0]["content"][0] is block
+
+
+def test_an_object_that_is_no_message_is_refused_by_its_type(completion: Any) -> None:
+    with pytest.raises(MessageError, match="ChatCompletionMessageFunctionToolCall is no message"):
+        detect(completion.tool_calls[0])

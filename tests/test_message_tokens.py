@@ -1,0 +1,120 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from buoyline.errors import MessageError
+from buoyline.messages import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, detect, spell
+from buoyline.tokens import as_text_counter, default_counter
+from buoyline.tokens.messages import count_message, count_tools
+
+COUNTER = default_counter()
+FRAME = count_message(Message("user", ()), COUNTER)
+
+texts = st.text(max_size=20)
+contents = st.one_of(
+    st.builds(Text, texts),
+    st.builds(Media, st.sampled_from(["image", "audio", "document"]), texts, st.integers(0, 10**6)),
+    st.builds(Opaque, texts, texts),
+)
+parts = st.one_of(
+    contents,
+    st.builds(Reasoning, texts),
+    st.builds(ToolCall, texts, texts, texts),
+    st.builds(ToolResult, texts, texts, st.lists(contents, max_size=3).map(tuple)),
+)
+part_lists = st.lists(parts, max_size=4)
+
+TOOL = {
+    "type": "function",
+    "function": {"name": "read", "description": "Read a file.", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+class Tool(BaseModel):
+    """Stands for a tool's definition as a framework has it."""
+
+    name: str
+    description: str
+
+
+def _count(*found: Part) -> int:
+    return count_message(Message("user", found), COUNTER)
+
+
+@given(part_lists, part_lists)
+def test_the_parts_of_a_message_add_up(first: list[Part], second: list[Part]) -> None:
+    assert _count(*first, *second) - FRAME == (_count(*first) - FRAME) + (_count(*second) - FRAME)
+
+
+@given(part_lists, parts)
+def test_no_part_makes_a_message_cheaper(others: list[Part], part: Part) -> None:
+    assert _count(*others, part) >= _count(*others) >= FRAME > 0
+
+
+@given(texts)
+def test_text_and_reasoning_take_what_their_words_take(text: str) -> None:
+    assert _count(Text(text)) == _count(Reasoning(text)) == FRAME + COUNTER.count(text)
+
+
+@given(texts, texts)
+def test_a_call_takes_its_name_its_arguments_and_something_around_them(name: str, arguments: str) -> None:
+    bare = _count(ToolCall("c", "", ""))
+    assert bare > FRAME
+    assert _count(ToolCall("c", name, arguments)) == bare + COUNTER.count(name) + COUNTER.count(arguments)
+
+
+@given(st.lists(contents, max_size=3))
+def test_a_result_takes_all_that_is_in_it_and_something_around_it(inner: list[Text | Media | Opaque]) -> None:
+    bare = _count(ToolResult("c", "", ()))
+    assert bare > FRAME
+    assert _count(ToolResult("c", "", tuple(inner))) - bare == _count(*inner) - FRAME
+
+
+@pytest.mark.parametrize("size_bytes", [0, 8, 10_000_000])
+def test_an_image_is_not_free_and_not_as_large_as_its_file(size_bytes: int) -> None:
+    """A model sees it at a resolution of its own, so the size of the file says nothing."""
+    assert _count(Media("image", "image/png", size_bytes)) - FRAME == 1_600
+
+
+@pytest.mark.parametrize("kind", ["audio", "document", "video"])
+def test_other_media_take_at_least_as_much_as_an_image_and_more_the_larger_they_are(kind: str) -> None:
+    assert _count(Media(kind, "", 0)) == _count(Media("image", "", 0))
+    assert _count(Media(kind, "", 1_000_000)) > _count(Media(kind, "", 100_000)) > _count(Media(kind, "", 0))
+
+
+def test_the_name_of_the_speaker_counts() -> None:
+    named = Message("user", (Text("hi"),), "Ada Lovelace")
+    assert count_message(named, COUNTER) == _count(Text("hi")) + COUNTER.count("Ada Lovelace")
+
+
+def test_a_message_is_counted_the_same_however_its_text_is_blocked() -> None:
+    messages = [{"role": "user", "content": "hi"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+    assert len({count_message(detect(message).view(message), COUNTER) for message in messages}) == 1
+
+
+def test_a_counter_of_ones_own_counts() -> None:
+    words = as_text_counter(lambda text: len(text.split()))
+    assert count_message(Message("user", (Text("one two three"),)), words) == 4 + 3
+
+
+@given(st.lists(st.fixed_dictionaries({"name": texts, "n": st.integers()}), max_size=4))
+def test_tools_take_their_json_and_something_around_each(tools: list[dict[str, object]]) -> None:
+    around = count_tools([{}], COUNTER) - COUNTER.count("{}")
+    assert around > 0
+    assert count_tools(tools, COUNTER) == sum(around + COUNTER.count(spell(tool)) for tool in tools)
+
+
+def test_no_tools_take_nothing() -> None:
+    assert count_tools([], COUNTER) == 0
+
+
+def test_a_tool_may_be_a_model() -> None:
+    tool = Tool(name="read", description="Read a file.")
+    assert count_tools([tool], COUNTER) == count_tools([tool.model_dump()], COUNTER)
+    assert count_tools([tool, TOOL], COUNTER) == count_tools([tool], COUNTER) + count_tools([TOOL], COUNTER)
+
+
+def test_a_tool_without_a_json_form_is_refused() -> None:
+    with pytest.raises(MessageError, match="function has no JSON form"):
+        count_tools([spell], COUNTER)

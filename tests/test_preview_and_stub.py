@@ -1,0 +1,245 @@
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from buoyline.messages import Media, Opaque, Text, ToolResult
+from buoyline.offloader import (
+    TRUNCATION_MARKER,
+    StoredResult,
+    is_smaller,
+    is_too_large,
+    notice_of,
+    preview,
+    stub,
+    truncated,
+)
+from buoyline.offloader.lines import count_lines
+from buoyline.offloader.view import view_of
+from buoyline.tokens import TextCounter, as_text_counter, default_counter
+
+COUNTER = default_counter()
+COARSE = as_text_counter(lambda text: len(text) // 4)
+"""As many have it: here a short text has no tokens at all."""
+STORED = StoredResult("/work/sessions/s1/tool_result-a.txt", "tool_result-a.txt", "", 0)
+VIEWED = replace(STORED, view="/work/sessions/s1/tool_result-a.view.txt")
+
+NUMBERED = re.compile(r"(\d+): (.*)", re.DOTALL)
+CUT = re.compile(r"(.*) \[\.\.\. ([\d,]+) more characters\]", re.DOTALL)
+GAP = re.compile(r"\[lines? (\d+)(?:-(\d+))? of (\d+) not shown\]")
+
+lines = st.one_of(
+    st.text(st.characters(exclude_categories=()), max_size=30),
+    st.text(st.sampled_from("ab 1:[].\r\t\u2028\x85\ud83d\ude00\x00中"), max_size=30),
+    st.sampled_from(["", "file.py", "x" * 1_200, "word " * 400, "中文" * 600, "[lines 2-3 of 4 not shown]", "1: a"]),
+)
+texts = st.one_of(
+    st.text(max_size=30),
+    st.builds(
+        lambda parts, times, end: "\n".join(parts * times) + end,
+        st.lists(lines, max_size=12),
+        st.integers(1, 30),
+        st.sampled_from(["", "\n", "\n\n"]),
+    ),
+    st.builds(str.__mul__, st.sampled_from(["\n", "0\n", "\r\n", "x", " ", "\ud800", "ab\n\n"]), st.integers(0, 3_000)),
+)
+
+
+def _lines_of(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _check(shown: str, text: str) -> None:
+    """Check that *shown* names every line of *text* once: by its own words, or as left out."""
+    own = _lines_of(text)
+    following = 1
+    for row in shown.split("\n"):
+        if (gap := GAP.fullmatch(row)) is not None:
+            first, last, total = int(gap[1]), int(gap[2] or gap[1]), int(gap[3])
+            assert (first, total) == (following, len(own))
+            assert first <= last <= total
+            following = last + 1
+            continue
+        numbered = NUMBERED.fullmatch(row)
+        assert numbered is not None
+        assert int(numbered[1]) == following
+        _check_line(numbered[2], own[following - 1].removesuffix("\r"))
+        following += 1
+    assert following == len(own) + 1
+
+
+def _check_line(shown: str, own: str) -> None:
+    if shown == own:
+        return
+    cut = CUT.fullmatch(shown)
+    assert cut is not None
+    assert own.startswith(cut[1])
+    assert len(cut[1]) + int(cut[2].replace(",", "")) == len(own)
+
+
+@settings(max_examples=200)
+@given(texts, st.integers(0, 400), st.sampled_from([COUNTER, COARSE]))
+@example("a\n" * 10, 12, COUNTER)
+def test_a_preview_names_every_line_once_and_stays_within_its_tokens(
+    text: str, max_tokens: int, counter: TextCounter
+) -> None:
+    shown = preview(text, max_tokens, counter)
+    assert counter.count(shown) <= max_tokens
+    assert shown == preview(text, max_tokens, counter)
+    if shown:
+        _check(shown, text)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text(st.sampled_from("ab 1:中\t"), max_size=40), min_size=1, max_size=20), st.integers(-2, 3))
+def test_a_text_is_shown_whole_where_it_fits(parts: list[str], spare: int) -> None:
+    text = "".join(f"{part}\n" for part in parts)
+    whole = "\n".join(f"{number}: {part}" for number, part in enumerate(parts, 1))
+    shown = preview(text, max(0, COUNTER.count(whole) + spare), COUNTER)
+    assert (shown == whole) is (spare >= 0)
+
+
+@pytest.mark.parametrize("max_tokens", [0, 1, 5, 50, 1_000])
+def test_nothing_is_shown_of_nothing(max_tokens: int) -> None:
+    assert preview("", max_tokens, COUNTER) == ""
+
+
+def test_three_fifths_of_a_preview_are_the_head_and_the_rest_is_the_tail() -> None:
+    text = "".join(f"line {number} of the log\n" for number in range(1, 1_001))
+    shown = preview(text, 500, COUNTER).split("\n")
+    gap = next(position for position, row in enumerate(shown) if GAP.fullmatch(row))
+    assert shown[0] == "1: line 1 of the log"
+    assert shown[-1] == "1000: line 1000 of the log"
+    assert 0.5 < gap / len(shown) < 0.7
+    assert COUNTER.count("\n".join(shown)) > 480
+
+
+def test_one_huge_line_is_shown_from_its_beginning_with_what_is_left_out() -> None:
+    shown = preview("word " * 100_000, 100, COUNTER)
+    assert shown.startswith("1: word word")
+    assert shown.endswith(" more characters]")
+    assert 80 < COUNTER.count(shown) <= 100
+
+
+def test_a_huge_first_line_is_cut_and_the_last_lines_are_still_shown() -> None:
+    text = "x, " * 100_000 + "\n" + "middle\n" * 100 + "exit code 1\n"
+    shown = preview(text, 120, COUNTER).split("\n")
+    assert CUT.fullmatch(shown[0])
+    assert shown[-1] == "102: exit code 1"
+    _check("\n".join(shown), text)
+
+
+def test_a_line_over_a_thousand_characters_is_cut_there() -> None:
+    shown = preview("a\n" + "x " * 700 + "\nb\n", 2_000, COUNTER).split("\n")
+    assert shown == ["1: a", f"2: {'x ' * 500} [... 400 more characters]", "3: b"]
+
+
+def test_a_preview_of_empty_lines_costs_no_more_than_its_tokens() -> None:
+    """Many line ends are few tokens, and shown with their numbers they are many; this once took half a minute."""
+    shown = preview("\n" * 300_000, 1_000, COUNTER)
+    assert COUNTER.count(shown) <= 1_000
+    _check(shown, "\n" * 300_000)
+
+
+def _split(text: str) -> tuple[str, str]:
+    notice = notice_of(text)
+    return notice, text.removeprefix(notice).removeprefix("\n")
+
+
+@given(texts, st.integers(0, 500), st.sampled_from([COUNTER, COARSE]))
+def test_a_stub_is_its_notice_and_a_preview_within_its_tokens(text: str, max_tokens: int, counter: TextCounter) -> None:
+    written = stub(text, STORED, max_tokens, counter)
+    notice, body = _split(written)
+    assert written == (f"{notice}\n{body}" if body else notice)
+    assert notice.startswith("[Tool result offloaded: ")
+    assert STORED.reference in notice
+    assert counter.count(written) <= max_tokens or not body
+    if body:
+        _check(body, text)
+
+
+@given(texts, st.integers(0, 500))
+def test_a_stub_of_a_result_with_a_view_counts_the_lines_of_the_view(text: str, max_tokens: int) -> None:
+    text = f"{text}\x85"
+    view = view_of(text)
+    assert view is not None
+    written = stub(text, VIEWED, max_tokens, COUNTER)
+    notice, body = _split(written)
+    assert VIEWED.reference in notice
+    assert VIEWED.view in notice
+    assert f" {count_lines(view):,} line" in notice
+    assert COUNTER.count(written) <= max_tokens or not body
+    if body:
+        _check(body, view)
+
+
+def test_a_stub_says_size_path_and_how_to_read_on() -> None:
+    text = "".join(f"line {number}\n" for number in range(1, 2_001))
+    written = stub(text, STORED, 200, COUNTER).split("\n")
+    assert written[0] == (f"[Tool result offloaded: 2,000 lines, {COUNTER.count(text):,} tokens. It was not lost.]")
+    assert written[1] == f"Whole result: {STORED.reference}"
+    assert "grep that file, or read the lines you need" in written[2]
+    assert "data from the tool" in written[2]
+    assert written[3] == ""
+    assert written[4] == "1: line 1"
+    assert written[-1] == "2000: line 2000"
+
+
+def test_a_single_line_is_no_lines() -> None:
+    assert "offloaded: 1 line, " in stub("x" * 900, STORED, 200, COUNTER)
+
+
+@given(texts, st.integers(0, 300))
+def test_a_notice_taken_from_a_stub_is_the_stub_without_preview(text: str, max_tokens: int) -> None:
+    notice = notice_of(stub(text, STORED, max_tokens, COUNTER))
+    assert notice == stub(text, STORED, 0, COUNTER)
+    assert notice_of(notice) == notice
+
+
+@settings(max_examples=50)
+@given(texts)
+def test_a_stub_is_the_same_each_time(text: str) -> None:
+    assert stub(text, STORED, 200, COUNTER) == stub(text, STORED, 200, COUNTER)
+
+
+def test_a_size_beyond_measure_is_said_about() -> None:
+    notice = stub("x y\n" * 1_500_000, STORED, 0, COUNTER)
+    assert notice.startswith("[Tool result offloaded: 1,500,000 lines, about 4,500,000 tokens.")
+
+
+def test_the_marker_is_the_documented_one() -> None:
+    assert TRUNCATION_MARKER == (
+        "\n<<<TRUNCATED>>>\n"
+        "<system-reminder>The remaining content has been omitted for limited context.</system-reminder>"
+    )
+
+
+@given(texts, st.integers(0, 300), st.sampled_from([COUNTER, COARSE]))
+@example("abc", COARSE.count(TRUNCATION_MARKER), COARSE)
+def test_a_truncated_text_is_its_beginning_and_the_marker_within_its_tokens(
+    text: str, max_tokens: int, counter: TextCounter
+) -> None:
+    cut = truncated(text, max_tokens, counter)
+    kept = cut.removesuffix(TRUNCATION_MARKER)
+    assert cut == kept + TRUNCATION_MARKER
+    assert text.startswith(kept)
+    assert counter.count(cut) <= max_tokens or not kept
+
+
+def test_a_truncated_text_keeps_what_fits() -> None:
+    cut = truncated("word " * 10_000, 500, COUNTER)
+    assert 495 <= COUNTER.count(cut) <= 500
+
+
+@given(st.lists(texts.map(Text), max_size=3), st.integers(0, 50))
+def test_a_result_is_too_large_by_its_text_alone(parts: list[Text], limit: int) -> None:
+    beside = (Media("image", "image/png", 10_000_000), Opaque("unknown", '{"x": "' + "long " * 200 + '"}'))
+    result = ToolResult("c", "", (*parts, *beside))
+    assert is_too_large(result, limit, COUNTER) is (COUNTER.count(result.text) > limit)
+
+
+@given(texts, texts)
+def test_a_replacement_is_smaller_only_if_it_takes_fewer_tokens(first: str, second: str) -> None:
+    assert is_smaller(first, second, COUNTER) is (COUNTER.count(first) < COUNTER.count(second))
