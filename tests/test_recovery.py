@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 
 from buoyline.errors import StorageError, WorkspaceFull
 from buoyline.messages import Text, ToolResult
+from buoyline.testing import every_fault
 from buoyline.workspace import LocalWorkspace
 
 A = [{"role": "user", "content": "a1"}, {"role": "assistant", "content": "a2 " * 300}]
@@ -176,61 +177,33 @@ async def test_half_a_line_at_the_end_of_a_window_is_set_aside(tmp_path: Path) -
     assert [m for _, m in (await at(tmp_path).load_window("s1")).messages] == A + C
 
 
-CALLS = ("open", "write", "fdatasync", "fsync", "link", "rename", "unlink", "mkdir", "ftruncate")
-
-
-class Faults:
-    """Lets the system calls of the file layer fail: the k-th one, before or after it had its effect."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, fail_at: int, code: int, *, after: bool) -> None:
-        self.count = 0
-        for name in CALLS:
-            real = getattr(os, name)
-            monkeypatch.setattr(os, name, self._wrap(real, fail_at, code, after=after))
-
-    def _wrap(self, real: Callable[..., Any], fail_at: int, code: int, *, after: bool) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.count += 1
-            if self.count != fail_at:
-                return real(*args, **kwargs)
-            if after:
-                found = real(*args, **kwargs)
-                if real.__name__ == "open":
-                    os.close(found)
-            raise OSError(code, os.strerror(code))
-
-        return call
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_a_failure_at_any_call_raises_keeps_what_was_there_and_a_repetition_succeeds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, after: bool
+    tmp_path: Path, code: int, *, after: bool
 ) -> None:
-    for k in itertools.count(1):
+    for k, faults in enumerate(every_fault(code, after=after), 1):
         workdir = tmp_path / str(k)
         workspace = LocalWorkspace(workdir)
         await workspace.archive("s1", A, batch_id="a")
         result = ToolResult("c", "t", (Text("x" * 3000),))
-        with monkeypatch.context() as patch:
-            faults = Faults(patch, k, code, after=after)
-            raised = None
+        raised = None
+        with faults:
             try:
                 await workspace.store_result("s1", result)
                 await workspace.archive("s1", B, batch_id="b")
             except StorageError as error:
                 raised = error
-        if raised is None:
-            assert faults.count < k, "no failure is silent"
-            break
-        assert isinstance(raised, WorkspaceFull) == (code == errno.ENOSPC)
-        assert await stored(workdir) in (A, A + B)
-        kept = await workspace.store_result("s1", result)
-        await workspace.archive("s1", B, batch_id="b")
-        await workspace.archive("s1", C, batch_id="c")
-        assert await stored(workdir) == A + B + C
-        assert Path(kept.reference).read_text(encoding="utf-8") == "x" * 3000
-        await assert_the_transcript_is_whole(workdir)
+        assert (raised is not None) == faults.has_struck, "no failure is silent"
+        if raised is not None:
+            assert isinstance(raised, WorkspaceFull) == (code == errno.ENOSPC)
+            assert await stored(workdir) in (A, A + B)
+            kept = await workspace.store_result("s1", result)
+            await workspace.archive("s1", B, batch_id="b")
+            await workspace.archive("s1", C, batch_id="c")
+            assert await stored(workdir) == A + B + C
+            assert Path(kept.reference).read_text(encoding="utf-8") == "x" * 3000
+            await assert_the_transcript_is_whole(workdir)
     assert k > 40, "the sweep went through every call"
 
 

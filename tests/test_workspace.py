@@ -305,11 +305,11 @@ async def test_a_newer_format_is_refused_and_left_untouched(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "1"}', "\x00"])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "1"}', '{"format": true}', "\x00"])
 async def test_a_workspace_file_that_says_no_format_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "workspace.json").write_text(content, encoding="utf-8")
 
-    with pytest.raises(FormatVersionError):
+    with pytest.raises(CorruptError, match="names no format"):
         await LocalWorkspace(tmp_path).initialize()
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from buoyline.offloader import Offloader
     from buoyline.tokens import TokenCounter
     from buoyline.window import ContextWindow
-    from buoyline.workspace import LocalWorkspace
+    from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 __all__ = [
     "BuoylineError",
@@ -29,6 +29,7 @@ __all__ = [
     "ContextConfig",
     "ContextWindow",
     "LocalWorkspace",
+    "MemoryWorkspace",
     "Offloader",
     "Summary",
     "TokenCounter",
@@ -40,6 +41,7 @@ _HOMES = {
     "ContextConfig": "compression",
     "ContextWindow": "window",
     "LocalWorkspace": "workspace",
+    "MemoryWorkspace": "workspace",
     "Offloader": "offloader",
     "Summary": "compression",
     "TokenCounter": "tokens",

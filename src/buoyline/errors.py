@@ -10,6 +10,7 @@ BuoylineError
 ├── CorruptError           (ValueError)        bytes on disk that are not what was written
 ├── NotFoundError          (LookupError)       a session, file or message that is not there
 ├── SessionExistsError     (FileExistsError)   a new session under an id that is taken
+├── StaleWindowError       (RuntimeError)      another writer has gone on with the session
 ├── StorageError           (OSError)           the file system refused; errno and filename are kept
 │   ├── WorkspaceFull                          no space, quota or file size left; nothing was changed
 │   └── LockTimeout        (TimeoutError)      another writer held the session for too long
@@ -161,6 +162,20 @@ class SessionExistsError(BuoylineError, FileExistsError):
             f"session {self.session_id!r} already exists in {self.path}; continue it with "
             "ContextWindow.resume, or choose another session id or workdir"
         )
+
+
+class StaleWindowError(BuoylineError, RuntimeError):
+    """A window is no longer what the session on disk says; going on with it would lose messages."""
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        """Keep the session and what has happened to it."""
+        super().__init__(session_id, reason)
+        self.session_id = session_id
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Return what has happened and the way out."""
+        return f"session {self.session_id!r}: {self.reason}; go on with what ContextWindow.resume gives"
 
 
 class StorageError(BuoylineError, OSError):

@@ -92,6 +92,10 @@ class ResultStore(Protocol):
         """Persist *result*; the same id with other content is kept beside the first."""
         ...
 
+    async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
+        """Return those of *texts* that are recorded stubs, with the results that they stand for."""
+        ...
+
     async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
         """Remember that the text *stub* stands for *stored*: stubs are known by record, not by looks."""
         ...
@@ -101,9 +105,18 @@ class ContextArchive(Protocol):
     """Archives batches of messages and knows the lines of each."""
 
     async def archive(
-        self, session_id: str, messages: Sequence[Any], *, batch_id: str = "", dialect: str | None = None
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        batch_id: str = "",
+        dialect: str | None = None,
+        first: int | None = None,
     ) -> ArchivedBatch:
-        """Persist *messages* whole or not at all; the same *batch_id* again is the same batch."""
+        """Persist *messages* whole or not at all; the same *batch_id* again is the same batch.
+
+        With *first*, the first of them must get this index, else `StaleWindowError` is raised and nothing written.
+        """
         ...
 
     async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
@@ -134,18 +147,35 @@ class SummaryLog(Protocol):
 class WindowLog(Protocol):
     """Keeps what stands in a session's context, so that another process can go on."""
 
-    async def start_window(self, session_id: str, settings: Mapping[str, Any]) -> None:
-        """Begin a session's window. Raises `SessionExistsError` when the session has messages already."""
+    async def start_window(self, session_id: str, settings: Mapping[str, Any], *, writer: str = "") -> None:
+        """Begin a session's window; the same *writer* may repeat it. Raises `SessionExistsError` for a used session."""
         ...
 
-    async def extend_window(self, session_id: str, messages: Sequence[Any], pins: Sequence[int]) -> None:
-        """Persist messages that were added to the context, and the session indexes of all pins."""
+    async def claim_window(self, session_id: str, *, writer: str) -> None:
+        """Make *writer* the one that goes on with the window; the one before gets `StaleWindowError` from now on."""
+        ...
+
+    async def extend_window(
+        self, session_id: str, messages: Sequence[Any], pins: Sequence[int], *, writer: str = ""
+    ) -> None:
+        """Persist messages that were added to the context, and the session indexes of all pins.
+
+        A *writer* that is not the one that began or claimed the window gets `StaleWindowError`; without one nothing
+        is checked.
+        """
         ...
 
     async def replace_window(
-        self, session_id: str, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int]
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        head: Sequence[str],
+        first: int,
+        pins: Sequence[int],
+        *,
+        writer: str = "",
     ) -> None:
-        """Persist what the context is after a compression; see `WindowState`."""
+        """Persist what the context is after a compression; see `WindowState`, and `extend_window` for *writer*."""
         ...
 
     async def load_window(self, session_id: str) -> WindowState:

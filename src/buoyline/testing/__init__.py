@@ -1,5 +1,26 @@
-"""Conformance suites for your own implementations; needs pytest and pytest-asyncio, imports neither."""
+"""Conformance suites for your own implementations; needs pytest and pytest-asyncio, imports neither.
 
+docs/testing.md shows how to run them.
+"""
+
+import sys
+
+if "pytest" in sys.modules:
+    # Without it a failure in an inherited test would not show the values that it compared.
+    sys.modules["pytest"].register_assert_rewrite(
+        "buoyline.testing.offloader", "buoyline.testing.sharing", "buoyline.testing.workspace"
+    )
+
+from buoyline.testing.faults import Faults, every_fault
+from buoyline.testing.hostile import HOSTILE_IDS, HOSTILE_TEXTS
 from buoyline.testing.offloader import OffloaderConformance
+from buoyline.testing.workspace import WorkspaceConformance
 
-__all__ = ["OffloaderConformance"]
+__all__ = [
+    "HOSTILE_IDS",
+    "HOSTILE_TEXTS",
+    "Faults",
+    "OffloaderConformance",
+    "WorkspaceConformance",
+    "every_fault",
+]

@@ -15,10 +15,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Any
 
-from buoyline.messages import Text, ToolResult
 from buoyline.offloader import Offloader
-
-_TEXTS = ("plain", "", "two\nlines\n", "größer 漢字 🦊", "a\x00b\x1b[31m", "\u2028\u0085", "x" * 100_000)
+from buoyline.testing.conversation import result, said
+from buoyline.testing.hostile import HOSTILE_IDS, HOSTILE_TEXTS
 
 
 class OffloaderConformance(ABC):
@@ -36,46 +35,45 @@ class OffloaderConformance(ABC):
 
     async def test_a_tool_result_is_stored_whole_under_its_reference(self, offloader: Offloader) -> None:
         """Each text comes back equal, empty, hostile and large ones included."""
-        for number, text in enumerate(_TEXTS):
-            reference = await offloader.offload_tool_result("s", _result(f"call_{number}", text))
+        for number, text in enumerate(HOSTILE_TEXTS):
+            reference = await offloader.offload_tool_result("s", result(f"call_{number}", text))
             assert self.peek(offloader, reference) == text
 
     async def test_one_call_id_with_two_results_keeps_both(self, offloader: Offloader) -> None:
         """Ids repeat in real sessions, and are all empty in some."""
         for call_id in ("same", ""):
-            first = await offloader.offload_tool_result("s", _result(call_id, "one"))
-            second = await offloader.offload_tool_result("s", _result(call_id, "two"))
+            first = await offloader.offload_tool_result("s", result(call_id, "one"))
+            second = await offloader.offload_tool_result("s", result(call_id, "two"))
             assert (self.peek(offloader, first), self.peek(offloader, second)) == ("one", "two")
+
+    async def test_hostile_ids_are_results_of_their_own(self, offloader: Offloader) -> None:
+        """Models and providers choose ids of calls, and users those of sessions: paths, twins, long ones."""
+        calls = [("s", call_id) for call_id in HOSTILE_IDS] + [(session_id, "c") for session_id in HOSTILE_IDS]
+        references = [await offloader.offload_tool_result(ids[0], result(ids[1], f"of {ids!r}")) for ids in calls]
+        for ids, reference in zip(calls, references, strict=True):
+            assert self.peek(offloader, reference) == f"of {ids!r}"
 
     async def test_sessions_do_not_mix(self, offloader: Offloader) -> None:
         """The same id in another session is another result."""
-        first = await offloader.offload_tool_result("s1", _result("c", "one"))
-        second = await offloader.offload_tool_result("s2", _result("c", "two"))
+        first = await offloader.offload_tool_result("s1", result("c", "one"))
+        second = await offloader.offload_tool_result("s2", result("c", "two"))
         assert (self.peek(offloader, first), self.peek(offloader, second)) == ("one", "two")
 
     async def test_every_message_can_be_found_under_the_reference_of_its_batch(self, offloader: Offloader) -> None:
         """A later batch takes nothing from an earlier one."""
-        references = [await offloader.offload_context("s", [_said(f"needle-{number}")]) for number in range(5)]
+        references = [await offloader.offload_context("s", [said(f"needle-{number}")]) for number in range(5)]
         for number, reference in enumerate(references):
             assert f"needle-{number}" in self.peek(offloader, reference)
 
     async def test_concurrent_batches_are_all_kept(self, offloader: Offloader) -> None:
         """Tasks of one event loop do not overwrite each other."""
-        calls = (offloader.offload_context("s", [_said(f"needle-{number}-")]) for number in range(20))
+        calls = (offloader.offload_context("s", [said(f"needle-{number}-")]) for number in range(20))
         references = await asyncio.gather(*calls)
         for number, reference in enumerate(references):
             assert f"needle-{number}-" in self.peek(offloader, reference)
 
     async def test_messages_are_not_changed(self, offloader: Offloader) -> None:
         """The caller's objects are the caller's."""
-        message = _said("as it was")
+        message = said("as it was")
         await offloader.offload_context("s", [message])
-        assert message == _said("as it was")
-
-
-def _result(call_id: str, text: str) -> ToolResult:
-    return ToolResult(call_id, "tool", (Text(text),))
-
-
-def _said(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
+        assert message == said("as it was")

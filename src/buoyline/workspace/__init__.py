@@ -1,5 +1,6 @@
-"""The workspace: what left the context, as plain files. Knows messages, never tokens."""
+"""The workspace: what left the context, as plain files or in memory. Knows messages, never tokens."""
 
 from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.memory import MemoryWorkspace
 
-__all__ = ["LocalWorkspace"]
+__all__ = ["LocalWorkspace", "MemoryWorkspace"]

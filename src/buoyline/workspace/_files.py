@@ -139,6 +139,18 @@ class Tree:
             raise
         return sorted(entry for entry in entries if not entry.startswith(TEMPORARY_PREFIX))
 
+    def entries(self, name: str) -> dict[str, os.stat_result]:
+        """Return every entry of directory *name* with its status, sorted by name; unfinished ones, too.
+
+        Links are not followed: their status is their own. An entry that goes while we look is left out.
+        """
+        found: dict[str, os.stat_result] = {}
+        with self._directory(name) as descriptor, _translated(self.path(name)):
+            for entry in sorted(os.listdir(descriptor)):
+                with contextlib.suppress(FileNotFoundError):
+                    found[entry] = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
+        return found
+
     def is_directory(self, name: str) -> bool:
         """Tell whether *name* is a directory and no link to one."""
         status = self._status(name)

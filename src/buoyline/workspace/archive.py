@@ -1,18 +1,17 @@
 """The archive of a session: batches of messages in ``context.jsonl``, found again by number or by text."""
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from buoyline.errors import ConflictError, CorruptError, MessageError, NotFoundError
-from buoyline.messages import detect, dialect_named, spell
-from buoyline.messages.payloads import put_back, take_out
+from buoyline.errors import CorruptError
+from buoyline.messages.payloads import put_back
 from buoyline.workspace import layout
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, transcript_bytes
+from buoyline.workspace.batches import batch_after, check_first, known_batch, line_ranges, lines_of, prepared
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.journal import Batch, Index, batch_record
-from buoyline.workspace.recovery import batch_after, references_of
+from buoyline.workspace.records import absent
 from buoyline.workspace.session import Session, now
 
 
@@ -24,7 +23,9 @@ class Archive:
         self._session = session
         self._blobs = blobs
 
-    def add(self, messages: Sequence[Any], *, batch_id: str = "", dialect: str | None = None) -> tuple[Batch, ...]:
+    def add(
+        self, messages: Sequence[Any], *, batch_id: str = "", dialect: str | None = None, first: int | None = None
+    ) -> tuple[Batch, ...]:
         """Append *messages* as one batch, whole or not at all; durable on return.
 
         Args:
@@ -32,6 +33,7 @@ class Archive:
             batch_id: Makes a repetition known, at any time; without one only an identical call right after
                 the first counts as its repetition.
             dialect: Name of the messages' dialect; detected for each where it is None.
+            first: Index that the first of them must get; not checked where it is None.
 
         Returns:
             The batch; nothing when there are no messages.
@@ -39,18 +41,20 @@ class Archive:
         Raises:
             MessageError: One of *messages* is no message; nothing was written.
             ConflictError: *batch_id* stands for other messages.
+            StaleWindowError: The first would get another index; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
-        prepared = [self._prepared(message, position, dialect) for position, message in enumerate(messages)]
-        if not prepared:
+        checked = prepared(messages, dialect, self._blobs.put)
+        if not checked:
             return ()
-        lines = [spell(message.value).encode("utf-8") + b"\n" for message in prepared]
+        lines = lines_of(checked)
         with self._session.writing() as (index, appender):
-            known = self._known(index, batch_id, prepared, lines)
+            known = known_batch(index, self._session.session_id, batch_id, checked, lines)
             if known is not None:
                 appender.sync(layout.CONTEXT_FILE, layout.JOURNAL_FILE)
                 return (known,)
-            _commit(index, appender, batch_id, prepared, lines)
+            check_first(index, self._session.session_id, first)
+            _commit(index, appender, batch_id, checked, lines)
             return (index.batches[-1],)
 
     def messages(
@@ -99,52 +103,12 @@ class Archive:
         Raises:
             NotFoundError: They are not all archived.
         """
-        batches = self._session.index().batches
-        start = bisect_right(batches, first, key=lambda batch: batch.first) - 1
-        ranges: list[tuple[int, int]] = []
-        for batch in batches[max(start, 0) :]:
-            if batch.first >= end:
-                break
-            ranges += batch.line_ranges()[max(first - batch.first, 0) : end - batch.first]
-        if len(ranges) != end - first:
-            raise NotFoundError("archived messages", f"{first}-{end - 1}", f"session {self._session.session_id!r}")
-        return tuple(ranges)
+        return line_ranges(self._session.index(), self._session.session_id, first, end)
 
     def missing(self, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that stand in neither the transcript nor any stored tool result, in order."""
-        wanted = {text: text.encode("utf-8", "surrogatepass") for text in strings}
-        for name in (layout.TRANSCRIPT_FILE, *self._session.index().results):
-            if not wanted:
-                break
-            content = self._session.tree.read(self._session.name(name))
-            wanted = {text: needle for text, needle in wanted.items() if needle not in content}
-        return [text for text in strings if text in wanted]
-
-    def _prepared(self, message: object, position: int, dialect: str | None) -> ArchivedMessage:
-        try:
-            found = dialect_named(dialect) if dialect else detect(message)
-            found.view(message)
-            native = found.to_json(message)
-            spell(native)
-        except MessageError as error:
-            raise error.at(position) from error
-        value, references = take_out(native, self._blobs.put)
-        return ArchivedMessage(position, found.name, value, references)
-
-    def _known(
-        self, index: Index, batch_id: str, messages: list[ArchivedMessage], lines: Sequence[bytes]
-    ) -> Batch | None:
-        """Return the batch that a repetition of the same call has committed already."""
-        known = index.by_batch_id.get(batch_id) if batch_id else index.batches[-1] if index.batches else None
-        if known is None or (known.batch_id and not batch_id):
-            return None
-        # A text may spell a reference by itself: then the line is the same and the message is not.
-        is_same = known.extent.holds(b"".join(lines)) and known.references == references_of(messages)
-        if is_same:
-            return known
-        if batch_id:
-            raise ConflictError(self._session.session_id, batch_id)
-        return None
+        names = (layout.TRANSCRIPT_FILE, *self._session.index().results)
+        return absent(strings, (self._session.tree.read(self._session.name(name)) for name in names))
 
     def _report(self, batch: Batch, on_damage: Callable[[CorruptError], None] | None) -> None:
         what = f"messages {batch.first} to {batch.end - 1} (from byte {batch.extent.offset}) are not what was written"

@@ -129,6 +129,7 @@ class Index:
         windows: The last two records of what ``window.jsonl`` begins with, newest last.
         settings: The newest settings of the session's window; empty when there is none.
         pins: Session indexes of the messages that are pinned.
+        writer: Which window goes on with the session; empty when none ever began or claimed it.
         end: Bytes of the journal that are whole records.
         last_record: Where the last of them begins.
         damaged: Journal offsets of lines that are no records although records follow.
@@ -142,6 +143,7 @@ class Index:
     windows: list[Record] = field(default_factory=list)
     settings: Record = field(default_factory=dict[str, Any])
     pins: tuple[int, ...] = ()
+    writer: str = ""
     end: int = 0
     last_record: int = 0
     damaged: list[int] = field(default_factory=list)
@@ -209,6 +211,8 @@ class Index:
             case "window":
                 self.windows = [*self.windows[-1:], record]
                 self.pins = tuple(record["pins"])
+            case "writer":
+                self.writer = record["writer"]
             case "pins":
                 self.pins = tuple(record["pins"])
             case "settings":

@@ -34,7 +34,7 @@ TORN: Final = "torn"
 TEMPORARY_PREFIX: Final = ".tmp-"
 """Names of files and directories that are not complete yet; readers never look at them."""
 
-MAX_ID_CHARS: Final = 4096
+MAX_SESSION_ID_CHARS: Final = 4096
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SPELLED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
@@ -71,6 +71,9 @@ _EXTENSIONS: Mapping[str, str] = MappingProxyType(
 )
 """Our own table, since the host's MIME files differ. HTML and SVG run code when opened, so they get ``bin``."""
 
+# An encoded id never ends in a dot and "view": those that are spelled so end in ``~`` and a hash.
+_VIEW_SUFFIX = ".view.txt"
+_RESULT = re.compile(r"tool_result-[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\.txt")
 _REFERENCE = re.compile(r"workspace:///(data/[0-9a-f]{64}\.[a-z0-9]{1,8})")
 
 
@@ -83,18 +86,17 @@ def encode_id(identifier: str) -> str:
     readable slug with 32 of them (160 bits), since there the hash alone tells two ids apart.
 
     Args:
-        identifier: Any text of at most 4,096 characters, the empty one included; models and providers choose it.
+        identifier: Any text of any length, the empty one included; models and providers choose it, and refusing one
+            would refuse the result that came with it.
 
     Returns:
         At most 73 ASCII characters that are a valid file name on every system.
 
     Raises:
-        InvalidNameError: *identifier* is not text, or longer than that.
+        InvalidNameError: *identifier* is not text.
     """
     if not isinstance(identifier, str):
         raise InvalidNameError(identifier, f"an id must be text, not {type(identifier).__name__}")
-    if len(identifier) > MAX_ID_CHARS:
-        raise InvalidNameError(identifier, f"an id may have at most {MAX_ID_CHARS:,} characters")
     is_device = identifier.split(".", maxsplit=1)[0].lower() in _DEVICES
     if _PLAIN.fullmatch(identifier) and not is_device:
         return identifier
@@ -109,11 +111,12 @@ def session_directory(session_id: str) -> str:
     """Return the workspace-relative directory of a session.
 
     Raises:
-        InvalidNameError: *session_id* cannot be an id, or is empty.
+        InvalidNameError: *session_id* is not text, is empty, or has more than 4,096 characters.
     """
-    if session_id == "":
-        raise InvalidNameError(session_id, "a session id must not be empty")
-    return f"{SESSIONS}/{encode_id(session_id)}"
+    name = encode_id(session_id)
+    if not 0 < len(session_id) <= MAX_SESSION_ID_CHARS:
+        raise InvalidNameError(session_id, f"a session id must have from 1 to {MAX_SESSION_ID_CHARS:,} characters")
+    return f"{SESSIONS}/{name}"
 
 
 def tool_result_name(call_id: str) -> str:
@@ -128,7 +131,22 @@ def tool_result_variant(call_id: str, content: bytes) -> str:
 
 def view_name(result_name: str) -> str:
     """Return the name of the readable view of the tool result called *result_name*."""
-    return f"{result_name.removesuffix('.txt')}.view.txt"
+    return f"{result_name.removesuffix('.txt')}{_VIEW_SUFFIX}"
+
+
+def is_result_name(name: str) -> bool:
+    """Tell whether *name* is one that a tool result, and no view of one, has within its session."""
+    return _RESULT.fullmatch(name) is not None and not name.endswith(_VIEW_SUFFIX)
+
+
+def is_view_name(name: str) -> bool:
+    """Tell whether *name* is one that the view of a tool result has within its session."""
+    return _RESULT.fullmatch(name) is not None and name.endswith(_VIEW_SUFFIX)
+
+
+def result_behind(view: str) -> str:
+    """Return the name of the tool result that the view called *view* shows."""
+    return f"{view.removesuffix(_VIEW_SUFFIX)}.txt"
 
 
 def blob_name(payload: bytes, media_type: str) -> str:

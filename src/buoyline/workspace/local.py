@@ -9,20 +9,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from buoyline.errors import ConfigError, FormatVersionError, MessageError, NotFoundError
-from buoyline.messages import ToolResult, detect, dialect_named, is_object, parse, spell
+from buoyline.errors import ConfigError, CorruptError, FormatVersionError, MessageError, NotFoundError
+from buoyline.messages import ToolResult, is_object, parse, spell
 from buoyline.messages.payloads import take_out
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.archive import Archive
+from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.logs import Summaries, Window
+from buoyline.workspace.records import result_of
 from buoyline.workspace.results import Results
 from buoyline.workspace.session import Session
-
-if TYPE_CHECKING:
-    from buoyline.workspace.journal import Batch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,7 +131,7 @@ class LocalWorkspace:
             MessageError: *tool_result* is no tool result; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
-        return (await self.store_result(session_id, _result_of(tool_result))).reference
+        return (await self.store_result(session_id, result_of(tool_result))).reference
 
     async def offload_data_block(self, block: Any) -> Any:
         """Store the payload of one content block under ``data/``.
@@ -153,12 +152,22 @@ class LocalWorkspace:
         """Store *result*; see `offload_tool_result`."""
         return await self._hop(session_id, self._in_session(session_id, lambda s: Results(s).store(result)))
 
+    async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
+        """Return those of *texts* that are recorded stubs; see `Results.behind_all`."""
+        return await self._hop(session_id, self._in_session(session_id, lambda s: Results(s).behind_all(texts)))
+
     async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
         """Remember that the text *stub* stands for *stored*."""
         await self._hop(session_id, self._in_session(session_id, lambda s: Results(s).record_stub(stub, stored.name)))
 
     async def archive(
-        self, session_id: str, messages: Sequence[Any], *, batch_id: str = "", dialect: str | None = None
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        batch_id: str = "",
+        dialect: str | None = None,
+        first: int | None = None,
     ) -> ArchivedBatch:
         """Archive *messages* as one batch; see `Archive.add`.
 
@@ -167,7 +176,9 @@ class LocalWorkspace:
         """
         return await self._hop(
             session_id,
-            self._in_session(session_id, lambda s: self._archived(s, messages, batch_id=batch_id, dialect=dialect)),
+            self._in_session(
+                session_id, lambda s: self._archived(s, messages, batch_id=batch_id, dialect=dialect, first=first)
+            ),
         )
 
     async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
@@ -183,7 +194,9 @@ class LocalWorkspace:
         """Return where archived messages stand; see `Archive.line_ranges`."""
         return await self._hop(
             session_id,
-            self._in_session(session_id, lambda s: _located(s, first, Archive(s, self._blobs).line_ranges(first, end))),
+            self._in_session(
+                session_id, lambda s: located(s.path, first, Archive(s, self._blobs).line_ranges(first, end))
+            ),
         )
 
     async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
@@ -200,25 +213,51 @@ class LocalWorkspace:
         """Return all summaries of the session in order; see `Summaries.load`."""
         return await self._hop(session_id, self._in_session(session_id, lambda s: Summaries(s).load()))
 
-    async def start_window(self, session_id: str, settings: Mapping[str, Any]) -> None:
+    async def start_window(self, session_id: str, settings: Mapping[str, Any], *, writer: str = "") -> None:
         """Begin the session's window; see `Window.start`."""
-        await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).start(settings)))
+        await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).start(settings, writer)))
 
-    async def extend_window(self, session_id: str, messages: Sequence[Any], pins: Sequence[int]) -> None:
+    async def claim_window(self, session_id: str, *, writer: str) -> None:
+        """Take the session's window over; see `Window.claim`."""
+        await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).claim(writer)))
+
+    async def extend_window(
+        self, session_id: str, messages: Sequence[Any], pins: Sequence[int], *, writer: str = ""
+    ) -> None:
         """Append to the session's window; see `Window.extend`."""
-        await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).extend(messages, pins)))
+        await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).extend(messages, pins, writer)))
 
     async def replace_window(
-        self, session_id: str, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int]
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        head: Sequence[str],
+        first: int,
+        pins: Sequence[int],
+        *,
+        writer: str = "",
     ) -> None:
         """Replace the session's window; see `Window.replace`."""
         await self._hop(
-            session_id, self._in_session(session_id, lambda s: Window(s).replace(messages, head, first, pins))
+            session_id,
+            self._in_session(session_id, lambda s: Window(s).replace(messages, head, first, pins, writer=writer)),
         )
 
     async def load_window(self, session_id: str) -> WindowState:
         """Return the session's window; see `Window.load`."""
         return await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).load()))
+
+    def check(self) -> None:
+        """Make sure that there is a workspace that this buoyline can read; nothing is created.
+
+        Raises:
+            NotFoundError: Nobody has written to the directory.
+            FormatVersionError: A newer buoyline has.
+            CorruptError: ``workspace.json`` is not what was written.
+        """
+        if self._tree.size(layout.WORKSPACE_FILE) is None:
+            raise NotFoundError("workspace", str(self.workdir), "name its directory with --workdir or BUOYLINE_WORKDIR")
+        self._check_format()
 
     def session_ids(self) -> list[str]:
         """Return the ids of all sessions, in the order of their directories; none without a workspace.
@@ -292,10 +331,12 @@ class LocalWorkspace:
         path = self._tree.path(layout.WORKSPACE_FILE)
         try:
             found = parse(self._tree.read(layout.WORKSPACE_FILE))
-        except MessageError as error:
-            raise FormatVersionError(path, error.reason, layout.FORMAT) from error
+        except MessageError:
+            found = None
         version = found.get("format") if is_object(found) else None
-        if not isinstance(version, int) or version > layout.FORMAT:
+        if not isinstance(version, int) or isinstance(version, bool):
+            raise CorruptError(path, "names no format; put back what it said, or choose another workdir")
+        if version > layout.FORMAT:
             raise FormatVersionError(path, version, layout.FORMAT)
 
     def _take_out(self, block: object) -> object:
@@ -303,13 +344,13 @@ class LocalWorkspace:
         return take_out(block, self._blobs.put)[0]
 
     def _archived(
-        self, session: Session, messages: Sequence[Any], *, batch_id: str, dialect: str | None
+        self, session: Session, messages: Sequence[Any], *, batch_id: str, dialect: str | None, first: int | None
     ) -> ArchivedBatch:
-        batches: tuple[Batch, ...] = Archive(session, self._blobs).add(messages, batch_id=batch_id, dialect=dialect)
+        archive = Archive(session, self._blobs)
+        batches = archive.add(messages, batch_id=batch_id, dialect=dialect, first=first)
         if not batches:
-            first = session.index().messages if session.exists() else 0
-            return _located(session, first, ())
-        return _located(session, batches[0].first, batches[0].line_ranges())
+            return located(session.path, session.index().messages if session.exists() else 0, ())
+        return located(session.path, batches[0].first, batches[0].line_ranges())
 
     async def _hop(self, session_id: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run *work* in the session's lane and wait for its end, even when cancelled."""
@@ -339,24 +380,6 @@ async def _ended(waiting: "asyncio.Future[Any]") -> None:
             continue
     if not waiting.cancelled():
         waiting.exception()
-
-
-def _result_of(tool_result: object) -> ToolResult:
-    if isinstance(tool_result, ToolResult):
-        return tool_result
-    is_block = is_object(tool_result) and tool_result.get("type") == "tool_result"
-    dialect = dialect_named("anthropic") if is_block else detect(tool_result)
-    return dialect.result(tool_result).results[0]
-
-
-def _located(session: Session, first: int, lines: tuple[tuple[int, int], ...]) -> ArchivedBatch:
-    return ArchivedBatch(
-        reference=session.path(layout.CONTEXT_FILE),
-        transcript=session.path(layout.TRANSCRIPT_FILE),
-        transcript_name=layout.TRANSCRIPT_FILE,
-        first=first,
-        lines=lines,
-    )
 
 
 if TYPE_CHECKING:

@@ -1,14 +1,22 @@
 """``summaries.jsonl`` and ``window.jsonl`` of a session."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from buoyline.errors import CorruptError, NotFoundError, SessionExistsError, StorageError
-from buoyline.messages import detect, parse, spell
+from buoyline.messages import parse, spell
 from buoyline.offloader.protocol import WindowState
 from buoyline.workspace import layout
-from buoyline.workspace.journal import Index, Record, extent_fields
+from buoyline.workspace.journal import extent_fields
+from buoyline.workspace.records import (
+    check_writer,
+    pins_record,
+    settings_record,
+    window_line,
+    window_record,
+    window_state,
+    writer_record,
+)
 from buoyline.workspace.session import Session, now
 
 
@@ -68,32 +76,58 @@ class Window:
         """Keep it in *session*."""
         self._session = session
 
-    def start(self, settings: Mapping[str, Any]) -> None:
+    def start(self, settings: Mapping[str, Any], writer: str = "") -> None:
         """Begin with an empty context.
 
         Raises:
             SessionExistsError: The session has messages or a window already.
         """
         with self._session.writing() as (index, appender):
+            if writer and writer == index.writer and index.windows and not index.batches:
+                return
             if index.batches or index.windows:
                 raise SessionExistsError(self._session.session_id, self._session.tree.path(self._session.directory))
-            appender.note({"op": "settings", "settings": settings, "time": now()}, index, durable=False)
-            appender.note(_note(b"", (), 0, ()), index)
+            if writer:
+                appender.note(writer_record(writer, now()), index, durable=False)
+            appender.note(settings_record(settings, now()), index, durable=False)
+            appender.note(window_record(b"", (), 0, (), now()), index)
             self._session.tree.replace(self._session.name(layout.WINDOW_FILE), ())
 
-    def extend(self, messages: Sequence[Any], pins: Sequence[int]) -> None:
-        """Append messages that were added to the context, and note the pins where they changed; durable."""
-        with self._session.writing() as (index, appender):
-            appender.append_lines(layout.WINDOW_FILE, [_line(message) for message in messages])
-            if tuple(pins) != index.pins:
-                appender.note({"op": "pins", "pins": list(pins), "time": now()}, index)
+    def claim(self, writer: str) -> None:
+        """Make *writer* the one that goes on; the one before it is refused from now on.
 
-    def replace(self, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int]) -> None:
-        """Put down the context after a compression; durable on return."""
-        content = b"".join(_line(message) for message in messages)
+        Raises:
+            NotFoundError: There is no such session, or it never had a window.
+        """
+        self.load()
         with self._session.writing() as (index, appender):
+            appender.note(writer_record(writer, now()), index)
+
+    def extend(self, messages: Sequence[Any], pins: Sequence[int], writer: str = "") -> None:
+        """Append messages that were added to the context, and note the pins where they changed; durable.
+
+        Raises:
+            StaleWindowError: Another writer has gone on with the window; nothing was changed.
+        """
+        with self._session.writing() as (index, appender):
+            check_writer(index, self._session.session_id, writer)
+            appender.append_lines(layout.WINDOW_FILE, [window_line(message) for message in messages])
+            if tuple(pins) != index.pins:
+                appender.note(pins_record(pins, now()), index)
+
+    def replace(
+        self, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int], *, writer: str = ""
+    ) -> None:
+        """Put down the context after a compression; durable on return.
+
+        Raises:
+            StaleWindowError: Another writer has gone on with the window; nothing was changed.
+        """
+        content = b"".join(window_line(message) for message in messages)
+        with self._session.writing() as (index, appender):
+            check_writer(index, self._session.session_id, writer)
             before = index.end
-            appender.note(_note(content, head, first, pins), index)
+            appender.note(window_record(content, head, first, pins, now()), index)
             try:
                 self._session.tree.replace(self._session.name(layout.WINDOW_FILE), (content,))
             except StorageError:
@@ -112,38 +146,10 @@ class Window:
             raise NotFoundError("window in session", self._session.session_id, "start it with ContextWindow(...)")
         content = self._session.tree.read(self._session.name(layout.WINDOW_FILE))
         content = content[: content.rfind(b"\n") + 1]
-        note = self._matching(index, content)
-        messages = tuple((detect(value).name, value) for value in map(parse, content.split(b"\n")[:-1]))
-        return WindowState(
-            messages=messages,
-            head=tuple(note["head"]),
-            first=note["first"],
-            pins=index.pins,
-            settings=index.settings.get("settings", {}),
-            archived=index.messages,
-        )
-
-    def _matching(self, index: Index, content: bytes) -> Record:
-        for note in reversed(index.windows):
-            if hashlib.sha256(content[: note["bytes"]]).hexdigest() == note["sha256"]:
-                return note
-        raise CorruptError(
-            self._session.path(layout.WINDOW_FILE),
-            "does not begin with what was written; the archive beside it is whole, begin a new session from it",
-        )
-
-
-def _note(content: bytes, head: Sequence[str], first: int, pins: Sequence[int]) -> Record:
-    return {
-        "op": "window",
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "head": list(head),
-        "first": first,
-        "pins": list(pins),
-        "time": now(),
-    }
-
-
-def _line(message: object) -> bytes:
-    return spell(detect(message).to_json(message)).encode("utf-8") + b"\n"
+        state = window_state(index, content)
+        if state is None:
+            raise CorruptError(
+                self._session.path(layout.WINDOW_FILE),
+                "does not begin with what was written; the archive beside it is whole, begin a new session from it",
+            )
+        return state

@@ -8,9 +8,9 @@ import hashlib
 from collections.abc import Callable
 
 from buoyline.messages import detect, parse
-from buoyline.messages.payloads import Reference
 from buoyline.workspace import layout
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, transcript_bytes
+from buoyline.workspace.batches import batch_after
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.journal import Batch, Extent, Index, batch_record
 
@@ -55,35 +55,6 @@ def rebuild(index: Index, appender: Appender, archive: bytes, time: str) -> None
         batch = batch_after(index, [message], batch_id="", lines=lines, extent=extent, time=time)
         appender.note({**batch_record(batch), "rebuilt": True}, index, durable=False)
     appender.sync(layout.JOURNAL_FILE)
-
-
-def batch_after(
-    index: Index,
-    messages: list[ArchivedMessage],
-    *,
-    batch_id: str,
-    lines: list[list[str]],
-    extent: Extent,
-    time: str,
-) -> Batch:
-    """Return the batch that follows those in *index*, with its messages rendered as *lines*."""
-    return Batch(
-        batch_id=batch_id,
-        dialects=tuple(message.dialect for message in messages),
-        first=index.messages,
-        extent=extent,
-        line=index.next_line,
-        lines=tuple(len(message) for message in lines),
-        transcript_offset=index.transcript_end,
-        transcript_bytes=len(transcript_bytes(lines)),
-        time=time,
-        references=references_of(messages),
-    )
-
-
-def references_of(messages: list[ArchivedMessage]) -> tuple[tuple[int, Reference], ...]:
-    """Return the place of every payload that was taken out of *messages*, with the message's position."""
-    return tuple((position, ref) for position, message in enumerate(messages) for ref in message.references)
 
 
 def _is_torn(index: Index, content: Content) -> bool:

@@ -1,15 +1,14 @@
 """Whole tool results in files of their own, and the stubs that stand for them."""
 
-import hashlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from buoyline.messages import Text, ToolResult
-from buoyline.offloader.lines import count_lines
+from buoyline.messages import ToolResult
 from buoyline.offloader.protocol import StoredResult
 from buoyline.offloader.view import view_of
 from buoyline.workspace import layout
 from buoyline.workspace.archived import text_digest
+from buoyline.workspace.records import result_record, stored_result, stub_record
 from buoyline.workspace.session import Session, now
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ class Results:
             if view is not None:
                 self._session.tree.publish(self._session.name(layout.view_name(name)), (view.encode("utf-8"),))
             if name not in index.results:
-                appender.note(_record(result, name, content, view), index)
-            return self._stored(index.results[name])
+                appender.note(result_record(result, name, content, view, now()), index)
+            return stored_result(index.results[name], self._session.path)
 
     def record_stub(self, stub: str, name: str) -> None:
         """Remember that the text *stub* stands for the result in file *name*.
@@ -51,14 +50,18 @@ class Results:
         digest = text_digest(stub)
         with self._session.writing() as (index, appender):
             if digest not in index.stubs:
-                appender.note({"op": "stub", "sha256": digest, "path": name, "time": now()}, index, durable=False)
+                appender.note(stub_record(stub, name, now()), index, durable=False)
+
+    def behind_all(self, texts: Sequence[str]) -> dict[str, StoredResult]:
+        """Return those of *texts* that are stubs of ours, with the results that they stand for."""
+        return {text: stored for text in texts if (stored := self.behind(text)) is not None}
 
     def behind(self, stub: str) -> StoredResult | None:
         """Return the result that the text *stub* stands for; None when it is no stub of ours."""
         index: Index = self._session.index()
         record = index.stubs.get(text_digest(stub))
         found = None if record is None else index.results.get(record["path"])
-        return None if found is None else self._stored(found)
+        return None if found is None else stored_result(found, self._session.path)
 
     def _publish(self, call_id: str, content: bytes) -> str:
         tree = self._session.tree
@@ -68,27 +71,3 @@ class Results:
         name = layout.tool_result_variant(call_id, content)
         tree.publish(self._session.name(name), (content,))
         return name
-
-    def _stored(self, record: Mapping[str, Any]) -> StoredResult:
-        view = record.get("view")
-        return StoredResult(
-            reference=self._session.path(record["path"]),
-            name=record["path"],
-            view=self._session.path(view) if view else "",
-            lines=record["lines"],
-        )
-
-
-def _record(result: ToolResult, name: str, content: bytes, view: str | None) -> Mapping[str, Any]:
-    blocks = [len(part.text.encode("utf-8", "surrogatepass")) for part in result.parts if isinstance(part, Text)]
-    record: dict[str, Any] = {
-        "op": "result",
-        "call_id": result.call_id,
-        "path": name,
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "lines": count_lines(result.text if view is None else view),
-        "blocks": blocks,
-        "time": now(),
-    }
-    return record if view is None else {**record, "view": layout.view_name(name)}

@@ -1,0 +1,86 @@
+"""Messages for the suites: both dialects, with payloads, and with ids as real sessions have them."""
+
+import base64
+from typing import Any, Final
+
+from buoyline.messages import Text, ToolResult
+
+_PNG: Final = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+_AUDIO: Final = bytes(range(255, 0, -1))
+
+
+def said(text: str) -> dict[str, Any]:
+    """Return a user message that says *text*."""
+    return {"role": "user", "content": text}
+
+
+def result(call_id: str, text: str) -> ToolResult:
+    """Return the result *text* of the call *call_id*."""
+    return ToolResult(call_id, "tool", (Text(text),))
+
+
+def openai_messages() -> list[dict[str, Any]]:
+    """Return new messages in OpenAI's form: system, text, image, audio, parallel calls, results, empty ids."""
+    return [
+        {"role": "system", "content": "Answer in one line."},
+        {"role": "user", "content": [{"type": "text", "text": "See."}, _image_url(), _image_url()], "name": "ada"},
+        {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": _b64(_AUDIO), "format": "wav"}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [_call("call_A", '{"path": "a"}'), _call("call_A", "{not json"), _call("", "{}")],
+        },
+        {"role": "tool", "tool_call_id": "call_A", "content": "first"},
+        {"role": "tool", "tool_call_id": "call_A", "content": [{"type": "text", "text": "second"}]},
+        {"role": "tool", "tool_call_id": "", "content": ""},
+        {"role": "assistant", "content": "Done.", "custom": {"z": 1, "a": [2.5, None, True]}},
+    ]
+
+
+def anthropic_messages() -> list[dict[str, Any]]:
+    """Return new messages in Anthropic's form: image, reasoning, calls, and results of text and images."""
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": _b64(_PNG)}}
+    return [
+        {"role": "user", "content": [{"type": "text", "text": "See."}, image]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": "sig"},
+                {"type": "tool_use", "id": "toolu_1", "name": "run", "input": {"n": 1, "deep": [{"x": None}]}},
+                {"type": "tool_use", "id": "toolu_2", "name": "run", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "one"}, image]},
+                {"type": "tool_result", "tool_use_id": "toolu_2", "content": "two", "is_error": True},
+            ],
+        },
+    ]
+
+
+def long_conversation(turns: int) -> list[dict[str, Any]]:
+    """Return a conversation of *turns* questions, each with a call, a result of 60 lines, and an answer."""
+    messages: list[dict[str, Any]] = []
+    for turn in range(turns):
+        rows = "".join(f"depth {turn}.{row} is {turn * 60 + row} fathoms\n" for row in range(60))
+        messages += [
+            said(f"Question {turn}: which buoy is deepest?"),
+            {"role": "assistant", "content": None, "tool_calls": [_call(f"call_{turn}", f'{{"chart": {turn}}}')]},
+            {"role": "tool", "tool_call_id": f"call_{turn}", "content": rows},
+            {"role": "assistant", "content": f"Answer {turn}: number 59, at {turn * 60 + 59} fathoms."},
+        ]
+    return messages
+
+
+def _call(call_id: str, arguments: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": "read", "arguments": arguments}}
+
+
+def _image_url() -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_b64(_PNG)}"}}
+
+
+def _b64(payload: bytes) -> str:
+    return base64.b64encode(payload).decode("ascii")

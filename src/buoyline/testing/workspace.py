@@ -1,0 +1,300 @@
+"""What every workspace must do, as tests to inherit.
+
+```python
+class TestBucketWorkspace(WorkspaceConformance):
+    @pytest.fixture
+    def workspace(self) -> BucketWorkspace:
+        return BucketWorkspace(...)
+
+    def peek(self, workspace: BucketWorkspace, reference: str) -> str:
+        return bucket.read(reference)
+```
+
+A workspace is an `Offloader` that has abilities; run `OffloaderConformance` on it, too.
+"""
+
+from buoyline.errors import ConflictError, MessageError, NotFoundError, SessionExistsError, StaleWindowError
+from buoyline.offloader import Offloader
+from buoyline.offloader.lines import MAX_LINE_CHARS
+from buoyline.testing.conversation import anthropic_messages, openai_messages, result, said
+from buoyline.testing.expectations import raises
+from buoyline.testing.hostile import HOSTILE_IDS, HOSTILE_TEXTS, LONE_SURROGATES
+from buoyline.testing.sharing import SharingConformance
+from buoyline.testing.suite import ALL, archive_of, loaded, results_of, summaries_of, windows_of
+
+
+class WorkspaceConformance(SharingConformance):
+    """Inherit it in a test class, with a fixture ``workspace`` that gives a new one for each test.
+
+    A test that needs an ability which the workspace does not have is skipped. The tests are asynchronous;
+    pytest-asyncio runs them in its mode ``auto``.
+    """
+
+    async def test_messages_of_both_dialects_come_back_equal_and_in_order(self, workspace: Offloader) -> None:
+        """Payloads are put back, keys keep their order, and the caller's messages are not changed."""
+        archive = archive_of(workspace)
+        for session_id, dialect, make in (("o", "openai", openai_messages), ("a", "anthropic", anthropic_messages)):
+            messages = make()
+            await archive.archive(session_id, messages[:2], dialect=dialect)
+            await archive.archive(session_id, messages[2:], dialect=dialect)
+            assert messages == make()
+            found = await archive.load_messages(session_id, *ALL)
+            assert found == [(dialect, message) for message in make()]
+            assert [list(message) for _, message in found] == [list(message) for message in make()]
+
+    async def test_any_extent_of_the_messages_can_be_loaded(self, workspace: Offloader) -> None:
+        """Across batches, and fewer where there are fewer."""
+        archive = archive_of(workspace)
+        messages = [said(str(number)) for number in range(7)]
+        for start in range(0, 7, 2):
+            await archive.archive("s", messages[start : start + 2])
+        for first in range(8):
+            for end in range(first, 9):
+                assert [message for _, message in await archive.load_messages("s", first, end)] == messages[first:end]
+
+    async def test_what_was_loaded_is_the_callers(self, workspace: Offloader) -> None:
+        """To change it changes nothing in the workspace."""
+        archive = archive_of(workspace)
+        await archive.archive("s", openai_messages())
+        for message in await loaded(archive, "s"):
+            message.clear()
+        assert await loaded(archive, "s") == openai_messages()
+
+    async def test_a_text_that_spells_a_reference_stays_a_text(self, workspace: Offloader) -> None:
+        """Only what was taken out of a message is put back into it."""
+        archive = archive_of(workspace)
+        reference = f"workspace:///data/{'0' * 64}.png"
+        forged = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": reference}}]}
+        await archive.archive("s", [*openai_messages(), forged])
+        assert (await loaded(archive, "s"))[-1] == forged
+
+    async def test_hostile_texts_come_back_equal_from_the_archive(self, workspace: Offloader) -> None:
+        """Separators of every kind, control characters, and half a character."""
+        archive = archive_of(workspace)
+        messages = [said(text) for text in (*HOSTILE_TEXTS, LONE_SURROGATES)]
+        for message in messages:
+            await archive.archive("s", [message])
+        assert await loaded(archive, "s") == messages
+
+    async def test_the_same_batch_id_is_the_same_batch_at_any_time(self, workspace: Offloader) -> None:
+        """A retry may come late; it gets the first answer."""
+        archive = archive_of(workspace)
+        first = await archive.archive("s", openai_messages(), batch_id="one")
+        await archive.archive("s", [said("c")], batch_id="two")
+        assert await archive.archive("s", openai_messages(), batch_id="one") == first
+        assert await loaded(archive, "s") == [*openai_messages(), said("c")]
+
+    async def test_a_batch_id_with_other_messages_is_a_conflict_and_stores_nothing(self, workspace: Offloader) -> None:
+        """Neither the old batch nor the order is touched."""
+        archive = archive_of(workspace)
+        await archive.archive("s", [said("a")], batch_id="one")
+        with raises(ConflictError, "new batch id"):
+            await archive.archive("s", [said("b")], batch_id="one")
+        assert await loaded(archive, "s") == [said("a")]
+
+    async def test_without_a_batch_id_only_a_repetition_in_a_row_is_a_retry(self, workspace: Offloader) -> None:
+        """People do say the same thing twice."""
+        for text in ("a", "a", "b", "a"):
+            await workspace.offload_context("s", [said(text)])
+        assert await loaded(archive_of(workspace), "s") == [said("a"), said("b"), said("a")]
+
+    async def test_a_batch_that_must_begin_at_another_index_is_refused_and_stores_nothing(
+        self, workspace: Offloader
+    ) -> None:
+        """Somebody else has archived meanwhile. A repetition stands where it stood."""
+        archive = archive_of(workspace)
+        with raises(StaleWindowError):
+            await archive.archive("s", [said("a"), said("b")], batch_id="one", first=1)
+        await archive.archive("s", [said("a"), said("b")], batch_id="one", first=0)
+        for first in (0, 1, 3):
+            with raises(StaleWindowError):
+                await archive.archive("s", [said("c")], batch_id="two", first=first)
+        await archive.archive("s", [said("c")], batch_id="two", first=2)
+        await archive.archive("s", [said("a"), said("b")], batch_id="one", first=0)
+        assert await loaded(archive, "s") == [said("a"), said("b"), said("c")]
+
+    async def test_no_messages_change_nothing(self, workspace: Offloader) -> None:
+        """The answer says where the next would stand."""
+        archive = archive_of(workspace)
+        await archive.archive("s", [said("a"), said("b")])
+        empty = await archive.archive("s", [])
+        assert (empty.first, empty.lines) == (2, ())
+        assert await loaded(archive, "s") == [said("a"), said("b")]
+
+    async def test_what_is_no_message_is_named_by_its_position_and_nothing_is_stored(
+        self, workspace: Offloader
+    ) -> None:
+        """A batch is whole or absent."""
+        archive = archive_of(workspace)
+        await archive.archive("s", [said("a")])
+        for bad in ({"no": "role"}, {"role": "user", "content": [{"type": "x", "n": float("nan")}]}):
+            with raises(MessageError, "message 1"):
+                await archive.archive("s", [said("b"), bad])
+        assert await loaded(archive, "s") == [said("a")]
+
+    async def test_line_ranges_lead_to_the_lines_of_each_message(self, workspace: Offloader) -> None:
+        """They follow each other without a gap, and `locate` repeats what `archive` said."""
+        archive = archive_of(workspace)
+        messages = [said(f"needle-{number}-\n" + "line\n" * number) for number in range(6)]
+        batches = [await archive.archive("s", messages[start : start + 2]) for start in (0, 2, 4)]
+        located = await archive.locate("s", 0, 6)
+        assert [batch.first for batch in batches] == [0, 2, 4]
+        assert tuple(lines for batch in batches for lines in batch.lines) == located.lines
+        text = self.peek(workspace, located.transcript).split("\n")
+        expected_start = 1
+        for number, (start, end) in enumerate(located.lines):
+            assert start == expected_start <= end
+            assert f"needle-{number}-" in "\n".join(text[start - 1 : end])
+            expected_start = end + 1
+        assert (await archive.locate("s", 1, 4)).lines == located.lines[1:4]
+
+    async def test_lines_of_messages_that_are_not_archived_are_not_found(self, workspace: Offloader) -> None:
+        """Rather than fewer lines than messages."""
+        archive = archive_of(workspace)
+        await archive.archive("s", [said("a")])
+        with raises(NotFoundError):
+            await archive.locate("s", 0, 2)
+
+    async def test_hostile_texts_come_back_equal_from_the_results(self, workspace: Offloader) -> None:
+        """Each text to the last character, half a character included."""
+        results = results_of(workspace)
+        for number, text in enumerate((*HOSTILE_TEXTS, LONE_SURROGATES)):
+            stored = await results.store_result("s", result(f"call_{number}", text))
+            assert self.peek(workspace, stored.reference) == text
+
+    async def test_a_result_with_a_long_line_has_a_view_with_short_ones(self, workspace: Offloader) -> None:
+        """What can be read as it is has none."""
+        results = results_of(workspace)
+        long = await results.store_result("s", result("long", "word " * 1000))
+        view = self.peek(workspace, long.view)
+        assert max(map(len, view.split("\n"))) <= MAX_LINE_CHARS
+        assert view.count("\n") == long.lines
+        short = await results.store_result("s", result("short", "a\nb\n"))
+        assert (short.view, short.lines) == ("", 2)
+
+    async def test_one_call_id_with_other_content_keeps_both_and_with_the_same_is_one(
+        self, workspace: Offloader
+    ) -> None:
+        """Ids repeat in real sessions, and are all empty in some."""
+        results = results_of(workspace)
+        for call_id in ("same", "", *HOSTILE_IDS[:3]):
+            stored = [await results.store_result("s", result(call_id, text)) for text in ("one", "two", "one", "two")]
+            assert stored[:2] == stored[2:]
+            assert [self.peek(workspace, found.reference) for found in stored[:2]] == ["one", "two"]
+
+    async def test_a_stub_is_known_by_its_record_and_not_by_its_looks(self, workspace: Offloader) -> None:
+        """In the transcript a stub is a line about its result; a text that only looks like one is a text."""
+        results, archive = results_of(workspace), archive_of(workspace)
+        stored = await results.store_result("s", result("c", "whole"))
+        await results.record_stub("s", "the stub", stored)
+        await results.record_stub("s", "the stub", stored)
+        messages = [{"role": "tool", "tool_call_id": "c", "content": text} for text in ("the stub", "the stub.")]
+        batch = await archive.archive("s", messages)
+        text = self.peek(workspace, batch.transcript)
+        assert text.count("the stub") == text.count("the stub.") == 1
+        assert await loaded(archive, "s") == messages
+
+    async def test_recorded_stubs_are_loaded_and_nothing_else(self, workspace: Offloader) -> None:
+        """A window that is resumed learns which of its texts are stubs, and of what."""
+        results = results_of(workspace)
+        stored = [await results.store_result("s", result("same", text)) for text in ("one", "two")]
+        for stub, of in zip(("stub 1", "stub 2"), stored, strict=True):
+            await results.record_stub("s", stub, of)
+        found = await results.load_stubs("s", ["stub 2", "stub 3", "one", "", "stub 1"])
+        assert found == {"stub 1": stored[0], "stub 2": stored[1]}
+
+    async def test_what_is_missing_is_what_neither_archive_nor_results_hold(self, workspace: Offloader) -> None:
+        """In the order that was asked for; nothing is missing of nothing."""
+        archive = archive_of(workspace)
+        await archive.archive("s", [said("alpha")])
+        await results_of(workspace).store_result("s", result("c", "beta"))
+        assert await archive.missing("s", ["gamma", "alpha", "beta", "delta"]) == ["gamma", "delta"]
+        assert await archive.missing("s", []) == []
+
+    async def test_summaries_are_numbered_and_come_back_in_order(self, workspace: Offloader) -> None:
+        """Whatever number and text they bring."""
+        summaries = summaries_of(workspace)
+        texts = (*HOSTILE_TEXTS, LONE_SURROGATES)
+        numbers = [await summaries.append_summary("s", {"n": 0, "text": text}) for text in texts]
+        assert numbers == list(range(1, len(texts) + 1))
+        assert await summaries.load_summaries("s") == [
+            {"n": number, "text": text} for number, text in enumerate(texts, 1)
+        ]
+
+    async def test_a_window_comes_back_as_it_was_left(self, workspace: Offloader) -> None:
+        """Payloads stand in it as they are, since these messages have not left the context."""
+        windows = windows_of(workspace)
+        await windows.start_window("s", {"size": 5, "config": {"a": [1, None]}}, writer="w")
+        await windows.extend_window("s", openai_messages(), [1], writer="w")
+        state = await windows.load_window("s")
+        assert [message for _, message in state.messages] == openai_messages()
+        assert (state.head, state.first, state.pins, state.archived) == ((), 0, (1,), 0)
+        assert dict(state.settings) == {"size": 5, "config": {"a": [1, None]}}
+
+        messages = [said("summary"), said("kept")]
+        await windows.replace_window("s", messages, ["summary"], first=7, pins=[1, 7], writer="w")
+        await windows.extend_window("s", [said("new")], [1, 7, 8], writer="w")
+        state = await windows.load_window("s")
+        assert [message for _, message in state.messages] == [*messages, said("new")]
+        assert (state.head, state.first, state.pins) == (("summary",), 7, (1, 7, 8))
+        assert dict(state.settings) == {"size": 5, "config": {"a": [1, None]}}
+
+    async def test_a_window_knows_how_many_messages_are_archived(self, workspace: Offloader) -> None:
+        """So that a window which was left in mid-compression goes on from there."""
+        archive, windows = archive_of(workspace), windows_of(workspace)
+        messages = [said("a"), said("b")]
+        await windows.start_window("s", {}, writer="w")
+        await windows.extend_window("s", messages, [], writer="w")
+        await archive.archive("s", messages)
+        assert (await windows.load_window("s")).archived == len(messages)
+
+    async def test_a_second_window_in_a_session_is_refused_and_harms_nothing(self, workspace: Offloader) -> None:
+        """The error says how to go on with the first; whoever began that may repeat it."""
+        windows = windows_of(workspace)
+        await windows.start_window("s", {"size": 1}, writer="w")
+        await windows.extend_window("s", [said("a")], [], writer="w")
+        with raises(SessionExistsError, "resume"):
+            await windows.start_window("s", {"size": 2}, writer="another")
+        await windows.start_window("s", {"size": 1}, writer="w")
+        state = await windows.load_window("s")
+        assert [message for _, message in state.messages] == [said("a")]
+        assert dict(state.settings) == {"size": 1}
+
+    async def test_a_window_in_a_session_that_has_messages_is_refused(self, workspace: Offloader) -> None:
+        """They are not its own."""
+        await archive_of(workspace).archive("s", [said("a")])
+        with raises(SessionExistsError, "resume"):
+            await windows_of(workspace).start_window("s", {}, writer="w")
+
+    async def test_who_claims_a_window_goes_on_alone(self, workspace: Offloader) -> None:
+        """The one before is told so, and changes nothing any more."""
+        windows = windows_of(workspace)
+        await windows.start_window("s", {}, writer="w")
+        await windows.extend_window("s", [said("a")], [], writer="w")
+        await windows.claim_window("s", writer="another")
+        with raises(StaleWindowError, "resume"):
+            await windows.extend_window("s", [said("lost")], [], writer="w")
+        with raises(StaleWindowError, "resume"):
+            await windows.replace_window("s", [said("lost")], ["summary"], first=1, pins=[], writer="w")
+        await windows.extend_window("s", [said("b")], [], writer="another")
+        state = await windows.load_window("s")
+        assert [message for _, message in state.messages] == [said("a"), said("b")]
+
+    async def test_what_is_not_there_is_not_found(self, workspace: Offloader) -> None:
+        """Rather than empty: an id that is mistyped must not look like a session without messages."""
+        archive = archive_of(workspace)
+        with raises(NotFoundError):
+            await archive.load_messages("nobody", *ALL)
+        with raises(NotFoundError):
+            await archive.locate("nobody", 0, 1)
+        with raises(NotFoundError):
+            await archive.missing("nobody", ["a"])
+        with raises(NotFoundError):
+            await summaries_of(workspace).load_summaries("nobody")
+        await archive.archive("s", [said("a")])
+        for session_id in ("nobody", "s"):
+            with raises(NotFoundError):
+                await windows_of(workspace).load_window(session_id)
+            with raises(NotFoundError):
+                await windows_of(workspace).claim_window(session_id, writer="w")
+        assert await summaries_of(workspace).load_summaries("s") == []

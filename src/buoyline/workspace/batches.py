@@ -1,0 +1,147 @@
+"""Batches of archived messages: how one is made, known again and found.
+
+Pure; whoever keeps messages for a workspace does it in these terms, on disk or elsewhere.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+from buoyline.errors import ConflictError, MessageError, NotFoundError, StaleWindowError
+from buoyline.messages import detect, dialect_named, spell
+from buoyline.messages.payloads import Reference, take_out
+from buoyline.offloader.protocol import ArchivedBatch
+from buoyline.workspace import layout
+from buoyline.workspace.archived import ArchivedMessage, transcript_bytes
+from buoyline.workspace.journal import Batch, Extent, Index
+
+
+def prepared(
+    messages: Sequence[object], dialect: str | None, put: Callable[[bytes, str], str]
+) -> list[ArchivedMessage]:
+    """Check native messages and take their payloads out.
+
+    Args:
+        messages: In order; none of them is changed.
+        dialect: Name of the messages' dialect; detected for each where it is None.
+        put: Stores decoded bytes of a media type and returns the reference that stands for them.
+
+    Returns:
+        One for each, numbered from 0 within the batch.
+
+    Raises:
+        MessageError: One of *messages* is no message, or has no JSON form; it is named by its position.
+    """
+    return [_prepared(message, position, dialect, put) for position, message in enumerate(messages)]
+
+
+def lines_of(messages: Sequence[ArchivedMessage]) -> list[bytes]:
+    """Return the line of each message as it stands in ``context.jsonl``, its end included."""
+    return [spell(message.value).encode("utf-8") + b"\n" for message in messages]
+
+
+def known_batch(
+    index: Index, session_id: str, batch_id: str, messages: Sequence[ArchivedMessage], lines: Sequence[bytes]
+) -> Batch | None:
+    """Return the batch that an earlier call with the same messages has committed; None when this is a new one.
+
+    Without a batch id only an identical call right after the first counts as its repetition.
+
+    Raises:
+        ConflictError: *batch_id* stands for other messages.
+    """
+    known = index.by_batch_id.get(batch_id) if batch_id else index.batches[-1] if index.batches else None
+    if known is None or (known.batch_id and not batch_id):
+        return None
+    # A text may spell a reference by itself: then the line is the same and the message is not.
+    if known.extent.holds(b"".join(lines)) and known.references == references_of(messages):
+        return known
+    if batch_id:
+        raise ConflictError(session_id, batch_id)
+    return None
+
+
+def check_first(index: Index, session_id: str, first: int | None) -> None:
+    """Make sure that the next batch begins with the message that has the index *first*; None is not checked.
+
+    Raises:
+        StaleWindowError: Something else was archived meanwhile, or less than the caller believes.
+    """
+    if first is not None and first != index.messages:
+        reason = f"its archive holds {index.messages} messages where {first} were expected"
+        raise StaleWindowError(session_id, reason)
+
+
+def batch_after(
+    index: Index,
+    messages: Sequence[ArchivedMessage],
+    *,
+    batch_id: str,
+    lines: list[list[str]],
+    extent: Extent,
+    time: str,
+) -> Batch:
+    """Return the batch that follows those in *index*, with its messages rendered as *lines*."""
+    return Batch(
+        batch_id=batch_id,
+        dialects=tuple(message.dialect for message in messages),
+        first=index.messages,
+        extent=extent,
+        line=index.next_line,
+        lines=tuple(len(message) for message in lines),
+        transcript_offset=index.transcript_end,
+        transcript_bytes=len(transcript_bytes(lines)),
+        time=time,
+        references=references_of(messages),
+    )
+
+
+def references_of(messages: Sequence[ArchivedMessage]) -> tuple[tuple[int, Reference], ...]:
+    """Return the place of every payload that was taken out of *messages*, with the message's position."""
+    return tuple((position, ref) for position, message in enumerate(messages) for ref in message.references)
+
+
+def line_ranges(index: Index, session_id: str, first: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Return first and last transcript line of the messages from *first* up to *end*.
+
+    Raises:
+        NotFoundError: They are not all archived.
+    """
+    batches = index.batches
+    start = bisect_right(batches, first, key=lambda batch: batch.first) - 1
+    ranges: list[tuple[int, int]] = []
+    for batch in batches[max(start, 0) :]:
+        if batch.first >= end:
+            break
+        ranges += batch.line_ranges()[max(first - batch.first, 0) : end - batch.first]
+    if len(ranges) != end - first:
+        raise NotFoundError("archived messages", f"{first}-{end - 1}", f"session {session_id!r}")
+    return tuple(ranges)
+
+
+def located(path: Callable[[str], str], first: int, lines: tuple[tuple[int, int], ...]) -> ArchivedBatch:
+    """Describe the messages from *first* on, at *lines* of the transcript.
+
+    Args:
+        path: Makes what the agent uses from the name of one of the session's files.
+        first: Index of the first message in the session.
+        lines: First and last line of each.
+    """
+    return ArchivedBatch(
+        reference=path(layout.CONTEXT_FILE),
+        transcript=path(layout.TRANSCRIPT_FILE),
+        transcript_name=layout.TRANSCRIPT_FILE,
+        first=first,
+        lines=lines,
+    )
+
+
+def _prepared(message: object, position: int, dialect: str | None, put: Callable[[bytes, str], str]) -> ArchivedMessage:
+    try:
+        found = dialect_named(dialect) if dialect else detect(message)
+        found.view(message)
+        native = found.to_json(message)
+        spell(native)
+    except MessageError as error:
+        raise error.at(position) from error
+    value, references = take_out(native, put)
+    return ArchivedMessage(position, found.name, value, references)

@@ -1,0 +1,390 @@
+"""`MemoryWorkspace`: what left the context, kept in this process and in no file."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from buoyline.errors import InvalidNameError, NotFoundError
+from buoyline.messages import ToolResult
+from buoyline.messages.payloads import put_back, take_out
+from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
+from buoyline.workspace import layout
+from buoyline.workspace.batches import located, prepared
+from buoyline.workspace.eviction import Evictable
+from buoyline.workspace.journal import Batch
+from buoyline.workspace.memory_session import MemorySession
+from buoyline.workspace.records import result_of
+
+_ROOT: Final = "memory:///"
+_NOTHING_STORED = "nothing was stored under it in this workspace"
+
+
+class MemoryWorkspace:
+    """A workspace in this process's memory, for tests and for places that have no disk.
+
+    It has the abilities of `LocalWorkspace`, renders the same transcript, and refuses the same calls with the
+    same errors. References look like ``memory:///sessions/s1/tool_result-c1.txt``; `read` returns what is behind
+    one. Nothing is written to disk, and nothing survives the process: acknowledged means held until `clear`.
+
+    **What is evicted.** Entries that were neither stored nor retrieved for more than *evict_after_turns* turns are
+    removed when `next_turn` is called, and only then: whole tool results together with their views, and payloads
+    of `offload_data_block` as long as no archived message has them, too. Storing one again or reading it begins
+    its turns anew. Reading an evicted one is a `NotFoundError` that says so; `missing` no longer finds what only
+    it held; storing the same result again brings it back under the same reference. Archived messages with their
+    payloads, the transcript, summaries and windows are never evicted, so `load_messages` is always complete.
+
+    Threads and event loops may share an instance: one lock guards it. Calls run where they are made and never
+    wait for anything but that lock, so a cancelled call has either not begun or is done. With eviction on, each
+    agent should have a workspace of its own, since one agent's turns would age what another one stored.
+
+    Source: Strands' ``InMemoryStorage`` for turns, their default and `clear`; `LocalWorkspace` for all else.
+    """
+
+    def __init__(self, *, evict_after_turns: int | None = 20) -> None:
+        """Begin with nothing.
+
+        Args:
+            evict_after_turns: For how many turns an entry is kept that nobody uses; None keeps everything.
+
+        Raises:
+            ConfigError: *evict_after_turns* is neither None nor a whole number above 0.
+        """
+        self._evictable = Evictable(evict_after_turns)
+        self._evict_after_turns = evict_after_turns
+        self._payloads: dict[str, bytes] = {}
+        self._sessions: dict[str, MemorySession] = {}
+        self._lock = threading.Lock()
+
+    async def initialize(self) -> None:
+        """Do nothing; here because a workspace has it."""
+
+    async def close(self) -> None:
+        """Do nothing: what is held is nowhere else, so only `clear` removes it."""
+
+    async def __aenter__(self) -> Self:
+        """Return the workspace."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Keep what is held, as `close` does."""
+
+    def abilities(self) -> Abilities:
+        """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
+        return Abilities(results=self, archive=self, summaries=self, windows=self)
+
+    def next_turn(self) -> None:
+        """Begin the next turn of the agent's loop and evict what nobody used for too many; call it once a cycle."""
+        with self._lock:
+            self._evictable.next_turn()
+
+    def clear(self) -> None:
+        """Remove everything that is held, of all sessions."""
+        with self._lock:
+            self._sessions.clear()
+            self._payloads.clear()
+            self._evictable.clear()
+
+    def read(self, reference: str) -> str:
+        """Return the text behind *reference*; see `retrieve`.
+
+        Raises:
+            NotFoundError: There is nothing behind it, or no longer.
+            InvalidNameError: It stands for bytes that are no text; `retrieve` returns them.
+        """
+        content = self.retrieve(reference)
+        try:
+            return content.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise InvalidNameError(reference, "stands for bytes that are no text; use retrieve") from error
+
+    def retrieve(self, reference: str) -> bytes:
+        """Return the bytes behind *reference*, which counts as a use of them.
+
+        Args:
+            reference: Any that this workspace has given: of a tool result, a view, an archive, a transcript, or
+                ``workspace:///data/…``, which stands in place of a payload.
+
+        Raises:
+            NotFoundError: There is nothing behind it; where it was evicted, the error says so.
+        """
+        name = layout.blob_behind(reference) or reference.removeprefix(_ROOT)
+        with self._lock:
+            found = self._content(name)
+            if found is None:
+                raise NotFoundError("content behind", reference, self._why_absent(name))
+            return found
+
+    async def offload_context(self, session_id: str, msgs: Sequence[Any], **_: Any) -> str:
+        """Archive messages that leave the context.
+
+        Args:
+            session_id: The session; created when it is new.
+            msgs: Native messages of any known dialect, in order. None of them is changed.
+            **_: Accepted for the contract; nothing is expected.
+
+        Returns:
+            The reference of the session's ``context.jsonl``.
+
+        Raises:
+            InvalidNameError: *session_id* cannot be an id.
+            MessageError: One of *msgs* is no message; nothing was stored.
+        """
+        return (await self.archive(session_id, msgs)).reference
+
+    async def offload_tool_result(self, session_id: str, tool_result: Any, **_: Any) -> str:
+        """Store one whole tool result.
+
+        Args:
+            session_id: The session; created when it is new.
+            tool_result: A tool message, a tool result block, or a `ToolResult`.
+            **_: Accepted for the contract; nothing is expected.
+
+        Returns:
+            The reference of its text.
+
+        Raises:
+            InvalidNameError: *session_id* cannot be an id.
+            MessageError: *tool_result* is no tool result; nothing was stored.
+        """
+        return (await self.store_result(session_id, result_of(tool_result))).reference
+
+    async def offload_data_block(self, block: Any) -> Any:
+        """Store the payload of one content block.
+
+        Args:
+            block: A content block with a base64 payload, e.g. Anthropic's ``image`` or OpenAI's ``image_url``.
+
+        Returns:
+            A copy of *block* with ``workspace:///data/<sha256>.<ext>`` in the payload's place; *block* itself when
+            it has none.
+        """
+        with self._lock:
+            return take_out(block, self._put)[0]
+
+    async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
+        """Store *result*; see `offload_tool_result`."""
+        with self._lock:
+            return self._begun(session_id).store(result)
+
+    async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
+        """Return those of *texts* that are recorded stubs, with the results that they stand for.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        with self._lock:
+            return self._found(session_id).stubs(texts)
+
+    async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
+        """Remember that the text *stub* stands for *stored*."""
+        with self._lock:
+            self._begun(session_id).record_stub(stub, stored.name)
+
+    async def archive(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        batch_id: str = "",
+        dialect: str | None = None,
+        first: int | None = None,
+    ) -> ArchivedBatch:
+        """Archive *messages* as one batch, whole or not at all.
+
+        Args:
+            session_id: The session; created when it is new.
+            messages: Native messages in order.
+            batch_id: Makes a repetition known, at any time; without one only an identical call right after the
+                first counts as its repetition.
+            dialect: Name of the messages' dialect; detected for each where it is None.
+            first: Index that the first of them must get; not checked where it is None.
+
+        Returns:
+            Where they stand. Of no messages: where the next would.
+
+        Raises:
+            InvalidNameError: *session_id* cannot be an id.
+            MessageError: One of *messages* is no message; nothing was stored.
+            ConflictError: *batch_id* stands for other messages.
+            StaleWindowError: The first would get another index; nothing was stored.
+        """
+        with self._lock:
+            session = self._addressed(session_id)
+            checked = prepared(messages, dialect, self._put)
+            if not checked:
+                return located(session.path, session.messages, ())
+            batch = self._begun(session_id).add(checked, batch_id, first)
+            self._keep_payloads(batch)
+            return located(session.path, batch.first, batch.line_ranges())
+
+    async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
+        """Return dialect and JSON of the archived messages from *first* up to *end*, payloads put back.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        with self._lock:
+            return [
+                (message.dialect, put_back(message.value, message.references, self._payload))
+                for message in self._found(session_id).archived(first, end)
+            ]
+
+    async def locate(self, session_id: str, first: int, end: int) -> ArchivedBatch:
+        """Return where the archived messages from *first* up to *end* stand.
+
+        Raises:
+            NotFoundError: There is no such session, or they are not all archived.
+        """
+        with self._lock:
+            return self._found(session_id).located(first, end)
+
+    async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
+        """Return those of *strings* that neither an archived message nor a tool result still held has, in order.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        with self._lock:
+            return self._found(session_id).missing(strings)
+
+    async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
+        """Keep *summary* under the next number, which is put in as ``n`` and returned, counted from 1."""
+        with self._lock:
+            return self._begun(session_id).add_summary(summary)
+
+    async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
+        """Return all summaries of the session in order.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        with self._lock:
+            return self._found(session_id).summaries()
+
+    async def start_window(self, session_id: str, settings: Mapping[str, Any], *, writer: str = "") -> None:
+        """Begin the session's window; the same *writer* may repeat it.
+
+        Raises:
+            SessionExistsError: The session has messages or a window already.
+        """
+        with self._lock:
+            self._begun(session_id).start_window(settings, writer)
+
+    async def claim_window(self, session_id: str, *, writer: str) -> None:
+        """Make *writer* the one that goes on with the window; the one before it is refused from now on.
+
+        Raises:
+            NotFoundError: There is no such session, or it never had a window.
+        """
+        with self._lock:
+            self._found(session_id).claim_window(writer)
+
+    async def extend_window(
+        self, session_id: str, messages: Sequence[Any], pins: Sequence[int], *, writer: str = ""
+    ) -> None:
+        """Keep messages that were added to the context, and the session indexes of all pins.
+
+        Raises:
+            StaleWindowError: Another writer has gone on with the window; nothing was changed.
+        """
+        with self._lock:
+            self._begun(session_id).extend_window(messages, pins, writer)
+
+    async def replace_window(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        head: Sequence[str],
+        first: int,
+        pins: Sequence[int],
+        *,
+        writer: str = "",
+    ) -> None:
+        """Keep what the context is after a compression; see `WindowState`.
+
+        Raises:
+            StaleWindowError: Another writer has gone on with the window; nothing was changed.
+        """
+        with self._lock:
+            self._begun(session_id).replace_window(messages, head, first, pins, writer=writer)
+
+    async def load_window(self, session_id: str) -> WindowState:
+        """Return what stands in the session's context.
+
+        Raises:
+            NotFoundError: There is no such session, or it never had a window.
+        """
+        with self._lock:
+            return self._found(session_id).window()
+
+    def session_ids(self) -> list[str]:
+        """Return the ids of all sessions, in the order in which they began; none when there are none."""
+        with self._lock:
+            return [session.session_id for session in self._sessions.values()]
+
+    def _addressed(self, session_id: str) -> MemorySession:
+        """Return the session; a new one is not held yet, since the call may still be refused."""
+        held = self._sessions.get(layout.session_directory(session_id))
+        return held or MemorySession(session_id, _ROOT, self._evictable)
+
+    def _begun(self, session_id: str) -> MemorySession:
+        session = self._addressed(session_id)
+        return self._sessions.setdefault(session.directory, session)
+
+    def _found(self, session_id: str) -> MemorySession:
+        session = self._addressed(session_id)
+        if session.directory not in self._sessions:
+            raise NotFoundError("session", session_id, _NOTHING_STORED)
+        return session
+
+    def _put(self, payload: bytes, media_type: str) -> str:
+        name = layout.blob_name(payload, media_type)
+        if name not in self._payloads:
+            self._evictable.store({name: payload})
+        return layout.reference_to(name)
+
+    def _keep_payloads(self, batch: Batch) -> None:
+        """Take the payloads of archived messages out of what may be evicted."""
+        for _, reference in batch.references:
+            name = layout.blob_behind(reference.reference)
+            payload = None if name is None else self._evictable.release(name)
+            if name is not None and payload is not None:
+                self._payloads[name] = payload
+
+    def _payload(self, reference: str) -> bytes:
+        return self._payloads[layout.blob_behind(reference) or reference]
+
+    def _content(self, name: str) -> bytes | None:
+        found = self._evictable.use(name)
+        if found is None:
+            found = self._payloads.get(name)
+        if found is None:
+            directory, _, file = name.rpartition("/")
+            session = self._sessions.get(directory)
+            found = None if session is None else session.text(file)
+        return found
+
+    def _why_absent(self, name: str) -> str:
+        if not self._evictable.is_evicted(name):
+            return _NOTHING_STORED
+        return (
+            f"it was evicted, since nobody used it for more than {self._evict_after_turns} turns; run the tool again, "
+            "or give MemoryWorkspace a higher evict_after_turns (None keeps everything)"
+        )
+
+
+if TYPE_CHECKING:
+    from buoyline.offloader.protocol import (
+        ContextArchive,
+        ResultStore,
+        SummaryLog,
+        SupportsAbilities,
+        WindowLog,
+    )
+
+    _offloader: type[Offloader] = MemoryWorkspace
+    _archive: type[ContextArchive] = MemoryWorkspace
+    _results: type[ResultStore] = MemoryWorkspace
+    _summaries: type[SummaryLog] = MemoryWorkspace
+    _windows: type[WindowLog] = MemoryWorkspace
+    _abilities: type[SupportsAbilities] = MemoryWorkspace

@@ -1,0 +1,235 @@
+"""One session of a `MemoryWorkspace`: what `LocalWorkspace` has in files, as bytes in this process.
+
+Synchronous and not thread-safe; `MemoryWorkspace` calls it under its lock.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from buoyline.errors import NotFoundError, SessionExistsError
+from buoyline.messages import ToolResult, parse, spell
+from buoyline.offloader.protocol import ArchivedBatch, StoredResult, WindowState
+from buoyline.offloader.view import view_of
+from buoyline.workspace import layout
+from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, text_digest, transcript_bytes
+from buoyline.workspace.batches import batch_after, check_first, known_batch, line_ranges, lines_of, located
+from buoyline.workspace.eviction import Evictable
+from buoyline.workspace.journal import Batch, Extent, Index, Record, batch_record, encode
+from buoyline.workspace.records import (
+    absent,
+    check_writer,
+    pins_record,
+    result_record,
+    settings_record,
+    stored_result,
+    stub_record,
+    window_line,
+    window_record,
+    window_state,
+    writer_record,
+)
+from buoyline.workspace.session import now
+
+
+class MemorySession:
+    """A session in memory: archive, tool results, summaries and window."""
+
+    def __init__(self, session_id: str, root: str, evictable: Evictable) -> None:
+        """Begin an empty session.
+
+        Args:
+            session_id: Its id.
+            root: What every reference begins with.
+            evictable: Takes the tool results, which may be evicted; all else stays here.
+
+        Raises:
+            InvalidNameError: *session_id* cannot be an id.
+        """
+        self.session_id = session_id
+        self.directory = layout.session_directory(session_id)
+        self._root = root
+        self._evictable = evictable
+        self._index = Index()
+        self._context = bytearray()
+        self._transcript = bytearray()
+        self._summaries = bytearray()
+        self._window = bytearray()
+
+    @property
+    def messages(self) -> int:
+        """How many messages are archived."""
+        return self._index.messages
+
+    def path(self, file: str) -> str:
+        """Return the reference of the session's *file*."""
+        return f"{self._root}{self._name(file)}"
+
+    def text(self, file: str) -> bytes | None:
+        """Return the content of the session's *file* that cannot be evicted; None when there is none."""
+        files = {
+            layout.CONTEXT_FILE: self._context,
+            layout.TRANSCRIPT_FILE: self._transcript,
+            layout.SUMMARIES_FILE: self._summaries,
+            layout.WINDOW_FILE: self._window,
+        }
+        found = files.get(file)
+        return None if found is None else bytes(found)
+
+    def add(self, messages: Sequence[ArchivedMessage], batch_id: str, first: int | None = None) -> Batch:
+        """Append *messages*, at least one, as a batch; a repetition is the batch that there is.
+
+        Raises:
+            ConflictError: *batch_id* stands for other messages.
+            StaleWindowError: The first would get another index than *first*.
+        """
+        lines = lines_of(messages)
+        known = known_batch(self._index, self.session_id, batch_id, messages, lines)
+        if known is not None:
+            return known
+        check_first(self._index, self.session_id, first)
+        time = now()
+        shown = rendered(messages, self._index.messages, time, self._index)
+        content = b"".join(lines)
+        digest = hashlib.sha256(content).hexdigest()
+        end = len(self._context)
+        extent = Extent(end, tuple(map(len, lines)), digest, end, self._index.end)
+        batch = batch_after(self._index, messages, batch_id=batch_id, lines=shown, extent=extent, time=time)
+        self._note(batch_record(batch))
+        self._context += content
+        self._transcript += transcript_bytes(shown)
+        return batch
+
+    def archived(self, first: int, end: int) -> Iterator[ArchivedMessage]:
+        """Yield the archived messages from *first* up to *end*, in order; fewer where there are fewer."""
+        for batch in self._index.batches:
+            if batch.end <= first or batch.first >= end:
+                continue
+            content = bytes(self._context[batch.extent.offset : batch.extent.end])
+            yield from (message for message in messages_of(batch, content) if first <= message.number < end)
+
+    def located(self, first: int, end: int) -> ArchivedBatch:
+        """Return where the archived messages from *first* up to *end* stand.
+
+        Raises:
+            NotFoundError: They are not all archived.
+        """
+        return located(self.path, first, line_ranges(self._index, self.session_id, first, end))
+
+    def missing(self, strings: Sequence[str]) -> list[str]:
+        """Return those of *strings* that neither the transcript nor a tool result still held has, in order."""
+        results = (self._evictable.look(self._name(name)) for name in self._index.results)
+        held = (content for content in results if content is not None)
+        return absent(strings, chain((bytes(self._transcript),), held))
+
+    def store(self, result: ToolResult) -> StoredResult:
+        """Store the whole text of *result* and its view, which counts as their use."""
+        text = result.text
+        content = text.encode("utf-8", "surrogatepass")
+        view = view_of(text)
+        name = self._name_for(result.call_id, content)
+        if name not in self._index.results:
+            self._note(result_record(result, name, content, view, now()))
+        files = {self._name(name): content}
+        if view is not None:
+            files[self._name(layout.view_name(name))] = view.encode("utf-8")
+        self._evictable.store(files)
+        return stored_result(self._index.results[name], self.path)
+
+    def stubs(self, texts: Sequence[str]) -> dict[str, StoredResult]:
+        """Return those of *texts* that are recorded stubs, with the results that they stand for."""
+        return {text: stored for text in texts if (stored := self._behind(text)) is not None}
+
+    def record_stub(self, stub: str, name: str) -> None:
+        """Remember that the text *stub* stands for the result called *name*."""
+        record = stub_record(stub, name, now())
+        if record["sha256"] not in self._index.stubs:
+            self._note(record)
+
+    def add_summary(self, summary: Mapping[str, Any]) -> int:
+        """Append *summary* with its number as ``n``, counted from 1."""
+        number = self._summaries.count(b"\n") + 1
+        self._summaries += spell({**summary, "n": number}).encode("utf-8") + b"\n"
+        return number
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Return all summaries in order."""
+        return [parse(line) for line in bytes(self._summaries).split(b"\n")[:-1]]
+
+    def start_window(self, settings: Mapping[str, Any], writer: str) -> None:
+        """Begin with an empty context; the same *writer* may repeat it.
+
+        Raises:
+            SessionExistsError: The session has messages or a window already.
+        """
+        if writer and writer == self._index.writer and self._index.windows and not self._index.batches:
+            return
+        if self._index.batches or self._index.windows:
+            raise SessionExistsError(self.session_id, f"{self._root}{self.directory}")
+        if writer:
+            self._note(writer_record(writer, now()))
+        self._note(settings_record(settings, now()))
+        self.replace_window((), (), 0, ())
+
+    def claim_window(self, writer: str) -> None:
+        """Make *writer* the one that goes on; the one before it is refused from now on.
+
+        Raises:
+            NotFoundError: It never had a window.
+        """
+        self.window()
+        self._note(writer_record(writer, now()))
+
+    def extend_window(self, messages: Sequence[Any], pins: Sequence[int], writer: str = "") -> None:
+        """Append messages that were added to the context, and note the pins.
+
+        Raises:
+            StaleWindowError: Another writer has gone on with the window.
+        """
+        check_writer(self._index, self.session_id, writer)
+        self._window += b"".join(window_line(message) for message in messages)
+        self._note(pins_record(pins, now()))
+
+    def replace_window(
+        self, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int], *, writer: str = ""
+    ) -> None:
+        """Put down the context after a compression.
+
+        Raises:
+            StaleWindowError: Another writer has gone on with the window.
+        """
+        check_writer(self._index, self.session_id, writer)
+        content = b"".join(window_line(message) for message in messages)
+        self._note(window_record(content, head, first, pins, now()))
+        self._window = bytearray(content)
+
+    def window(self) -> WindowState:
+        """Return what stands in the context.
+
+        Raises:
+            NotFoundError: It never had a window.
+        """
+        state = window_state(self._index, bytes(self._window))
+        if state is None:
+            raise NotFoundError("window in session", self.session_id, "start it with ContextWindow(...)")
+        return state
+
+    def _behind(self, stub: str) -> StoredResult | None:
+        record = self._index.stubs.get(text_digest(stub))
+        found = None if record is None else self._index.results.get(record["path"])
+        return None if found is None else stored_result(found, self.path)
+
+    def _name(self, file: str) -> str:
+        return f"{self.directory}/{file}"
+
+    def _name_for(self, call_id: str, content: bytes) -> str:
+        """Choose the result's name; one that was evicted still stands for what it stood for."""
+        name = layout.tool_result_name(call_id)
+        first = self._index.results.get(name)
+        is_same = first is None or first["sha256"] == hashlib.sha256(content).hexdigest()
+        return name if is_same else layout.tool_result_variant(call_id, content)
+
+    def _note(self, record: Record) -> None:
+        # By way of its bytes: what is remembered is then a copy, exactly as a workspace on disk would read it.
+        self._index.absorb(encode(record))

@@ -1,0 +1,146 @@
+"""What a session's journal says besides its batches: tool results, stubs, and what the window holds.
+
+Pure. Source: docs/format.md, "journal.jsonl".
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from buoyline.errors import StaleWindowError
+from buoyline.messages import Text, ToolResult, detect, dialect_named, is_object, parse, spell
+from buoyline.offloader.lines import count_lines
+from buoyline.offloader.protocol import StoredResult, WindowState
+from buoyline.workspace import layout
+from buoyline.workspace.archived import text_digest
+from buoyline.workspace.journal import Index, Record
+
+
+def result_of(tool_result: object) -> ToolResult:
+    """Read a tool message, a tool result block, or a `ToolResult`, which is what an offloader is given.
+
+    Raises:
+        MessageError: It is none of these.
+    """
+    if isinstance(tool_result, ToolResult):
+        return tool_result
+    is_block = is_object(tool_result) and tool_result.get("type") == "tool_result"
+    dialect = dialect_named("anthropic") if is_block else detect(tool_result)
+    return dialect.result(tool_result).results[0]
+
+
+def result_record(result: ToolResult, name: str, content: bytes, view: str | None, time: str) -> Record:
+    """Return the record of a tool result whose text, as *content*, stands in file *name*."""
+    blocks = [len(part.text.encode("utf-8", "surrogatepass")) for part in result.parts if isinstance(part, Text)]
+    record: dict[str, Any] = {
+        "op": "result",
+        "call_id": result.call_id,
+        "path": name,
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "lines": count_lines(result.text if view is None else view),
+        "blocks": blocks,
+        "time": time,
+    }
+    return record if view is None else {**record, "view": layout.view_name(name)}
+
+
+def stored_result(record: Record, path: Callable[[str], str]) -> StoredResult:
+    """Describe the tool result that *record* is about.
+
+    Args:
+        record: As `result_record` made it.
+        path: Makes what the agent uses from the name of one of the session's files.
+    """
+    view = record.get("view")
+    return StoredResult(
+        reference=path(record["path"]),
+        name=record["path"],
+        view=path(view) if view else "",
+        lines=record["lines"],
+    )
+
+
+def stub_record(stub: str, name: str, time: str) -> Record:
+    """Return the record of the text *stub*, which stands for the result in file *name*."""
+    return {"op": "stub", "sha256": text_digest(stub), "path": name, "time": time}
+
+
+def settings_record(settings: Record, time: str) -> Record:
+    """Return the record of a window's settings."""
+    return {"op": "settings", "settings": settings, "time": time}
+
+
+def writer_record(writer: str, time: str) -> Record:
+    """Return the record of who goes on with the session's window."""
+    return {"op": "writer", "writer": writer, "time": time}
+
+
+def check_writer(index: Index, session_id: str, writer: str) -> None:
+    """Refuse a writer that another one has taken over from; an empty one is not checked.
+
+    Raises:
+        StaleWindowError: Another one began or claimed the window.
+    """
+    if writer and index.writer and writer != index.writer:
+        raise StaleWindowError(session_id, "another window has gone on with it")
+
+
+def pins_record(pins: Sequence[int], time: str) -> Record:
+    """Return the record of the messages that are pinned from now on."""
+    return {"op": "pins", "pins": list(pins), "time": time}
+
+
+def window_record(content: bytes, head: Sequence[str], first: int, pins: Sequence[int], time: str) -> Record:
+    """Return the record of what ``window.jsonl`` begins with; see `WindowState` for the arguments."""
+    return {
+        "op": "window",
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "head": list(head),
+        "first": first,
+        "pins": list(pins),
+        "time": time,
+    }
+
+
+def window_line(message: object) -> bytes:
+    """Return the line of a native message as it stands in ``window.jsonl``, its end included.
+
+    Raises:
+        MessageError: It is no message.
+    """
+    return spell(detect(message).to_json(message)).encode("utf-8") + b"\n"
+
+
+def window_state(index: Index, content: bytes) -> WindowState | None:
+    """Return what stands in the context; None when *content* does not begin with what was noted.
+
+    Whichever of the last two notes matches the bytes is the true one, so a crash between note and replacement
+    does no harm.
+
+    Args:
+        index: What the journal says.
+        content: Whole lines of ``window.jsonl``.
+    """
+    for note in reversed(index.windows):
+        if hashlib.sha256(content[: note["bytes"]]).hexdigest() == note["sha256"]:
+            return WindowState(
+                messages=tuple((detect(value).name, value) for value in map(parse, content.split(b"\n")[:-1])),
+                head=tuple(note["head"]),
+                first=note["first"],
+                pins=index.pins,
+                settings=index.settings.get("settings", {}),
+                archived=index.messages,
+            )
+    return None
+
+
+def absent(strings: Sequence[str], contents: Iterable[bytes]) -> list[str]:
+    """Return those of *strings* that none of *contents* holds, in order; no more of these is read than needed."""
+    wanted = {text: text.encode("utf-8", "surrogatepass") for text in strings}
+    for content in contents if wanted else ():
+        wanted = {text: needle for text, needle in wanted.items() if needle not in content}
+        if not wanted:
+            break
+    return [text for text in strings if text in wanted]
