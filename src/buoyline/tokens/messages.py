@@ -1,6 +1,7 @@
 """What one message costs in a context."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from buoyline.messages import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.tokens.counter import TextCounter
@@ -10,7 +11,9 @@ _PER_MESSAGE = 4
 _PER_CALL = 8
 # A picture at the resolution that Anthropic scales down to, (1,568 x 1,568) / 750 capped at 1,600.
 _PER_IMAGE = 1_600
-_BYTES_PER_TOKEN = 4
+# A page of a PDF costs 1,500 to 3,000 tokens and takes some 75 kB; a second of MP3 costs up to 32 and takes 16 kB.
+_BYTES_PER_TOKEN: Mapping[str, int] = MappingProxyType({"document": 25, "audio": 250})
+_BYTES_PER_TEXT_TOKEN = 4
 
 
 def count_message(message: Message, counter: TextCounter) -> int:
@@ -51,6 +54,14 @@ def _count_part(part: Part, counter: TextCounter) -> int:
         case ToolResult():
             return _PER_CALL + sum(_count_part(inner, counter) for inner in part.parts)
         case Media():
-            return _PER_IMAGE if part.kind == "image" else max(_PER_IMAGE, part.size_bytes // _BYTES_PER_TOKEN)
+            return _count_media(part)
         case Opaque():
             return counter.count(part.json)
+
+
+def _count_media(part: Media) -> int:
+    if part.kind == "image":
+        return _PER_IMAGE
+    is_text = part.media_type.startswith("text/")
+    bytes_per_token = _BYTES_PER_TEXT_TOKEN if is_text else _BYTES_PER_TOKEN.get(part.kind, _BYTES_PER_TEXT_TOKEN)
+    return max(_PER_IMAGE, part.size_bytes // bytes_per_token)
