@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from buoyline.errors import StorageError, WorkspaceFull
+from buoyline.errors import NotFoundError, StorageError, WorkspaceFull
 from buoyline.messages import Text, ToolResult
 from buoyline.testing import every_fault
 from buoyline.workspace import LocalWorkspace
@@ -287,3 +287,50 @@ async def test_a_write_that_the_system_cuts_short_is_taken_back(tmp_path: Path) 
     assert done.stdout.split() == ["full", "full"]
     assert [m["content"] for m in await stored(tmp_path)] == ["first", "last"]
     assert [p.name for p in (tmp_path / "sessions/s1").glob("*tool_result*")] == []
+
+
+async def test_a_batch_whose_record_is_damaged_keeps_its_messages_when_other_records_follow(tmp_path: Path) -> None:
+    await at(tmp_path).archive("s1", A)
+    journal = tmp_path / "sessions/s1/journal.jsonl"
+    before = journal.stat().st_size
+    await at(tmp_path).archive("s1", B)
+    await at(tmp_path).store_result("s1", ToolResult("c", "t", (Text("x"),)))
+    content = bytearray(journal.read_bytes())
+    content[before + 20] ^= 1
+    journal.write_bytes(content)
+    await at(tmp_path).archive("s1", C)
+
+    assert await stored(tmp_path) == A + B + C
+    assert not (tmp_path / "sessions/s1/torn").exists()
+    await assert_the_transcript_is_whole(tmp_path)
+
+
+async def test_a_summary_whose_bytes_a_power_cut_took_makes_room_for_the_next(tmp_path: Path) -> None:
+    workspace = at(tmp_path)
+    await workspace.append_summary("s1", {"text": "first"})
+    size = (tmp_path / "sessions/s1/summaries.jsonl").stat().st_size
+    await workspace.append_summary("s1", {"text": "second " * 100})
+    os.truncate(tmp_path / "sessions/s1/summaries.jsonl", size + 30)
+    assert await at(tmp_path).append_summary("s1", {"text": "third"}) == 2
+
+    assert [found["text"] for found in await at(tmp_path).load_summaries("s1")] == ["first", "third"]
+
+
+async def test_a_transcript_of_the_right_size_but_without_its_bytes_is_rendered_again(tmp_path: Path) -> None:
+    for batch in (A, B):
+        await at(tmp_path).archive("s1", batch)
+    transcript = tmp_path / "sessions/s1/transcript.md"
+    transcript.write_bytes(b"\0" * transcript.stat().st_size)
+    await at(tmp_path).archive("s1", C)
+
+    await assert_the_transcript_is_whole(tmp_path)
+
+
+async def test_a_start_that_a_crash_cut_short_can_be_made_again(tmp_path: Path) -> None:
+    await at(tmp_path).start_window("s1", {}, writer="a")
+    (tmp_path / "sessions/s1/window.jsonl").unlink()
+    with pytest.raises(NotFoundError):
+        await at(tmp_path).load_window("s1")
+    await at(tmp_path).start_window("s1", {}, writer="b")
+
+    assert (await at(tmp_path).load_window("s1")).messages == ()

@@ -26,6 +26,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "read": "lookups",
         "grep": "lookups",
         "glob": "lookups",
+        "stats": "stats",
+        "verify": "verify",
     }
 )
 """The module of `buoyline.cli` that holds each command, as ``<name>_command``, in the order of the help."""
@@ -69,6 +71,7 @@ class LazyGroup(click.Group):
                 stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 ends no command
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
         except click.UsageError as error:
             _end(f"{error.format_message().rstrip('.')}; try `{_help_of(error)} --help`", _MISUSED)
         except click.ClickException as error:
@@ -79,6 +82,8 @@ class LazyGroup(click.Group):
             _end(str(error), _MISUSED)
         except BuoylineError as error:
             _end(str(error), _FAILED)
+        except OSError as error:
+            _end(f"cannot write the answer: {error.strerror or error}", _FAILED)
         sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -198,6 +198,10 @@ class Index:
         self.by_batch_id.pop(batch.batch_id, None)
         self.end = batch.extent.record_offset
 
+    def drop_last_summary(self) -> None:
+        """Forget the last summary, whose bytes are not in its file, and the journal from its record on."""
+        self.end = self.summaries.pop().record_offset
+
     def _fold(self, record: Record, offset: int) -> None:
         match record["op"]:
             case "batch":

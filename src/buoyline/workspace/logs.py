@@ -19,6 +19,9 @@ from buoyline.workspace.records import (
 )
 from buoyline.workspace.session import Session, now
 
+# The file may be replaced between reading it and reading what the journal says of it.
+_LOAD_ATTEMPTS = 5
+
 
 class Summaries:
     """The summaries of a session, one line each."""
@@ -83,9 +86,11 @@ class Window:
             SessionExistsError: The session has messages or a window already.
         """
         with self._session.writing() as (index, appender):
-            if writer and writer == index.writer and index.windows and not index.batches:
+            # A note without its file is a start that a crash cut short: nobody was told that it had begun.
+            has_window = bool(index.windows) and self._session.tree.exists(self._session.name(layout.WINDOW_FILE))
+            if has_window and writer and writer == index.writer and not index.batches:
                 return
-            if index.batches or index.windows:
+            if index.batches or has_window:
                 raise SessionExistsError(self._session.session_id, self._session.tree.path(self._session.directory))
             if writer:
                 appender.note(writer_record(writer, now()), index, durable=False)
@@ -141,15 +146,22 @@ class Window:
             NotFoundError: There is no such session, or it never had a window.
             CorruptError: The file does not begin with what was written.
         """
-        index = self._session.index()
-        if not index.windows:
-            raise NotFoundError("window in session", self._session.session_id, "start it with ContextWindow(...)")
-        content = self._session.tree.read(self._session.name(layout.WINDOW_FILE))
-        content = content[: content.rfind(b"\n") + 1]
-        state = window_state(index, content)
+        state = None
+        for _ in range(_LOAD_ATTEMPTS):
+            content = self._content()
+            index = self._session.index()
+            if content is None or not index.windows:
+                raise NotFoundError("window in session", self._session.session_id, "start it with ContextWindow(...)")
+            state = window_state(index, content[: content.rfind(b"\n") + 1])
+            if state is not None:
+                break
         if state is None:
             raise CorruptError(
                 self._session.path(layout.WINDOW_FILE),
                 "does not begin with what was written; the archive beside it is whole, begin a new session from it",
             )
         return state
+
+    def _content(self) -> bytes | None:
+        name = self._session.name(layout.WINDOW_FILE)
+        return self._session.tree.read(name) if self._session.tree.exists(name) else None

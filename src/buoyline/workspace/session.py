@@ -82,8 +82,8 @@ class Session:
             try:
                 self._refresh(appender.file(layout.JOURNAL_FILE))
                 if is_journal_lost:
-                    rebuild(self._index, appender, self.tree.read(self.name(layout.CONTEXT_FILE)), now())
-                recover(self._index, appender, self.content, self._verified)
+                    rebuild(self._index, appender, now())
+                recover(self._index, appender, self.content, self._verified, now())
                 self._verified = len(self._index.batches)
                 yield self._index, appender
                 self._verified = len(self._index.batches)

@@ -1,0 +1,101 @@
+"""``buoyline verify``."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+from buoyline.cli.options import json_option, workdir_option
+from buoyline.cli.output import print_json, print_lines
+from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.verification import SEVERITIES, Finding, Report, Severity, verify
+
+_FOUND = 1
+
+
+@click.command("verify")
+@click.argument("sessions", metavar="[SESSION]...", nargs=-1)
+@click.option("--structure-only", is_flag=True, help="Read no contents: no hashes, no pointers, much faster.")
+@workdir_option
+@json_option
+def verify_command(sessions: Sequence[str], workdir: Path, *, structure_only: bool, as_json: bool) -> int:
+    """Tell whether a workspace is what was written.
+
+    All sessions and blobs are looked at, or those named and the blobs that they refer to. Nothing is changed.
+    Damage: what was committed cannot be had. Warning: somebody should look. Note: what crashes and daily use leave.
+
+    Exit status: 0 no damage and no warning, 1 findings.
+
+    Example: buoyline verify s1 --workdir ./workspace
+    """
+    workspace = LocalWorkspace(workdir)
+    with _progress() as bar:
+        report = verify(
+            workspace,
+            sessions=sessions or None,
+            hashes=not structure_only,
+            on_progress=None if bar is None else _Advance(bar),
+        )
+    if as_json:
+        print_json(_fields(report))
+    else:
+        print_lines(_in_words(report))
+    return 0 if report.is_sound else _FOUND
+
+
+class _Advance:
+    """Moves the bar; it appears with the first bytes, so that quick work shows none."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("verify", total=None)
+
+    def __call__(self, bytes_read: int, total_bytes: int) -> None:
+        self._bar.update(self._task, completed=bytes_read, total=total_bytes)
+
+
+def _progress() -> AbstractContextManager[Progress | None]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return nullcontext()
+    return Progress(TextColumn("verify"), BarColumn(), DownloadColumn(), console=console, transient=True)
+
+
+def _fields(report: Report) -> dict[str, Any]:
+    return {
+        "sound": report.is_sound,
+        **{severity: report.count(severity) for severity in SEVERITIES},
+        "sessions": report.sessions,
+        "blobs": report.blobs,
+        "bytes_read": report.bytes_read,
+        "findings": [dataclasses.asdict(found) for found in report.findings],
+    }
+
+
+def _in_words(report: Report) -> Iterator[str]:
+    width = max((len(found.kind) for found in report.findings), default=0)
+    for found in report.findings:
+        yield f"{found.severity:<7}  {found.kind:<{width}}  {_place(found)}: {found.message}"
+    counts = ", ".join(_count(report, severity) for severity in SEVERITIES)
+    sessions, blobs = _plural(report.sessions, "session"), _plural(report.blobs, "blob")
+    yield f"{counts} in {sessions} and {blobs}; {report.bytes_read:,} bytes read"
+
+
+def _place(found: Finding) -> str:
+    if found.line is not None:
+        return f"{found.path}:{found.line}"
+    return found.path if found.offset is None else f"{found.path} from byte {found.offset:,}"
+
+
+def _count(report: Report, severity: Severity) -> str:
+    count = report.count(severity)
+    return f"{count:,} damage" if severity == "damage" else _plural(count, severity)
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

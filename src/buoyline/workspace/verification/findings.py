@@ -1,0 +1,109 @@
+"""What a verification of a workspace says. Source: docs/format.md, "Verify"."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+Severity: TypeAlias = Literal["damage", "warning", "note"]
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("damage", "warning", "note")
+"""From the worst on. Damage: something that was committed cannot be had as it was. Warning: nothing is known to be
+lost, but somebody should look. Note: what crashes and daily use leave behind."""
+
+KINDS: Final[Mapping[str, Severity]] = MappingProxyType(
+    {
+        "format": "damage",
+        "owner": "damage",
+        "file-type": "damage",
+        "unreadable": "damage",
+        "missing-file": "damage",
+        "short-file": "damage",
+        "changed-bytes": "damage",
+        "bad-record": "damage",
+        "bad-line": "damage",
+        "gap": "damage",
+        "missing-messages": "damage",
+        "missing-result": "damage",
+        "missing-blob": "damage",
+        "dangling-stub": "damage",
+        "dangling-pointer": "damage",
+        "bad-last-record": "warning",
+        "unfinished-batch": "warning",
+        "stale-transcript": "warning",
+        "stale-view": "warning",
+        "orphan-view": "warning",
+        "unrecorded-window": "warning",
+        "wrong-mode": "warning",
+        "torn-tail": "note",
+        "torn-transcript": "note",
+        "torn-bytes": "note",
+        "leftover": "note",
+        "unrecorded-result": "note",
+        "unreferenced-blob": "note",
+        "foreign-entry": "note",
+    }
+)
+"""Every kind of finding, with its severity. docs/format.md says what each one means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be, or that is worth knowing.
+
+    Attributes:
+        severity: See `SEVERITIES`.
+        kind: One of `KINDS`.
+        path: Relative to the workspace.
+        message: What is wrong, and what to do.
+        line: In that file, 1-based; None where it is not about a line.
+        offset: Byte in that file, 0-based; None where it is not about a place.
+    """
+
+    severity: Severity
+    kind: str
+    path: str
+    message: str
+    line: int | None = None
+    offset: int | None = None
+
+
+def finding(kind: str, path: str, message: str, *, line: int | None = None, offset: int | None = None) -> Finding:
+    """Make a finding of *kind*, which decides its severity."""
+    return Finding(KINDS[kind], kind, path, message, line, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a verification found.
+
+    Attributes:
+        findings: The worst first, then by path and place.
+        sessions: How many sessions were looked at.
+        blobs: How many files under ``data/`` were looked at.
+        bytes_read: How much was read for it.
+    """
+
+    findings: tuple[Finding, ...]
+    sessions: int
+    blobs: int
+    bytes_read: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether there is neither damage nor a warning."""
+        return all(found.severity == "note" for found in self.findings)
+
+    def count(self, severity: Severity) -> int:
+        """Return how many findings have *severity*."""
+        return sum(found.severity == severity for found in self.findings)
+
+
+def in_order(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Return *findings* as a report has them, each once."""
+    return tuple(sorted(dict.fromkeys(findings), key=_rank))
+
+
+def _rank(found: Finding) -> tuple[int, str, int, int, str, str]:
+    place = found.offset or 0, found.line or 0
+    return SEVERITIES.index(found.severity), found.path, *place, found.kind, found.message

@@ -1,0 +1,137 @@
+"""What is known of a session while it is inspected, and the checks that every file of ours has to pass."""
+
+import os
+import reprlib
+import stat
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+
+from buoyline.errors import MessageError, StorageError
+from buoyline.messages import parse
+from buoyline.workspace import layout
+from buoyline.workspace._files import Handle, Tree
+from buoyline.workspace.journal import Index
+from buoyline.workspace.verification.findings import Finding, finding
+from buoyline.workspace.verification.probe import Probe
+from buoyline.workspace.verification.scan import Scan
+
+_PERMISSIONS = 0o777
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
+_MAX_DOCUMENT_BYTES = 1 << 20
+_TYPES = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "directory",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+}
+
+
+class Inspection:
+    """One session that is looked through.
+
+    Attributes:
+        directory: Of the session, relative to the workspace.
+        hashes: Whether to look at what the files say, too, and not at their sizes alone.
+        probe: Reads files.
+        scan: What the journal says.
+        entries: Of the directory, listed after the journal was read: what the journal speaks of is among them, even if
+            a writer is at work.
+        findings: In the order in which they were made.
+    """
+
+    def __init__(self, tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> None:
+        """Begin to look at *directory* of *tree*."""
+        self.directory = directory
+        self.hashes = hashes
+        self.probe = probe
+        self.tree = tree
+        self.scan = Scan(self.path(layout.JOURNAL_FILE))
+        self.entries: dict[str, os.stat_result] = {}
+        self.findings: list[Finding] = []
+
+    @property
+    def index(self) -> Index:
+        """What the journal says, folded."""
+        return self.scan.index
+
+    def path(self, name: str) -> str:
+        """Return the workspace-relative path of the session's file *name*."""
+        return f"{self.directory}/{name}"
+
+    def size(self, name: str) -> int | None:
+        """Return the size of the session's file *name*; None when it is not there, or no regular file."""
+        status = self.entries.get(name)
+        return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
+
+    def add(self, kind: str, name: str, message: str, *, line: int | None = None, offset: int | None = None) -> None:
+        """Add a finding about the session's file *name*."""
+        self.findings.append(finding(kind, self.path(name), message, line=line, offset=offset))
+
+    def open(self, name: str) -> AbstractContextManager[Handle]:
+        """Open the session's file *name* for reading."""
+        return self.tree.open(self.path(name))
+
+    def refusals(self) -> AbstractContextManager[None]:
+        """Make a finding of what the file system refuses within the block, and go on behind it."""
+        return refusals(self.tree, self.findings)
+
+
+@contextmanager
+def refusals(tree: Tree, findings: list[Finding]) -> Generator[None]:
+    """Add to *findings* what the file system refuses within the block, and go on behind it."""
+    try:
+        yield
+    except StorageError as error:
+        path = str(error.filename).removeprefix(tree.path("")).removeprefix("/")
+        findings.append(finding("unreadable", path, f"cannot be read: {error.strerror}"))
+
+
+def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) -> list[Finding]:
+    """Check type and mode of one of our own files or directories.
+
+    Args:
+        path: Relative to the workspace.
+        status: Its own, not that of what a link leads to.
+        is_directory: It should be a directory, and not a file.
+    """
+    expected, mode = (stat.S_IFDIR, _DIRECTORY_MODE) if is_directory else (stat.S_IFREG, _FILE_MODE)
+    found = stat.S_IFMT(status.st_mode)
+    if found != expected:
+        reason = f"a {_TYPES.get(found, 'device')} stands where a {_TYPES[expected]} belongs; move it away"
+        return [finding("file-type", path, reason)]
+    permissions = status.st_mode & _PERMISSIONS
+    if permissions != mode:
+        reason = f"has mode {permissions:04o} instead of {mode:04o}; set it with chmod"
+        return [finding("wrong-mode", path, reason)]
+    return []
+
+
+def leftover(path: str) -> Finding:
+    """Say that *path*, whose name begins with ``.tmp-``, is unfinished."""
+    return finding("leftover", path, "is unfinished: a writer is at work, or a crash left it; nobody reads it")
+
+
+def foreign(path: str, kind: str) -> Finding:
+    """Say that *path* stands where only things of *kind* do, and is none."""
+    return finding("foreign-entry", path, f"is no {kind} of buoyline's, and was left alone; nothing here needs it")
+
+
+def document_in(handle: Handle) -> object:
+    """Return the JSON value that a small file holds; None where it holds none."""
+    try:
+        return parse(handle.read(0, _MAX_DOCUMENT_BYTES))
+    except MessageError:
+        return None
+
+
+def is_known_format(version: object) -> bool:
+    """Tell whether *version* of what is on disk is one that we read."""
+    return isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= layout.FORMAT
+
+
+def unknown_format(path: str, version: object) -> Finding:
+    """Say that *path* names a format that we do not read."""
+    reason = f"has format {reprlib.repr(version)}, and this buoyline reads {layout.FORMAT} and older"
+    return finding("format", path, f"{reason}; upgrade buoyline, or restore the file from a copy")

@@ -1,0 +1,119 @@
+"""Whether a record of the journal has the form that its kind of record has. Pure.
+
+A checksum says that a record is what somebody wrote, not that it was us. Source: docs/format.md, "journal.jsonl".
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from buoyline.messages import is_array, is_object
+from buoyline.workspace import layout
+from buoyline.workspace.journal import Record
+
+Check = Callable[[Any], bool]
+
+_TOO_MANY = 1 << 62
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+def fault_of(record: Record) -> str:
+    """Say what is wrong with *record*, in words; nothing where it is well-formed or of a kind that is not known."""
+    shape = _SHAPES.get(record["op"], {})
+    for name, is_well_formed in shape.items():
+        if name not in record:
+            return f"has no {name!r}"
+        if not is_well_formed(record[name]):
+            return f"has a {name!r} of another form"
+    return _disagreement(record)
+
+
+def _disagreement(record: Record) -> str:
+    if record["op"] == "batch":
+        messages, dialect = len(record["bytes"]), record["dialect"]
+        if len(record["lines"]) != messages or (is_array(dialect) and len(dialect) != messages):
+            return "counts its messages in two ways"
+        if any(position >= messages for position, *_ in record["references"]):
+            return "has a reference in a message that it has not"
+    if record["op"] == "result" and record.get("view", own := layout.view_name(record["path"])) != own:
+        return "names a view of another result"
+    return ""
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: object) -> bool:
+    # What no file size reaches is no count, and too large a number to seek to.
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _TOO_MANY
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+
+
+def _is_result(value: object) -> bool:
+    return isinstance(value, str) and layout.is_result_name(value)
+
+
+def _are(check: Check) -> Check:
+    return lambda value: is_array(value) and all(map(check, value))
+
+
+def _is_dialect(value: object) -> bool:
+    return _is_text(value) or _are(_is_text)(value)
+
+
+def _is_pair(value: object) -> bool:
+    return is_array(value) and len(value) == 2 and all(map(_is_count, value))  # noqa: PLR2004 - offset and bytes
+
+
+def _is_reference(value: Any) -> bool:
+    if not is_array(value) or len(value) != 4:  # noqa: PLR2004 - message, place, head, reference
+        return False
+    position, at, head, reference = value
+    is_place = is_array(at) and bool(at) and all(isinstance(key, (str, int)) for key in at)
+    is_reference = isinstance(reference, str) and layout.blob_behind(reference) is not None
+    return _is_count(position) and is_place and isinstance(head, str) and is_reference
+
+
+_EXTENT: Mapping[str, Check] = {
+    "offset": _is_count,
+    "bytes": _are(_is_count),
+    "sha256": _is_digest,
+    "synced": _is_count,
+}
+
+_SHAPES: Mapping[str, Mapping[str, Check]] = {
+    "batch": {
+        **_EXTENT,
+        "id": _is_text,
+        "dialect": _is_dialect,
+        "first": _is_count,
+        "line": _is_count,
+        "lines": _are(_is_count),
+        "transcript": _is_pair,
+        "references": _are(_is_reference),
+        "time": _is_text,
+    },
+    "result": {
+        "call_id": _is_text,
+        "path": _is_result,
+        "bytes": _is_count,
+        "sha256": _is_digest,
+        "lines": _is_count,
+    },
+    "stub": {"sha256": _is_digest, "path": _is_result},
+    "summary": _EXTENT,
+    "settings": {"settings": is_object},
+    "writer": {"writer": _is_text},
+    "window": {
+        "bytes": _is_count,
+        "sha256": _is_digest,
+        "head": _are(_is_text),
+        "first": _is_count,
+        "pins": _are(_is_count),
+    },
+    "pins": {"pins": _are(_is_count)},
+}

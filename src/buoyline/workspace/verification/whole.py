@@ -1,0 +1,229 @@
+"""A whole workspace, or some of its sessions, looked through for what is not as it should be."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from buoyline.errors import NotFoundError, StorageError
+from buoyline.messages import is_object
+from buoyline.workspace import layout
+from buoyline.workspace._files import Tree
+from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.verification.findings import Finding, Report, finding, in_order
+from buoyline.workspace.verification.inspection import (
+    Inspection,
+    document_in,
+    faults_of,
+    foreign,
+    is_known_format,
+    leftover,
+    refusals,
+    unknown_format,
+)
+from buoyline.workspace.verification.probe import Probe
+from buoyline.workspace.verification.session import inspected
+
+Entries = Mapping[str, os.stat_result]
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes were read so far, and how many there are to read."""
+
+_ATTEMPTS = 3
+_DIRECTORIES = (layout.SESSIONS, layout.DATA, layout.LOCKS)
+
+
+def verify(
+    workspace: LocalWorkspace,
+    *,
+    sessions: Sequence[str] | None = None,
+    hashes: bool = True,
+    on_progress: Progress | None = None,
+) -> Report:
+    """Tell whether a workspace is what was written. Reads only, blocks, and follows no link.
+
+    Other processes may write meanwhile: a session in which something seems wrong and that has changed since is
+    looked through again.
+
+    Args:
+        workspace: The one to verify.
+        sessions: Ids of the sessions to look at, with the blobs that they refer to; None for all there is.
+        hashes: Read all files and compare them with their hashes, too. Without, names, types, modes, sizes and the
+            journals are checked, and whether what these list is there.
+        on_progress: Called often while files are read.
+
+    Returns:
+        What was found; nothing is raised for damage, of whatever kind. Findings of what is not known to buoyline
+        there are only where it keeps its own: all else in the workdir is passed over.
+
+    Raises:
+        NotFoundError: There is no workspace, or not one of *sessions*.
+        InvalidNameError: One of *sessions* cannot be an id.
+        StorageError: The directory of the workspace cannot be listed.
+    """
+    return _Verification(workspace.tree, sessions, hashes=hashes, on_progress=on_progress).run()
+
+
+class _Verification:
+    def __init__(
+        self, tree: Tree, sessions: Sequence[str] | None, *, hashes: bool, on_progress: Progress | None
+    ) -> None:
+        self._tree = tree
+        self._chosen = None if sessions is None else {layout.session_directory(name): name for name in sessions}
+        self._hashes = hashes
+        self._on_progress = on_progress
+        self._total_bytes = 0
+        self._probe = Probe(tree, self._tell if on_progress else None)
+        self._findings: list[Finding] = []
+        self._references: dict[str, tuple[str, int]] = {}
+
+    def run(self) -> Report:
+        root = self._root()
+        if not self._is_readable_format(root):
+            return self._report(0, 0)
+        self._check_root(root)
+        sessions = self._sessions()
+        if self._on_progress is not None:
+            self._total_bytes = self._bytes_to_read(sessions)
+        for directory in sessions:
+            session = self._inspected(directory)
+            self._findings += session.findings
+            for name, message in _references(session):
+                self._references.setdefault(name, (directory, message))
+        return self._report(len(sessions), self._check_blobs())
+
+    def _report(self, sessions: int, blobs: int) -> Report:
+        return Report(in_order(self._findings), sessions, blobs, self._probe.bytes_read)
+
+    def _tell(self, bytes_read: int) -> None:
+        if self._on_progress is not None:
+            # What a writer appends meanwhile, and what is read twice, is in no total.
+            self._on_progress(min(bytes_read, self._total_bytes), self._total_bytes)
+
+    def _root(self) -> Entries:
+        try:
+            root = self._tree.entries("")
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            root = {}
+        if not root.keys() & {layout.WORKSPACE_FILE, layout.SESSIONS}:
+            raise NotFoundError("workspace", str(self._tree.root), "the first write creates it; check the path")
+        return root
+
+    def _is_readable_format(self, root: Entries) -> bool:
+        """Check ``workspace.json``; tell whether to look at the rest, which a newer format may have changed."""
+        name, found = layout.WORKSPACE_FILE, None
+        if name not in root:
+            self._findings.append(finding("missing-file", name, "is gone; the next writer makes a new one"))
+            return True
+        self._findings += faults_of(name, root[name])
+        if not stat.S_ISREG(root[name].st_mode):
+            return True
+        with refusals(self._tree, self._findings), self._tree.open(name) as handle:
+            found = document_in(handle)
+        version = found.get("format") if is_object(found) else None
+        if not is_known_format(version):
+            self._findings.append(unknown_format(name, version))
+        return not isinstance(version, int) or version <= layout.FORMAT
+
+    def _check_root(self, root: Entries) -> None:
+        for name, status in root.items():
+            if name in _DIRECTORIES:
+                self._findings += faults_of(name, status, is_directory=True)
+            elif name.startswith(layout.TEMPORARY_PREFIX):
+                self._findings.append(leftover(name))
+        for name, status in self._entries(layout.LOCKS).items():
+            self._findings += faults_of(f"{layout.LOCKS}/{name}", status)
+
+    def _entries(self, directory: str) -> Entries:
+        """List one of our own directories; nothing where it is none, which has been found already."""
+        with refusals(self._tree, self._findings):
+            return self._tree.entries(directory) if self._tree.is_directory(directory) else {}
+        return {}
+
+    def _sessions(self) -> list[str]:
+        """Return the directories of the sessions to look at."""
+        found = {f"{layout.SESSIONS}/{name}": status for name, status in self._entries(layout.SESSIONS).items()}
+        if self._chosen is not None:
+            for directory, session_id in self._chosen.items():
+                if directory not in found:
+                    raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
+            found = {directory: found[directory] for directory in self._chosen}
+        return [directory for directory, status in found.items() if self._is_session(directory, status)]
+
+    def _is_session(self, path: str, status: os.stat_result) -> bool:
+        if path.removeprefix(f"{layout.SESSIONS}/").startswith(layout.TEMPORARY_PREFIX):
+            self._findings.append(leftover(path))
+            return False
+        if stat.S_ISREG(status.st_mode):
+            self._findings.append(foreign(path, "session"))
+            return False
+        self._findings += faults_of(path, status, is_directory=True)
+        return stat.S_ISDIR(status.st_mode)
+
+    def _inspected(self, directory: str, attempts: int = _ATTEMPTS) -> Inspection:
+        before = self._journal_size(directory)
+        session = inspected(self._tree, directory, self._probe, hashes=self._hashes)
+        is_quiet = all(found.severity == "note" for found in session.findings)
+        if is_quiet or attempts == 1 or self._journal_size(directory) == before:
+            return session
+        return self._inspected(directory, attempts - 1)
+
+    def _journal_size(self, directory: str) -> int | None:
+        with refusals(self._tree, []):
+            return self._tree.size(f"{directory}/{layout.JOURNAL_FILE}")
+        return None
+
+    def _check_blobs(self) -> int:
+        """Check the files under ``data/``; return how many were looked at."""
+        found = {f"{layout.DATA}/{name}": status for name, status in self._entries(layout.DATA).items()}
+        for name, (directory, message) in self._references.items():
+            if name not in found:
+                reason = f"is gone, and message {message} of {directory} refers to it; restore it from a copy"
+                self._findings.append(finding("missing-blob", name, reason))
+        if self._chosen is not None:
+            found = {name: status for name, status in found.items() if name in self._references}
+        return sum(self._is_blob(name, status) for name, status in found.items())
+
+    def _is_blob(self, name: str, status: os.stat_result) -> bool:
+        if name.removeprefix(f"{layout.DATA}/").startswith(layout.TEMPORARY_PREFIX):
+            self._findings.append(leftover(name))
+            return False
+        if layout.blob_behind(layout.reference_to(name)) is None:
+            self._findings.append(foreign(name, "blob"))
+            return False
+        self._findings += faults_of(name, status)
+        if stat.S_ISREG(status.st_mode) and self._hashes:
+            with refusals(self._tree, self._findings):
+                self._check_blob(name)
+        return True
+
+    def _check_blob(self, name: str) -> None:
+        is_known = name in self._references or name in self._probe.references
+        if not name.startswith(f"{layout.DATA}/{self._probe.file(name).sha256}."):
+            reason = "is not what its name, the SHA-256 of its bytes, says; restore it from a copy"
+            self._findings.append(finding("changed-bytes", name, reason))
+        if not is_known and self._chosen is None:
+            reason = "no session refers to it; a block that was stored alone may be in use elsewhere"
+            self._findings.append(finding("unreferenced-blob", name, reason))
+
+    def _bytes_to_read(self, sessions: Sequence[str]) -> int:
+        if not self._hashes:
+            return sum(self._journal_size(directory) or 0 for directory in sessions)
+        directories = [*sessions, *([layout.DATA] if self._chosen is None else [])]
+        return sum(
+            status.st_size
+            for directory in directories
+            for status in self._entries(directory).values()
+            if stat.S_ISREG(status.st_mode)
+        )
+
+
+def _references(session: Inspection) -> Iterator[tuple[str, int]]:
+    """Yield each blob that the journal lists, with the message that it was taken out of."""
+    for batch in session.index.batches:
+        for position, reference in batch.references:
+            name = layout.blob_behind(reference.reference)
+            if name is not None:
+                yield name, batch.first + position

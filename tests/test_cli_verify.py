@@ -1,0 +1,192 @@
+"""The commands ``buoyline verify`` and ``buoyline stats``."""
+
+import asyncio
+import base64
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from buoyline.cli import main
+from buoyline.workspace import LocalWorkspace
+
+PICTURE = {
+    "role": "user",
+    "content": [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(b'PNG' * 9).decode()}"}}
+    ],
+}
+HELLO = {"role": "user", "content": "hello"}
+SUMMARY = {"messages": [0, 2], "source_tokens": 1_500, "tokens": 100, "text": "short", "fields": {}, "pointers": []}
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Path:
+    """A workspace with two sessions that share a picture."""
+    made = LocalWorkspace(tmp_path / "workspace", durability="off")
+
+    async def fill() -> None:
+        async with made:
+            await made.archive("s1", [PICTURE, HELLO])
+            for name, content in (("c1", "x" * 2_000), ("c2", "small")):
+                await made.offload_tool_result("s1", {"role": "tool", "tool_call_id": name, "content": content})
+            await made.append_summary("s1", SUMMARY)
+            await made.archive("other\nsession", [PICTURE])
+
+    asyncio.run(fill())
+    return made.workdir
+
+
+def _run(workdir: Path, *args: str) -> Result:
+    return CliRunner().invoke(main, [*args, "--workdir", str(workdir)])
+
+
+def _json(workdir: Path, *args: str) -> Any:
+    result = _run(workdir, *args, "--json")
+    assert result.stderr == ""
+    assert result.stdout.count("\n") == 1
+    return json.loads(result.stdout)
+
+
+def _damage(workdir: Path) -> None:
+    (workdir / "sessions/s1/tool_result-c2.txt").write_text("SMALL", "utf-8")
+    (workdir / "sessions/s1/transcript.md").chmod(0o644)
+    (workdir / "sessions/s1/.tmp-1").touch()
+
+
+def test_a_sound_workspace_is_one_line_and_status_0(workdir: Path) -> None:
+    result = _run(workdir, "verify")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("0 damage, 0 warnings, 0 notes in 2 sessions and 1 blob; ")
+    assert result.stdout.count("\n") == 1
+
+
+def test_findings_are_lines_with_the_worst_first_and_status_1(workdir: Path) -> None:
+    _damage(workdir)
+    result = _run(workdir, "verify")
+    damage, warning, note, counts = result.stdout.splitlines()
+
+    assert result.exit_code == 1
+    assert damage.split()[:3] == ["damage", "changed-bytes", "sessions/s1/tool_result-c2.txt:"]
+    assert warning.split()[:3] == ["warning", "wrong-mode", "sessions/s1/transcript.md:"]
+    assert note.split()[:3] == ["note", "leftover", "sessions/s1/.tmp-1:"]
+    assert counts.startswith("1 damage, 1 warning, 1 note in 2 sessions and 1 blob; ")
+
+
+def test_notes_alone_are_status_0(workdir: Path) -> None:
+    with (workdir / "sessions/s1/context.jsonl").open("ab") as context:
+        context.write(b'{"role"')
+    result = _run(workdir, "verify")
+    assert result.exit_code == 0
+    assert "note     torn-tail  sessions/s1/context.jsonl from byte " in result.stdout
+
+
+def test_findings_are_one_json_value_on_demand(workdir: Path) -> None:
+    assert _json(workdir, "verify").items() >= {"sound": True, "damage": 0, "findings": []}.items()
+    _damage(workdir)
+    found = _json(workdir, "verify")
+    assert found.items() >= {"sound": False, "damage": 1, "warning": 1, "note": 1, "sessions": 2, "blobs": 1}.items()
+    assert found["findings"][0].keys() == {"severity", "kind", "path", "message", "line", "offset"}
+
+
+def test_chosen_sessions_and_the_structure_alone_can_be_verified(workdir: Path) -> None:
+    (workdir / "sessions/s1/tool_result-c2.txt").write_text("SMALL", "utf-8")
+    assert _run(workdir, "verify", "--structure-only").exit_code == 0
+    assert _run(workdir, "verify", "other\nsession").exit_code == 0
+    assert _run(workdir, "verify", "other\nsession", "s1").exit_code == 1
+
+
+def test_a_terminal_sees_no_control_characters_of_a_name(workdir: Path) -> None:
+    (workdir / "data" / "\x1b[31mred\n").touch()
+    result = _run(workdir, "verify")
+    assert "\x1b" not in result.stdout
+    assert len(result.stdout.splitlines()) == 2
+
+
+def test_progress_is_shown_on_a_terminal_alone(workdir: Path) -> None:
+    command = [sys.executable, "-m", "buoyline", "verify", "--workdir", str(workdir)]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"}
+    ) as process:
+        os.close(theirs)
+        assert process.stdout is not None
+        assert process.stdout.read().startswith(b"0 damage")
+    shown = os.read(ours, 100_000)
+    os.close(ours)
+    assert b"verify" in shown
+
+
+@pytest.mark.parametrize("command", ["verify", "stats"])
+def test_neither_command_creates_a_workspace(tmp_path: Path, command: str) -> None:
+    result = _run(tmp_path / "nowhere", command)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("buoyline: error: no workspace ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["verify", "stats"])
+def test_a_session_that_is_not_there_is_an_error(workdir: Path, command: str) -> None:
+    result = _run(workdir, command, "s9")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "buoyline: error: no session 's9'; `buoyline sessions` lists those there are\n"
+
+
+@pytest.mark.parametrize("command", ["verify", "stats"])
+def test_help_has_an_example(command: str) -> None:
+    shown = CliRunner().invoke(main, [command, "--help"]).stdout
+    assert f"Example: buoyline {command} " in shown
+    assert "--json" in shown
+
+
+def test_a_session_is_counted(workdir: Path) -> None:
+    found = _json(workdir, "stats", "s1")
+    expected = {
+        "id": "s1",
+        "archived": 2,
+        "tool_results": 2,
+        "tool_result_bytes": 2_005,
+        "largest_tool_result_bytes": 2_000,
+        "blobs": 1,
+        "blob_bytes": 27,
+        "summaries": 1,
+        "source_tokens": 1_500,
+        "summary_tokens": 100,
+    }
+    files = {path.name: path.stat().st_size for path in (workdir / "sessions/s1").iterdir()}
+
+    assert found.items() >= expected.items()
+    assert found["bytes"] == sum(files.values()) == sum(found["bytes_by_kind"].values())
+    assert found["bytes_by_kind"]["tool results"] == 2_005
+    assert found["bytes_by_kind"]["views"] == files["tool_result-c1.view.txt"]
+    assert found["oldest"] <= found["newest"]
+
+
+def test_a_workspace_is_counted_with_a_shared_blob_once(workdir: Path) -> None:
+    found = _json(workdir, "stats")
+    assert [session["blobs"] for session in found["sessions"]] == [1, 1]
+    assert found["total"].items() >= {"archived": 3, "blobs": 1, "blob_bytes": 27, "summaries": 1}.items()
+    assert found["total"]["bytes"] == sum(session["bytes"] for session in found["sessions"])
+    assert found["data"] == {"count": 1, "bytes": 27, "shared": 1}
+
+
+def test_numbers_are_shown_in_columns_and_words(workdir: Path) -> None:
+    lines = _run(workdir, "stats").stdout.splitlines()
+    assert lines[0].split()[:3] == ["session", "archived", "tool"]
+    assert [line.split()[0] for line in lines[1:3]] == [r"other\nsession", "s1"]
+    assert "tool results    2, 2,005 bytes, the largest 2,000" in lines
+    assert "in data/        1, 27 bytes, shared between sessions: 1" in lines
+    assert "archived        2 messages" in _run(workdir, "stats", "s1").stdout.splitlines()
+
+
+def test_an_empty_workspace_is_counted(tmp_path: Path) -> None:
+    asyncio.run(LocalWorkspace(tmp_path, durability="off").initialize())
+    assert _run(tmp_path, "stats").stdout.splitlines()[0] == "no sessions yet"
+    assert _json(tmp_path, "stats")["total"]["archived"] == 0
+    assert _run(tmp_path, "verify").exit_code == 0
