@@ -1,9 +1,9 @@
 """Ten thousand messages against one thousand: time and bytes written, through the whole live path.
 
 Run it: ``python benchmarks/scaling.py``. It prints the ratio for each window size; linear is 10. Messages that are
-still in the context have not been archived yet and have cost less, so a window that holds a good part of the thousand makes
-the ratio larger without anything growing faster. Bytes are those that the process handed to the system
-(``/proc/self/io``), so it needs Linux.
+still in the context have not been archived yet and have cost less, so a window that holds a good part of the
+thousand makes the ratio larger without anything growing faster. Bytes are those that the process handed to the
+system (``/proc/self/io``), so it needs Linux.
 """
 
 import asyncio

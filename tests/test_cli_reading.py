@@ -194,16 +194,24 @@ def test_reading_creates_no_workspace(tmp_path: Path, command: str) -> None:
     args = {"sessions": [], "summaries": ["s1"]}.get(command, ["x"])
     done = _process(command, *args, "--workdir", "nowhere", cwd=tmp_path)
     assert done.returncode == 1
-    assert "no workspace 'nowhere'; name its directory with --workdir or BUOYLINE_WORKDIR" in done.stderr
+    assert f"no workspace '{tmp_path / 'nowhere'}'; name its directory with --workdir" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ['{"format": 99, "id": "x"}', "not JSON", "[]", "{}"])
-def test_a_workspace_of_another_format_is_refused_untouched(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"format": 99, "id": "x"}', "upgrade buoyline"),
+        ("not JSON", "names no format"),
+        ("[]", "names no format"),
+        ("{}", "names no format"),
+    ],
+)
+def test_a_workspace_of_another_format_is_refused_untouched(tmp_path: Path, content: str, words: str) -> None:
     (tmp_path / "workspace.json").write_text(content, "utf-8")
     result = _run(tmp_path, "sessions")
     assert result.exit_code == 1
-    assert "upgrade buoyline" in result.stderr
+    assert words in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["workspace.json"]
 
 

@@ -107,9 +107,11 @@ def test_replaying_into_a_session_that_exists_is_refused(tmp_path: Path, session
         (b'{"role":"user","content":"a"}\n{"who":"me"}\n', "line 2: an object with the keys ['who']"),
         (b'{"role":"user","content":NaN}\n', "line 1: not JSON"),
         (b"\xff\xfe\x00", "line 1: not JSON"),
-        (b"", "no message"),
+        (b"", "line 1: is blank"),
+        (b'{"role":"user","content":"a"}\n\n{"role":"user","content":"b"}\n', "line 2: is blank"),
+        (b'{"role":"user","content":"a","n":1e999}\n', "line 1: cannot be written as JSON"),
     ],
-    ids=["text", "list", "object", "NaN", "bytes", "nothing"],
+    ids=["text", "list", "object", "NaN", "bytes", "nothing", "blank", "infinity"],
 )
 def test_a_bad_recording_is_one_clear_line_and_nothing_is_written(
     tmp_path: Path, content: bytes, expected: str
@@ -160,7 +162,7 @@ def test_a_workdir_that_cannot_be_made_is_one_clear_line(tmp_path: Path, session
     [
         ["replay", "absent.jsonl"],
         ["replay", "{session}", "--context-size", "0"],
-        ["replay", "{session}", "--compress-at", "99"],
+        ["replay", "{session}", "--compress-at", "37"],
         ["replay", "{session}", "--dialect", "esperanto"],
         ["preview"],
         ["preview", "{session}", "--max-tokens", "-1"],

@@ -17,6 +17,7 @@ from buoyline.errors import (
     MessageError,
     NotFoundError,
     SessionExistsError,
+    StaleWindowError,
     StorageError,
     SummaryError,
 )
@@ -378,6 +379,25 @@ async def test_an_unusable_summary_falls_back_to_extraction(tmp_path: Path, summ
     assert summary.draft.summarizer == "extractive"
 
 
+NONE: Any = None
+
+
+@pytest.mark.parametrize(
+    "answer", [None, "text", {}, Draft("m", {"task_overview": NONE}), Draft("m", {}, (NONE,))], ids=repr
+)
+async def test_a_summariser_that_answers_with_anything_else_is_passed_over(tmp_path: Path, answer: Any) -> None:
+    class Odd:
+        async def summarize(self, request: SummaryRequest) -> Any:
+            return answer
+
+    opened = window(tmp_path, size=4000, summarizer=Odd())
+    await fill(opened)
+    summary = await opened.compress(force=True)
+
+    assert summary is not None
+    assert summary.draft.summarizer == "extractive"
+
+
 async def test_what_a_model_claims_without_backing_is_listed_and_marked(tmp_path: Path) -> None:
     opened = window(tmp_path, size=4000, summarizer=Failing())
     await fill(opened)
@@ -406,6 +426,10 @@ async def test_an_overflow_that_nothing_can_mend_is_raised(tmp_path: Path) -> No
         await opened.recover_from_overflow()
 
 
+class Killed(Exception):  # noqa: N818 - it stands for the end of the process
+    """Ends a call where a process was killed."""
+
+
 async def test_a_kill_between_any_two_steps_of_a_compression_resumes(tmp_path: Path) -> None:
     for stop_at in ("archive", "append_summary", "replace_window"):
         workspace = LocalWorkspace(tmp_path / stop_at, durability="off")
@@ -416,10 +440,10 @@ async def test_a_kill_between_any_two_steps_of_a_compression_resumes(tmp_path: P
 
         async def then_die(*args: Any, real: Any = real, **kwargs: Any) -> Any:
             await real(*args, **kwargs)
-            raise KeyboardInterrupt
+            raise Killed
 
         setattr(workspace, stop_at, then_die)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Killed):
             await opened.compress(force=True)
         resumed = await ContextWindow.resume(LocalWorkspace(tmp_path / stop_at, durability="off"), "s1")
         await resumed.add(user("later"))
@@ -548,3 +572,138 @@ def _check(event: ContextCompressed, spans: list[tuple[int, int]], directory: Pa
     for pointer in event.summary.draft.pointers:
         assert pointer.path == "transcript.md"
         assert 1 <= pointer.start <= pointer.end < len(transcript)
+
+
+async def test_a_call_cancelled_at_any_moment_leaves_a_window_that_goes_on_and_loses_nothing(tmp_path: Path) -> None:
+    for delay in range(60):
+        workspace = LocalWorkspace(tmp_path / str(delay), durability="off")
+        opened = ContextWindow(session_id="s1", offloader=workspace, size=3000)
+        sent: list[Any] = []
+        for number in range(12):
+            sent.append(result("", lines(200)) if number % 5 == 3 else user(f"{number}: {words(60)}"))
+            await opened.add(sent[-1])
+            task = asyncio.ensure_future(opened.prepare() if number % 3 else opened.compress(force=True))
+            for _ in range(delay * 2 % 37):
+                await asyncio.sleep(0)
+            await asyncio.sleep(delay % 7 * 0.0005)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await opened.prepare()
+        archived = await stored_messages(workspace, opened)
+        kept = [entry.native for entry in opened._contents]
+        summaries = [found["messages"] for found in await workspace.load_summaries("s1")]
+
+        assert same_messages(archived + kept, sent)
+        assert [first for first, _ in summaries] == [0, *(end for _, end in summaries[:-1])][: len(summaries)]
+        resumed = await ContextWindow.resume(workspace, "s1")
+        assert (resumed.messages, resumed.added) == (opened.messages, len(sent))
+        await workspace.close()
+
+
+async def stored_messages(workspace: LocalWorkspace, opened: ContextWindow) -> list[Any]:
+    first = opened.added - len(opened._contents)
+    return [message for _, message in await workspace.load_messages("s1", 0, first)]
+
+
+def same_messages(held: list[Any], sent: list[Any]) -> bool:
+    return len(held) == len(sent) and all(
+        found == message or "Tool result offloaded" in found["content"]
+        for found, message in zip(held, sent, strict=True)
+    )
+
+
+@pytest.mark.parametrize("method", ["locate", "archive", "replace_window", "start_window"])
+async def test_a_step_that_fails_after_its_effect_is_not_done_twice(tmp_path: Path, method: str) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    opened = ContextWindow(session_id="s1", offloader=workspace, size=4000)
+    real = getattr(workspace, method)
+
+    async def once_then_fail(*args: Any, **kwargs: Any) -> Any:
+        await real(*args, **kwargs)
+        setattr(workspace, method, real)
+        raise StorageError(5, "broken", "somewhere")
+
+    setattr(workspace, method, once_then_fail)
+    sent = await fill(opened, 20)
+    with pytest.raises(StorageError):
+        await opened.compress(force=True)
+    sent += [user("later")]
+    await opened.add(sent[-1])
+    await opened.compress(force=True)
+    archived = await stored_messages(workspace, opened)
+
+    assert archived + [entry.native for entry in opened._contents] == sent
+    assert len((tmp_path / "sessions/s1/context.jsonl").read_bytes().splitlines()) == len(archived)
+    ends = [found["messages"] for found in await workspace.load_summaries("s1")]
+    assert [first for first, _ in ends] == [0, *(end for _, end in ends)][: len(ends)]
+
+
+async def test_a_window_that_another_one_has_taken_over_is_refused_and_loses_nothing(tmp_path: Path) -> None:
+    first = window(tmp_path, size=4000)
+    sent = await fill(first, 8)
+    await first.prepare()
+    second = await ContextWindow.resume(LocalWorkspace(tmp_path, durability="off"), "s1")
+    await first.add(user("from the first"))
+    with pytest.raises(StaleWindowError, match="resume"):
+        await first.prepare()
+    await second.add(user("from the second"))
+    await second.compress(force=True)
+    archived = [json.loads(line) for line in (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8").splitlines()]
+
+    assert archived + second.messages[1:] == [*sent, user("from the second")]
+
+
+async def test_messages_archived_behind_a_windows_back_are_noticed(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    opened = ContextWindow(session_id="s1", offloader=workspace, size=4000)
+    sent = await fill(opened)
+    await opened.prepare()
+    await workspace.offload_context("s1", [user("direct")])
+
+    with pytest.raises(StaleWindowError, match="1 messages where 0"):
+        await opened.compress(force=True)
+    with pytest.raises(StaleWindowError, match="did not come from its window"):
+        await ContextWindow.resume(workspace, "s1")
+    assert opened.messages == sent
+
+
+@pytest.mark.parametrize(
+    "poison", [{"n": float("inf")}, {"n": object()}, {"role": ["user"]}], ids=["infinity", "object", "role"]
+)
+async def test_a_message_that_could_never_be_written_is_refused_when_it_is_added(tmp_path: Path, poison: Any) -> None:
+    opened = window(tmp_path)
+    with pytest.raises(MessageError):
+        await opened.add({"role": "user", "content": "x", **poison})
+    await opened.add(user("fine"))
+
+    assert await opened.prepare() == [user("fine")]
+
+
+async def test_a_call_id_of_any_length_names_a_file(tmp_path: Path) -> None:
+    opened = window(tmp_path)
+    await opened.add(call("c" * 5000))
+    await opened.add(result("c" * 5000, lines(2000)))
+
+    assert "offloaded" in (await opened.prepare())[-1]["content"]
+
+
+@pytest.mark.parametrize(("count", "size"), [(36, 32_000), (20, 16_000), (10, 8_000)])
+async def test_many_results_just_under_the_limit_do_not_pass_together(tmp_path: Path, count: int, size: int) -> None:
+    calls = [call(f"c{number}")["tool_calls"][0] for number in range(count)]
+    opened = window(tmp_path, size=size)
+    await opened.add({"role": "assistant", "content": None, "tool_calls": calls})
+    for number in range(count):
+        await opened.add(result(f"c{number}", f"{number}\n" + words(450)))
+    await opened.prepare()
+
+    assert opened.tokens <= size
+    assert opened.exceeding() == []
+
+
+async def test_a_context_over_the_window_always_names_a_message(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=2000)
+    await opened.add(user("first"))
+    await opened.add(user(words(990)))
+    await opened.prepare()
+
+    assert (opened.tokens <= 2000) == (opened.exceeding() == [])

@@ -6,9 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from buoyline.errors import FormatVersionError, MessageError, NotFoundError
-from buoyline.messages import parse
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import LocalWorkspace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,19 +51,8 @@ def existing_workspace(workdir: Path) -> LocalWorkspace:
     Raises:
         NotFoundError: There is none.
         FormatVersionError: A newer buoyline wrote it.
+        CorruptError: It does not say which format it has.
     """
     workspace = LocalWorkspace(workdir)
-    if workspace.tree.size(layout.WORKSPACE_FILE) is None:
-        raise NotFoundError("workspace", str(workdir), "name its directory with --workdir or BUOYLINE_WORKDIR")
-    version = _format_of(workspace)
-    if not isinstance(version, int) or version > layout.FORMAT:
-        raise FormatVersionError(workspace.tree.path(layout.WORKSPACE_FILE), version, layout.FORMAT)
+    workspace.check()
     return workspace
-
-
-def _format_of(workspace: LocalWorkspace) -> object:
-    try:
-        found: object = parse(workspace.tree.read(layout.WORKSPACE_FILE))["format"]
-    except (MessageError, LookupError, TypeError):
-        return None
-    return found

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from buoyline.cli.options import json_option, workdir_option
 from buoyline.cli.output import print_json, print_lines
 from buoyline.compression import ContextConfig
-from buoyline.errors import MessageError, NotFoundError
+from buoyline.errors import MessageError
 from buoyline.messages import detect, dialect_named, dialect_names, parse, spell
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow, ResultOffloaded
@@ -31,7 +31,7 @@ _DEFAULTS = ContextConfig()
 @click.option("--context-size", type=click.IntRange(min=1), default=128_000, show_default=True, help="Tokens.")
 @click.option(
     "--tool-result-limit",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=2),
     default=_DEFAULTS.tool_result_limit,
     show_default=True,
     help="Tokens above which a result is offloaded.",
@@ -55,7 +55,7 @@ def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: An
     Example: buoyline replay run.jsonl --workdir ./replayed --context-size 32000
     """
     conversation = _read(session, options["dialect"])
-    beyond = [line for line in options["compress_at"] if line > len(conversation)]
+    beyond = [line for line in options["compress_at"] if line >= len(conversation)]
     if beyond:
         raise click.BadParameter(f"line {beyond[0]} is behind the last one, {len(conversation) - 1}")
     seen, window = asyncio.run(_replayed(conversation, session.stem, workdir, options))
@@ -69,16 +69,21 @@ def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: An
 def _read(path: Path, dialect: str | None) -> list[dict[str, Any]]:
     """Return the messages of a recording; every line is checked before anything is written."""
     conversation: list[dict[str, Any]] = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().rstrip().split(b"\n"), 1):
         try:
-            message = parse(line)
-            (dialect_named(dialect) if dialect else detect(message)).view(message)
+            conversation.append(_message(line, dialect))
         except MessageError as error:
             raise MessageError(f"{path}, line {number}: {error.reason}") from error
-        conversation.append(message)
-    if not conversation:
-        raise NotFoundError("message in", str(path), "a recording holds one message a line, as JSON")
     return conversation
+
+
+def _message(line: bytes, dialect: str | None) -> dict[str, Any]:
+    if not line.strip():
+        raise MessageError("is blank; each line holds one message")
+    message: dict[str, Any] = parse(line)
+    (dialect_named(dialect) if dialect else detect(message)).view(message)
+    spell(message)
+    return message
 
 
 async def _replayed(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from buoyline.messages import Message, detect, dialect_named
+from buoyline.messages import Message, detect, dialect_named, parse, spell
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 
@@ -33,6 +33,11 @@ class Entry:
         """Tell whether the message stands again at the head when it is archived."""
         return self.pinned or self.message.role == "system"
 
+    def json(self) -> dict[str, Any]:
+        """Return the native message's own JSON value, as it comes back from disk."""
+        value: dict[str, Any] = parse(spell(dialect_named(self.dialect).to_json(self.native)))
+        return value
+
     def with_results(self, texts: dict[int, str], counter: TextCounter) -> "Entry":
         """Return the entry with other texts in place of the n-th results."""
         dialect = dialect_named(self.dialect)
@@ -59,8 +64,9 @@ def entry_of(
         pinned: See `Entry`.
 
     Raises:
-        MessageError: It is no message.
+        MessageError: It is no message, or has no JSON form: then nothing could ever be done with it.
     """
     found = dialect_named(dialect) if dialect else detect(native)
     message = found.view(native)
+    spell(found.to_json(native))
     return Entry(native, found.name, message, count_message(message, counter), index, pinned)

@@ -1,6 +1,7 @@
 """`ContextWindow`: the messages a model sees, kept under the limit of its window."""
 
 import logging
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Self
@@ -15,11 +16,13 @@ from buoyline.compression import (
     summary_from,
 )
 from buoyline.compression.plan import plan
-from buoyline.errors import ConfigError, ContextOverflowError, CorruptError, NotFoundError
+from buoyline.compression.rendering import Place
+from buoyline.errors import ConfigError, ContextOverflowError, CorruptError, NotFoundError, StaleWindowError
 from buoyline.messages import dialect_named, spell
 from buoyline.offloader import Abilities, Offloader, WindowState, abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.messages import count_tools
+from buoyline.window.completion import completed
 from buoyline.window.contents import Contents
 from buoyline.window.entry import Entry, entry_of
 from buoyline.window.events import ContextCompressed, OnEvent
@@ -30,6 +33,8 @@ logger = logging.getLogger(__name__)
 _LEAST_SUMMARY_TOKENS = 64
 _SMALL_SUMMARY_TOKENS = 400
 _LEAST_PROGRESS = 0.1
+# A notice with its path takes about 100 tokens; below that nothing is won.
+_WORTH_OFFLOADING_TOKENS = 100
 
 
 class ContextWindow:
@@ -96,6 +101,9 @@ class ContextWindow:
         self._pins: list[int] = []
         self._settled = 0
         self._archived = 0
+        self._attempted = 0
+        self._unshown: Summary | None = None
+        self._writer = uuid.uuid4().hex
         self._is_open = False
 
     @classmethod
@@ -149,7 +157,8 @@ class ContextWindow:
             dialect=kept.get("dialect"),
             on_event=on_event,
         )
-        await window._restore(state)
+        await abilities.windows.claim_window(session_id, writer=window._writer)
+        await window._restore(await abilities.windows.load_window(session_id))
         return window
 
     @property
@@ -200,7 +209,7 @@ class ContextWindow:
         await self._settle()
         if self.tokens > self.config.trigger_ratio * self.size:
             await self._compress(self.config)
-        await self._fit()
+        await completed(self._fit())
         return self.messages
 
     async def save(self) -> None:
@@ -242,7 +251,8 @@ class ContextWindow:
         settings = config or self.config
         await self._settle()
         if before is not None:
-            cut = legal_cut_before([entry.message for entry in self._contents], before - self._contents.first)
+            views = [entry.message for entry in self._contents]
+            cut = max(legal_cut_before(views, before - self._contents.first), self._attempted - self._contents.first)
             return await self._leave(cut, settings, focus or "") if cut > 0 else None
         if not force and self.tokens <= settings.trigger_ratio * self.size:
             return None
@@ -264,14 +274,23 @@ class ContextWindow:
         for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
             if self.tokens > target:
                 await self._compress(settings, use_model=False)
-        await self._fit(target)
+        await completed(self._fit(target))
         if self.tokens > target:
             raise ContextOverflowError(tokens, self.size, f"the newest messages alone take {self.tokens:,} tokens")
         return self.messages
 
     def exceeding(self) -> list[tuple[int, int]]:
-        """Return index and tokens of each message in the context that alone exceeds the window."""
-        return [(entry.index, entry.tokens) for entry in self._contents if entry.tokens > self.size]
+        """Return index and tokens of the messages because of which the context does not fit the window.
+
+        These are the messages that do not fit beside what must stand, each alone; where only all of one call's
+        results together do not, the largest of them. Empty when the context fits.
+        """
+        if self.tokens <= self.size:
+            return []
+        room = self.size - (self.tokens - self._contents.tokens)
+        found = [(entry.index, entry.tokens) for entry in self._contents if entry.tokens > room]
+        largest = max(self._contents, key=lambda entry: entry.tokens, default=None)
+        return found or ([] if largest is None else [(largest.index, largest.tokens)])
 
     def _standing(self) -> list[Entry]:
         return [*self._head, *((self._summary[0],) if self._summary else ())]
@@ -300,13 +319,18 @@ class ContextWindow:
                 "tools": self._tools,
                 "dialect": self._dialect,
             }
-            await self._abilities.windows.start_window(self.session_id, settings)
+            await self._abilities.windows.start_window(self.session_id, settings, writer=self._writer)
         self._is_open = True
 
     async def _settle(self) -> None:
         """Decide what the new messages look like, and write them down."""
         self._check_room()
-        await self._open()
+        await completed(self._open())
+        if self._unshown is not None:
+            await completed(self._adopt(self._unshown))
+        await completed(self._settle_new())
+
+    async def _settle_new(self) -> None:
         for position in range(self._settled, len(self._contents)):
             entry = await self._results.offload(
                 self._contents[position],
@@ -317,7 +341,7 @@ class ContextWindow:
         new = self._contents.since(self._settled)
         if new and self._abilities.windows is not None:
             natives = [entry.native for entry in new]
-            await self._abilities.windows.extend_window(self.session_id, natives, self._pins)
+            await self._abilities.windows.extend_window(self.session_id, natives, self._pins, writer=self._writer)
         self._settled = len(self._contents)
 
     async def _compress(self, settings: ContextConfig, focus: str = "", *, use_model: bool = True) -> Summary | None:
@@ -325,7 +349,7 @@ class ContextWindow:
             [entry.message for entry in self._contents],
             [entry.tokens for entry in self._contents],
             max_kept_tokens=int(settings.reserve_ratio * self.size),
-            at_least=self._archived - self._contents.first,
+            at_least=self._attempted - self._contents.first,
         )
         logger.debug("session %s: %d messages leave: %s", self.session_id, decided.cut, decided.reason)
         if decided.cut == 0:
@@ -342,10 +366,11 @@ class ContextWindow:
             [entry.native for entry in leaving],
             sum(entry.tokens for entry in leaving),
             archived=self._archived - self._contents.first,
+            attempted=self._attempted - self._contents.first,
             dialect=self._dialect,
+            stubs=self._results.stubs,
         )
-        place = await self._compressor.archive(extent)
-        self._archived = max(self._archived, extent.end)
+        place = await completed(self._archive(extent))
         summary = await self._compressor.summarize(
             extent,
             place,
@@ -355,10 +380,21 @@ class ContextWindow:
             focus=focus,
             use_model=use_model,
         )
-        await self._adopt(summary, cut)
+        shown = await completed(self._show(summary))
         if self._on_event is not None:
-            self._on_event(ContextCompressed(summary, tokens_before, self.tokens))
-        return summary
+            self._on_event(ContextCompressed(shown, tokens_before, self.tokens))
+        return shown
+
+    async def _archive(self, extent: Extent) -> Place:
+        self._attempted = max(self._attempted, extent.end)
+        place = await self._compressor.archive(extent)
+        self._archived = extent.end
+        return place
+
+    async def _show(self, summary: Summary) -> Summary:
+        # From the first line on the summary is in the log; should the second fail, the next call shows it.
+        self._unshown = await self._compressor.record(self.session_id, summary)
+        return await self._adopt(self._unshown)
 
     def _summary_room(self, cut: int, settings: ContextConfig) -> int:
         leaving = sum(entry.tokens for entry in self._contents.until(cut) if not entry.stays)
@@ -368,33 +404,38 @@ class ContextWindow:
         worth = max(leaving // 2, _SMALL_SUMMARY_TOKENS)
         return max(min(settings.summary_limit(self.size), worth, room), _LEAST_SUMMARY_TOKENS)
 
-    async def _adopt(self, summary: Summary, cut: int) -> None:
-        """Put *summary* in the place of the oldest *cut* messages, on disk first."""
+    async def _adopt(self, summary: Summary) -> Summary:
+        """Put *summary* in the place of the messages that it stands for, on disk first."""
+        cut = summary.messages[1] - self._contents.first
         leaving = self._contents.until(cut)
         staying = [entry for entry in leaving if entry.stays]
         dialect = leaving[-1].dialect
         native = dialect_named(dialect).user_message(summary.text)
         stand_in = entry_of(native, -1, self._counter, dialect=dialect)
-        await self._write_down([*self._head, *staying, stand_in], self._contents.since(cut), self._contents.first + cut)
+        await self._write_down([*self._head, *staying, stand_in], self._contents.since(cut), summary.messages[1])
         for entry in staying:
             self._head.append(entry)
         self._summary = (stand_in, summary)
         self._contents.leave(cut)
         self._settled = len(self._contents)
+        self._unshown = None
+        return summary
 
     async def _write_down(self, standing: Sequence[Entry], entries: Sequence[Entry], first: int) -> None:
         if self._abilities.windows is None:
             return
         natives = [entry.native for entry in (*standing, *entries)]
         kinds = [_kind(entry) for entry in standing]
-        await self._abilities.windows.replace_window(self.session_id, natives, kinds, first, self._pins)
+        await self._abilities.windows.replace_window(
+            self.session_id, natives, kinds, first, self._pins, writer=self._writer
+        )
 
     async def _fit(self, max_tokens: int | None = None) -> None:
         """Shrink tool results that were kept, largest first, while the context does not fit."""
         limit = self.size if max_tokens is None else max_tokens
         if self.tokens <= limit:
             return
-        changed = [await self._shrink(limit, shrink) for shrink in (self._stubbed, self._results.shrink)]
+        changed = [await self._shrink(limit, shrunk) for shrunk in (self._stubbed, self._results.shrink, self._noticed)]
         if any(changed):
             await self._write_down(self._standing(), list(self._contents), self._contents.first)
         if self.tokens > limit:
@@ -402,7 +443,9 @@ class ContextWindow:
 
     async def _shrink(self, limit: int, shrunk: Callable[[Entry], Awaitable[Entry]]) -> bool:
         before = self.tokens
-        for position in sorted(range(len(self._contents)), key=lambda position: -self._contents[position].tokens):
+        # What an attempt may have archived already stays as it was then: the attempt is repeated word for word.
+        movable = range(self._attempted - self._contents.first, len(self._contents))
+        for position in sorted(movable, key=lambda position: -self._contents[position].tokens):
             if self.tokens <= limit:
                 break
             self._contents.replace(position, await shrunk(self._contents[position]))
@@ -411,6 +454,9 @@ class ContextWindow:
     async def _stubbed(self, entry: Entry) -> Entry:
         preview_tokens = self.config.preview_tokens
         return await self._results.offload(entry, limit=preview_tokens, max_tokens=preview_tokens)
+
+    async def _noticed(self, entry: Entry) -> Entry:
+        return await self._results.offload(entry, limit=_WORTH_OFFLOADING_TOKENS, max_tokens=1)
 
     async def _restore(self, state: WindowState) -> None:
         summaries = await self._load_summaries()
@@ -429,15 +475,33 @@ class ContextWindow:
             self._contents.append(entry_of(native, self.added, self._counter, dialect=dialect, pinned=pinned))
         self._pins = list(state.pins)
         self._settled = len(self._contents)
-        self._archived = state.archived
+        self._archived = self._attempted = state.archived
         self._is_open = True
+        await self._check_archived()
+        await self._load_stubs()
         await self._finish_compression(summaries)
+
+    async def _check_archived(self) -> None:
+        """Make sure that what the archive holds beyond the window's first message is the window's own."""
+        first = self._contents.first
+        if self._abilities.archive is None or self._archived == first:
+            return
+        archived = await self._abilities.archive.load_messages(self.session_id, first, self._archived)
+        mine = [(entry.dialect, entry.json()) for entry in self._contents.until(self._archived - first)]
+        if archived != mine:
+            reason = "its archive holds messages that did not come from its window"
+            raise StaleWindowError(self.session_id, reason)
+
+    async def _load_stubs(self) -> None:
+        if self._abilities.results is not None:
+            texts = [result.text for entry in self._contents for result in entry.message.results]
+            self._results.stubs.update(await self._abilities.results.load_stubs(self.session_id, texts))
 
     async def _finish_compression(self, summaries: Sequence[Summary]) -> None:
         """Show a summary that was written just before the other process ended."""
         first = self._contents.first
         if summaries and self._archived > first and summaries[-1].messages == (first, self._archived):
-            await self._adopt(summaries[-1], self._archived - first)
+            await completed(self._adopt(summaries[-1]))
 
     async def _load_summaries(self) -> list[Summary]:
         if self._abilities.summaries is None:
