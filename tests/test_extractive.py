@@ -95,14 +95,14 @@ def test_the_users_words_stand_in_the_overview_in_order_with_their_lines() -> No
 def test_the_state_says_what_was_changed_run_and_reported() -> None:
     state = _extract(SESSION).fields["current_state"]
     assert "- Changed /home/me/app/store.py [transcript.md:51-59]" in state
-    assert "- $ pytest -q tests/test_store.py → 4 passed in 0.10s [transcript.md:71-79]" in state
+    assert "- $ pytest -q tests/test_store.py → 4 passed in 0.10s [transcript.md:71-89]" in state
     assert "load_row returns None for a missing key" in state
 
 
 def test_errors_are_open_until_the_same_thing_succeeds() -> None:
     found = _extract(SESSION).fields["important_discoveries"]
     assert "Resolved error: pytest tests/test_store.py → FAILED tests/test_store.py::test_load" in found
-    assert "Open error: mypy app → app/store.py:3: error: Missing return type [transcript.md:101-109]" in found
+    assert "Open error: mypy app → app/store.py:3: error: Missing return type [transcript.md:91-109]" in found
 
 
 def test_next_steps_hold_the_open_tasks_and_the_closing_question() -> None:
@@ -292,11 +292,21 @@ def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
 FIELD_SETS = st.sampled_from([FIELDS, ("next_steps", "context_to_preserve"), ("story",), ("task_overview", "notes")])
 
 
-def _is_sound(draft: Draft, max_tokens: int, known: set[Pointer | None]) -> None:
+def _known(sources: Sequence[Source], previous: Draft | None = None) -> set[Pointer]:
+    carried = () if previous is None else previous.items
+    return {source.pointer for source in sources if source.pointer} | {
+        pointer for item in carried for pointer in item.pointers
+    }
+
+
+def _is_sound(draft: Draft, max_tokens: int, known: set[Pointer]) -> None:
     text = "\n".join(draft.fields.values())
     assert _tokens(draft) <= max_tokens
     assert len(set(draft.pointers)) == len(draft.pointers)
-    assert set(draft.pointers) <= known
+    starts = {(pointer.path, pointer.start) for pointer in known}
+    ends = {(pointer.path, pointer.end) for pointer in known}
+    assert {(pointer.path, pointer.start) for pointer in draft.pointers} <= starts
+    assert {(pointer.path, pointer.end) for pointer in draft.pointers} <= ends
     assert all(f"[{pointer}]" in text for pointer in draft.pointers)
     assert all(item.text in text for item in draft.items)
 
@@ -308,7 +318,7 @@ def test_a_summary_keeps_its_budget_and_its_pointers(
     request = SummaryRequest(_sources(messages), None, max_tokens, COUNTER, fields)
     draft = extract(request)
     assert list(draft.fields) == list(fields)
-    _is_sound(draft, max_tokens, {source.pointer for source in request.sources})
+    _is_sound(draft, max_tokens, _known(request.sources))
     assert extract(request) == draft
 
 
@@ -319,8 +329,7 @@ def test_a_second_summary_keeps_its_budget_and_points_to_what_either_had(
     first = extract(SummaryRequest(_sources(messages), None, max_tokens, COUNTER))
     sources = _sources(later, first=len(messages))
     second = extract(SummaryRequest(sources, first, max_tokens, COUNTER))
-    known = {source.pointer for source in sources} | {item.pointer for item in first.items}
-    _is_sound(second, max_tokens, known)
+    _is_sound(second, max_tokens, _known(sources, first))
 
 
 @given(conversations(), st.integers(30, 700))
@@ -352,9 +361,7 @@ def test_recorded_sessions_are_summarised_within_the_budget_and_without_false_cl
             sources = _sources(messages[start:end], first=start)
             request = SummaryRequest(sources, previous, 1_500, COUNTER)
             draft = extract(request)
-            carried = () if previous is None else previous.items
-            known_pointers = {source.pointer for source in sources} | {item.pointer for item in carried}
-            _is_sound(draft, 1_500, known_pointers)
+            _is_sound(draft, 1_500, _known(sources, previous))
             known += [_spoken(source.message) for source in sources]
             assert unverified("\n".join(draft.fields.values()), known) == ()
             previous = draft

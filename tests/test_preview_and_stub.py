@@ -13,6 +13,7 @@ from buoyline.offloader import (
     is_too_large,
     notice_of,
     preview,
+    previewed_lines,
     stub,
     truncated,
 )
@@ -23,8 +24,8 @@ from buoyline.tokens import TextCounter, as_text_counter, default_counter
 COUNTER = default_counter()
 COARSE = as_text_counter(lambda text: len(text) // 4)
 """As many have it: here a short text has no tokens at all."""
-STORED = StoredResult("/work/sessions/s1/tool_result-a.txt", "tool_result-a.txt", "", 0)
-VIEWED = replace(STORED, view="/work/sessions/s1/tool_result-a.view.txt")
+STORED = StoredResult("/somewhere/sessions/s1/tool_result-a.txt", "tool_result-a.txt", "", 0)
+VIEWED = replace(STORED, view="/somewhere/sessions/s1/tool_result-a.view.txt")
 
 NUMBERED = re.compile(r"(\d+): (.*)", re.DOTALL)
 CUT = re.compile(r"(.*) \[\.\.\. ([\d,]+) more characters\]", re.DOTALL)
@@ -243,3 +244,19 @@ def test_a_result_is_too_large_by_its_text_alone(parts: list[Text], limit: int) 
 @given(texts, texts)
 def test_a_replacement_is_smaller_only_if_it_takes_fewer_tokens(first: str, second: str) -> None:
     assert is_smaller(first, second, COUNTER) is (COUNTER.count(first) < COUNTER.count(second))
+
+
+@given(texts, st.integers(0, 500), st.sampled_from([COUNTER, COARSE]))
+def test_the_lines_that_a_stub_shows_are_read_back(text: str, max_tokens: int, counter: TextCounter) -> None:
+    written = stub(text, STORED, max_tokens, counter)
+    _, body = _split(written)
+    read = previewed_lines(written)
+    own = _lines_of(text)
+    assert [str(line) for line in read] == [row for row in body.split("\n") if row and not GAP.fullmatch(row)]
+    for line in read:
+        _check_line(str(line).partition(": ")[2], own[line.number - 1].removesuffix("\r"))
+        assert own[line.number - 1].startswith(line.text)
+
+
+def test_a_bare_notice_shows_no_lines() -> None:
+    assert previewed_lines(stub("a\nb\n", STORED, 0, COUNTER)) == []

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from buoyline.compression.ledger import WORD, mentions
 from buoyline.compression.signals import readable, says_error
+from buoyline.compression.summary import POINTER
 
 MARK: Final = " (unverified)"
 """Set behind a claim that nothing backs. In the words of people, since the next reader may be one."""
@@ -23,7 +24,7 @@ BETWEEN: Final = " \u00b7 "
 MIN_DIGITS: Final = 2
 
 # A pointer names lines of the archive, and the sign of multiplication a count that we made ourselves.
-_NO_CLAIM = re.compile(rf"\[[^\[\]\s:]{{1,200}}:\d{{1,9}}(?:-\d{{1,9}})?\]| \u00d7\d{{1,9}}(?![{WORD}])")
+_NO_CLAIM = re.compile(rf"{POINTER.pattern}| \u00d7\d{{1,9}}(?![{WORD}])")
 _QUOTED = re.compile(r"\"([^\"]{8,300})\"|`([^`]{8,300})`")
 _BORDER = re.compile(rf"[\u201c\u201d\n]|{ARROW}|{BETWEEN}")
 

@@ -1,21 +1,23 @@
 """`Compressor`: archive the oldest messages, summarise them, check the summary."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from buoyline.compression.claims import mark, unverified
 from buoyline.compression.config import ContextConfig
+from buoyline.compression.excerpts import excerpts_of, lines_of_files
 from buoyline.compression.extraction import Extractive
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.record import Summary
 from buoyline.compression.rendering import Place, frame_tokens, render, with_pointers_that_resolve
-from buoyline.compression.summary import Draft, Source, Summarizer, SummaryRequest
+from buoyline.compression.summary import Draft, Source, Summarizer, SummaryRequest, require_draft
 from buoyline.errors import SummaryError
 from buoyline.messages import Message, detect, dialect_named
-from buoyline.offloader import Abilities, Offloader, abilities_of
+from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
 
@@ -31,8 +33,10 @@ class Extent:
         first: Index of the first one, counted over the whole session.
         messages: The native messages, in order; not empty.
         tokens: What they take.
-        archived: How many of the first of them an earlier attempt has archived already.
+        archived: How many of the first of them are known to be archived.
+        attempted: How many an earlier attempt tried to archive, if it is not known whether it did.
         dialect: Name of the form of all messages; None where it is detected for each.
+        stubs: Which texts of results are stubs, and where the whole results are.
     """
 
     session_id: str
@@ -40,7 +44,9 @@ class Extent:
     messages: Sequence[Any]
     tokens: int
     archived: int = 0
+    attempted: int = 0
     dialect: str | None = None
+    stubs: Mapping[str, StoredResult] = field(default_factory=dict[str, StoredResult])
 
     def views(self) -> list[Message]:
         """Return the views of the messages, in order."""
@@ -157,7 +163,8 @@ class Compressor:
         extent = Extent(session_id, first, list(messages[:cut]), sum(counts[:cut]))
         place = await self.archive(extent)
         limit = settings.summary_limit(size)
-        summary = await self.summarize(extent, place, previous=previous, max_tokens=limit, config=settings, focus=focus)
+        drafted = await self.summarize(extent, place, previous=previous, max_tokens=limit, config=settings, focus=focus)
+        summary = await self.record(session_id, drafted)
         staying = [message for message, view in zip(messages, views[:cut], strict=False) if view.role == "system"]
         stand_in = detect(messages[cut - 1]).user_message(summary.text)
         return Compression(summary, head=[*staying, stand_in], kept=list(messages[cut:]))
@@ -165,20 +172,29 @@ class Compressor:
     async def archive(self, extent: Extent) -> Place:
         """Persist those messages of *extent* that are not archived yet, and say where all of them are.
 
+        An attempt whose outcome is not known is repeated as it was, under the same batch id, so that it counts once.
+
         Raises:
+            StaleWindowError: Something else was archived in the session meanwhile; nothing was changed.
             StorageError: The file system refused; nothing was changed.
         """
-        waiting = extent.messages[extent.archived :]
-        start = extent.first + extent.archived
         if self._offloader is None:
             return Place(extent.first, extent.end)
-        if self._abilities.archive is None:
-            reference = await self._offloader.offload_context(extent.session_id, list(waiting))
+        archive = self._abilities.archive
+        if archive is None:
+            waiting = list(extent.messages[extent.archived :])
+            reference = await self._offloader.offload_context(extent.session_id, waiting)
             return Place(extent.first, extent.end, reference)
-        if waiting:
-            batch_id = f"messages-{start}-{extent.end}"
-            await self._abilities.archive.archive(extent.session_id, waiting, batch_id=batch_id, dialect=extent.dialect)
-        batch = await self._abilities.archive.locate(extent.session_id, extent.first, extent.end)
+        for start, end in pairwise((extent.archived, max(extent.attempted, extent.archived), len(extent.messages))):
+            if start < end:
+                await archive.archive(
+                    extent.session_id,
+                    extent.messages[start:end],
+                    batch_id=f"messages-{extent.first + start}-{extent.first + end}",
+                    dialect=extent.dialect,
+                    first=extent.first + start,
+                )
+        batch = await archive.locate(extent.session_id, extent.first, extent.end)
         return Place(
             extent.first, extent.end, batch.reference, batch.transcript, batch.transcript_name, tuple(batch.lines)
         )
@@ -194,7 +210,7 @@ class Compressor:
         focus: str = "",
         use_model: bool = True,
     ) -> Summary:
-        """Summarise an archived extent, check the summary, and keep it in the session's log.
+        """Summarise an archived extent and check the summary; `record` keeps it.
 
         Args:
             extent: The messages.
@@ -209,13 +225,14 @@ class Compressor:
             The summary; its pointers all resolve, and what it claims without backing is marked.
         """
         settings = config or self._config
+        place = place.with_results(lines_of_files(extent.stubs.values()), previous)
         request = self._request(extent, place, previous=previous, max_tokens=max_tokens, config=settings, focus=focus)
         draft = await self._draft(request, extent, use_model=use_model)
         draft = with_pointers_that_resolve(draft, place)
         doubtful = await self._unverified(extent, draft, previous)
         fields = {name: mark(text, doubtful) for name, text in draft.fields.items()}
         text = render(place, settings.summary_template, fields)
-        summary = Summary(
+        return Summary(
             number=0,
             messages=(extent.first, extent.end),
             draft=Draft(draft.summarizer, fields, draft.pointers, draft.items),
@@ -225,9 +242,16 @@ class Compressor:
             text=text,
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         )
+
+    async def record(self, session_id: str, summary: Summary) -> Summary:
+        """Keep *summary* in the session's log, and return it with its number there.
+
+        Raises:
+            StorageError: The file system refused; nothing was changed.
+        """
         if self._abilities.summaries is None:
             return summary
-        return summary.numbered(await self._abilities.summaries.append_summary(extent.session_id, summary.to_json()))
+        return summary.numbered(await self._abilities.summaries.append_summary(session_id, summary.to_json()))
 
     def _request(
         self,
@@ -241,7 +265,7 @@ class Compressor:
     ) -> SummaryRequest:
         frame = frame_tokens(place, config.summary_template, config.fields, self._counter)
         sources = [
-            Source(extent.first + position, view, place.pointer(position))
+            Source(extent.first + position, view, place.pointer(position), excerpts_of(view, extent.stubs))
             for position, view in enumerate(extent.views())
         ]
         return SummaryRequest(
@@ -259,7 +283,7 @@ class Compressor:
         if not use_model or self._summarizer is self._fallback:
             return await self._fallback.summarize(request)
         try:
-            draft = await self._summarizer.summarize(request)
+            draft = require_draft(await self._summarizer.summarize(request))
             self._check(draft, request, extent)
         except SummaryError as error:
             logger.warning("%s; the extractive summariser takes over", error)

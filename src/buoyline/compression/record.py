@@ -87,4 +87,5 @@ def _item(found: Mapping[str, Any]) -> Item:
         count=found["count"],
         weight=found["weight"],
         order=found.get("order", 0),
+        also=tuple(_pointer(pointer) for pointer in found.get("also", ())),
     )

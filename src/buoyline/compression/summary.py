@@ -1,14 +1,20 @@
 """What a summary is made of, and what a summariser is given and gives back."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
+from buoyline.compression.excerpts import Excerpt
+from buoyline.errors import SummaryError
 from buoyline.messages import Message
 from buoyline.tokens import TextCounter
 
 FIELDS = ("task_overview", "current_state", "important_discoveries", "next_steps", "context_to_preserve")
 """The five fields of a summary, in the order in which they are read. Source: AgentScope's `ContextConfig`."""
+
+POINTER: Final = re.compile(r"\[([^\[\]\s:]{1,200}):(\d{1,9})(?:-(\d{1,9}))?\]")
+"""A pointer as it stands in a text; give a match to `Pointer.of`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -16,7 +22,7 @@ class Pointer:
     """The lines that back a sentence.
 
     Attributes:
-        path: File relative to the session's directory, e.g. ``transcript.md``.
+        path: File relative to the session's directory: ``transcript.md``, or that of an offloaded tool result.
         start: First line, 1-based.
         end: Last line, inclusive.
     """
@@ -24,6 +30,11 @@ class Pointer:
     path: str
     start: int
     end: int
+
+    @classmethod
+    def of(cls, match: "re.Match[str]") -> "Pointer":
+        """Return what a match of `POINTER` points to."""
+        return cls(match[1], int(match[2]), int(match[3] or match[2]))
 
     def __str__(self) -> str:
         """Return ``path:start-end``, or ``path:start`` for a single line."""
@@ -38,11 +49,14 @@ class Source:
         index: Position in the whole session, 0-based.
         message: The view; an offloaded tool result says what its stub says.
         pointer: Where the message stands in the transcript; None with an offloader that knows no lines.
+        excerpts: For each of its tool results what the stub shows, None for one that stands there whole; empty
+            where all do.
     """
 
     index: int
     message: Message
     pointer: Pointer | None = None
+    excerpts: tuple[Excerpt | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +67,12 @@ class Item:
         field: Which of `FIELDS` it belongs to.
         kind: What it is, e.g. ``"request"``, ``"file"``, ``"error"``, ``"identifier"``.
         text: As it stands in the summary, without its pointer.
-        pointer: The lines that back it; None where there are none.
+        pointer: The lines that back it, the first ones where they stand apart; None where there are none.
         last_seen: Index of the newest message that holds it.
         count: In how many messages it was seen.
         weight: How likely it is needed again; higher comes first. Only comparable within a kind.
         order: Position among what one message says, for reading in order.
+        also: The other lines that back it; a call and its result may stand far apart, or in two files.
     """
 
     field: str
@@ -68,6 +83,12 @@ class Item:
     count: int = 1
     weight: float = 1.0
     order: int = 0
+    also: tuple[Pointer, ...] = ()
+
+    @property
+    def pointers(self) -> tuple[Pointer, ...]:
+        """All lines that back it, in reading order."""
+        return () if self.pointer is None else (self.pointer, *self.also)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +97,8 @@ class Draft:
 
     Attributes:
         summarizer: Who wrote it, e.g. ``"extractive"``.
-        fields: Text for each field asked for; sentences that rest on the archive end in ``[path:start-end]``.
+        fields: Text for each field asked for; sentences that rest on the archive end in ``[path:start-end]``,
+            or in several of these.
         pointers: Those that stand in the text, in reading order, each once.
         items: Facts to carry into the next summary, most needed first; empty from most model summarisers.
     """
@@ -118,3 +140,20 @@ class Summarizer(Protocol):
     async def summarize(self, request: SummaryRequest) -> Draft:
         """Return a draft. Raise `SummaryError`, or whatever the model behind it raises, when there is none."""
         ...
+
+
+def require_draft(answer: object) -> Draft:
+    """Return *answer* if it is a draft through and through: a summariser may be anybody's code.
+
+    Raises:
+        SummaryError: It is something else, or holds something else.
+    """
+    if not isinstance(answer, Draft):
+        raise SummaryError("the summariser", f"answered with {type(answer).__name__}, not with a Draft")
+    parts: list[tuple[object, type]] = [(text, str) for text in answer.fields.values()]
+    parts += [(pointer, Pointer) for pointer in answer.pointers]
+    parts += [(item, Item) for item in answer.items]
+    for part, kind in parts:
+        if not isinstance(part, kind):
+            raise SummaryError(answer.summarizer, f"holds {type(part).__name__} where {kind.__name__} is expected")
+    return answer

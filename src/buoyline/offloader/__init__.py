@@ -15,7 +15,7 @@ from buoyline.offloader.protocol import (
     WindowState,
     abilities_of,
 )
-from buoyline.offloader.stub import TRUNCATION_MARKER, notice_of, stub, truncated
+from buoyline.offloader.stub import TRUNCATION_MARKER, notice_of, previewed_lines, stub, truncated
 
 __all__ = [
     "TRUNCATION_MARKER",
@@ -34,6 +34,7 @@ __all__ = [
     "is_too_large",
     "notice_of",
     "preview",
+    "previewed_lines",
     "stub",
     "truncated",
 ]

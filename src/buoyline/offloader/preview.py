@@ -3,6 +3,7 @@
 Pure and deterministic.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -12,6 +13,9 @@ from buoyline.tokens import TextCounter
 
 _HEAD_SHARE = 0.6
 _SHOWN_LINE_CHARS = 1000
+
+_NUMBERED = re.compile(r"([1-9][0-9]{0,15}): (.*)", re.DOTALL)
+_CUT = re.compile(r"(.*) \[\.\.\. ([1-9][0-9]{0,2}(?:,[0-9]{3}){0,5}) more characters\]", re.DOTALL)
 
 
 class Shown(NamedTuple):
@@ -53,6 +57,25 @@ def preview(text: str, max_tokens: int, counter: TextCounter) -> str:
         else:
             head = _beginning(head[0], counter.count(head[0].text) - excess, counter)
     return ""
+
+
+def shown_lines(body: str) -> list[Shown]:
+    """Read a preview back.
+
+    Args:
+        body: What `preview` returned.
+
+    Returns:
+        Its lines in order, without the mark of the gap; each reads as it did, since a line that itself ends like
+        one that was cut cannot be told from it.
+    """
+    rows = (_NUMBERED.fullmatch(row) for row in body.split("\n"))
+    return [_read_back(int(row[1]), row[2]) for row in rows if row is not None]
+
+
+def _read_back(number: int, text: str) -> Shown:
+    cut = _CUT.fullmatch(text)
+    return Shown(number, text) if cut is None else Shown(number, cut[1], int(cut[2].replace(",", "")))
 
 
 def _chosen(text: str, total: int, max_tokens: int, counter: TextCounter) -> tuple[list[Shown], list[Shown]]:

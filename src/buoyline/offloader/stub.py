@@ -5,7 +5,7 @@ AgentScope's, as its page on context documents it.
 """
 
 from buoyline.offloader.lines import count_lines
-from buoyline.offloader.preview import preview
+from buoyline.offloader.preview import Shown, preview, shown_lines
 from buoyline.offloader.protocol import StoredResult
 from buoyline.offloader.view import view_of
 from buoyline.tokens import TextCounter
@@ -45,6 +45,11 @@ def stub(text: str, stored: StoredResult, max_tokens: int, counter: TextCounter)
 def notice_of(text: str) -> str:
     """Return the notice of a stub without its preview, for when not even that fits; a bare notice as it is."""
     return text.partition("\n\n")[0].removesuffix("\n") + "\n"
+
+
+def previewed_lines(text: str) -> list[Shown]:
+    """Return the lines that a stub shows of its result, with their numbers; none of a bare notice."""
+    return shown_lines(text.partition("\n\n")[2])
 
 
 def truncated(text: str, max_tokens: int, counter: TextCounter) -> str:

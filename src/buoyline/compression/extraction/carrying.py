@@ -9,12 +9,12 @@ from buoyline.compression.claims import ARROW
 from buoyline.compression.extraction.gathering import REPORT, RESOLVED_ERROR, TASK
 from buoyline.compression.extraction.steps import Step
 from buoyline.compression.signals import sentences
-from buoyline.compression.summary import Draft, Item, Pointer
+from buoyline.compression.summary import POINTER, Draft, Item, Pointer
 
 NOTE_WEIGHT: Final = 2.0
 """Of a sentence that a model, or an unknown summariser, wrote."""
 
-_MARK = re.compile(r"\s*\[([^\[\]\s:]{1,200}):(\d{1,9})(?:-(\d{1,9}))?\]")
+_MARKS = re.compile(rf"{POINTER.pattern}(?:\s{{0,9}}{POINTER.pattern})*")
 _NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
 
 _REPLACED_BY_NEWER: Final = frozenset({"todo", "closing"})
@@ -37,13 +37,14 @@ def carried(previous: Draft | None, first: int) -> list[Item]:
             field=field,
             kind="note",
             text=text,
-            pointer=pointer,
+            pointer=pointers[0] if pointers else None,
             last_seen=max(first - 1, 0),
             weight=TASK if position == 0 else NOTE_WEIGHT,
             order=position,
+            also=pointers[1:],
         )
         for field, field_text in previous.fields.items()
-        for position, (text, pointer) in enumerate(_notes(field_text))
+        for position, (text, pointers) in enumerate(_notes(field_text))
     ]
 
 
@@ -95,15 +96,15 @@ def _call_in(item: Item) -> str:
     return item.text.partition(ARROW)[0]
 
 
-def _notes(text: str) -> Iterator[tuple[str, Pointer | None]]:
+def _notes(text: str) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     """Yield the sentences of a field with the pointers behind them."""
     for line in text.splitlines():
         start = 0
-        for match in _MARK.finditer(line):
-            pointer = Pointer(match[1], int(match[2]), int(match[3] or match[2]))
-            yield from ((sentence, pointer) for sentence in _said(line[start : match.start()]))
+        for match in _MARKS.finditer(line):
+            pointers = tuple(Pointer.of(mark) for mark in POINTER.finditer(match[0]))
+            yield from ((sentence, pointers) for sentence in _said(line[start : match.start()]))
             start = match.end()
-        yield from ((sentence, None) for sentence in _said(line[start:]))
+        yield from ((sentence, ()) for sentence in _said(line[start:]))
 
 
 def _said(text: str) -> Iterator[str]:

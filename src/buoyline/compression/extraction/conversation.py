@@ -34,7 +34,11 @@ class Limits:
 
 
 class Conversation:
-    """Messages, the calls in them joined with their results, and every exact string with its places."""
+    """Messages, the calls in them joined with their results, and every exact string with its places.
+
+    Attributes:
+        places: The lines of each place, numbered in the order of the conversation; see `Lookout.places`.
+    """
 
     def __init__(self, sources: Sequence[Source], limits: Limits) -> None:
         """Read *sources*, which are in order and not empty."""
@@ -47,7 +51,8 @@ class Conversation:
         actions = {index: [step.action for step in made] for index, made in groupby(self.steps, _call_index)}
         for source in sources:
             self._lookout.watch(source, actions.get(source.index, []))
-        self._lookout.mark_errors(line for step in self.open_errors for line in step.errors)
+        self._lookout.mark_errors(line.text for step in self.open_errors for line in step.errors)
+        self.places = self._lookout.places
         self.sightings = self._lookout.sightings()
         self._values = {sighting.text: self.value_of(sighting) for sighting in self.sightings}
 
@@ -60,9 +65,12 @@ class Conversation:
         return sum(self._values.get(string, 0.0) for _, string in self._lookout.strings(text))
 
     def lines(self) -> dict[int, int]:
-        """Return how many lines of the archive each message takes, as far as that is known."""
-        pointers = ((source.index, source.pointer) for source in self.sources)
-        return {index: pointer.end - pointer.start + 1 for index, pointer in pointers if pointer is not None}
+        """Return how many lines each of `places` takes, as far as that is known."""
+        return {
+            place: sum(pointer.end - pointer.start + 1 for pointer in pointers)
+            for place, pointers in enumerate(self.places)
+            if pointers
+        }
 
     def spoken(self, role: Role) -> list[Source]:
         """Return the messages of one side that have text, in order."""

@@ -6,22 +6,22 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 FREE_LINES: Final = 40
-"""A message of so many lines is half as good a place as an empty one that holds the same strings."""
+"""A place of so many lines is half as good as an empty one that holds the same strings."""
 
 
 def homes(places: Sequence[Sequence[int]], sizes: Mapping[int, int]) -> list[int]:
-    """Choose for each string one of the messages that hold it, so that few and small messages are chosen.
+    """Choose for each string one of the places that hold it, so that few and small places are chosen.
 
-    Greedy weighted set cover: the message that holds most of the strings without a home for its size comes next,
-    of equals the newest. The gain of a message only shrinks, so an old gain is a bound, and only the top of the
+    Greedy weighted set cover: the place that holds most of the strings without a home for its size comes next,
+    of equals the newest. The gain of a place only shrinks, so an old gain is a bound, and only the top of the
     heap is ever counted again.
 
     Args:
-        places: For each string the indexes of messages that hold it; none is empty.
-        sizes: Lines of each message; one that is missing counts as small.
+        places: For each string the numbers of the places that hold it; none is empty.
+        sizes: Lines of each place; one that is missing counts as small.
 
     Returns:
-        An index for each string, in the same order.
+        A number for each string, in the same order.
 
     >>> homes([[1, 2], [2, 3], [3]], {})
     [2, 3, 3]

@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.claims import ARROW
@@ -12,7 +13,7 @@ from buoyline.compression.extraction.covering import homes
 from buoyline.compression.extraction.sightings import MAX_TYPED_CHARS
 from buoyline.compression.extraction.wording import cut
 from buoyline.compression.signals import readable, sentences
-from buoyline.compression.summary import Item, Source
+from buoyline.compression.summary import Item, Pointer, Source
 
 if TYPE_CHECKING:
     from buoyline.compression.extraction.steps import Step
@@ -102,8 +103,10 @@ def discoveries(conversation: Conversation) -> Iterator[Item]:
     ):
         for step in failed:
             for line in step.errors:
-                text = f"{step.subject}{ARROW}{cut(line, 2 * conversation.limits.line, conversation.limits.counter)}"
-                yield _item("important_discoveries", kind, text, step.answer or step.call, weight)
+                said = cut(line.text, 2 * conversation.limits.line, conversation.limits.counter)
+                text = f"{step.subject}{ARROW}{said}" if said else step.subject
+                item = _item("important_discoveries", kind, text, step.answer or step.call, weight)
+                yield _backed(item, step.backing(line))
     yield from _findings(conversation)
 
 
@@ -147,19 +150,19 @@ def preserved(conversation: Conversation, max_strings: int) -> Iterator[Item]:
             text = cut(sentence, 2 * limits.line, limits.counter)
             yield _item("context_to_preserve", "constraint", text, source, weight, order=position)
     ranked = sorted(conversation.sightings, key=conversation.value_of, reverse=True)
-    pointers = {source.index: source.pointer for source in conversation.sources}
     places = homes([sighting.places for sighting in ranked[:max_strings]], conversation.lines())
     for position, sighting in enumerate(ranked):
-        place = places[position] if position < len(places) else sighting.last_seen
-        yield Item(
+        place = places[position] if position < len(places) else sighting.places[-1]
+        item = Item(
             field="context_to_preserve",
             kind=sighting.kind,
             text=sighting.text,
-            pointer=pointers[place],
+            pointer=None,
             last_seen=sighting.last_seen,
             count=sighting.count,
             weight=sighting.weight,
         )
+        yield _backed(item, conversation.places[place])
 
 
 def _deeds(conversation: Conversation) -> Iterator[Item]:
@@ -172,10 +175,11 @@ def _deeds(conversation: Conversation) -> Iterator[Item]:
             newest.pop(spoken, None)
             newest[spoken] = step
     for spoken, step in newest.items():
-        outcome = cut(step.outcome, limits.line if step.has_failed else limits.line // 2, limits.counter)
+        outcome = cut(step.outcome.text, limits.line if step.has_failed else limits.line // 2, limits.counter)
         text = cut(f"$ {spoken}" if step.action.command else spoken, limits.line, limits.counter)
         weight = FAILED if step.has_failed else LOOKED if step.action.is_harmless else DONE
-        yield _item("current_state", "done", f"{text}{ARROW}{outcome}" if outcome else text, step.call, weight)
+        item = _item("current_state", "done", f"{text}{ARROW}{outcome}" if outcome else text, step.call, weight)
+        yield _backed(item, step.backing(step.outcome)) if outcome else item
 
 
 def _reports(conversation: Conversation) -> Iterator[Item]:
@@ -230,3 +234,7 @@ def _is_pasted(source: Source) -> bool:
 
 def _item(field: str, kind: str, text: str, source: Source, weight: float, *, order: int = 0) -> Item:
     return Item(field, kind, text, source.pointer, source.index, weight=weight, order=order)
+
+
+def _backed(item: Item, pointers: Sequence[Pointer]) -> Item:
+    return replace(item, pointer=pointers[0], also=tuple(pointers[1:])) if pointers else item

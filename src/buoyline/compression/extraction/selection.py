@@ -55,7 +55,7 @@ SIZE_POWER: Final = 0.7
 """Less than 1, which would hold most strings: an absolute path is worth more than four names that it displaces."""
 
 MARK_TOKENS: Final = 11
-"""Of a pointer and its line."""
+"""Of a pointer and its line, at least; the name of a result's file may take three times as many."""
 
 STRING_OVERHEAD_TOKENS: Final = 2
 """What parts a string from the next."""
@@ -142,7 +142,7 @@ class Selection:
         self._unused = 0.0
         self._all_shares = sum(SHARES.get(name, CUSTOM_SHARE) for name in request.fields)
         self._said = ""
-        self._lines: set[tuple[str, bool, Pointer | None]] = set()
+        self._lines: set[tuple[str, bool, tuple[Pointer, ...]]] = set()
 
     def share_of(self, name: str) -> float:
         """Return the share of all tokens that the field *name* has."""
@@ -163,10 +163,13 @@ class Selection:
             tokens, key=lambda item: self._need(item, terms) / math.pow(tokens[item], SIZE_POWER), reverse=True
         )
         running = accumulate(tokens[item] for item in ranked)
-        sharing = Counter(item.pointer for item, used in zip(ranked, running, strict=True) if used <= max_tokens)
+        sharing = Counter(item.pointers for item, used in zip(ranked, running, strict=True) if used <= max_tokens)
+        marks = {
+            pointers: max(MARK_TOKENS, self._mark_tokens(pointers)) for pointers in {item.pointers for item in ranked}
+        }
 
         def value(item: Item) -> float:
-            size = tokens[item] + MARK_TOKENS / max(1, sharing[item.pointer])
+            size = tokens[item] + marks[item.pointers] / max(1, sharing[item.pointers])
             return self._need(item, terms) / math.pow(size, SIZE_POWER)
 
         return sorted(ranked, key=value, reverse=True)
@@ -184,7 +187,7 @@ class Selection:
 
     def _cut_to(self, item: Item, room: float) -> Item | None:
         """Return *item* with less text, at last without its pointer, so that it costs *room*; None if it cannot."""
-        for candidate in (item, replace(item, pointer=None)):
+        for candidate in (item, replace(item, pointer=None, also=())):
             if self._cost(candidate) <= room:
                 return candidate
             frame = self._cost(replace(candidate, text=""))
@@ -252,8 +255,12 @@ class Selection:
         if item.kind not in LEDGER_KINDS | SHARING_KINDS:
             return self._counter.count(f"{line_of(item)}\n")
         is_first = self._line_of(item) not in self._lines
-        mark = self._counter.count(f"- {mark_of(item.pointer)}\n") if is_first else 0
+        mark = self._mark_tokens(item.pointers) if is_first else 0
         return self._counter.count(f"{BETWEEN}{item.text}") + mark
 
-    def _line_of(self, item: Item) -> tuple[str, bool, Pointer | None]:
-        return item.field, item.kind in LEDGER_KINDS, item.pointer
+    def _mark_tokens(self, pointers: tuple[Pointer, ...]) -> int:
+        """Count what a line takes that has no words yet."""
+        return self._counter.count(f"- {mark_of(pointers)}\n")
+
+    def _line_of(self, item: Item) -> tuple[str, bool, tuple[Pointer, ...]]:
+        return item.field, item.kind in LEDGER_KINDS, item.pointers

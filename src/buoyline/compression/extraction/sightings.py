@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from buoyline.compression.extraction.calls import Action, leaves
+from buoyline.compression.extraction.reading import Passage, readings
 from buoyline.compression.ledger import Kind, atoms, classify, runs
 from buoyline.compression.signals import outer_text
-from buoyline.compression.summary import Source
+from buoyline.compression.summary import Pointer, Source
 from buoyline.messages import Message, Reasoning
 
 Channel: TypeAlias = Literal["user", "assistant", "reasoning", "call", "change", "result", "error"]
@@ -19,7 +20,7 @@ MAX_TYPED_CHARS: Final = 2_000
 """Longer messages of users are pasted: logs, files, instructions of a tool."""
 
 MAX_PLACES: Final = 12
-"""So many messages that hold a string are remembered: the newest."""
+"""So many places that hold a string are remembered: the newest."""
 
 _MEMORABLE = re.compile(r"(?<![0-9.])[0-9]{5}|[0-9]{4}-[0-9]{2}-[0-9]{2}$|,[0-9]{3}")
 
@@ -67,7 +68,8 @@ class Sighting:
         count: In how many messages it was seen.
         calls: In the arguments of how many of them.
         channels: Where in a message it was seen.
-        places: Indexes of the newest messages that hold it, in order, at most `MAX_PLACES`.
+        last_seen: Index of the newest of them.
+        places: Numbers of the newest places that hold it, in order, at most `MAX_PLACES`; see `Lookout.places`.
     """
 
     kind: Kind
@@ -75,12 +77,8 @@ class Sighting:
     count: int = 0
     calls: int = 0
     channels: set[Channel] = field(default_factory=set)
+    last_seen: int = -1
     places: list[int] = field(default_factory=list)
-
-    @property
-    def last_seen(self) -> int:
-        """Index of the newest message that holds it."""
-        return self.places[-1]
 
     @property
     def weight(self) -> float:
@@ -88,15 +86,16 @@ class Sighting:
         channels = sum(CHANNEL_WEIGHTS[channel] for channel in self.channels)
         return channels + KIND_WEIGHTS[self.kind] + CALL_COUNT_WEIGHT * math.log2(1 + self.calls)
 
-    def see(self, index: int, channel: Channel) -> None:
-        """Note that message *index* holds the string; messages come in order, calls first within one."""
+    def see(self, index: int, place: int, channel: Channel) -> None:
+        """Note that message *index* holds the string at *place*; messages come in order, calls first within one."""
         self.channels.add(channel)
-        if self.places and self.places[-1] == index:
-            return
-        self.count += 1
-        self.calls += channel == "call"
-        self.places.append(index)
-        del self.places[:-MAX_PLACES]
+        if place not in self.places[-1:]:
+            self.places.append(place)
+            del self.places[:-MAX_PLACES]
+        if index != self.last_seen:
+            self.last_seen = index
+            self.count += 1
+            self.calls += channel == "call"
 
     def absorb(self, other: "Sighting") -> None:
         """Count *other*, a shorter spelling of the same path, as this one."""
@@ -110,22 +109,31 @@ class Lookout:
 
     Each distinct run of characters is judged once, so that a name that stands in a thousand places costs one
     look at it and a thousand look-ups.
+
+    Attributes:
+        places: The lines of each place that strings were seen at, in the order of the conversation: a message, or a
+            part of an offloaded result. No pointers where no lines are known.
     """
 
     def __init__(self) -> None:
         """Start without any."""
+        self.places: list[tuple[Pointer, ...]] = []
         self._known: dict[str, tuple[tuple[Kind, str], ...]] = {}
         self._sightings: dict[str, Sighting] = {}
 
     def watch(self, source: Source, actions: Iterable[Action]) -> None:
         """Note all strings of one message; *actions* are what its calls do."""
-        for channel, text in _channels(source, actions):
+        message = () if source.pointer is None else (source.pointer,)
+        place = self._placed(message)
+        for channel, (text, pointers) in _channels(source, actions):
+            at = place if pointers in {(), message} else self._placed(pointers)
             for kind, string in self.strings(text):
-                self._see(source.index, channel, kind, string)
+                self._sighting(kind, string).see(source.index, at, channel)
         for action in actions:
             for path in action.paths:
-                self._see(source.index, "call", "path", path)
-                self._see(source.index, "change" if action.deed == "change" else "call", "path", path)
+                found = self._sighting("path", path)
+                found.see(source.index, place, "call")
+                found.see(source.index, place, "change" if action.deed == "change" else "call")
 
     def mark_errors(self, lines: Iterable[str]) -> None:
         """Note that the strings in *lines* are part of an open error."""
@@ -146,11 +154,15 @@ class Lookout:
         said = [found for found in self._sightings.values() if found.channels != {"reasoning"}]
         return _without_short_spellings(said)
 
-    def _see(self, index: int, channel: Channel, kind: Kind, string: str) -> None:
+    def _placed(self, pointers: tuple[Pointer, ...]) -> int:
+        self.places.append(pointers)
+        return len(self.places) - 1
+
+    def _sighting(self, kind: Kind, string: str) -> Sighting:
         sighting = self._sightings.get(string)
         if sighting is None:
             sighting = self._sightings[string] = Sighting(kind, string)
-        sighting.see(index, channel)
+        return sighting
 
     def _judged(self, run: str) -> tuple[tuple[Kind, str], ...]:
         known = self._known.get(run)
@@ -160,20 +172,22 @@ class Lookout:
         return known
 
 
-def _channels(source: Source, actions: Iterable[Action]) -> Iterator[tuple[Channel, str]]:
+def _channels(source: Source, actions: Iterable[Action]) -> Iterator[tuple[Channel, Passage]]:
+    """Yield what a message says; passages without pointers stand in its own lines."""
     message = source.message
     for action, call in zip(actions, message.calls, strict=True):
         text = "\n".join(leaves(action.arguments)) or call.arguments
-        yield "call", text
+        yield "call", Passage(text)
         if action.deed == "change":
-            yield "change", text
+            yield "change", Passage(text)
     for part in message.parts:
         if isinstance(part, Reasoning):
-            yield "reasoning", part.text
+            yield "reasoning", Passage(part.text)
     if message.role in {"user", "assistant"}:
-        yield _speaker(message), outer_text(message.text)
-    for result in message.results:
-        yield "result", outer_text(result.text)
+        yield _speaker(message), Passage(outer_text(message.text))
+    for reading in readings(source):
+        for text, pointers in reading.blocks():
+            yield "result", Passage(outer_text(text), pointers)
 
 
 def _speaker(message: Message) -> Channel:

@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Final
 
 from buoyline.compression.extraction.calls import Action, action_of
+from buoyline.compression.extraction.reading import NO_WORDS, Passage, Reading, readings, spanning
 from buoyline.compression.signals import error_lines, exit_status, last_line, readable, says_error
-from buoyline.compression.summary import Source
-from buoyline.messages import ToolResult
+from buoyline.compression.summary import Pointer, Source
 
 MAX_ERRORS: Final = 3
 """Of one result; the first ones are the cause more often than the last."""
@@ -30,17 +30,18 @@ class Step:
         action: What was called.
         call: The message with the call.
         answer: The message with the result; None while there is none.
-        errors: Lines of the result that read like errors, at most `MAX_ERRORS`; empty for a success.
+        errors: Lines of the result that read like errors, at most `MAX_ERRORS`; empty for a success. One without
+            words stands for a failure of which nothing is shown.
         has_failed: The result says so, by its mark, its exit status or its words.
-        outcome: The line of the result that tells most; empty without a result.
+        outcome: The lines of the result that tell most; no words without a result.
     """
 
     action: Action
     call: Source
     answer: Source | None = None
-    errors: tuple[str, ...] = ()
+    errors: tuple[Passage, ...] = ()
     has_failed: bool = False
-    outcome: str = ""
+    outcome: Passage = NO_WORDS
 
     @property
     def subject(self) -> str:
@@ -48,6 +49,11 @@ class Step:
         if self.action.deed == "change":
             return self.action.paths[0]
         return _program(self.action.command) if self.action.command else self.action.name
+
+    def backing(self, passage: Passage) -> tuple[Pointer, ...]:
+        """Return the lines that hold the call and *passage* of its result, if that has words."""
+        called = () if self.call.pointer is None else (self.call.pointer,)
+        return spanning((*called, *passage.pointers))
 
 
 def steps(sources: Sequence[Source]) -> list[Step]:
@@ -65,41 +71,44 @@ def steps(sources: Sequence[Source]) -> list[Step]:
         for call in source.message.calls:
             waiting[call.call_id].append(len(found))
             found.append(Step(action_of(call), source))
-        for result in source.message.results:
+        for result, reading in zip(source.message.results, readings(source), strict=True):
             if open_calls := waiting[result.call_id]:
                 position = open_calls.popleft()
-                found[position] = _answered(found[position], source, result)
+                found[position] = _answered(found[position], reading, is_error=result.is_error)
     return found
 
 
-def _answered(step: Step, source: Source, result: ToolResult) -> Step:
-    text = result.text
-    errors = tuple(islice(_errors(step.action, text, is_error=result.is_error), MAX_ERRORS))
-    status = exit_status(text) if step.action.deed in {"run", "act"} else None
-    has_failed = result.is_error or bool(status) or (status is None and bool(errors))
+def _answered(step: Step, reading: Reading, *, is_error: bool) -> Step:
+    found = islice(_errors(step.action, reading, is_error=is_error), MAX_ERRORS)
+    errors = tuple(reading.passage(line) for line in found)
+    status = exit_status(reading.text) if step.action.deed in {"run", "act"} else None
+    has_failed = is_error or bool(status) or (status is None and bool(errors))
     return Step(
         action=step.action,
         call=step.call,
-        answer=source,
+        answer=reading.source,
         errors=errors if has_failed else (),
         has_failed=has_failed,
-        outcome=errors[0] if has_failed and errors else _gist(text),
+        outcome=errors[0] if has_failed and errors else reading.passage(_gist(reading)),
     )
 
 
-def _errors(action: Action, text: str, *, is_error: bool) -> Iterator[str]:
+def _errors(action: Action, reading: Reading, *, is_error: bool) -> Iterator[str]:
     """Yield the error lines of a result; what was only read is full of words such as "failed" and no error."""
+    text = reading.text
     if is_error or (action.deed == "run" and not action.is_harmless):
         yield from dict.fromkeys(error_lines(text))
         if is_error and not any(error_lines(text)):
             yield _first_line(text)
-    elif len(text) <= _SHORT_CHARS and says_error(first := _first_line(text)):
+    elif reading.excerpt is None and len(text) <= _SHORT_CHARS and says_error(first := _first_line(text)):
         yield first
 
 
-def _gist(text: str) -> str:
-    """Return what a result says at its start and at its end."""
-    first, last = _first_line(text), last_line(text)
+def _gist(reading: Reading) -> str:
+    """Return what a result says at its start and at its end; of an offloaded one the end, for want of one place."""
+    first, last = _first_line(reading.text), last_line(reading.text)
+    if reading.excerpt is not None:
+        return last or first
     return first if not last or last == first else f"{first} … {last}"
 
 

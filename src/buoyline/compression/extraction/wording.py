@@ -74,12 +74,12 @@ def said(item: Item) -> str:
 
 def line_of(item: Item) -> str:
     """Return the line that says *item* alone."""
-    return f"- {said(item)}{mark_of(item.pointer)}"
+    return f"- {said(item)}{mark_of(item.pointers)}"
 
 
-def mark_of(pointer: Pointer | None) -> str:
-    """Return the mark that leads to the lines behind a sentence; empty for None."""
-    return "" if pointer is None else f" [{pointer}]"
+def mark_of(pointers: Iterable[Pointer]) -> str:
+    """Return the marks that lead to the lines behind a sentence; empty without any."""
+    return "".join(f" [{pointer}]" for pointer in pointers)
 
 
 def field_text(items: Iterable[Item]) -> str:
@@ -87,24 +87,24 @@ def field_text(items: Iterable[Item]) -> str:
 
     Sentences come in the order of the conversation; the ledger follows, strings from the same lines together.
     """
-    return "\n".join(f"- {text}{mark_of(pointer)}" for text, pointer in _lines(items))
+    return "\n".join(f"- {text}{mark_of(pointers)}" for text, pointers in _lines(items))
 
 
 def pointers_of(items: Iterable[Item]) -> Iterator[Pointer]:
     """Yield the pointers in `field_text` of the same items, in reading order."""
-    return (pointer for _, pointer in _lines(items) if pointer is not None)
+    return (pointer for _, pointers in _lines(items) for pointer in pointers)
 
 
-def _lines(items: Iterable[Item]) -> Iterator[tuple[str, Pointer | None]]:
+def _lines(items: Iterable[Item]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     chosen = list(items)
     prose = sorted((item for item in chosen if item.kind not in LEDGER_KINDS), key=_reading_order)
     for is_shared, group in groupby(prose, _sharing):
         members = list(group)
         lines = [members] if is_shared else [[item] for item in members]
-        yield from ((BETWEEN.join(map(said, line)), line[0].pointer) for line in lines)
+        yield from ((BETWEEN.join(map(said, line)), line[0].pointers) for line in lines)
     ledger = sorted((item for item in chosen if item.kind in LEDGER_KINDS), key=_ledger_order)
-    for pointer, group in groupby(ledger, _place):
-        yield ", ".join(item.text for item in group), pointer
+    for pointers, group in groupby(ledger, _places):
+        yield ", ".join(item.text for item in group), pointers
 
 
 def _reading_order(item: Item) -> tuple[int, str, int, str]:
@@ -112,17 +112,15 @@ def _reading_order(item: Item) -> tuple[int, str, int, str]:
     return item.last_seen, item.kind, item.order, item.text
 
 
-def _sharing(item: Item) -> tuple[int, Pointer | None] | None:
+def _sharing(item: Item) -> tuple[int, tuple[Pointer, ...]] | None:
     """Return what sentences on one line have in common; None for an item with a line of its own."""
-    return (item.last_seen, item.pointer) if item.kind in SHARING_KINDS else None
+    return (item.last_seen, item.pointers) if item.kind in SHARING_KINDS else None
 
 
-def _ledger_order(item: Item) -> tuple[tuple[str, int, int], bool, str, str]:
+def _ledger_order(item: Item) -> tuple[tuple[Pointer, ...], bool, str, str]:
     """Sort by place, and in one place paths first: they say what the names behind them belong to."""
-    pointer = item.pointer
-    place = ("", 0, 0) if pointer is None else (pointer.path, pointer.start, pointer.end)
-    return place, item.kind != "path", item.kind, item.text
+    return item.pointers, item.kind != "path", item.kind, item.text
 
 
-def _place(item: Item) -> Pointer | None:
-    return item.pointer
+def _places(item: Item) -> tuple[Pointer, ...]:
+    return item.pointers

@@ -1,0 +1,63 @@
+"""What a context still shows of tool results that were offloaded, told from the stubs' records.
+
+Pure.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from buoyline.compression.ledger import WORD
+from buoyline.messages import Message
+from buoyline.offloader import StoredResult, previewed_lines
+from buoyline.offloader.preview import Shown
+
+_LAST_WORD = re.compile(rf"[!-~{WORD}]+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The lines of an offloaded tool result that its stub shows.
+
+    Attributes:
+        path: File whose lines are counted, relative to the session's directory; empty without files.
+        lines: Number and text of each line, in order; empty for a stub without a preview.
+    """
+
+    path: str
+    lines: tuple[tuple[int, str], ...]
+
+
+def excerpts_of(message: Message, stubs: Mapping[str, StoredResult]) -> tuple[Excerpt | None, ...]:
+    """Tell which results of *message* are stubs, and what these show.
+
+    Args:
+        message: The view of a message.
+        stubs: Text of each stub, and where its result is: stubs are known by record, not by their looks.
+
+    Returns:
+        One for each result, None for a result that stands there whole; empty where all do.
+    """
+    stored = [(result.text, stubs.get(result.text)) for result in message.results] if stubs else []
+    if all(found is None for _, found in stored):
+        return ()
+    return tuple(None if found is None else _excerpt(text, found) for text, found in stored)
+
+
+def lines_of_files(results: Iterable[StoredResult]) -> dict[str, int]:
+    """Return how many lines each file has that stubs of these results number."""
+    return {name: stored.lines for stored in results if (name := _counted_file(stored))}
+
+
+def _counted_file(stored: StoredResult) -> str:
+    """Return the name of the file whose lines a stub numbers: the view's where there is one; empty without files."""
+    return re.split(r"[/\\]", stored.view)[-1] or stored.name
+
+
+def _excerpt(stub: str, stored: StoredResult) -> Excerpt:
+    return Excerpt(_counted_file(stored), tuple((line.number, _whole_words(line)) for line in previewed_lines(stub)))
+
+
+def _whole_words(line: Shown) -> str:
+    """Return what is shown of a line; where it was cut, without the last word, which may be half of one."""
+    return _LAST_WORD.sub("", line.text) if line.cut_chars else line.text

@@ -1,0 +1,105 @@
+"""Tool results as the extraction reads them, and which lines hold what it takes from them.
+
+An offloaded result is read in the lines that its stub shows, without the stub's own words. The transcript does not
+hold these lines, so what is taken from them points into the result's own file.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from buoyline.compression.excerpts import Excerpt
+from buoyline.compression.signals import readable
+from buoyline.compression.summary import Pointer, Source
+from buoyline.messages import ToolResult
+
+MAX_GAP_LINES: Final = 20
+"""Lines so near to each other are one place: to read what lies between costs no more than a second pointer."""
+
+MAX_BLOCK_LINES: Final = 20
+"""So many lines of an offloaded result are one place for the strings in them."""
+
+
+class Passage(NamedTuple):
+    """Words taken from a message, and the lines that hold them; none where no lines are known."""
+
+    text: str
+    pointers: tuple[Pointer, ...] = ()
+
+
+NO_WORDS: Final = Passage("")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The text of one tool result.
+
+    Attributes:
+        text: The result, or the previewed lines of one that was offloaded.
+        source: The message that it stands in.
+        excerpt: What its stub shows; None for a result that stands there whole.
+    """
+
+    text: str
+    source: Source
+    excerpt: Excerpt | None = None
+
+    def passage(self, line: str) -> Passage:
+        """Return *line*, one of the text's as `readable` shows it, with its place."""
+        for number, text in self._numbered() if line else ():
+            if line in readable(text):
+                return Passage(line, self._within(number, number))
+        return Passage(line, _whole(self.source))
+
+    def blocks(self) -> Iterator[Passage]:
+        """Yield the text in pieces that are one place each: the message, or some lines of the result's file."""
+        block: list[tuple[int, str]] = []
+        for number, text in self._numbered():
+            if block and (len(block) == MAX_BLOCK_LINES or number > block[-1][0] + 1):
+                yield self._block(block)
+                block = []
+            block.append((number, text))
+        yield self._block(block) if block else Passage(self.text, _whole(self.source))
+
+    def _numbered(self) -> tuple[tuple[int, str], ...]:
+        """Return the lines that have a place in a file of their own."""
+        return self.excerpt.lines if self.excerpt is not None and self.excerpt.path else ()
+
+    def _block(self, lines: Sequence[tuple[int, str]]) -> Passage:
+        return Passage("\n".join(text for _, text in lines), self._within(lines[0][0], lines[-1][0]))
+
+    def _within(self, first: int, last: int) -> tuple[Pointer, ...]:
+        return () if self.excerpt is None else (Pointer(self.excerpt.path, first, last),)
+
+
+def readings(source: Source) -> list[Reading]:
+    """Return the tool results of *source*, in order."""
+    excerpts = source.excerpts or (None,) * len(source.message.results)
+    return [_reading(source, result, excerpt) for result, excerpt in zip(source.message.results, excerpts, strict=True)]
+
+
+def spanning(pointers: Iterable[Pointer]) -> tuple[Pointer, ...]:
+    """Return as few pointers as name all these lines; what is near in the same file becomes one.
+
+    Returns:
+        The files in the order in which they came, the lines of each in their own.
+    """
+    found = list(pointers)
+    files = list(dict.fromkeys(pointer.path for pointer in found))
+    spans: list[Pointer] = []
+    for pointer in sorted(found, key=lambda pointer: (files.index(pointer.path), pointer)):
+        last = spans[-1] if spans else None
+        if last is not None and last.path == pointer.path and pointer.start - last.end <= MAX_GAP_LINES:
+            spans[-1] = Pointer(last.path, last.start, max(last.end, pointer.end))
+        else:
+            spans.append(pointer)
+    return tuple(spans)
+
+
+def _reading(source: Source, result: ToolResult, excerpt: Excerpt | None) -> Reading:
+    text = result.text if excerpt is None else "\n".join(line for _, line in excerpt.lines)
+    return Reading(text, source, excerpt)
+
+
+def _whole(source: Source) -> tuple[Pointer, ...]:
+    return () if source.pointer is None else (source.pointer,)
