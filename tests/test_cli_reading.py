@@ -80,7 +80,7 @@ def test_sessions_are_listed_with_their_numbers(workdir: Path) -> None:
 
 def test_a_session_is_shown_with_its_files_and_its_last_summary_in_short(workdir: Path) -> None:
     shown = _run(workdir, "show", "s1").stdout
-    assert "21 messages: 20 archived, 2 in the context; tool results: 1, summaries: 1" in shown
+    assert "21 messages: 20 archived, 1 not; 2 stand in the context; tool results: 1, summaries: 1" in shown
     assert "├── tool_result-c1.txt  27\n" in shown
     assert "└── window.jsonl  " in shown
     assert "summary 1: messages 0-19, 12,345 tokens in 321" in shown

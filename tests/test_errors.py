@@ -22,6 +22,7 @@ from buoyline.errors import (
     MessageError,
     NotFoundError,
     SessionExistsError,
+    StaleWindowError,
     StorageError,
     SummaryError,
     UnsupportedPlatformError,
@@ -61,6 +62,7 @@ EXAMPLES: list[tuple[BuoylineError, str]] = [
     (StorageError(errno.EIO, "Input/output error", "/w/x"), "/w/x: Input/output error"),
     (StorageError(errno.EIO, "Input/output error"), "Input/output error"),
     (WorkspaceFull(errno.ENOSPC, "No space left on device", "/w/x"), "/w/x: No space left on device"),
+    (StaleWindowError("s1", "moved on"), "session 's1': moved on; go on with what ContextWindow.resume gives"),
     (LockTimeout(errno.ETIMEDOUT, "is held by another writer", "/w/l"), "/w/l: is held by another writer"),
     (
         UnsupportedPlatformError("win32"),

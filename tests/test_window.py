@@ -710,3 +710,57 @@ async def test_a_context_over_the_window_always_names_a_message(tmp_path: Path) 
     await opened.prepare()
 
     assert (opened.tokens <= 2000) == (opened.exceeding() == [])
+
+
+async def test_a_named_dialect_survives_a_failed_summary_and_a_resume(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=4000, dialect="anthropic", summarizer=Failing(TimeoutError("down")))
+    sent = await fill(opened)
+    with pytest.raises(TimeoutError):
+        await opened.compress(force=True)
+    resumed = await ContextWindow.resume(LocalWorkspace(tmp_path, durability="off"), "s1")
+    await resumed.compress(force=True)
+    archived = [json.loads(line) for line in (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8").splitlines()]
+
+    assert archived + resumed.messages[1:] == sent
+
+
+async def test_without_an_offloader_a_compression_warns_of_the_loss_and_says_it_to_the_model() -> None:
+    opened = window(None, size=4000)
+    await fill(opened)
+    with pytest.warns(UserWarning, match="lost"):
+        summary = await opened.compress(force=True)
+
+    assert summary is not None
+    assert "not kept anywhere" in summary.text
+
+
+async def test_the_second_summary_says_that_it_stands_for_all_that_left(tmp_path: Path) -> None:
+    opened = window(tmp_path, size=4000)
+    await fill(opened)
+    await opened.compress(force=True)
+    await fill(opened)
+    second = await opened.compress(force=True)
+
+    assert second is not None
+    assert second.messages[0] > 0
+    assert second.text.startswith(f"[Summary of messages 0-{second.messages[1] - 1},")
+
+
+async def test_settings_of_a_newer_buoyline_do_not_end_a_resume(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    config = {"trigger_ratio": 0.5, "something_new": 1}
+    settings = {"size": 4000, "config": config, "system": "", "tools": [], "more": True}
+    await workspace.start_window("s1", settings, writer="w")
+    resumed = await ContextWindow.resume(workspace, "s1")
+
+    assert resumed.config.trigger_ratio == 0.5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"offloader": "./workspace"}, {"offloader": object()}, {"summarizer": len}, {"config": {"trigger_ratio": 0.5}}],
+    ids=str,
+)
+def test_an_object_that_cannot_do_its_part_is_refused_when_the_window_is_built(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        ContextWindow(session_id="s1", **options)

@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from buoyline.compression import Compressor, ContextConfig, Summary
-    from buoyline.errors import BuoylineError
+    from buoyline.compression import Compressor, ContextConfig, Draft, Summarizer, Summary, SummaryRequest
+    from buoyline.errors import BuoylineError, ContextOverflowError
     from buoyline.offloader import Offloader
     from buoyline.tokens import TokenCounter
     from buoyline.window import ContextWindow
@@ -27,11 +27,15 @@ __all__ = [
     "BuoylineError",
     "Compressor",
     "ContextConfig",
+    "ContextOverflowError",
     "ContextWindow",
+    "Draft",
     "LocalWorkspace",
     "MemoryWorkspace",
     "Offloader",
+    "Summarizer",
     "Summary",
+    "SummaryRequest",
     "TokenCounter",
 ]
 
@@ -39,11 +43,15 @@ _HOMES = {
     "BuoylineError": "errors",
     "Compressor": "compression",
     "ContextConfig": "compression",
+    "ContextOverflowError": "errors",
     "ContextWindow": "window",
+    "Draft": "compression",
     "LocalWorkspace": "workspace",
     "MemoryWorkspace": "workspace",
     "Offloader": "offloader",
+    "Summarizer": "compression",
     "Summary": "compression",
+    "SummaryRequest": "compression",
     "TokenCounter": "tokens",
 }
 

@@ -41,7 +41,7 @@ _DEFAULTS = ContextConfig()
     type=click.IntRange(min=0),
     multiple=True,
     metavar="LINE",
-    help="Compress just before the message on this line, counted from 0. May be repeated.",
+    help="Compress just before this message, counted from 0 as in the transcript. May be repeated.",
 )
 @click.option("--summary-tokens", type=click.IntRange(min=1), help="Size of each summary.")
 @click.option("--dialect", type=click.Choice(list(dialect_names())), help="Form of the messages.  [default: detected]")
@@ -57,7 +57,7 @@ def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: An
     conversation = _read(session, options["dialect"])
     beyond = [line for line in options["compress_at"] if line >= len(conversation)]
     if beyond:
-        raise click.BadParameter(f"line {beyond[0]} is behind the last one, {len(conversation) - 1}")
+        raise click.BadParameter(f"message {beyond[0]} is behind the last one, {len(conversation) - 1}")
     seen, window = asyncio.run(_replayed(conversation, session.stem, workdir, options))
     report = _report(session.stem, workdir, seen, window)
     if as_json:

@@ -82,7 +82,8 @@ def _print_messages(lines: Sequence[Line], *, as_json: bool) -> None:
 def _overview(inventory: Inventory, summary: dict[str, Any] | None, *, full: bool) -> Iterator[str]:
     yield f"session {inventory.id}, created {inventory.created or 'at an unknown time'}"
     yield (
-        f"{inventory.messages:,} messages: {inventory.archived:,} archived, {inventory.in_context:,} in the context; "
+        f"{inventory.messages:,} messages: {inventory.archived:,} archived, "
+        f"{inventory.messages - inventory.archived:,} not; {inventory.in_context:,} stand in the context; "
         f"tool results: {inventory.tool_results:,}, summaries: {inventory.summaries:,}"
     )
     yield ""

@@ -26,6 +26,7 @@ class Place:
         lines: First and last line of each message in it, 1-based and inclusive; empty without one.
         results: Lines of each file of an offloaded result that pointers may name.
         carried: Pointers of the summary that is replaced: what they name was there when it was written.
+        covers_from: Index of the first message that the summary stands for, those of the replaced one included.
     """
 
     first: int
@@ -36,6 +37,7 @@ class Place:
     lines: tuple[tuple[int, int], ...] = ()
     results: Mapping[str, int] = field(default_factory=dict[str, int])
     carried: frozenset[Pointer] = frozenset()
+    covers_from: int | None = None
 
     @property
     def last_line(self) -> int:
@@ -61,7 +63,7 @@ class Place:
         if previous is None:
             return replace(self, results=results)
         held = (pointer for item in previous.items for pointer in item.pointers)
-        return replace(self, results=results, carried=frozenset((*previous.pointers, *held)))
+        return replace(self, results=results, carried=frozenset((*previous.pointers, *held)), covers_from=0)
 
     def names_results(self, pointers: Iterable[Pointer]) -> bool:
         """Tell whether one of *pointers* names another file than the transcript."""
@@ -75,7 +77,8 @@ def header(place: Place, *, names_results: bool = False) -> str:
         place: Where that is.
         names_results: Some marks name files of tool results.
     """
-    which = f"[Summary of messages {place.first}-{place.end - 1}, which are no longer in the context."
+    first = place.first if place.covers_from is None else place.covers_from
+    which = f"[Summary of messages {first}-{place.end - 1}, which are no longer in the context."
     if place.transcript:
         marked = "; marks such as tool_result-….txt:12 name them, in the same directory" if names_results else ""
         return (

@@ -68,6 +68,8 @@ class Anthropic:
             MessageError: It is neither.
         """
         if _block_type(tool_result) == "tool_result":
+            if "tool_use_id" not in plain_fields(tool_result):
+                raise MessageError("a tool_result block without 'tool_use_id' is not in Anthropic's form")
             return Message("tool", (_part(plain_fields(tool_result)),))
         view = self.view(tool_result)
         if len(view.results) != 1:

@@ -73,7 +73,7 @@ class WindowState:
         head: What those first ones are: ``"system"``, ``"pin"`` or ``"summary"`` each.
         first: Session index of the message that follows the head.
         pins: Session indexes of pinned messages.
-        settings: As given to `WindowLog.start`.
+        settings: As given to `WindowLog.start_window`.
         archived: How many messages the archive holds; more than *first* after a crash in mid-compression.
     """
 

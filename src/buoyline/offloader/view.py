@@ -1,6 +1,7 @@
 """Readable views of tool results that cannot be read or searched line by line.
 
-Pure. A view is derived and says nothing that the result does not say. Source: docs/format.md, "Views".
+Pure. A view is derived and says nothing that the result does not say.
+Source: docs/format.md, "tool_result-<id>.view.txt".
 """
 
 import json

@@ -30,6 +30,7 @@ class ResultOffloading:
         counter: Counts.
         on_event: Told of each result.
         tools: Tool names by call id, as far as the dialect names them in the call only.
+        stubs: Stored results by the texts that stand for them.
         has_warned: The loss of content was announced.
     """
 
@@ -73,7 +74,7 @@ class ResultOffloading:
 
     async def _replacement(self, entry: Entry, result: ToolResult, *, limit: int, max_tokens: int) -> str | None:
         if self.offloader is None:
-            self._warn()
+            self.warn_of_loss()
             replacement = truncated(result.text, limit, self.counter)
             if not is_smaller(replacement, result.text, self.counter):
                 return None
@@ -98,8 +99,9 @@ class ResultOffloading:
             await self.abilities.results.record_stub(self.session_id, replacement, stored)
         self.stubs[replacement] = stored
 
-    def _warn(self) -> None:
-        if not self.has_warned:
+    def warn_of_loss(self) -> None:
+        """Say once that what leaves the context is gone; nothing is said where an offloader takes it."""
+        if self.offloader is None and not self.has_warned:
             self.has_warned = True
             warnings.warn(
                 "no offloader: what is cut from tool results and left out of the context is lost; "

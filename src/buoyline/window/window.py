@@ -2,9 +2,9 @@
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, replace
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any, Self, cast
 
 from buoyline.compression import (
     Compressor,
@@ -78,10 +78,15 @@ class ContextWindow:
             on_event: Told of each offloading and compression, right after it.
 
         Raises:
-            ConfigError: *size* is no whole number above 0, or there is no such *dialect*.
+            ConfigError: *size* is no whole number above 0, there is no such *dialect*, or *offloader*, *summarizer*
+                or *config* is something else.
             TypeError: *counter* cannot count.
         """
         _require_size(size)
+        _require("offloader", offloader, "offload_context", "offload_tool_result")
+        _require("summarizer", summarizer, "summarize")
+        if config is not None and not isinstance(cast("object", config), ContextConfig):
+            raise ConfigError("config", f"{type(config).__name__} is no ContextConfig")
         self.session_id = session_id
         self.size = size
         self.config = config or ContextConfig()
@@ -134,11 +139,13 @@ class ContextWindow:
             on_event: See `__init__`.
 
         Returns:
-            A window whose `messages` are those of the last `prepare` of the other one.
+            A window whose `messages` are those of the last `prepare` or `save` of the other one.
 
         Raises:
             NotFoundError: *offloader* keeps no windows, or knows no such session.
             CorruptError: What stands on disk is not what was written.
+            StaleWindowError: The archive holds messages that did not come from the session's window.
+            StorageError: The file system refused.
         """
         abilities = abilities_of(offloader)
         if abilities.windows is None:
@@ -149,7 +156,7 @@ class ContextWindow:
             session_id=session_id,
             offloader=offloader,
             size=kept["size"] if size is None else size,
-            config=ContextConfig(**kept["config"]) if config is None else config,
+            config=_config_from(kept["config"]) if config is None else config,
             system=kept["system"] if system is None else system,
             tools=kept["tools"] if tools is None else tools,
             summarizer=summarizer,
@@ -180,6 +187,8 @@ class ContextWindow:
     async def add(self, message: Any, *, pinned: bool = False) -> None:
         """Take a message of any known dialect to the end of the context.
 
+        It is held in memory until the next `prepare` or `save`.
+
         Args:
             message: The native message; it is neither changed nor copied.
             pinned: It shall stay in the context when it is archived.
@@ -199,12 +208,19 @@ class ContextWindow:
         context is compressed if it takes more than `trigger_ratio` of the window.
 
         Returns:
-            The native messages: system messages and pins that are archived, the summary, and the others.
+            The native messages: system messages and pins that are archived, the summary, and the others. They exceed
+            the window only where the newest messages alone do; `exceeding` names those.
 
         Raises:
             ContextOverflowError: System prompt, tools, system messages and pins alone exceed the window.
             SessionExistsError: The session has messages already; `resume` goes on with it.
+            StaleWindowError: Another window has gone on with the session; `resume` goes on from there.
+            InvalidNameError: The session id cannot be one.
+            FormatVersionError: A newer buoyline wrote the workspace; nothing was touched.
+            CorruptError: What stands on disk is not what was written.
             StorageError: The file system refused. The context is as it was, and nothing was lost.
+            Exception: Whatever the summariser raises, `SummaryError` apart; what was archived stays so, and the
+                next attempt goes on from there.
         """
         await self._settle()
         if self.tokens > self.config.trigger_ratio * self.size:
@@ -218,9 +234,7 @@ class ContextWindow:
         Call it when no model call follows, such as after the final answer; `prepare` does the same.
 
         Raises:
-            ContextOverflowError: See `prepare`, as for the others.
-            SessionExistsError: As above.
-            StorageError: As above.
+            BuoylineError: As `prepare` does.
         """
         await self._settle()
 
@@ -387,6 +401,7 @@ class ContextWindow:
 
     async def _archive(self, extent: Extent) -> Place:
         self._attempted = max(self._attempted, extent.end)
+        self._results.warn_of_loss()
         place = await self._compressor.archive(extent)
         self._archived = extent.end
         return place
@@ -472,7 +487,8 @@ class ContextWindow:
         self._contents = Contents(first=state.first)
         for dialect, native in others:
             pinned = self.added in state.pins
-            self._contents.append(entry_of(native, self.added, self._counter, dialect=dialect, pinned=pinned))
+            named = self._dialect or dialect
+            self._contents.append(entry_of(native, self.added, self._counter, dialect=named, pinned=pinned))
         self._pins = list(state.pins)
         self._settled = len(self._contents)
         self._archived = self._attempted = state.archived
@@ -507,6 +523,17 @@ class ContextWindow:
         if self._abilities.summaries is None:
             return []
         return [summary_from(line) for line in await self._abilities.summaries.load_summaries(self.session_id)]
+
+
+def _config_from(kept: Mapping[str, Any]) -> ContextConfig:
+    """Read a configuration from disk; keys of a newer buoyline are ignored, as everywhere."""
+    known = {field.name for field in fields(ContextConfig)}
+    return ContextConfig(**{name: value for name, value in kept.items() if name in known})
+
+
+def _require(name: str, value: object, *methods: str) -> None:
+    if value is not None and not all(callable(getattr(value, method, None)) for method in methods):
+        raise ConfigError(name, f"{type(value).__name__} has not {' and '.join(methods)}")
 
 
 def _require_size(size: object) -> None:

@@ -33,8 +33,8 @@ _DURABILITY = ("fsync", "off")
 class LocalWorkspace:
     """A directory of plain files that takes what is too heavy for a context, and loses none of it.
 
-    It is an `Offloader`, so ``Agent(offloader=LocalWorkspace("./workspace"))`` is all it takes in AgentScope, and
-    it has all the abilities that `ContextWindow` knows how to use. Several workspaces, threads and processes
+    It is an `Offloader`, with the methods that AgentScope's ``Agent(offloader=...)`` calls, and it has all the
+    abilities that `ContextWindow` knows how to use. Several workspaces, threads and processes
     may share one directory. Each call is one hop to a thread of a small pool of its own; calls for one session
     run in the order in which they were made. A cancelled call returns when its thread has ended, so that what
     it did is known: a repetition finds it done.
