@@ -1,6 +1,6 @@
 """A neutral view over message dialects; native messages are read here and never changed."""
 
-from buoyline.messages.dialect import Dialect, detect, dialect_named, dialect_names
+from buoyline.messages.dialect import Dialect, detect, dialect_named, dialect_names, read_result
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
 from buoyline.messages.message import (
     Media,
@@ -31,5 +31,6 @@ __all__ = [
     "is_array",
     "is_object",
     "parse",
+    "read_result",
     "spell",
 ]

@@ -61,6 +61,10 @@ class Anthropic:
         parts = tuple(_part(block) for block in blocks_of(found.get("content")))
         return Message(_speaker(role, parts), parts)
 
+    def recognises_result(self, tool_result: object) -> bool:
+        """Tell whether *tool_result* is a ``tool_result`` block, or a message with blocks of this dialect."""
+        return _block_type(tool_result) == "tool_result" or self.recognises(tool_result)
+
     def result(self, tool_result: Any) -> Message:
         """Read a ``tool_result`` block, or a user message that holds exactly one.
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages.anthropic import Anthropic
 from buoyline.messages.jsonl import is_object
-from buoyline.messages.message import Message
+from buoyline.messages.message import Message, ToolResult
 from buoyline.messages.native import blocks_of, role_of
 from buoyline.messages.openai_chat import OpenAIChat
 
@@ -26,6 +26,10 @@ class Dialect(Protocol):
 
     def view(self, message: Any) -> Message:
         """Read *message*. Raises `MessageError` where it cannot be one of this dialect."""
+        ...
+
+    def recognises_result(self, tool_result: object) -> bool:
+        """Tell whether *tool_result*, message or block, is one tool result of this form. As cheap as `recognises`."""
         ...
 
     def result(self, tool_result: Any) -> Message:
@@ -88,3 +92,17 @@ def detect(message: object) -> Dialect:
         shown = f"an object with the keys {sorted(message)[:8]}"
     known = ", ".join(dialect_names())
     raise MessageError(f"{shown} is no message of a known dialect ({known}): 'role' and 'content' are expected")
+
+
+def read_result(tool_result: object) -> ToolResult:
+    """Read one tool result that stands alone: a tool message, a block, or a `ToolResult`, which is returned.
+
+    Raises:
+        MessageError: It is none of these.
+    """
+    if isinstance(tool_result, ToolResult):
+        return tool_result
+    for dialect in _DIALECTS.values():
+        if dialect.recognises_result(tool_result):
+            return dialect.result(tool_result).results[0]
+    return detect(tool_result).result(tool_result).results[0]

@@ -49,6 +49,10 @@ class OpenAIChat:
             return Message(role, (_result(found, speaker),), speaker)
         return Message(role, tuple(_parts(found)), speaker)
 
+    def recognises_result(self, tool_result: object) -> bool:
+        """Tell whether *tool_result* is a message of this form; `result` says whether it is a tool's."""
+        return self.recognises(tool_result)
+
     def result(self, tool_result: Any) -> Message:
         """Read a tool message that stands alone.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from buoyline.errors import ConfigError, CorruptError, FormatVersionError, MessageError, NotFoundError
-from buoyline.messages import ToolResult, is_object, parse, spell
+from buoyline.messages import ToolResult, is_object, parse, read_result, spell
 from buoyline.messages.payloads import take_out
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.workspace import layout
@@ -19,7 +19,6 @@ from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.logs import Summaries, Window
-from buoyline.workspace.records import result_of
 from buoyline.workspace.results import Results
 from buoyline.workspace.session import Session
 
@@ -131,7 +130,7 @@ class LocalWorkspace:
             MessageError: *tool_result* is no tool result; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
-        return (await self.store_result(session_id, result_of(tool_result))).reference
+        return (await self.store_result(session_id, read_result(tool_result))).reference
 
     async def offload_data_block(self, block: Any) -> Any:
         """Store the payload of one content block under ``data/``.

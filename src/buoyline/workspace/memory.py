@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from buoyline.errors import InvalidNameError, NotFoundError
-from buoyline.messages import ToolResult
+from buoyline.messages import ToolResult, read_result
 from buoyline.messages.payloads import put_back, take_out
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.workspace import layout
@@ -13,7 +13,6 @@ from buoyline.workspace.batches import located, prepared
 from buoyline.workspace.eviction import Evictable
 from buoyline.workspace.journal import Batch
 from buoyline.workspace.memory_session import MemorySession
-from buoyline.workspace.records import result_of
 
 _ROOT: Final = "memory:///"
 _NOTHING_STORED = "nothing was stored under it in this workspace"
@@ -146,7 +145,7 @@ class MemoryWorkspace:
             InvalidNameError: *session_id* cannot be an id.
             MessageError: *tool_result* is no tool result; nothing was stored.
         """
-        return (await self.store_result(session_id, result_of(tool_result))).reference
+        return (await self.store_result(session_id, read_result(tool_result))).reference
 
     async def offload_data_block(self, block: Any) -> Any:
         """Store the payload of one content block.

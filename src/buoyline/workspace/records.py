@@ -8,25 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from buoyline.errors import StaleWindowError
-from buoyline.messages import Text, ToolResult, detect, dialect_named, is_object, parse, spell
+from buoyline.messages import Text, ToolResult, detect, parse, spell
 from buoyline.offloader.lines import count_lines
 from buoyline.offloader.protocol import StoredResult, WindowState
 from buoyline.workspace import layout
 from buoyline.workspace.archived import text_digest
 from buoyline.workspace.journal import Index, Record
-
-
-def result_of(tool_result: object) -> ToolResult:
-    """Read a tool message, a tool result block, or a `ToolResult`, which is what an offloader is given.
-
-    Raises:
-        MessageError: It is none of these.
-    """
-    if isinstance(tool_result, ToolResult):
-        return tool_result
-    is_block = is_object(tool_result) and tool_result.get("type") == "tool_result"
-    dialect = dialect_named("anthropic") if is_block else detect(tool_result)
-    return dialect.result(tool_result).results[0]
 
 
 def result_record(result: ToolResult, name: str, content: bytes, view: str | None, time: str) -> Record:
