@@ -759,7 +759,7 @@ async def test_settings_of_a_newer_buoyline_do_not_end_a_resume(tmp_path: Path) 
 @pytest.mark.parametrize(
     "options",
     [{"offloader": "./workspace"}, {"offloader": object()}, {"summarizer": len}, {"config": {"trigger_ratio": 0.5}}],
-    ids=str,
+    ids=["path", "object", "function", "dict"],
 )
 def test_an_object_that_cannot_do_its_part_is_refused_when_the_window_is_built(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
