@@ -208,3 +208,15 @@ def test_a_preview_is_within_its_budget_and_names_the_file(tmp_path: Path) -> No
     assert "\x1b" not in done.stdout
     assert found["tokens"] == default_counter().count(found["text"]) <= 300
     assert "5001: " in found["text"]
+
+
+@pytest.mark.parametrize("redirection", [">&-", "> /dev/full"])
+def test_an_answer_that_cannot_be_written_is_one_clear_line(tmp_path: Path, session: Path, redirection: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system")
+    command = f'"{sys.executable}" -m buoyline replay "{session}" --workdir "{tmp_path / "w"}" {redirection}'
+    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("buoyline: error: cannot write the answer: ")
+    assert done.stderr.count("\n") == 1

@@ -167,15 +167,16 @@ class SessionExistsError(BuoylineError, FileExistsError):
 class StaleWindowError(BuoylineError, RuntimeError):
     """A window is no longer what the session on disk says; going on with it would lose messages."""
 
-    def __init__(self, session_id: str, reason: str) -> None:
-        """Keep the session and what has happened to it."""
-        super().__init__(session_id, reason)
+    def __init__(self, session_id: str, reason: str, hint: str = "go on with what ContextWindow.resume gives") -> None:
+        """Keep the session, what has happened to it, and the way out."""
+        super().__init__(session_id, reason, hint)
         self.session_id = session_id
         self.reason = reason
+        self.hint = hint
 
     def __str__(self) -> str:
         """Return what has happened and the way out."""
-        return f"session {self.session_id!r}: {self.reason}; go on with what ContextWindow.resume gives"
+        return f"session {self.session_id!r}: {self.reason}; {self.hint}"
 
 
 class StorageError(BuoylineError, OSError):

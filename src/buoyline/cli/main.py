@@ -4,6 +4,7 @@ Exit status: 0 done; 1 findings, or a failure that lies in what is on disk; 2 a 
 in any workspace.
 """
 
+import errno
 import importlib
 import io
 import sys
@@ -71,7 +72,7 @@ class LazyGroup(click.Group):
                 stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 ends no command
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-            sys.stdout.flush()
+            _flush_answer()
         except click.UsageError as error:
             _end(f"{error.format_message().rstrip('.')}; try `{_help_of(error)} --help`", _MISUSED)
         except click.ClickException as error:
@@ -85,6 +86,17 @@ class LazyGroup(click.Group):
         except OSError as error:
             _end(f"cannot write the answer: {error.strerror or error}", _FAILED)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _flush_answer() -> None:
+    """Write out what was printed, so that a full device or a closed one is an error and no silence.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    if sys.stdout is None:  # what a shell's >&- leaves
+        raise OSError(errno.EBADF, "standard output is closed")
+    sys.stdout.flush()
 
 
 def _end(problem: str, status: int) -> NoReturn:

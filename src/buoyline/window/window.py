@@ -127,6 +127,9 @@ class ContextWindow:
     ) -> Self:
         """Go on with a session exactly where another process stopped, also where that was killed.
 
+        The session is taken over: a window that still has it gets `StaleWindowError` from its next call, since two that
+        write would lose each other's messages. To look at a session without taking it, read its files.
+
         Args:
             offloader: The one that the session was kept by.
             session_id: The session.
@@ -506,7 +509,8 @@ class ContextWindow:
         mine = [(entry.dialect, entry.json()) for entry in self._contents.until(self._archived - first)]
         if archived != mine:
             reason = "its archive holds messages that did not come from its window"
-            raise StaleWindowError(self.session_id, reason)
+            hint = "nothing is lost, archive and window.jsonl are whole; begin a new session from what they hold"
+            raise StaleWindowError(self.session_id, reason, hint)
 
     async def _load_stubs(self) -> None:
         if self._abilities.results is not None:
