@@ -7,8 +7,10 @@ in any workspace.
 import errno
 import importlib
 import io
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -84,6 +86,7 @@ class LazyGroup(click.Group):
         except BuoylineError as error:
             _end(str(error), _FAILED)
         except OSError as error:
+            _discard_answer()
             _end(f"cannot write the answer: {error.strerror or error}", _FAILED)
         sys.exit(status if isinstance(status, int) else 0)
 
@@ -97,6 +100,13 @@ def _flush_answer() -> None:
     if sys.stdout is None:  # what a shell's >&- leaves
         raise OSError(errno.EBADF, "standard output is closed")
     sys.stdout.flush()
+
+
+def _discard_answer() -> None:
+    """Send what is still buffered nowhere: Python writes it when it ends, and would complain a second time."""
+    if sys.stdout is not None:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _end(problem: str, status: int) -> NoReturn:
