@@ -229,7 +229,7 @@ class Compressor:
         request = self._request(extent, place, previous=previous, max_tokens=max_tokens, config=settings, focus=focus)
         draft = await self._draft(request, extent, use_model=use_model)
         draft = with_pointers_that_resolve(draft, place)
-        doubtful = await self._unverified(extent, draft, previous)
+        doubtful = await self._unverified(extent.session_id, draft, request)
         fields = {name: mark(text, doubtful) for name, text in draft.fields.items()}
         text = render(place, settings.summary_template, fields)
         return Summary(
@@ -300,13 +300,13 @@ class Compressor:
         if tokens >= extent.tokens:
             raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens, its source only {extent.tokens:,}")
 
-    async def _unverified(self, extent: Extent, draft: Draft, previous: Draft | None) -> tuple[str, ...]:
+    async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         text = "\n".join(draft.fields.values())
-        known = [_spoken(view) for view in extent.views()]
-        known += [] if previous is None else list(previous.fields.values())
+        known = [_spoken(source.message) for source in request.sources]
+        known += [] if request.previous is None else list(request.previous.fields.values())
         doubtful = unverified(text, known)
         if doubtful and self._abilities.archive is not None:
-            doubtful = tuple(await self._abilities.archive.missing(extent.session_id, doubtful))
+            doubtful = tuple(await self._abilities.archive.missing(session_id, doubtful))
         return doubtful
 
 
