@@ -12,7 +12,7 @@ from buoyline.cli.inventory import inventory_of
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import columns, print_json, print_lines
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.journal import Index
+from buoyline.workspace.index import Index
 from buoyline.workspace.logs import Summaries
 from buoyline.workspace.session import Session
 

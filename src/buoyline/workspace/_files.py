@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
+from types import TracebackType
 
 from buoyline.errors import LockTimeout, StorageError, UnsupportedPlatformError, storage_error
 from buoyline.workspace.layout import TEMPORARY_PREFIX
@@ -94,11 +95,17 @@ class Tree:
         if sys.platform not in {"linux", "darwin"}:
             raise UnsupportedPlatformError(sys.platform)
         self.root = root
+        self._root_path = str(root)
         self._durable = durable
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether syncs reach the device."""
+        return self._durable
 
     def path(self, name: str) -> str:
         """Return the absolute path of *name*."""
-        return str(self.root / name)
+        return f"{self._root_path}/{name}" if name else self._root_path
 
     def make_root(self) -> None:
         """Create the root and its missing parents, the root itself with mode 0700."""
@@ -238,6 +245,17 @@ class Tree:
             return True
 
     @contextlib.contextmanager
+    def held(self, name: str) -> Generator["Tree"]:
+        """Hold directory *name* open for as long as the block runs.
+
+        Yields:
+            The same tree, which reaches what lies in *name* without walking there again: a walk of three steps
+            costs more than the file that it leads to.
+        """
+        with self._directory(name) as descriptor:
+            yield _Held(self, name, descriptor)
+
+    @contextlib.contextmanager
     def lock(self, name: str, timeout_s: float) -> Generator[None]:
         """Hold the kernel's lock on file *name* (created if needed) for as long as the block runs.
 
@@ -255,9 +273,14 @@ class Tree:
             try:
                 _require_regular(descriptor, path)
                 _wait_for_lock(descriptor, path, timeout_s)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            _held_locks.add(descriptor)
+            try:
                 yield
             finally:
-                os.close(descriptor)
+                _release(descriptor)
 
     def _status(self, name: str) -> os.stat_result | None:
         try:
@@ -276,17 +299,24 @@ class Tree:
 
     @contextlib.contextmanager
     def _directory(self, name: str) -> Generator[int]:
-        with _translated(str(self.root)):
-            descriptor = os.open(self.root, _DIRECTORY & ~os.O_NOFOLLOW)
+        descriptor = self._open_root()
         try:
             for part in name.split("/") if name else ():
-                with _translated(self.path(name)):
-                    inner = os.open(part, _DIRECTORY, dir_fd=descriptor)
-                os.close(descriptor)
-                descriptor = inner
+                descriptor = self._step(descriptor, part, name)
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _open_root(self) -> int:
+        with _translated(self._root_path):
+            return os.open(self.root, _DIRECTORY & ~os.O_NOFOLLOW)
+
+    def _step(self, descriptor: int, part: str, name: str) -> int:
+        """Go from an open directory, which is closed, to the one called *part* in it."""
+        with _translated(self.path(name)):
+            inner = os.open(part, _DIRECTORY, dir_fd=descriptor)
+        os.close(descriptor)
+        return inner
 
     def _write_temporary(self, parent: int, chunks: Iterable[bytes]) -> str:
         temporary = _temporary_name()
@@ -318,15 +348,38 @@ class Tree:
             os.fsync(descriptor)
 
 
-@contextlib.contextmanager
-def _translated(path: str) -> Generator[None]:
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        # dir_fd calls name only the last component, or a temporary one; the caller knows the whole path.
-        raise storage_error(OSError(error.errno, error.strerror), path) from error
+class _Held(Tree):
+    """A tree with one directory open."""
+
+    def __init__(self, tree: Tree, name: str, descriptor: int) -> None:
+        super().__init__(tree.root, durable=tree.is_durable)
+        self._name = name
+        self._descriptor = descriptor
+
+    @contextlib.contextmanager
+    def _directory(self, name: str) -> Generator[int]:
+        if name == self._name:
+            yield self._descriptor
+        else:
+            with super()._directory(name) as descriptor:
+                yield descriptor
+
+
+class _translated:  # noqa: N801 - a context manager, used like a function
+    """Raise what the file system raises as the `StorageError` that says which path it was about."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            # dir_fd calls name only the last component, or a temporary one; the caller knows the whole path.
+            raise storage_error(OSError(error.errno, error.strerror), self._path) from error
 
 
 def _require_regular(descriptor: int, path: str) -> None:
@@ -362,6 +415,27 @@ def _wait_for_lock(descriptor: int, path: str, timeout_s: float) -> None:
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
         else:
             return
+
+
+_held_locks: set[int] = set()
+"""Descriptors of the locks that this process holds."""
+
+
+def _release(descriptor: int) -> None:
+    if descriptor in _held_locks:
+        _held_locks.discard(descriptor)
+        # A child that was forked meanwhile may have the lock open, too: closing alone would leave it locked.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _leave_locks_to_the_parent() -> None:
+    """Close the locks that were held when this process was forked: they are the parent's, and end with it."""
+    while _held_locks:
+        os.close(_held_locks.pop())
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
 
 
 def _temporary_name() -> str:

@@ -7,12 +7,21 @@ from buoyline.errors import CorruptError
 from buoyline.messages.payloads import put_back
 from buoyline.workspace import layout
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, transcript_bytes
-from buoyline.workspace.batches import batch_after, check_first, known_batch, line_ranges, lines_of, prepared
+from buoyline.workspace.batches import (
+    batch_after,
+    batches_between,
+    check_first,
+    known_batch,
+    line_ranges,
+    lines_of,
+    prepared,
+)
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.commit import Appender
-from buoyline.workspace.journal import Batch, Index, batch_record
+from buoyline.workspace.journal import Batch, Extent, Record, batch_record
 from buoyline.workspace.records import absent
 from buoyline.workspace.session import Session, now
+from buoyline.workspace.tip import Tip
 
 
 class Archive:
@@ -48,14 +57,13 @@ class Archive:
         if not checked:
             return ()
         lines = lines_of(checked)
-        with self._session.writing() as (index, appender):
-            known = known_batch(index, self._session.session_id, batch_id, checked, lines)
+        with self._session.writing() as (tip, appender):
+            known = known_batch(tip, self._session.session_id, batch_id, checked, lines)
             if known is not None:
                 appender.sync(layout.CONTEXT_FILE, layout.JOURNAL_FILE)
                 return (known,)
-            check_first(index, self._session.session_id, first)
-            _commit(index, appender, batch_id, checked, lines)
-            return (index.batches[-1],)
+            check_first(tip, self._session.session_id, first)
+            return (_commit(tip, appender, batch_id, checked, lines),)
 
     def messages(
         self,
@@ -75,16 +83,16 @@ class Archive:
             NotFoundError: There is no such session.
             CorruptError: A batch is damaged and *on_damage* is not given.
         """
-        batches = list(self._session.index().batches)
-        for batch in batches:
-            if batch.end <= first or (end is not None and batch.first >= end):
-                continue
+        index = self._session.index()
+        for batch in batches_between(index, first, end):
             content = self._session.content(batch)
             if content is not None:
                 yield from (
                     m for m in messages_of(batch, content) if first <= m.number and (end is None or m.number < end)
                 )
-            elif batch is not batches[-1]:
+            elif index.may_be_torn(batch):
+                return
+            else:
                 self._report(batch, on_damage)
 
     def with_payloads(self, message: ArchivedMessage) -> dict[str, Any]:
@@ -119,16 +127,15 @@ class Archive:
 
 
 def _commit(
-    index: Index, appender: Appender, batch_id: str, messages: list[ArchivedMessage], lines: Sequence[bytes]
-) -> None:
+    tip: Tip, appender: Appender, batch_id: str, messages: list[ArchivedMessage], lines: Sequence[bytes]
+) -> Batch:
     time = now()
-    shown = rendered(messages, index.messages, time, index)
-    appender.commit(
-        layout.CONTEXT_FILE,
-        lines,
-        index,
-        lambda extent: batch_record(
-            batch_after(index, messages, batch_id=batch_id, lines=shown, extent=extent, time=time)
-        ),
-        derived=transcript_bytes(shown),
-    )
+    shown = rendered(messages, tip.messages, time, tip)
+    made: list[Batch] = []
+
+    def record(extent: Extent) -> Record:
+        made.append(batch_after(tip, messages, batch_id=batch_id, lines=shown, extent=extent, time=time))
+        return batch_record(made[0])
+
+    appender.commit(layout.CONTEXT_FILE, lines, record, derived=transcript_bytes(shown))
+    return made[0]

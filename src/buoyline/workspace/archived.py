@@ -1,12 +1,12 @@
 """Archived messages as they stand in ``context.jsonl``, and how a batch of them is rendered."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from buoyline.messages import dialect_named, parse
 from buoyline.messages.payloads import Reference
-from buoyline.workspace.journal import Batch, Index
+from buoyline.workspace.journal import Batch, Known
 from buoyline.workspace.transcript import render
 
 
@@ -38,10 +38,10 @@ def messages_of(batch: Batch, content: bytes) -> Iterator[ArchivedMessage]:
         start += size
 
 
-def rendered(messages: Iterable[ArchivedMessage], first: int, time: str, index: Index) -> list[list[str]]:
-    """Render a batch for the transcript, with stubs told from results by what the journal in *index* says."""
+def rendered(messages: Iterable[ArchivedMessage], first: int, time: str, known: Known) -> list[list[str]]:
+    """Render a batch for the transcript, with stubs told from results by what *known* says of the journal."""
     views = [dialect_named(message.dialect).view(message.value) for message in messages]
-    return render(views, first, time, lambda text: _notice(index, text))
+    return render(views, first, time, lambda text: _notice(known, text))
 
 
 def transcript_bytes(lines: Sequence[Sequence[str]]) -> bytes:
@@ -54,9 +54,9 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _notice(index: Index, text: str) -> str | None:
-    stub: Mapping[str, Any] | None = index.stubs.get(text_digest(text)) if index.stubs else None
-    result = None if stub is None else index.results.get(stub["path"])
+def _notice(known: Known, text: str) -> str | None:
+    stub = known.find_stub(text_digest(text))
+    result = None if stub is None else known.find_result(stub["path"])
     if result is None:
         return None
     return f"[offloaded: {result['lines']:,} lines in {result.get('view') or result['path']}]"

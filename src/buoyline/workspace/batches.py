@@ -3,7 +3,7 @@
 Pure; whoever keeps messages for a workspace does it in these terms, on disk or elsewhere.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 from buoyline.errors import ConflictError, MessageError, NotFoundError, StaleWindowError
@@ -12,7 +12,8 @@ from buoyline.messages.payloads import Reference, take_out
 from buoyline.offloader.protocol import ArchivedBatch
 from buoyline.workspace import layout
 from buoyline.workspace.archived import ArchivedMessage, transcript_bytes
-from buoyline.workspace.journal import Batch, Extent, Index
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Batch, Extent, Known
 
 
 def prepared(
@@ -40,7 +41,7 @@ def lines_of(messages: Sequence[ArchivedMessage]) -> list[bytes]:
 
 
 def known_batch(
-    index: Index, session_id: str, batch_id: str, messages: Sequence[ArchivedMessage], lines: Sequence[bytes]
+    known: Known, session_id: str, batch_id: str, messages: Sequence[ArchivedMessage], lines: Sequence[bytes]
 ) -> Batch | None:
     """Return the batch that an earlier call with the same messages has committed; None when this is a new one.
 
@@ -49,30 +50,30 @@ def known_batch(
     Raises:
         ConflictError: *batch_id* stands for other messages.
     """
-    known = index.by_batch_id.get(batch_id) if batch_id else index.batches[-1] if index.batches else None
-    if known is None or (known.batch_id and not batch_id):
+    batch = known.find_batch(batch_id) if batch_id else known.last_batch
+    if batch is None or (batch.batch_id and not batch_id):
         return None
     # A text may spell a reference by itself: then the line is the same and the message is not.
-    if known.extent.holds(b"".join(lines)) and known.references == references_of(messages):
-        return known
+    if batch.extent.holds(b"".join(lines)) and batch.references == references_of(messages):
+        return batch
     if batch_id:
         raise ConflictError(session_id, batch_id)
     return None
 
 
-def check_first(index: Index, session_id: str, first: int | None) -> None:
+def check_first(known: Known, session_id: str, first: int | None) -> None:
     """Make sure that the next batch begins with the message that has the index *first*; None is not checked.
 
     Raises:
         StaleWindowError: Something else was archived meanwhile, or less than the caller believes.
     """
-    if first is not None and first != index.messages:
-        reason = f"its archive holds {index.messages} messages where {first} were expected"
+    if first is not None and first != known.messages:
+        reason = f"its archive holds {known.messages} messages where {first} were expected"
         raise StaleWindowError(session_id, reason)
 
 
 def batch_after(
-    index: Index,
+    known: Known,
     messages: Sequence[ArchivedMessage],
     *,
     batch_id: str,
@@ -80,15 +81,15 @@ def batch_after(
     extent: Extent,
     time: str,
 ) -> Batch:
-    """Return the batch that follows those in *index*, with its messages rendered as *lines*."""
+    """Return the batch that follows those in *known*, with its messages rendered as *lines*."""
     return Batch(
         batch_id=batch_id,
         dialects=tuple(message.dialect for message in messages),
-        first=index.messages,
+        first=known.messages,
         extent=extent,
-        line=index.next_line,
+        line=known.next_line,
         lines=tuple(len(message) for message in lines),
-        transcript_offset=index.transcript_end,
+        transcript_offset=known.transcript_end,
         transcript_bytes=len(transcript_bytes(lines)),
         time=time,
         references=references_of(messages),
@@ -100,18 +101,21 @@ def references_of(messages: Sequence[ArchivedMessage]) -> tuple[tuple[int, Refer
     return tuple((position, ref) for position, message in enumerate(messages) for ref in message.references)
 
 
+def batches_between(index: Index, first: int, end: int | None) -> list[Batch]:
+    """Return the batches that hold messages from *first* up to *end*, in order; up to the last where it is None."""
+    start = bisect_right(index.batches, first, key=lambda batch: batch.first) - 1
+    found = index.batches[max(start, 0) :]
+    return found if end is None else found[: bisect_left(found, end, key=lambda batch: batch.first)]
+
+
 def line_ranges(index: Index, session_id: str, first: int, end: int) -> tuple[tuple[int, int], ...]:
     """Return first and last transcript line of the messages from *first* up to *end*.
 
     Raises:
         NotFoundError: They are not all archived.
     """
-    batches = index.batches
-    start = bisect_right(batches, first, key=lambda batch: batch.first) - 1
     ranges: list[tuple[int, int]] = []
-    for batch in batches[max(start, 0) :]:
-        if batch.first >= end:
-            break
+    for batch in batches_between(index, first, end):
         ranges += batch.line_ranges()[max(first - batch.first, 0) : end - batch.first]
     if len(ranges) != end - first:
         raise NotFoundError("archived messages", f"{first}-{end - 1}", f"session {session_id!r}")

@@ -5,9 +5,9 @@ Pure: bytes in, records out. Source: docs/format.md, "journal.jsonl".
 
 import hashlib
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from buoyline.errors import MessageError
 from buoyline.messages import is_array, is_object, parse, spell
@@ -15,6 +15,11 @@ from buoyline.messages.payloads import Reference
 
 Record = Mapping[str, Any]
 
+Read = Callable[[int, int], bytes]
+"""Returns up to so many bytes of the journal from an offset; fewer only at its end."""
+
+_LINE_BYTES = 1 << 12
+_CHUNK_BYTES = 1 << 20
 _CRC_BYTES = len(b',"crc":"00000000"}')
 
 
@@ -34,6 +39,25 @@ def decode(line: bytes) -> Record | None:
     except MessageError:
         return None
     return record if is_object(record) and isinstance(record.get("op"), str) else None
+
+
+class Synced(NamedTuple):
+    """How many bytes of the committed files are known to be durable."""
+
+    context: int = 0
+    summaries: int = 0
+
+
+def synced_before(record: Record) -> Synced:
+    """Return what was durable before *record* was written, as far as it says so."""
+    before = record.get("before")
+    synced = before.get("synced") if is_object(before) else None
+    return Synced(*synced) if is_array(synced) else Synced()
+
+
+def tail_of(line: bytes) -> bytes:
+    """Return the last bytes of a record's *line*, its end included: the checksum, which tells it from others."""
+    return line[-_CRC_BYTES:] + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,117 +141,60 @@ class Batch:
         return tuple(ranges)
 
 
-@dataclass(slots=True)
-class Index:
-    """What the journal says, folded: grows with every record, forgets nothing it needs.
+class Known(Protocol):
+    """What is known of a session, however it was learned: from the whole journal, or from its end."""
 
-    Attributes:
-        batches: In order.
-        results: By file name within the session: the record of each tool result.
-        stubs: By the stub text's SHA-256: the record of each stub.
-        summaries: Extents of the lines of ``summaries.jsonl``, in order.
-        windows: The last two records of what ``window.jsonl`` begins with, newest last.
-        settings: The newest settings of the session's window; empty when there is none.
-        pins: Session indexes of the messages that are pinned.
-        writer: Which window goes on with the session; empty when none ever began or claimed it.
-        end: Bytes of the journal that are whole records.
-        last_record: Where the last of them begins.
-        damaged: Journal offsets of lines that are no records although records follow.
-    """
-
-    batches: list[Batch] = field(default_factory=list)
-    by_batch_id: dict[str, Batch] = field(default_factory=dict)
-    results: dict[str, Record] = field(default_factory=dict)
-    stubs: dict[str, Record] = field(default_factory=dict)
-    summaries: list[Extent] = field(default_factory=list)
-    windows: list[Record] = field(default_factory=list)
-    settings: Record = field(default_factory=dict[str, Any])
-    pins: tuple[int, ...] = ()
-    writer: str = ""
-    end: int = 0
-    last_record: int = 0
-    damaged: list[int] = field(default_factory=list)
+    @property
+    def last_batch(self) -> Batch | None:
+        """The newest batch."""
+        ...
 
     @property
     def messages(self) -> int:
         """How many messages are archived."""
-        return self.batches[-1].end if self.batches else 0
-
-    @property
-    def context_end(self) -> int:
-        """Committed bytes of ``context.jsonl``."""
-        return self.batches[-1].extent.end if self.batches else 0
-
-    @property
-    def summaries_end(self) -> int:
-        """Committed bytes of ``summaries.jsonl``."""
-        return self.summaries[-1].end if self.summaries else 0
+        ...
 
     @property
     def next_line(self) -> int:
         """The transcript line that the next batch begins on, 1-based."""
-        return self.batches[-1].end_line if self.batches else 1
+        ...
 
     @property
     def transcript_end(self) -> int:
         """Bytes that the transcript should have."""
-        return self.batches[-1].transcript_end if self.batches else 0
+        ...
 
-    def absorb(self, content: bytes) -> None:
-        """Fold the records in *content*, which stands at `end` of the journal, up to the last whole one.
+    @property
+    def windows(self) -> Sequence[Record]:
+        """The last two records of what ``window.jsonl`` begins with, newest last."""
+        ...
 
-        A bad line that records follow is damage: it is remembered and passed over. What comes after the last
-        whole record is not counted into `end`; the next writer sets it aside.
-        """
-        bad: list[int] = []
-        start = self.end
-        for offset, line in _lines(content, start):
-            record = decode(line)
-            if record is None:
-                bad.append(offset)
-                continue
-            self.damaged += bad
-            bad = []
-            self._fold(record, offset)
-            self.last_record = offset
-            self.end = offset + len(line) + 1
+    @property
+    def settings(self) -> Record:
+        """The newest settings of the session's window; empty when there is none."""
+        ...
 
-    def drop_last_batch(self) -> None:
-        """Forget the last batch, whose bytes are not in the archive, and the journal from its record on."""
-        batch = self.batches.pop()
-        self.by_batch_id.pop(batch.batch_id, None)
-        self.end = batch.extent.record_offset
+    @property
+    def pins(self) -> tuple[int, ...]:
+        """Session indexes of the messages that are pinned."""
+        ...
 
-    def drop_last_summary(self) -> None:
-        """Forget the last summary, whose bytes are not in its file, and the journal from its record on."""
-        self.end = self.summaries.pop().record_offset
+    @property
+    def writer(self) -> str:
+        """Which window goes on with the session; empty when none ever began or claimed it."""
+        ...
 
-    def _fold(self, record: Record, offset: int) -> None:
-        match record["op"]:
-            case "batch":
-                self._add_batch(batch_from(record, offset))
-            case "result":
-                self.results[record["path"]] = record
-            case "stub":
-                self.stubs[record["sha256"]] = record
-            case "summary":
-                self.summaries.append(_extent(record, offset))
-            case "window":
-                self.windows = [*self.windows[-1:], record]
-                self.pins = tuple(record["pins"])
-            case "writer":
-                self.writer = record["writer"]
-            case "pins":
-                self.pins = tuple(record["pins"])
-            case "settings":
-                self.settings = record
-            case _:
-                pass
+    def find_batch(self, batch_id: str) -> Batch | None:
+        """Return the batch that a caller gave this id."""
+        ...
 
-    def _add_batch(self, batch: Batch) -> None:
-        self.batches.append(batch)
-        if batch.batch_id:
-            self.by_batch_id[batch.batch_id] = batch
+    def find_result(self, name: str) -> Record | None:
+        """Return the record of the tool result in file *name*."""
+        ...
+
+    def find_stub(self, digest: str) -> Record | None:
+        """Return the record of the stub whose text has this SHA-256."""
+        ...
 
 
 def batch_record(batch: Batch) -> Record:
@@ -249,7 +216,7 @@ def batch_record(batch: Batch) -> Record:
 
 def batch_from(record: Record, offset: int) -> Batch:
     """Read the record of a batch that stands at *offset* of the journal."""
-    extent = _extent(record, offset)
+    extent = extent_from(record, offset)
     dialect = record["dialect"]
     transcript = record["transcript"]
     return Batch(
@@ -276,12 +243,42 @@ def extent_fields(extent: Extent) -> Record:
     }
 
 
-def _extent(record: Record, offset: int) -> Extent:
+def extent_from(record: Record, offset: int) -> Extent:
+    """Read the extent that the record at *offset* of the journal commits."""
     return Extent(record["offset"], tuple(record["bytes"]), record["sha256"], record["synced"], offset)
 
 
-def _lines(content: bytes, start: int) -> Iterator[tuple[int, bytes]]:
+def lines_of(content: bytes, start: int) -> Iterator[tuple[int, bytes]]:
+    """Yield offset and bytes, without its end, of every whole line in *content*, which stands at *start*."""
     position = 0
     while (end := content.find(b"\n", position)) >= 0:
         yield start + position, content[position:end]
         position = end + 1
+
+
+def record_at(read: Read, offset: int) -> Record | None:
+    """Return the record whose line begins at *offset*; None where there is none."""
+    line, length = b"", _LINE_BYTES
+    while b"\n" not in line:
+        more = read(offset + len(line), length)
+        if not more:
+            return None
+        line += more
+        length *= 4
+    return decode(line[: line.index(b"\n")])
+
+
+def chunks_of_lines(read: Read, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the journal from *start* to *end* in pieces that hold whole lines, each with its offset.
+
+    What stands behind the last line end is left out.
+    """
+    while start < end:
+        content = read(start, min(_CHUNK_BYTES, end - start))
+        while content and b"\n" not in content and start + len(content) < end:
+            content += read(start + len(content), min(_CHUNK_BYTES, end - start - len(content)))
+        length = content.rfind(b"\n") + 1
+        if not length:
+            return
+        yield start, content[:length]
+        start += length

@@ -36,15 +36,14 @@ class Summaries:
         Raises:
             StorageError: The file system refused; nothing was changed.
         """
-        with self._session.writing() as (index, appender):
-            number = len(index.summaries) + 1
+        with self._session.writing() as (tip, appender):
+            number = tip.summaries + 1
             line = spell({**summary, "n": number}).encode("utf-8") + b"\n"
-            appender.set_aside_behind(layout.SUMMARIES_FILE, index.summaries_end)
+            appender.set_aside_behind(layout.SUMMARIES_FILE, tip.summaries_end)
             appender.commit(
                 layout.SUMMARIES_FILE,
                 [line],
-                index,
-                lambda extent: {"op": "summary", **extent_fields(extent)},
+                lambda extent: {"op": "summary", "n": number, **extent_fields(extent)},
             )
             return number
 
@@ -85,17 +84,18 @@ class Window:
         Raises:
             SessionExistsError: The session has messages or a window already.
         """
-        with self._session.writing() as (index, appender):
+        with self._session.writing() as (tip, appender):
             # A note without its file is a start that a crash cut short: nobody was told that it had begun.
-            has_window = bool(index.windows) and self._session.tree.exists(self._session.name(layout.WINDOW_FILE))
-            if has_window and writer and writer == index.writer and not index.batches:
+            has_window = bool(tip.windows) and self._session.tree.exists(self._session.name(layout.WINDOW_FILE))
+            if has_window and writer and writer == tip.writer and not tip.last_batch:
                 return
-            if index.batches or has_window:
+            if tip.last_batch or has_window:
                 raise SessionExistsError(self._session.session_id, self._session.tree.path(self._session.directory))
             if writer:
-                appender.note(writer_record(writer, now()), index, durable=False)
-            appender.note(settings_record(settings, now()), index, durable=False)
-            appender.note(window_record(b"", (), 0, (), now()), index)
+                appender.note(writer_record(writer, now()), durable=False)
+            appender.note(settings_record(settings, now()), durable=False)
+            appender.note(window_record(b"", (), 0, (), now()))
+            appender.flush()
             self._session.tree.replace(self._session.name(layout.WINDOW_FILE), ())
 
     def claim(self, writer: str) -> None:
@@ -105,8 +105,8 @@ class Window:
             NotFoundError: There is no such session, or it never had a window.
         """
         self.load()
-        with self._session.writing() as (index, appender):
-            appender.note(writer_record(writer, now()), index)
+        with self._session.writing() as (_, appender):
+            appender.note(writer_record(writer, now()))
 
     def extend(self, messages: Sequence[Any], pins: Sequence[int], writer: str = "") -> None:
         """Append messages that were added to the context, and note the pins where they changed; durable.
@@ -114,11 +114,11 @@ class Window:
         Raises:
             StaleWindowError: Another writer has gone on with the window; nothing was changed.
         """
-        with self._session.writing() as (index, appender):
-            check_writer(index, self._session.session_id, writer)
+        with self._session.writing() as (tip, appender):
+            check_writer(tip, self._session.session_id, writer)
             appender.append_lines(layout.WINDOW_FILE, [window_line(message) for message in messages])
-            if tuple(pins) != index.pins:
-                appender.note(pins_record(pins, now()), index)
+            if tuple(pins) != tip.pins:
+                appender.note(pins_record(pins, now()))
 
     def replace(
         self, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int], *, writer: str = ""
@@ -129,10 +129,11 @@ class Window:
             StaleWindowError: Another writer has gone on with the window; nothing was changed.
         """
         content = b"".join(window_line(message) for message in messages)
-        with self._session.writing() as (index, appender):
-            check_writer(index, self._session.session_id, writer)
-            before = index.end
-            appender.note(window_record(content, head, first, pins, now()), index)
+        with self._session.writing() as (tip, appender):
+            check_writer(tip, self._session.session_id, writer)
+            before = tip.end
+            appender.note(window_record(content, head, first, pins, now()))
+            appender.flush()
             try:
                 self._session.tree.replace(self._session.name(layout.WINDOW_FILE), (content,))
             except StorageError:

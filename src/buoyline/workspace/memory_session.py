@@ -14,9 +14,18 @@ from buoyline.offloader.protocol import ArchivedBatch, StoredResult, WindowState
 from buoyline.offloader.view import view_of
 from buoyline.workspace import layout
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, text_digest, transcript_bytes
-from buoyline.workspace.batches import batch_after, check_first, known_batch, line_ranges, lines_of, located
+from buoyline.workspace.batches import (
+    batch_after,
+    batches_between,
+    check_first,
+    known_batch,
+    line_ranges,
+    lines_of,
+    located,
+)
 from buoyline.workspace.eviction import Evictable
-from buoyline.workspace.journal import Batch, Extent, Index, Record, batch_record, encode
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Batch, Extent, Record, batch_record, encode
 from buoyline.workspace.records import (
     absent,
     check_writer,
@@ -103,9 +112,7 @@ class MemorySession:
 
     def archived(self, first: int, end: int) -> Iterator[ArchivedMessage]:
         """Yield the archived messages from *first* up to *end*, in order; fewer where there are fewer."""
-        for batch in self._index.batches:
-            if batch.end <= first or batch.first >= end:
-                continue
+        for batch in batches_between(self._index, first, end):
             content = bytes(self._context[batch.extent.offset : batch.extent.end])
             yield from (message for message in messages_of(batch, content) if first <= message.number < end)
 

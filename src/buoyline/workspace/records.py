@@ -13,7 +13,7 @@ from buoyline.offloader.lines import count_lines
 from buoyline.offloader.protocol import StoredResult, WindowState
 from buoyline.workspace import layout
 from buoyline.workspace.archived import text_digest
-from buoyline.workspace.journal import Index, Record
+from buoyline.workspace.journal import Known, Record
 
 
 def result_record(result: ToolResult, name: str, content: bytes, view: str | None, time: str) -> Record:
@@ -63,13 +63,13 @@ def writer_record(writer: str, time: str) -> Record:
     return {"op": "writer", "writer": writer, "time": time}
 
 
-def check_writer(index: Index, session_id: str, writer: str) -> None:
+def check_writer(known: Known, session_id: str, writer: str) -> None:
     """Refuse a writer that another one has taken over from; an empty one is not checked.
 
     Raises:
         StaleWindowError: Another one began or claimed the window.
     """
-    if writer and index.writer and writer != index.writer:
+    if writer and known.writer and writer != known.writer:
         raise StaleWindowError(session_id, "another window has gone on with it")
 
 
@@ -100,25 +100,25 @@ def window_line(message: object) -> bytes:
     return spell(detect(message).to_json(message)).encode("utf-8") + b"\n"
 
 
-def window_state(index: Index, content: bytes) -> WindowState | None:
+def window_state(known: Known, content: bytes) -> WindowState | None:
     """Return what stands in the context; None when *content* does not begin with what was noted.
 
     Whichever of the last two notes matches the bytes is the true one, so a crash between note and replacement
     does no harm.
 
     Args:
-        index: What the journal says.
+        known: What the journal says.
         content: Whole lines of ``window.jsonl``.
     """
-    for note in reversed(index.windows):
+    for note in reversed(known.windows):
         if hashlib.sha256(content[: note["bytes"]]).hexdigest() == note["sha256"]:
             return WindowState(
                 messages=tuple((detect(value).name, value) for value in map(parse, content.split(b"\n")[:-1])),
                 head=tuple(note["head"]),
                 first=note["first"],
-                pins=index.pins,
-                settings=index.settings.get("settings", {}),
-                archived=index.messages,
+                pins=known.pins,
+                settings=known.settings.get("settings", {}),
+                archived=known.messages,
             )
     return None
 

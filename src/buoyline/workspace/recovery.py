@@ -13,39 +13,50 @@ from buoyline.workspace._files import Handle
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, transcript_bytes
 from buoyline.workspace.batches import batch_after
 from buoyline.workspace.commit import Appender
-from buoyline.workspace.journal import Batch, Extent, Index, batch_record
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Batch, Extent, Known, batch_record
+from buoyline.workspace.tip import Tip
 
 Content = Callable[[Batch], bytes | None]
 """Returns a batch's bytes, or None when they are not what was committed."""
 
+WholeIndex = Callable[[], Index]
+"""Reads the whole journal, which is worth its time only after a crash."""
 
-def recover(index: Index, appender: Appender, content: Content, verified: int, time: str) -> None:
+
+def recover(
+    tip: Tip, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool, time: str
+) -> None:
     """Bring the session's files back to the last commit.
 
     Args:
-        index: What the journal says; a batch or summary that was never committed is dropped from it.
+        tip: What the journal says; what was never committed is dropped from it.
         appender: The session's files.
         content: Reads a batch.
-        verified: How many of the first batches are known to be good, so that they are not hashed again.
+        index: Reads the journal.
+        is_first_look: Nothing is known of these files from earlier.
         time: Stands in records of messages whose own record is damaged.
     """
-    while len(index.batches) > verified and _is_torn(index, content):
-        index.drop_last_batch()
-    if index.summaries and _is_torn_summary(index, appender):
-        index.drop_last_summary()
-    appender.set_aside_behind(layout.JOURNAL_FILE, index.end)
-    if _has_lost_a_record(index):
+    while (torn := _first_torn(tip, appender, content)) is not None:
+        tip.rewind(torn)
+    appender.set_aside_behind(layout.JOURNAL_FILE, tip.end)
+    if tip.has_lost_a_record:
         # The bytes behind the last batch may be those of the damaged record: acknowledged, so they are kept.
-        _adopt(index, appender, time)
-    appender.set_aside_behind(layout.CONTEXT_FILE, index.context_end)
-    _complete_transcript(index, appender, content, is_first_look=verified == 0)
+        _adopt(tip, appender, time)
+    appender.set_aside_behind(layout.CONTEXT_FILE, tip.context_end)
+    _complete_transcript(tip, appender, content, index, is_first_look=is_first_look)
+    if is_first_look:
+        # Whoever wrote the newest batch may have been killed before its sync. Once it is known to be durable, the
+        # next record says so, and nobody has to hash it again.
+        appender.settle_committed()
+    tip.mark_checked()
 
 
-def rebuild(index: Index, appender: Appender, time: str) -> None:
+def rebuild(tip: Tip, appender: Appender, time: str) -> None:
     """Give an archive whose journal is lost one batch per whole line, marked as rebuilt.
 
     Args:
-        index: The empty index, which is filled.
+        tip: Of the empty journal.
         appender: The session's files.
         time: Stands in the records and headings, since the real times went with the journal.
 
@@ -53,63 +64,60 @@ def rebuild(index: Index, appender: Appender, time: str) -> None:
         MessageError: A line is no message; then nothing can be appended safely.
     """
     appender.cut_transcript(0)
-    _adopt(index, appender, time)
+    _adopt(tip, appender, time)
 
 
-def _adopt(index: Index, appender: Appender, time: str) -> None:
+def _adopt(tip: Tip, appender: Appender, time: str) -> None:
     """Commit the whole lines behind the last batch again, one batch a line, marked as rebuilt."""
     file = appender.file(layout.CONTEXT_FILE)
-    content = file.read(index.context_end, file.size() - index.context_end)
+    content = file.read(tip.context_end, file.size() - tip.context_end)
     for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
         value = parse(line)
-        message = ArchivedMessage(index.messages, detect(value).name, value, ())
-        extent = Extent(index.context_end, (len(line),), hashlib.sha256(line).hexdigest(), index.context_end, index.end)
-        lines = rendered([message], index.messages, time, index)
-        batch = batch_after(index, [message], batch_id="", lines=lines, extent=extent, time=time)
-        appender.note({**batch_record(batch), "rebuilt": True}, index, durable=False)
+        message = ArchivedMessage(tip.messages, detect(value).name, value, ())
+        synced = min(tip.synced.context, tip.context_end)
+        extent = Extent(tip.context_end, (len(line),), hashlib.sha256(line).hexdigest(), synced, tip.end)
+        lines = rendered([message], tip.messages, time, tip)
+        batch = batch_after(tip, [message], batch_id="", lines=lines, extent=extent, time=time)
+        appender.note({**batch_record(batch), "rebuilt": True}, durable=False)
     appender.sync(layout.JOURNAL_FILE)
 
 
-def _has_lost_a_record(index: Index) -> bool:
-    """Tell whether a damaged line of the journal stands behind the last batch's record."""
-    last = index.batches[-1].extent.record_offset if index.batches else -1
-    return any(offset > last for offset in index.damaged)
+def _first_torn(tip: Tip, appender: Appender, content: Content) -> int | None:
+    """Return where the journal has the oldest record whose bytes never became durable; None where all are there.
+
+    Whatever follows it is not acknowledged either, since a sync comes before every acknowledgement.
+    """
+    torn = [batch.extent.record_offset for batch in tip.unchecked_batches() if content(batch) is None]
+    for extent in tip.unchecked_summaries():
+        found = appender.file(layout.SUMMARIES_FILE).read(extent.offset, sum(extent.sizes))
+        if not extent.holds(found):
+            torn.append(extent.record_offset)
+    return min(torn, default=None)
 
 
-def _is_torn(index: Index, content: Content) -> bool:
-    """Tell whether the last batch was never committed: its bytes are missing and no record follows it."""
-    last = index.batches[-1]
-    return last.extent.record_offset == index.last_record and content(last) is None
-
-
-def _is_torn_summary(index: Index, appender: Appender) -> bool:
-    last = index.summaries[-1]
-    if last.record_offset != index.last_record:
-        return False
-    return not last.holds(appender.file(layout.SUMMARIES_FILE).read(last.offset, sum(last.sizes)))
-
-
-def _complete_transcript(index: Index, appender: Appender, content: Content, *, is_first_look: bool) -> None:
+def _complete_transcript(
+    tip: Tip, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool
+) -> None:
     """Render again what is missing, or what a power cut left without its bytes: the transcript is not synced."""
     file = appender.file(layout.TRANSCRIPT_FILE)
-    size = file.size()
-    whole = sum(batch.transcript_end <= size for batch in index.batches)
-    while is_first_look and whole and not _is_rendered(index, index.batches[whole - 1], file, content):
-        whole -= 1
-    end = index.batches[whole - 1].transcript_end if whole else 0
-    if size == end == index.transcript_end:
+    size, last = file.size(), tip.last_batch
+    if size == tip.transcript_end and (not is_first_look or last is None or _is_rendered(tip, last, file, content)):
         return
-    appender.cut_transcript(end)
-    for batch in index.batches[whole:]:
-        appender.extend_transcript(_rendered(index, batch, content(batch) or b""))
+    batches = index().batches
+    whole = sum(batch.transcript_end <= size for batch in batches)
+    while whole and not _is_rendered(tip, batches[whole - 1], file, content):
+        whole -= 1
+    appender.cut_transcript(batches[whole - 1].transcript_end if whole else 0)
+    for batch in batches[whole:]:
+        appender.extend_transcript(_rendered(tip, batch, content(batch) or b""))
 
 
-def _is_rendered(index: Index, batch: Batch, file: Handle, content: Content) -> bool:
+def _is_rendered(known: Known, batch: Batch, file: Handle, content: Content) -> bool:
     found = content(batch)
     if found is None:
         return True
-    return file.read(batch.transcript_offset, batch.transcript_bytes) == _rendered(index, batch, found)
+    return file.read(batch.transcript_offset, batch.transcript_bytes) == _rendered(known, batch, found)
 
 
-def _rendered(index: Index, batch: Batch, content: bytes) -> bytes:
-    return transcript_bytes(rendered(messages_of(batch, content), batch.first, batch.time, index))
+def _rendered(known: Known, batch: Batch, content: bytes) -> bytes:
+    return transcript_bytes(rendered(messages_of(batch, content), batch.first, batch.time, known))

@@ -1,7 +1,6 @@
 """Whole tool results in files of their own, and the stubs that stand for them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from buoyline.messages import ToolResult
 from buoyline.offloader.protocol import StoredResult
@@ -10,9 +9,6 @@ from buoyline.workspace import layout
 from buoyline.workspace.archived import text_digest
 from buoyline.workspace.records import result_record, stored_result, stub_record
 from buoyline.workspace.session import Session, now
-
-if TYPE_CHECKING:
-    from buoyline.workspace.journal import Index
 
 
 class Results:
@@ -34,13 +30,15 @@ class Results:
         text = result.text
         content = text.encode("utf-8", "surrogatepass")
         view = view_of(text)
-        with self._session.writing() as (index, appender):
+        with self._session.writing() as (tip, appender):
             name = self._publish(result.call_id, content)
             if view is not None:
                 self._session.tree.publish(self._session.name(layout.view_name(name)), (view.encode("utf-8"),))
-            if name not in index.results:
-                appender.note(result_record(result, name, content, view, now()), index)
-            return stored_result(index.results[name], self._session.path)
+            record = tip.find_result(name)
+            if record is None:
+                record = result_record(result, name, content, view, now())
+                appender.note({**record, "total": tip.result_bytes + _stored_bytes(content, view)})
+            return stored_result(record, self._session.path)
 
     def record_stub(self, stub: str, name: str) -> None:
         """Remember that the text *stub* stands for the result in file *name*.
@@ -48,9 +46,9 @@ class Results:
         The record becomes durable with the next commit, before which no archived message can hold the stub.
         """
         digest = text_digest(stub)
-        with self._session.writing() as (index, appender):
-            if digest not in index.stubs:
-                appender.note(stub_record(stub, name, now()), index, durable=False)
+        with self._session.writing() as (tip, appender):
+            if tip.find_stub(digest) is None:
+                appender.note(stub_record(stub, name, now()), durable=False)
 
     def behind_all(self, texts: Sequence[str]) -> dict[str, StoredResult]:
         """Return those of *texts* that are stubs of ours, with the results that they stand for."""
@@ -58,9 +56,9 @@ class Results:
 
     def behind(self, stub: str) -> StoredResult | None:
         """Return the result that the text *stub* stands for; None when it is no stub of ours."""
-        index: Index = self._session.index()
-        record = index.stubs.get(text_digest(stub))
-        found = None if record is None else index.results.get(record["path"])
+        index = self._session.index()
+        record = index.find_stub(text_digest(stub))
+        found = None if record is None else index.find_result(record["path"])
         return None if found is None else stored_result(found, self._session.path)
 
     def _publish(self, call_id: str, content: bytes) -> str:
@@ -71,3 +69,7 @@ class Results:
         name = layout.tool_result_variant(call_id, content)
         tree.publish(self._session.name(name), (content,))
         return name
+
+
+def _stored_bytes(content: bytes, view: str | None) -> int:
+    return len(content) + (0 if view is None else len(view.encode("utf-8")))

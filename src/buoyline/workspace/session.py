@@ -5,8 +5,9 @@ Synchronous; `LocalWorkspace` is the asynchronous border. What the files hold is
 """
 
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from buoyline.errors import CorruptError, MessageError, NotFoundError
@@ -14,8 +15,10 @@ from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, Tree
 from buoyline.workspace.commit import Appender
-from buoyline.workspace.journal import Batch, Index
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Batch
 from buoyline.workspace.recovery import rebuild, recover
+from buoyline.workspace.tip import Tip
 
 
 class Session:
@@ -36,8 +39,11 @@ class Session:
         self.tree = tree
         self._lock_timeout_s = lock_timeout_s
         self._index = Index()
+        self._tip = Tip(self._read_journal)
         self._identity: tuple[int, int] | None = None
-        self._verified = 0
+        self._indexed: tuple[int, int] | None = None
+        self._journal: Handle | None = None
+        self._shared: Shared | None = None
         self._guard = threading.RLock()
 
     def name(self, file: str) -> str:
@@ -64,35 +70,82 @@ class Session:
         with self._guard:
             if self.tree.exists(self.name(layout.JOURNAL_FILE)):
                 with self.tree.open(self.name(layout.JOURNAL_FILE)) as journal:
-                    self._refresh(journal)
+                    self._refresh_index(journal)
             return self._index
 
     @contextmanager
-    def writing(self) -> Generator[tuple[Index, Appender]]:
+    def writing(self) -> Generator[tuple[Tip, Appender]]:
         """Hold the session's lock, with the session created and recovered, for as long as the block runs.
+
+        Within `sharing` the lock is held on, and what was written becomes durable at that block's end.
 
         Raises:
             LockTimeout: Another writer held the session for too long.
             CorruptError: The directory belongs to another session.
         """
-        with self.tree.lock(layout.lock_name(self.session_id), self._lock_timeout_s), self._guard:
-            self._create()
-            is_journal_lost = not self.tree.exists(self.name(layout.JOURNAL_FILE))
-            appender = Appender(self.tree, self.directory)
+        shared = self._shared
+        if shared is None or shared.thread != threading.get_ident():
+            with self._opened(shares_sync=False) as appender:
+                yield self._tip, appender
+            return
+        if shared.appender is None:
+            shared.appender = shared.stack.enter_context(self._opened(shares_sync=True))
+        try:
+            self._refresh_tip(shared.appender.file(layout.JOURNAL_FILE))
+            yield self._tip, shared.appender
+        except BaseException:
+            self._tip.forget()
+            raise
+
+    @contextmanager
+    def sharing(self) -> Generator[Callable[[], bool]]:
+        """Let all that this thread writes within the block wait for one sync at its end.
+
+        Yields:
+            Tells whether something written so far is still waiting for it.
+
+        Raises:
+            StorageError: The sync failed; all that waited for it was cut back.
+        """
+        with ExitStack() as stack:
+            shared = Shared(threading.get_ident(), stack)
+            self._shared = shared
             try:
-                self._refresh(appender.file(layout.JOURNAL_FILE))
+                yield lambda: shared.appender is not None and shared.appender.is_dirty
+            finally:
+                self._shared = None
+            if shared.appender is not None:
+                shared.appender.flush()
+
+    @contextmanager
+    def _opened(self, *, shares_sync: bool) -> Generator[Appender]:
+        with (
+            self.tree.lock(layout.lock_name(self.session_id), self._lock_timeout_s),
+            self._guard,
+            self._held() as tree,
+            closing(Appender(tree, self.directory, self._tip, shares_sync=shares_sync)) as appender,
+        ):
+            is_journal_lost = not tree.exists(self.name(layout.JOURNAL_FILE))
+            try:
+                self._journal = appender.file(layout.JOURNAL_FILE)
+                is_first_look = self._refresh_tip(self._journal)
                 if is_journal_lost:
-                    rebuild(self._index, appender, now())
-                recover(self._index, appender, self.content, self._verified, now())
-                self._verified = len(self._index.batches)
-                yield self._index, appender
-                self._verified = len(self._index.batches)
+                    rebuild(self._tip, appender, now())
+                recover(self._tip, appender, self.content, self.index, is_first_look=is_first_look, time=now())
+                yield appender
             except BaseException:
                 # What is on disk decides; whatever we believed about it is read again.
-                self._forget()
+                self._tip.forget()
                 raise
             finally:
-                appender.close()
+                self._journal = None
+
+    @contextmanager
+    def _held(self) -> Generator[Tree]:
+        if not self.exists():
+            self._create()
+        with self.tree.held(self.directory) as tree:
+            yield tree
 
     def content(self, batch: Batch) -> bytes | None:
         """Return the batch's bytes in the archive; None when they are not what was committed."""
@@ -101,8 +154,6 @@ class Session:
         return found if extent.holds(found) else None
 
     def _create(self) -> None:
-        if self.exists():
-            return
         created = {
             "format": layout.FORMAT,
             "id": self.session_id,
@@ -121,17 +172,44 @@ class Session:
         if not is_object(found) or found.get("id") != self.session_id:
             raise CorruptError(self.path(layout.SESSION_FILE), f"does not belong to session {self.session_id!r}")
 
-    def _forget(self) -> None:
-        self._index, self._identity, self._verified = Index(), None, 0
+    def _read_journal(self, offset: int, size_bytes: int) -> bytes:
+        if self._journal is not None:
+            return self._journal.read(offset, size_bytes)
+        return self.tree.read(self.name(layout.JOURNAL_FILE), offset, size_bytes)
 
-    def _refresh(self, journal: Handle) -> None:
-        identity, size = journal.identity(), journal.size()
-        if identity != self._identity or size < self._index.end:
+    def _refresh_tip(self, journal: Handle) -> bool:
+        """Take in what others have written since; return whether nothing was known of these files."""
+        identity = journal.identity()
+        if identity != self._identity:
             self._check_owner()
-            self._forget()
+            self._tip.forget()
             self._identity = identity
+        is_first_look = not self._tip.is_loaded
+        self._tip.refresh(journal.size())
+        return is_first_look
+
+    def _refresh_index(self, journal: Handle) -> None:
+        identity, size, tail = journal.identity(), journal.size(), self._index.tail
+        if identity != self._indexed or journal.read(self._index.end - len(tail), len(tail)) != tail:
+            self._check_owner()
+            self._index, self._indexed = Index(), identity
         if size > self._index.end:
             self._index.absorb(journal.read(self._index.end, size - self._index.end))
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the calls that share one sync have in common.
+
+    Attributes:
+        thread: The thread whose calls they are.
+        stack: Holds the lock until the sync.
+        appender: The session's files; None before the first call that writes.
+    """
+
+    thread: int
+    stack: ExitStack
+    appender: Appender | None = None
 
 
 def now() -> str:

@@ -101,7 +101,7 @@ class ArchiveCheck:
             return None
 
     def _may_be_unfinished(self, batch: Batch) -> bool:
-        return batch.extent.record_offset == self._index.last_record
+        return self._index.may_be_torn(batch)
 
     def _report_changed(self, batch: Batch) -> None:
         if self._may_be_unfinished(batch):

@@ -10,7 +10,7 @@ from buoyline.errors import MessageError, StorageError
 from buoyline.messages import parse
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, Tree
-from buoyline.workspace.journal import Index
+from buoyline.workspace.index import Index
 from buoyline.workspace.verification.findings import Finding, finding
 from buoyline.workspace.verification.probe import Probe
 from buoyline.workspace.verification.scan import Scan

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from buoyline.workspace.journal import Index, Record, decode
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Record, decode
 from buoyline.workspace.verification.findings import Finding, finding
 from buoyline.workspace.verification.shapes import fault_of
 

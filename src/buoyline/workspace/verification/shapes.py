@@ -25,6 +25,8 @@ def fault_of(record: Record) -> str:
             return f"has no {name!r}"
         if not is_well_formed(record[name]):
             return f"has a {name!r} of another form"
+    if not _leads_back(record.get("before", {})):
+        return "has a 'before' of another form"
     return _disagreement(record)
 
 
@@ -38,6 +40,11 @@ def _disagreement(record: Record) -> str:
     if record["op"] == "result" and record.get("view", own := layout.view_name(record["path"])) != own:
         return "names a view of another result"
     return ""
+
+
+def _leads_back(before: object) -> bool:
+    """Tell whether *before* says what was durable, and where the newest records of each kind stood."""
+    return is_object(before) and all(map(_are(_is_count), before.values())) and _is_pair(before.get("synced", [0, 0]))
 
 
 def _is_text(value: object) -> bool:
@@ -103,9 +110,10 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
         "bytes": _is_count,
         "sha256": _is_digest,
         "lines": _is_count,
+        "total": _is_count,
     },
     "stub": {"sha256": _is_digest, "path": _is_result},
-    "summary": _EXTENT,
+    "summary": {**_EXTENT, "n": _is_count},
     "settings": {"settings": is_object},
     "writer": {"writer": _is_text},
     "window": {

@@ -1,0 +1,142 @@
+"""Everything that the journal of a session says, for readers. Pure: bytes in, what they say out."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from buoyline.workspace.journal import (
+    Batch,
+    Extent,
+    Record,
+    batch_from,
+    decode,
+    extent_from,
+    lines_of,
+    synced_before,
+    tail_of,
+)
+
+
+@dataclass(slots=True)
+class Index:
+    """What the journal says, folded: grows with every record, forgets nothing it needs.
+
+    Attributes:
+        batches: In order.
+        batch_ids: By the caller's id.
+        results: By file name within the session: the record of each tool result.
+        stubs: By the stub text's SHA-256: the record of each stub.
+        summaries: Extents of the lines of ``summaries.jsonl``, in order.
+        windows: The last two records of what ``window.jsonl`` begins with, newest last.
+        settings: The newest settings of the session's window; empty when there is none.
+        pins: Session indexes of the messages that are pinned.
+        writer: Which window goes on with the session; empty when none ever began or claimed it.
+        synced: Bytes of ``context.jsonl`` that were durable before the last record was written.
+        end: Bytes of the journal that are whole records.
+        tail: The last of these bytes; where the journal has others, it was cut and written anew.
+        damaged: Journal offsets of lines that are no records although records follow.
+    """
+
+    batches: list[Batch] = field(default_factory=list)
+    batch_ids: dict[str, Batch] = field(default_factory=dict)
+    results: dict[str, Record] = field(default_factory=dict)
+    stubs: dict[str, Record] = field(default_factory=dict)
+    summaries: list[Extent] = field(default_factory=list)
+    windows: list[Record] = field(default_factory=list)
+    settings: Record = field(default_factory=dict[str, Any])
+    pins: tuple[int, ...] = ()
+    writer: str = ""
+    synced: int = 0
+    end: int = 0
+    tail: bytes = b""
+    damaged: list[int] = field(default_factory=list)
+
+    @property
+    def last_batch(self) -> Batch | None:
+        """The newest batch."""
+        return self.batches[-1] if self.batches else None
+
+    @property
+    def messages(self) -> int:
+        """How many messages are archived."""
+        return self.batches[-1].end if self.batches else 0
+
+    @property
+    def context_end(self) -> int:
+        """Committed bytes of ``context.jsonl``."""
+        return self.batches[-1].extent.end if self.batches else 0
+
+    @property
+    def summaries_end(self) -> int:
+        """Committed bytes of ``summaries.jsonl``."""
+        return self.summaries[-1].end if self.summaries else 0
+
+    @property
+    def next_line(self) -> int:
+        """The transcript line that the next batch begins on, 1-based."""
+        return self.batches[-1].end_line if self.batches else 1
+
+    @property
+    def transcript_end(self) -> int:
+        """Bytes that the transcript should have."""
+        return self.batches[-1].transcript_end if self.batches else 0
+
+    def find_batch(self, batch_id: str) -> Batch | None:
+        """Return the batch that a caller gave this id."""
+        return self.batch_ids.get(batch_id)
+
+    def find_result(self, name: str) -> Record | None:
+        """Return the record of the tool result in file *name*."""
+        return self.results.get(name)
+
+    def find_stub(self, digest: str) -> Record | None:
+        """Return the record of the stub whose text has this SHA-256."""
+        return self.stubs.get(digest)
+
+    def may_be_torn(self, batch: Batch) -> bool:
+        """Tell whether *batch* is so new that nothing says that its bytes were ever durable."""
+        return batch.extent.end > self.synced
+
+    def absorb(self, content: bytes) -> None:
+        """Fold the records in *content*, which stands at `end` of the journal, up to the last whole one.
+
+        A bad line that records follow is damage: it is remembered and passed over. What comes after the last
+        whole record is not counted into `end`; the next writer sets it aside.
+        """
+        bad: list[int] = []
+        for offset, line in lines_of(content, self.end):
+            record = decode(line)
+            if record is None:
+                bad.append(offset)
+                continue
+            self.damaged += bad
+            bad = []
+            self._fold(record, offset)
+            self.end, self.tail = offset + len(line) + 1, tail_of(line)
+
+    def _fold(self, record: Record, offset: int) -> None:
+        self.synced = synced_before(record).context
+        match record["op"]:
+            case "batch":
+                self._add_batch(batch_from(record, offset))
+            case "result":
+                self.results[record["path"]] = record
+            case "stub":
+                self.stubs[record["sha256"]] = record
+            case "summary":
+                self.summaries.append(extent_from(record, offset))
+            case "window":
+                self.windows = [*self.windows[-1:], record]
+                self.pins = tuple(record["pins"])
+            case "writer":
+                self.writer = record["writer"]
+            case "pins":
+                self.pins = tuple(record["pins"])
+            case "settings":
+                self.settings = record
+            case _:
+                pass
+
+    def _add_batch(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        if batch.batch_id:
+            self.batch_ids[batch.batch_id] = batch
