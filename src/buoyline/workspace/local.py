@@ -3,11 +3,9 @@
 import asyncio
 import threading
 import uuid
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from buoyline.errors import ConfigError, CorruptError, FormatVersionError, MessageError, NotFoundError
 from buoyline.messages import ToolResult, is_object, parse, read_result, spell
@@ -18,22 +16,22 @@ from buoyline.workspace._files import Tree
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs
+from buoyline.workspace.forks import watch_forks
+from buoyline.workspace.lanes import Lanes
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.results import Results
 from buoyline.workspace.session import Session
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
-_LANES = 4
-_DURABILITY = ("fsync", "off")
+_DURABILITY = ("fsync", "batch", "off")
 
 
 class LocalWorkspace:
     """A directory of plain files that takes what is too heavy for a context, and loses none of it.
 
     It is an `Offloader`, with the methods that AgentScope's ``Agent(offloader=...)`` calls, and it has all the
-    abilities that `ContextWindow` knows how to use. Several workspaces, threads and processes
+    abilities that `ContextWindow` knows how to use. Several workspaces, threads and processes, forked ones too,
     may share one directory. Each call is one hop to a thread of a small pool of its own; calls for one session
     run in the order in which they were made. A cancelled call returns when its thread has ended, so that what
     it did is known: a repetition finds it done.
@@ -47,24 +45,28 @@ class LocalWorkspace:
 
         Args:
             workdir: The directory. What else lies in it is left alone.
-            durability: ``"fsync"``: what is acknowledged survives a power cut. ``"off"``: it survives the end
-                of the process; after a power cut the newest may be missing.
+            durability: ``"fsync"``: what is acknowledged survives a power cut. ``"batch"``: likewise, but calls for
+                one session that are made while another one syncs share the next sync, which is worth it where
+                many tasks write at once; if it fails, it fails for all of them. ``"off"``: what is acknowledged
+                survives the end of the process; after a power cut the newest may be missing.
             lock_timeout_s: How long a writer waits for another one in the same session.
 
         Raises:
-            ConfigError: *durability* is not one of the two.
+            ConfigError: *durability* is not one of the three.
             UnsupportedPlatformError: Neither Linux nor macOS.
         """
         if durability not in _DURABILITY:
             raise ConfigError("durability", f"{durability!r} is not one of {', '.join(_DURABILITY)}")
         self.workdir = Path(workdir).absolute()
-        self._tree = Tree(self.workdir, durable=durability == "fsync")
+        self._tree = Tree(self.workdir, durable=durability != "off")
+        self._shares_sync = durability == "batch"
         self._lock_timeout_s = lock_timeout_s
         self._blobs = Blobs(self._tree)
         self._sessions: dict[str, Session] = {}
-        self._lanes: dict[int, ThreadPoolExecutor] = {}
+        self._lanes = Lanes()
         self._guard = threading.Lock()
         self._is_open = False
+        watch_forks(self)
 
     async def initialize(self) -> None:
         """Create the directory and its fixed parts. Optional: the first write does the same.
@@ -77,10 +79,7 @@ class LocalWorkspace:
 
     async def close(self) -> None:
         """Wait for the calls under way and end the threads. The workspace may be used again afterwards."""
-        with self._guard:
-            lanes, self._lanes = list(self._lanes.values()), {}
-        for lane in lanes:
-            await asyncio.to_thread(lane.shutdown)
+        await asyncio.to_thread(self._lanes.close)
 
     async def __aenter__(self) -> Self:
         """Initialize the workspace and return it."""
@@ -90,6 +89,10 @@ class LocalWorkspace:
     async def __aexit__(self, *_: object) -> None:
         """Close the workspace."""
         await self.close()
+
+    def renew_after_fork(self) -> None:
+        """Start anew in a forked child: with threads of its own, and with nothing in memory that one may have held."""
+        self._lanes, self._guard, self._sessions = Lanes(), threading.Lock(), {}
 
     def abilities(self) -> Abilities:
         """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
@@ -145,7 +148,7 @@ class LocalWorkspace:
         Raises:
             StorageError: The file system refused; nothing was changed.
         """
-        return await self._hop("", self._take_out, block)
+        return await self._hop("", lambda: self._take_out(block))
 
     async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
         """Store *result*; see `offload_tool_result`."""
@@ -351,9 +354,12 @@ class LocalWorkspace:
             return located(session.path, session.index().messages if session.exists() else 0, ())
         return located(session.path, batches[0].first, batches[0].line_ranges())
 
-    async def _hop(self, session_id: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _hop(self, session_id: str, work: Callable[[], T]) -> T:
         """Run *work* in the session's lane and wait for its end, even when cancelled."""
-        future: Future[T] = self._lane(session_id).submit(work, *args, **kwargs)
+        if self._shares_sync and session_id:
+            future = self._lanes.submit_sharing(session_id, self._session(session_id), work)
+        else:
+            future = self._lanes.submit(session_id, work)
         waiting = asyncio.wrap_future(future)
         try:
             return await asyncio.shield(waiting)
@@ -362,13 +368,6 @@ class LocalWorkspace:
             if not future.cancel():
                 await _ended(waiting)
             raise
-
-    def _lane(self, session_id: str) -> ThreadPoolExecutor:
-        number = zlib.crc32(session_id.encode("utf-8", "surrogatepass")) % _LANES
-        with self._guard:
-            if number not in self._lanes:
-                self._lanes[number] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="buoyline")
-            return self._lanes[number]
 
 
 async def _ended(waiting: "asyncio.Future[Any]") -> None:

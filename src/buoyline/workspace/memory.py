@@ -11,6 +11,7 @@ from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, Sto
 from buoyline.workspace import layout
 from buoyline.workspace.batches import located, prepared
 from buoyline.workspace.eviction import Evictable
+from buoyline.workspace.forks import watch_forks
 from buoyline.workspace.journal import Batch
 from buoyline.workspace.memory_session import MemorySession
 
@@ -53,6 +54,7 @@ class MemoryWorkspace:
         self._payloads: dict[str, bytes] = {}
         self._sessions: dict[str, MemorySession] = {}
         self._lock = threading.Lock()
+        watch_forks(self)
 
     async def initialize(self) -> None:
         """Do nothing; here because a workspace has it."""
@@ -112,6 +114,10 @@ class MemoryWorkspace:
             if found is None:
                 raise NotFoundError("content behind", reference, self._why_absent(name))
             return found
+
+    def renew_after_fork(self) -> None:
+        """Replace the lock in a forked child, where a thread of the parent may have held it."""
+        self._lock = threading.Lock()
 
     async def offload_context(self, session_id: str, msgs: Sequence[Any], **_: Any) -> str:
         """Archive messages that leave the context.
