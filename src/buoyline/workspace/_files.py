@@ -4,7 +4,8 @@ Every path is walked component by component without following links (an agent ma
 file must be a regular file (opening a pipe would wait forever), and every mode is set explicitly. A file with
 a final name is complete: it is written beside it, synced, and linked to it.
 
-Accepted trade-offs: a publish needs hard links; a crash may leave ``.tmp-`` files, which nobody reads.
+Accepted trade-offs: where there are no hard links, a program that is not ours may slip in between the look and the
+rename; a crash may leave ``.tmp-`` files, which nobody reads.
 """
 
 import contextlib
@@ -24,7 +25,11 @@ from buoyline.workspace.layout import TEMPORARY_PREFIX
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _REGULAR = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
 _CHUNK_BYTES = 1 << 20
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP})
+_NAMING_TIMEOUT_S = 30.0
 _FIRST_WAIT_S = 0.0005
 _LONGEST_WAIT_S = 0.02
 
@@ -97,6 +102,7 @@ class Tree:
         self.root = root
         self._root_path = str(root)
         self._durable = durable
+        self._identity: tuple[int, int] | None = None
 
     @property
     def is_durable(self) -> bool:
@@ -112,13 +118,14 @@ class Tree:
         with _translated(str(self.root)):
             self.root.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
-                self.root.mkdir(mode=0o700)
+                self.root.mkdir(mode=_DIRECTORY_MODE)
+                self.root.chmod(_DIRECTORY_MODE)
 
     def make_directory(self, name: str) -> None:
         """Create directory *name* with mode 0700 unless it is there, durably."""
         with self._parent(name) as (parent, last), _translated(self.path(name)):
             try:
-                os.mkdir(last, 0o700, dir_fd=parent)
+                _make_directory(parent, last)
             except FileExistsError:
                 return
             self._sync_directory(parent)
@@ -183,9 +190,15 @@ class Tree:
         path = self.path(name)
         with self._parent(name) as (parent, last):
             with _translated(path):
-                descriptor = os.open(last, flags, 0o600, dir_fd=parent)
+                descriptor = os.open(last, flags, _FILE_MODE, dir_fd=parent)
             try:
-                _require_regular(descriptor, path)
+                status = _require_regular(descriptor, path)
+                if write and status.st_nlink > 1:
+                    # Whoever gave it the other name, a copy made of links or an attacker, would see it change.
+                    raise StorageError(errno.EMLINK, "has another name, too; put a copy in its place", path)
+                if create:
+                    with _translated(path):
+                        _restore_mode(descriptor, status)
                 yield Handle(descriptor, path, durable=self._durable)
             finally:
                 os.close(descriptor)
@@ -198,14 +211,10 @@ class Tree:
         """
         with self._parent(name) as (parent, last), _translated(self.path(name)):
             temporary = self._write_temporary(parent, chunks)
-            try:
-                os.link(temporary, last, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
-            except FileExistsError:
-                return False
-            finally:
-                os.unlink(temporary, dir_fd=parent)
+            is_new = _give_name(parent, temporary, last)
+            # Where the name is taken, whoever took it may have died before it was durable.
             self._sync_directory(parent)
-            return True
+            return is_new
 
     def replace(self, name: str, chunks: Iterable[bytes]) -> None:
         """Put new content in the place of file *name*, all of it or none, durable on return."""
@@ -226,7 +235,7 @@ class Tree:
         """
         with self._parent(name) as (parent, last), _translated(self.path(name)):
             temporary = _temporary_name()
-            os.mkdir(temporary, 0o700, dir_fd=parent)
+            _make_directory(parent, temporary)
             made = os.open(temporary, _DIRECTORY, dir_fd=parent)
             try:
                 for file, content in files:
@@ -269,10 +278,12 @@ class Tree:
         path = self.path(name)
         with self._parent(name) as (parent, last):
             with _translated(path):
-                descriptor = os.open(last, flags, 0o600, dir_fd=parent)
+                descriptor = os.open(last, flags, _FILE_MODE, dir_fd=parent)
             try:
-                _require_regular(descriptor, path)
-                _wait_for_lock(descriptor, path, timeout_s)
+                status = _require_regular(descriptor, path)
+                with _translated(path):
+                    _restore_mode(descriptor, status)
+                    _wait_for_lock(descriptor, path, timeout_s)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -301,6 +312,8 @@ class Tree:
     def _directory(self, name: str) -> Generator[int]:
         descriptor = self._open_root()
         try:
+            with _translated(str(self.root)):
+                self._require_same_root(descriptor)
             for part in name.split("/") if name else ():
                 descriptor = self._step(descriptor, part, name)
             yield descriptor
@@ -318,6 +331,16 @@ class Tree:
         os.close(descriptor)
         return inner
 
+    def _require_same_root(self, descriptor: int) -> None:
+        """Refuse a root that has become another directory: what we know of the first is not true of it."""
+        status = os.fstat(descriptor)
+        found = status.st_dev, status.st_ino
+        if self._identity is None:
+            self._identity = found
+        elif found != self._identity:
+            reason = "is another directory than before; put the first back, or open the workspace anew"
+            raise StorageError(errno.ESTALE, reason, str(self.root))
+
     def _write_temporary(self, parent: int, chunks: Iterable[bytes]) -> str:
         temporary = _temporary_name()
         try:
@@ -329,9 +352,9 @@ class Tree:
         return temporary
 
     def _write_new(self, parent: int, name: str, chunks: Iterable[bytes]) -> None:
-        descriptor = os.open(name, _REGULAR | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=parent)
+        descriptor = os.open(name, _REGULAR | os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE, dir_fd=parent)
         try:
-            os.fchmod(descriptor, 0o600)
+            _restore_mode(descriptor, os.fstat(descriptor))
             written = 0
             for chunk in chunks:
                 _write_all(descriptor, chunk)
@@ -382,9 +405,53 @@ class _translated:  # noqa: N801 - a context manager, used like a function
             raise storage_error(OSError(error.errno, error.strerror), self._path) from error
 
 
-def _require_regular(descriptor: int, path: str) -> None:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+def _require_regular(descriptor: int, path: str) -> os.stat_result:
+    with _translated(path):
+        status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         raise StorageError(errno.EINVAL, "is not a regular file; move it away", path)
+    return status
+
+
+def _make_directory(parent: int, name: str) -> None:
+    os.mkdir(name, _DIRECTORY_MODE, dir_fd=parent)
+    if stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode) & _DIRECTORY_MODE != _DIRECTORY_MODE:
+        os.chmod(name, _DIRECTORY_MODE, dir_fd=parent)
+
+
+def _restore_mode(descriptor: int, status: os.stat_result) -> None:
+    """Give our own file back what an umask such as 0777 took from it, lest its next opening fails."""
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & _FILE_MODE != _FILE_MODE:
+        os.fchmod(descriptor, _FILE_MODE)
+
+
+def _give_name(parent: int, temporary: str, name: str) -> bool:
+    """Let the whole file *temporary* have the name *name*, and no other; False when that is taken."""
+    try:
+        os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        return _rename_unless_taken(parent, temporary, name)
+    else:
+        return True
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=parent)
+
+
+def _rename_unless_taken(parent: int, temporary: str, name: str) -> bool:
+    # A rename overwrites. Without hard links all our writers come here, and the directory's lock, which ends with
+    # its holder, lets one look and rename at a time. A placeholder would be an empty file after a crash.
+    _wait_for_lock(parent, name, _NAMING_TIMEOUT_S)
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+        return True
+    return False
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
