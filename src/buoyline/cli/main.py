@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "glob": "lookups",
         "stats": "stats",
         "verify": "verify",
+        "gc": "gc",
     }
 )
 """The module of `buoyline.cli` that holds each command, as ``<name>_command``, in the order of the help."""

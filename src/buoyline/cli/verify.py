@@ -2,16 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from buoyline.cli.options import json_option, workdir_option
 from buoyline.cli.output import print_json, print_lines
+from buoyline.cli.progress import Advance, progress
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.verification import SEVERITIES, Finding, Report, Severity, verify
 
@@ -34,36 +32,18 @@ def verify_command(sessions: Sequence[str], workdir: Path, *, structure_only: bo
     Example: buoyline verify s1 --workdir ./workspace
     """
     workspace = LocalWorkspace(workdir)
-    with _progress() as bar:
+    with progress("verify") as bar:
         report = verify(
             workspace,
             sessions=sessions or None,
             hashes=not structure_only,
-            on_progress=None if bar is None else _Advance(bar),
+            on_progress=None if bar is None else Advance(bar, "verify"),
         )
     if as_json:
         print_json(_fields(report))
     else:
         print_lines(_in_words(report))
     return 0 if report.is_sound else _FOUND
-
-
-class _Advance:
-    """Moves the bar; it appears with the first bytes, so that quick work shows none."""
-
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._task = bar.add_task("verify", total=None)
-
-    def __call__(self, bytes_read: int, total_bytes: int) -> None:
-        self._bar.update(self._task, completed=bytes_read, total=total_bytes)
-
-
-def _progress() -> AbstractContextManager[Progress | None]:
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return nullcontext()
-    return Progress(TextColumn("verify"), BarColumn(), DownloadColumn(), console=console, transient=True)
 
 
 def _fields(report: Report) -> dict[str, Any]:

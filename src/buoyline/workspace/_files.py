@@ -227,6 +227,48 @@ class Tree:
                 raise
             self._sync_directory(parent)
 
+    def touch(self, name: str) -> bool:
+        """Set the time of the last change of the regular file *name* to now; False when there is no such file."""
+        path = self.path(name)
+        try:
+            with self._parent(name) as (parent, last), _translated(path):
+                if not stat.S_ISREG(os.stat(last, dir_fd=parent, follow_symlinks=False).st_mode):
+                    return False
+                os.utime(last, dir_fd=parent, follow_symlinks=False)
+                return True
+        except StorageError as error:
+            if error.errno == errno.ENOENT:
+                return False
+            raise
+
+    def set_mode(self, name: str) -> None:
+        """Give the file *name* mode 0600, or the directory 0700; a link is refused, whatever it leads to."""
+        with self._parent(name) as (parent, last), _translated(self.path(name)):
+            _set_mode(parent, last)
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Give *name* another name in the same directory, durably; *new_name* must not be taken."""
+        with self._parent(name) as (parent, last), _translated(self.path(name)):
+            os.rename(last, new_name.rpartition("/")[2], src_dir_fd=parent, dst_dir_fd=parent)
+            self._sync_directory(parent)
+
+    def remove(self, name: str) -> None:
+        """Remove *name*, a directory with all that is in it; nothing happens when it is gone.
+
+        No link is followed. A crash in the middle leaves a part of it: a directory that others look at gets another
+        name first. Durable after `sync_directory` of what it was in.
+        """
+        with self._parent(name) as (parent, last), _translated(self.path(name)):
+            if not _is_removed(parent, last):
+                with _opened_directory(parent, last) as descriptor:
+                    _empty(descriptor)
+                os.rmdir(last, dir_fd=parent)
+
+    def sync_directory(self, name: str) -> None:
+        """Make durable which names directory *name* has."""
+        with self._directory(name) as descriptor, _translated(self.path(name)):
+            self._sync_directory(descriptor)
+
     def publish_directory(self, name: str, files: Iterable[tuple[str, bytes]]) -> bool:
         """Create directory *name* with *files* in it, complete or not at all, and durable on return.
 
@@ -265,11 +307,16 @@ class Tree:
             yield _Held(self, name, descriptor)
 
     @contextlib.contextmanager
-    def lock(self, name: str, timeout_s: float) -> Generator[None]:
+    def lock(self, name: str, timeout_s: float, *, shared: bool = False) -> Generator[None]:
         """Hold the kernel's lock on file *name* (created if needed) for as long as the block runs.
 
         The kernel drops it when its holder dies, so there are no stale locks and no rule to break them. Each
         call opens the file anew: threads of one process exclude each other as processes do.
+
+        Args:
+            name: The lock file.
+            timeout_s: How long to wait for those who hold it.
+            shared: Exclude only those who want it for themselves alone.
 
         Raises:
             LockTimeout: Another writer held it for *timeout_s* seconds.
@@ -283,7 +330,7 @@ class Tree:
                 status = _require_regular(descriptor, path)
                 with _translated(path):
                     _restore_mode(descriptor, status)
-                    _wait_for_lock(descriptor, path, timeout_s)
+                    _wait_for_lock(descriptor, path, timeout_s, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -445,7 +492,7 @@ def _give_name(parent: int, temporary: str, name: str) -> bool:
 def _rename_unless_taken(parent: int, temporary: str, name: str) -> bool:
     # A rename overwrites. Without hard links all our writers come here, and the directory's lock, which ends with
     # its holder, lets one look and rename at a time. A placeholder would be an empty file after a crash.
-    _wait_for_lock(parent, name, _NAMING_TIMEOUT_S)
+    _wait_for_lock(parent, name, _NAMING_TIMEOUT_S, fcntl.LOCK_EX)
     try:
         os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
@@ -468,15 +515,15 @@ def _sync_data(descriptor: int) -> None:
         os.fdatasync(descriptor)
 
 
-def _wait_for_lock(descriptor: int, path: str, timeout_s: float) -> None:
+def _wait_for_lock(descriptor: int, path: str, timeout_s: float, kind: int) -> None:
     deadline = time.monotonic() + timeout_s
     wait_s = _FIRST_WAIT_S
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                reason = f"another writer has held the session for {timeout_s:g} s; try again later"
+                reason = f"another writer has held this lock for {timeout_s:g} s; try again later"
                 raise LockTimeout(errno.ETIMEDOUT, reason, path) from None
             time.sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
@@ -513,3 +560,56 @@ def _remove_directory(parent: int, name: str, descriptor: int) -> None:
     for entry in os.listdir(descriptor):
         os.unlink(entry, dir_fd=descriptor)
     os.rmdir(name, dir_fd=parent)
+
+
+@contextlib.contextmanager
+def _opened_directory(parent: int, name: str) -> Generator[int]:
+    descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_removed(parent: int, name: str) -> bool:
+    """Remove *name* unless it is a directory; tell whether it is gone."""
+    try:
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            return False
+        os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    return True
+
+
+def _empty(descriptor: int) -> None:
+    """Remove all that is in an open directory.
+
+    What is in a directory in it is moved up first: neither the stack nor the descriptors run out, however deep an
+    agent has nested them.
+    """
+    while names := os.listdir(descriptor):
+        for name in names:
+            if not _is_removed(descriptor, name):
+                with _opened_directory(descriptor, name) as inner:
+                    for entry in os.listdir(inner):
+                        if not _is_removed(inner, entry):
+                            os.rename(entry, _temporary_name(), src_dir_fd=inner, dst_dir_fd=descriptor)
+                os.rmdir(name, dir_fd=descriptor)
+
+
+def _set_mode(parent: int, name: str) -> None:
+    # A file without any permission cannot be opened to be read, which Linux does not ask for here.
+    access = os.O_PATH if sys.platform == "linux" else os.O_RDONLY | os.O_NONBLOCK
+    descriptor = os.open(name, access | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        if kind not in {stat.S_IFREG, stat.S_IFDIR}:
+            raise OSError(errno.EINVAL, "is neither a file nor a directory; move it away", name)
+        mode = 0o700 if kind == stat.S_IFDIR else 0o600
+        if sys.platform == "linux":
+            os.chmod(f"/proc/self/fd/{descriptor}", mode)
+        else:
+            os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)

@@ -53,6 +53,10 @@ class Archive:
             StaleWindowError: The first would get another index; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
+        with self._blobs.unswept():
+            return self._add(messages, batch_id, dialect, first)
+
+    def _add(self, messages: Sequence[Any], batch_id: str, dialect: str | None, first: int | None) -> tuple[Batch, ...]:
         checked = prepared(messages, dialect, self._blobs.put)
         if not checked:
             return ()

@@ -1,28 +1,49 @@
 """``data/``: decoded payloads under the hash of their bytes."""
 
+import errno
 import hashlib
+from contextlib import AbstractContextManager
 
-from buoyline.errors import CorruptError, InvalidNameError
+from buoyline.errors import CorruptError, InvalidNameError, StorageError
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
+
+_ATTEMPTS = 3
 
 
 class Blobs:
     """The payloads of a workspace, shared by its sessions; equal bytes of one type are one file."""
 
-    def __init__(self, tree: Tree) -> None:
-        """Keep the payloads in ``data/`` of *tree*."""
+    def __init__(self, tree: Tree, *, lock_timeout_s: float) -> None:
+        """Keep the payloads in ``data/`` of *tree*; *lock_timeout_s* is how long to wait for gc."""
         self._tree = tree
+        self._lock_timeout_s = lock_timeout_s
+
+    def unswept(self) -> AbstractContextManager[None]:
+        """Keep gc from sweeping for as long as the block runs: from before `put` until the reference is committed.
+
+        It is taken before a session's lock, never within one; gc does the same, so the two cannot wait for each other.
+
+        Raises:
+            LockTimeout: gc was at work for too long.
+        """
+        return self._tree.lock(layout.GC_LOCK, self._lock_timeout_s, shared=True)
 
     def put(self, payload: bytes, media_type: str) -> str:
         """Store *payload* durably and return the reference that stands for it.
 
-        A file that is there already is complete, since it got its name only when it was; it is not written again.
+        A file that is there already is complete, since it got its name only when it was; it is not written again, but
+        its time is set to now, so that gc takes it for a new one.
+
+        Raises:
+            StorageError: The file system refused, or something that is no file has the name.
         """
         name = layout.blob_name(payload, media_type)
-        if self._tree.size(name) is None:
-            self._tree.publish(name, (payload,))
-        return layout.reference_to(name)
+        for _ in range(_ATTEMPTS):
+            # Another one may take the name, or take the file away, between the two.
+            if self._tree.touch(name) or self._tree.publish(name, (payload,)):
+                return layout.reference_to(name)
+        raise StorageError(errno.EINVAL, "is not a regular file; move it away", self._tree.path(name))
 
     def get(self, reference: str) -> bytes:
         """Return the bytes behind *reference*, checked against their hash.

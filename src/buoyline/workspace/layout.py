@@ -23,6 +23,11 @@ WORKSPACE_FILE: Final = "workspace.json"
 SESSIONS: Final = "sessions"
 DATA: Final = "data"
 LOCKS: Final = ".locks"
+GC_LOCK: Final = ".locks/gc.lock"
+"""Held by gc alone, and shared by whoever stores a blob until its reference is committed."""
+
+RELEASED_FILE: Final = "data/.released.jsonl"
+"""Blobs that removed sessions referred to and that gc has left for a later run."""
 
 SESSION_FILE: Final = "session.json"
 CONTEXT_FILE: Final = "context.jsonl"
@@ -32,8 +37,13 @@ SUMMARIES_FILE: Final = "summaries.jsonl"
 WINDOW_FILE: Final = "window.jsonl"
 TORN: Final = "torn"
 
+DATA_TORN: Final = "data/torn"
+"""Where repair sets damaged blobs aside."""
+
 TEMPORARY_PREFIX: Final = ".tmp-"
 """Names of files and directories that are not complete yet; readers never look at them."""
+
+_REMOVED_PREFIX = f"{TEMPORARY_PREFIX}removed-"
 
 MAX_SESSION_ID_CHARS: Final = 4096
 
@@ -179,6 +189,22 @@ def lock_name(session_id: str) -> str:
     """Return the lock file of a session. 256 files serve all sessions, so that they need no deletion."""
     shard = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:2]
     return f"{LOCKS}/{shard}.lock"
+
+
+def removed_name(token: str) -> str:
+    """Return the name of a session's directory while it is being removed; *token* is different every time."""
+    return f"{SESSIONS}/{_REMOVED_PREFIX}{token}"
+
+
+def is_removed_name(name: str) -> bool:
+    """Tell whether *name*, within ``sessions/``, is one that a session has while it is being removed."""
+    return name.startswith(_REMOVED_PREFIX)
+
+
+def digest_in(blob: str) -> str | None:
+    """Return the SHA-256 in a blob's workspace-relative name; None when it is no blob's name."""
+    name = blob_behind(reference_to(blob))
+    return name and name.removeprefix(f"{DATA}/").partition(".")[0]
 
 
 def torn_name(name: str, offset: int, content: bytes) -> str:

@@ -61,7 +61,7 @@ class LocalWorkspace:
         self._tree = Tree(self.workdir, durable=durability != "off")
         self._shares_sync = durability == "batch"
         self._lock_timeout_s = lock_timeout_s
-        self._blobs = Blobs(self._tree)
+        self._blobs = Blobs(self._tree, lock_timeout_s=lock_timeout_s)
         self._sessions: dict[str, Session] = {}
         self._lanes = Lanes()
         self._guard = threading.Lock()
@@ -343,7 +343,8 @@ class LocalWorkspace:
 
     def _take_out(self, block: object) -> object:
         self._open()
-        return take_out(block, self._blobs.put)[0]
+        with self._blobs.unswept():
+            return take_out(block, self._blobs.put)[0]
 
     def _archived(
         self, session: Session, messages: Sequence[Any], *, batch_id: str, dialect: str | None, first: int | None

@@ -89,6 +89,8 @@ class Session:
                 yield self._tip, appender
             return
         if shared.appender is None:
+            # First, as everywhere: a call in the block that stores a payload asks for it while the session is locked.
+            shared.stack.enter_context(self.tree.lock(layout.GC_LOCK, self._lock_timeout_s, shared=True))
             shared.appender = shared.stack.enter_context(self._opened(shares_sync=True))
         try:
             self._refresh_tip(shared.appender.file(layout.JOURNAL_FILE))

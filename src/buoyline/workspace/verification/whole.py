@@ -190,6 +190,9 @@ class _Verification:
         if name.removeprefix(f"{layout.DATA}/").startswith(layout.TEMPORARY_PREFIX):
             self._findings.append(leftover(name))
             return False
+        if name in {layout.RELEASED_FILE, layout.DATA_TORN}:
+            self._findings += faults_of(name, status, is_directory=name == layout.DATA_TORN)
+            return False
         if layout.blob_behind(layout.reference_to(name)) is None:
             self._findings.append(foreign(name, "blob"))
             return False

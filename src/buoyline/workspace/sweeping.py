@@ -1,0 +1,366 @@
+"""Sessions that need not be kept are removed, and blobs that nobody refers to are swept.
+
+A session first gets a name that nobody reads, then the blobs that only it referred to go, then it is removed: as long
+as it is there, a run that was interrupted can be completed by the next. Source: docs/format.md, "Retention".
+"""
+
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+
+from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, NotFoundError, StorageError
+from buoyline.messages import is_object, parse
+from buoyline.workspace import layout
+from buoyline.workspace._files import Tree
+from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.marking import Marker, Marks
+from buoyline.workspace.released import released_in, released_line
+from buoyline.workspace.retention import Departure, Retention, SessionUse, taken_bytes
+from buoyline.workspace.verification import Finding, verify
+
+GRACE_S = 24 * 60 * 60
+"""What is younger stays, since its writer may be about to refer to it."""
+
+_LOCK_TIMEOUT_S = 30.0
+_NS = 1_000_000_000
+# No lock tells whether the writer of a new session, or of workspace.json, is still at work.
+_UNLOCKED_GRACE_S = 60 * 60
+_LONGEST_S = 1e9
+_BLOCKING = frozenset({"format", "owner", "file-type", "unreadable", "missing-file", "short-file", "bad-record", "gap"})
+"""Damage after which nobody knows what a session refers to, or what it will once it was restored from a copy."""
+
+Progress = Callable[[int], None]
+"""Is told how many bytes more were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A file or directory that goes.
+
+    Attributes:
+        path: Relative to the workspace.
+        size_bytes: Of the file, or of all files in the directory.
+    """
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What a collection has removed, or would.
+
+    Attributes:
+        is_dry_run: Nothing was changed.
+        sessions: Those that go, the one that was last active the longest ago first.
+        blobs: Those that go, by name.
+        leftovers: Unfinished files, and removals of sessions that were interrupted, by path.
+        young: Blobs that nobody refers to, too young to go.
+        unowned: Blobs that no session is known ever to have referred to; they stay unless they are asked for.
+        session_bytes: What the sessions that stay take, with the blobs that they refer to.
+    """
+
+    is_dry_run: bool
+    sessions: tuple[Departure, ...]
+    blobs: tuple[Swept, ...]
+    leftovers: tuple[Swept, ...]
+    young: tuple[Swept, ...]
+    unowned: tuple[Swept, ...]
+    session_bytes: int
+
+    @property
+    def freed_bytes(self) -> int:
+        """What goes takes so many bytes."""
+        sessions = sum(departure.session.size_bytes for departure in self.sessions)
+        return sessions + sum(swept.size_bytes for swept in (*self.blobs, *self.leftovers))
+
+
+def collect(
+    workspace: LocalWorkspace,
+    retention: Retention | None = None,
+    *,
+    grace_s: float = GRACE_S,
+    unowned: bool = False,
+    dry_run: bool = True,
+    lock_timeout_s: float = _LOCK_TIMEOUT_S,
+    on_progress: Progress | None = None,
+) -> Collection:
+    """Remove what a workspace need not keep; with *dry_run*, only tell what that is. Blocks.
+
+    Sessions go by *retention*. Blobs go that no session refers to any longer, that one has referred to once, and that
+    are older than *grace_s*; so do unfinished files that a crash has left. Other processes may write meanwhile: those
+    that store payloads wait while blobs are swept, and a session that somebody has used since it was looked at stays.
+
+    Args:
+        workspace: The one to look after.
+        retention: Which sessions may go; none where it is None.
+        grace_s: What was stored later than so many seconds ago stays.
+        unowned: Let blobs go, too, that no session ever referred to: `LocalWorkspace.offload_data_block` stores
+            some, and only its caller knows whether they are in use.
+        dry_run: Change nothing.
+        lock_timeout_s: How long to wait for writers.
+        on_progress: Called often while files are read.
+
+    Returns:
+        What went, and what stays though nobody refers to it.
+
+    Raises:
+        ConfigError: *grace_s* is below 0.
+        NotFoundError: There is no workspace, or not one of the sessions that *retention* names.
+        FormatVersionError: A newer buoyline wrote it.
+        CorruptError: It cannot be known what some session refers to; nothing was removed.
+        LockTimeout: A writer was at work for too long; what was removed until then is gone, the rest is there.
+        StorageError: The file system refused; the next call completes what was begun.
+    """
+    if not grace_s >= 0:
+        raise ConfigError("grace_s", f"{grace_s!r} is not 0 or more")
+    workspace.check()
+    _require_readable(workspace)
+    run = _Run(workspace.tree, retention or Retention(), grace_s, lock_timeout_s, unowned, on_progress)
+    run.look()
+    if dry_run:
+        return run.collection(run.departures(), is_dry_run=True)
+    return run.delete()
+
+
+def _require_readable(workspace: LocalWorkspace) -> None:
+    for found in verify(workspace, hashes=False).findings:
+        if found.kind in _BLOCKING and not found.path.startswith((f"{layout.DATA}/", f"{layout.LOCKS}/")):
+            raise _stopped(workspace.tree, found)
+
+
+def _stopped(tree: Tree, found: Finding) -> CorruptError:
+    what = found.message.partition(";")[0]
+    reason = (
+        f"{what}, so nobody knows what the session refers to; nothing is removed before it is mended: try `buoyline "
+        "repair`, or move the session's directory out of the workspace"
+    )
+    return CorruptError(tree.path(found.path), reason)
+
+
+class _Run:
+    """One collection: what was seen last, and what follows from it."""
+
+    def __init__(  # noqa: PLR0917 - private, called once
+        self,
+        tree: Tree,
+        retention: Retention,
+        grace_s: float,
+        lock_timeout_s: float,
+        unowned: bool,  # noqa: FBT001 - as above
+        on_progress: Progress | None,
+    ) -> None:
+        self._tree = tree
+        self._retention = retention
+        self._grace_ns = int(min(grace_s, _LONGEST_S) * _NS)
+        self._lock_timeout_s = lock_timeout_s
+        self._unowned = unowned
+        self._now_ns = time.time_ns()
+        # What is stored from now on is spared by this run: nobody has looked for its hash.
+        self._digests = frozenset(layout.digest_in(path) or "" for path in self._blobs())
+        self._marker = Marker(tree, self._digests, on_progress)
+        self._sessions: dict[str, tuple[str, Marks]] = {}
+        self._interrupted: dict[str, Marks] = {}
+        self._others: set[str] = set()
+
+    def look(self) -> None:
+        """Mark all that sessions refer to; a file that has not changed since the last time is not read again."""
+        self._sessions, self._interrupted, self._others = {}, {}, set()
+        for name, status in self._entries(layout.SESSIONS).items():
+            path = f"{layout.SESSIONS}/{name}"
+            with _readable():
+                self._look_at(path, status)
+        for session_id in self._retention.kept:
+            if layout.session_directory(session_id) not in self._sessions:
+                raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
+
+    def departures(self) -> tuple[Departure, ...]:
+        """Return the sessions that the policy lets go."""
+        sizes = {layout.digest_in(path) or "": status.st_size for path, status in self._blobs().items()}
+        return self._retention.departures(self._uses(), sizes, self._now_ns)
+
+    def collection(self, departures: Sequence[Departure], *, is_dry_run: bool) -> Collection:
+        """Tell what goes together with *departures*."""
+        gone = {departure.session.session_id for departure in departures}
+        staying = [use for use in self._uses() if use.session_id not in gone]
+        referred = self._others.union(*(use.blobs for use in staying))
+        owned = self._owned(departures)
+        blobs: dict[str, list[Swept]] = {"going": [], "young": [], "unowned": [], "referred": []}
+        for path, status in self._blobs().items():
+            blobs[self._fate(path, status, referred, owned)].append(Swept(path, status.st_size))
+        sizes = {layout.digest_in(swept.path) or "": swept.size_bytes for swept in blobs["referred"]}
+        return Collection(
+            is_dry_run=is_dry_run,
+            sessions=tuple(departures),
+            blobs=tuple(blobs["going"]),
+            leftovers=tuple(sorted(self._leftovers(gone), key=lambda swept: swept.path)),
+            young=tuple(blobs["young"]),
+            unowned=tuple(blobs["unowned"]),
+            session_bytes=taken_bytes(staying, sizes),
+        )
+
+    def delete(self) -> Collection:
+        """Remove what goes."""
+        self._tree.make_directory(layout.LOCKS)
+        with self._tree.lock(layout.GC_LOCK, self._lock_timeout_s):
+            self.look()
+            interrupted = self._interrupted
+            set_off = [self._set_off(departure) for departure in self.departures()]
+            departures = [departure for departure in set_off if departure is not None]
+            # What sessions that stay have got meanwhile counts, too: only who stores blobs was kept waiting.
+            self.look()
+            removed, self._interrupted = self._interrupted, interrupted
+            collection = self.collection(departures, is_dry_run=False)
+            self._sweep(collection)
+            self._release(collection, self._owned(departures))
+        for path in removed:
+            self._tree.remove(path)
+        return collection
+
+    def _look_at(self, path: str, status: os.stat_result) -> None:
+        name = path.removeprefix(f"{layout.SESSIONS}/")
+        if stat.S_ISREG(status.st_mode):
+            self._others |= self._marker.file_marks(path, status)
+        elif stat.S_ISDIR(status.st_mode):
+            marks = self._marker.marks(path)
+            if layout.is_removed_name(name):
+                self._interrupted[path] = marks
+            elif name.startswith(layout.TEMPORARY_PREFIX) or self._tree.size(f"{path}/{layout.SESSION_FILE}") is None:
+                self._others |= marks.digests
+            else:
+                self._sessions[path] = _session_id(self._tree, path), marks
+
+    def _set_off(self, departure: Departure) -> Departure | None:
+        """Give a session a name that nobody reads; None if somebody has used it since we looked."""
+        session_id = departure.session.session_id
+        path = layout.session_directory(session_id)
+        with self._tree.lock(layout.lock_name(session_id), self._lock_timeout_s):
+            with _readable():
+                if self._marker.marks(path) != self._sessions[path][1]:
+                    return None
+                blobs = self._all_references(path)
+            self._tree.rename(path, layout.removed_name(secrets.token_hex(8)))
+        return replace(departure, session=replace(departure.session, blobs=blobs))
+
+    def _all_references(self, path: str) -> frozenset[str]:
+        """Return what a session refers to, what was stored since we began included: it is about to be forgotten."""
+        digests = frozenset(layout.digest_in(blob) or "" for blob in self._blobs())
+        marker = self._marker if digests <= self._digests else Marker(self._tree, digests)
+        return marker.marks(path).digests
+
+    def _sweep(self, collection: Collection) -> None:
+        for swept in collection.blobs:
+            self._tree.remove(swept.path)
+        for swept in collection.leftovers:
+            if swept.path not in self._interrupted:
+                with self._writers_out(swept.path):
+                    self._tree.remove(swept.path)
+        if collection.blobs:
+            # Sessions may be gone for good only once the blobs that were theirs are.
+            self._tree.sync_directory(layout.DATA)
+
+    def _writers_out(self, path: str) -> AbstractContextManager[None]:
+        """Lock the session that *path* is in: its writers may be at work on an unfinished file."""
+        session = self._sessions.get("/".join(path.split("/")[:2]))
+        return nullcontext() if session is None else self._tree.lock(layout.lock_name(session[0]), self._lock_timeout_s)
+
+    def _release(self, collection: Collection, owned: Mapping[str, int]) -> None:
+        """Remember of the blobs that stay for their age alone that they were some session's."""
+        digests = dict.fromkeys(layout.digest_in(swept.path) or "" for swept in collection.young)
+        lines = [released_line(digest, owned[digest]) for digest in digests if digest in owned]
+        if not lines:
+            self._tree.remove(layout.RELEASED_FILE)
+        elif b"".join(lines) != self._released():
+            self._tree.replace(layout.RELEASED_FILE, lines)
+
+    def _owned(self, departures: Sequence[Departure]) -> dict[str, int]:
+        """Return until when sessions that are gone, or go, referred to each blob, by its hash."""
+        owned = dict(released_in(self._released()))
+        ends = [(departure.session.blobs, departure.session.last_active_ns) for departure in departures]
+        ends += [(marks.digests, marks.changed_ns) for marks in self._interrupted.values()]
+        for digests, end_ns in ends:
+            owned.update((digest, max(end_ns, owned.get(digest, 0))) for digest in digests)
+        return owned
+
+    def _fate(self, path: str, status: os.stat_result, referred: AbstractSet[str], owned: Mapping[str, int]) -> str:
+        digest = layout.digest_in(path) or ""
+        if digest not in self._digests:
+            return "young" if digest in owned else "referred"
+        if digest in referred:
+            return "referred"
+        # Who has stored it after all of its sessions were last active was somebody else.
+        if not self._unowned and owned.get(digest, -1) < status.st_mtime_ns:
+            return "unowned"
+        return "young" if self._now_ns - status.st_mtime_ns < self._grace_ns else "going"
+
+    def _leftovers(self, gone: AbstractSet[str]) -> Iterator[Swept]:
+        yield from (Swept(path, marks.size_bytes) for path, marks in self._interrupted.items())
+        unlocked_ns = max(self._grace_ns, _UNLOCKED_GRACE_S * _NS)
+        # In the root we make no directories under such a name; the agent may.
+        yield from (swept for swept, is_file in self._unfinished("", unlocked_ns) if is_file)
+        yield from (swept for swept, _ in self._unfinished(layout.SESSIONS, unlocked_ns))
+        staying = [path for path, (session_id, _) in self._sessions.items() if session_id not in gone]
+        for directory in (layout.DATA, *staying):
+            for inner in (directory, f"{directory}/{layout.TORN}"):
+                yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns))
+
+    def _unfinished(self, directory: str, grace_ns: int) -> Iterator[tuple[Swept, bool]]:
+        for name, status in self._entries(directory).items():
+            path = f"{directory}/{name}" if directory else name
+            if name.startswith(layout.TEMPORARY_PREFIX) and not layout.is_removed_name(name):
+                is_directory = stat.S_ISDIR(status.st_mode)
+                marks = self._marker.marks(path) if is_directory else None
+                changed_ns = max(status.st_mtime_ns, marks.changed_ns if marks else 0)
+                if self._now_ns - changed_ns >= grace_ns:
+                    yield Swept(path, marks.size_bytes if marks else status.st_size), not is_directory
+
+    def _uses(self) -> list[SessionUse]:
+        return [
+            SessionUse(session_id, marks.changed_ns, marks.size_bytes, marks.digests)
+            for session_id, marks in self._sessions.values()
+        ]
+
+    def _blobs(self) -> dict[str, os.stat_result]:
+        found = {f"{layout.DATA}/{name}": status for name, status in self._entries(layout.DATA).items()}
+        return {
+            path: status
+            for path, status in found.items()
+            if layout.digest_in(path) is not None and stat.S_ISREG(status.st_mode)
+        }
+
+    def _released(self) -> bytes:
+        is_there = self._tree.size(layout.RELEASED_FILE) is not None
+        return self._tree.read(layout.RELEASED_FILE) if is_there else b""
+
+    def _entries(self, directory: str) -> Mapping[str, os.stat_result]:
+        is_there = not directory or self._tree.is_directory(directory)
+        return self._tree.entries(directory) if is_there else {}
+
+
+def _session_id(tree: Tree, directory: str) -> str:
+    path = f"{directory}/{layout.SESSION_FILE}"
+    try:
+        found = parse(tree.read(path))
+    except MessageError:
+        found = None
+    session_id = found.get("id") if is_object(found) else None
+    if not isinstance(session_id, str) or layout.session_directory(session_id) != directory:
+        raise CorruptError(tree.path(path), "is not that of its directory; restore it from a copy")
+    return session_id
+
+
+@contextmanager
+def _readable() -> Generator[None]:
+    """Make a refusal of the file system the reason why nothing is removed."""
+    try:
+        yield
+    except StorageError as error:
+        if isinstance(error, LockTimeout):
+            raise
+        reason = f"cannot be read ({error.strerror}), so nobody knows what the session refers to; gc removes nothing"
+        raise CorruptError(str(error.filename), f"{reason} until it can") from error
