@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "glob": "lookups",
         "stats": "stats",
         "verify": "verify",
+        "repair": "repair",
         "gc": "gc",
     }
 )

@@ -212,5 +212,11 @@ def torn_name(name: str, offset: int, content: bytes) -> str:
     return f"{TORN}/{name}-{offset}-{hashlib.sha256(content).hexdigest()[:8]}"
 
 
+def set_aside_name(path: str, digest: str) -> str:
+    """Return where repair sets the whole file *path* aside, whose bytes have the SHA-256 *digest*; both relative."""
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/{TORN}/{name}-0-{digest[:8]}"
+
+
 def _base32_hash(content: bytes) -> str:
     return base64.b32encode(hashlib.sha256(content).digest()[:20]).decode("ascii").lower()

@@ -1,0 +1,73 @@
+"""``buoyline repair``."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from buoyline.cli.options import json_option, workdir_option
+from buoyline.cli.output import print_json, print_lines
+from buoyline.cli.progress import Advance, progress
+from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.repair import Repair, repair
+
+_REMAINING = 1
+
+
+@click.command("repair")
+@click.argument("sessions", metavar="[SESSION]...", nargs=-1)
+@click.option(
+    "--from",
+    "copy",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="A copy of the workspace, of any age: what is damaged or gone is restored from it.",
+)
+@click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be done.")
+@workdir_option
+@json_option
+def repair_command(sessions: Sequence[str], copy: Path | None, workdir: Path, *, dry_run: bool, as_json: bool) -> int:
+    """Mend what verify finds, as far as that is possible.
+
+    All sessions and blobs are mended, or those named and the blobs that they refer to. Nothing is ever deleted, so this
+    needs no --yes as gc does: what stood in the place of what was mended is in torn/ beside it. Only what a hash or a
+    checksum vouches for is restored. Verify or copy the workspace first if its disk is failing.
+
+    Exit status: 0 no damage is left, 1 some is.
+
+    Example: buoyline repair --from /backup/workspace --workdir ./workspace
+    """
+    with progress("repair") as bar:
+        done = repair(
+            LocalWorkspace(workdir),
+            sessions=sessions or None,
+            copy=copy,
+            dry_run=dry_run,
+            on_progress=None if bar is None else Advance(bar, "repair"),
+        )
+    if as_json:
+        print_json(_fields(done))
+    else:
+        print_lines(_in_words(done))
+    return 0 if done.is_mended else _REMAINING
+
+
+def _fields(done: Repair) -> dict[str, Any]:
+    return {
+        "mended": done.is_mended,
+        "dry_run": done.is_dry_run,
+        "actions": [dataclasses.asdict(action) for action in done.actions],
+        "remaining": [dataclasses.asdict(found) for found in done.remaining],
+    }
+
+
+def _in_words(done: Repair) -> Iterator[str]:
+    would = "would be " if done.is_dry_run else ""
+    for action in done.actions:
+        yield f"{would if action.verb != 'failed' else ''}{action.verb:<9}  {action.path}: {action.message}"
+    for found in done.remaining:
+        yield f"left: {found.severity}  {found.kind}  {found.path}: {found.message}"
+    damage = sum(found.severity == "damage" for found in done.remaining)
+    yield f"{len(done.actions):,} actions, {damage:,} damage and {len(done.remaining) - damage:,} warnings are left"
