@@ -21,6 +21,8 @@ from buoyline.errors import (
     LockTimeout,
     MessageError,
     NotFoundError,
+    QuotaExceededError,
+    RedactionError,
     SessionExistsError,
     StaleWindowError,
     StorageError,
@@ -62,6 +64,24 @@ EXAMPLES: list[tuple[BuoylineError, str]] = [
     (StorageError(errno.EIO, "Input/output error", "/w/x"), "/w/x: Input/output error"),
     (StorageError(errno.EIO, "Input/output error"), "Input/output error"),
     (WorkspaceFull(errno.ENOSPC, "No space left on device", "/w/x"), "/w/x: No space left on device"),
+    (
+        QuotaExceededError("session", 1_000, 1_234),
+        (
+            "the session would take 1,234 bytes where its quota allows 1,000; nothing was written: raise "
+            "Quotas(session_bytes=...), or remove what is old with `buoyline gc`"
+        ),
+    ),
+    (
+        QuotaExceededError("blob", 1_000, 1_234),
+        (
+            "the blob would take 1,234 bytes where its quota allows 1,000; nothing was written: raise "
+            "Quotas(blob_bytes=...), or leave the payload out"
+        ),
+    ),
+    (
+        RedactionError("redact", "raised ValueError"),
+        "redact raised ValueError; nothing was stored: mend the hook and repeat the call",
+    ),
     (StaleWindowError("s1", "moved on"), "session 's1': moved on; go on with what ContextWindow.resume gives"),
     (LockTimeout(errno.ETIMEDOUT, "is held by another writer", "/w/l"), "/w/l: is held by another writer"),
     (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from buoyline.offloader import Offloader
     from buoyline.tokens import TokenCounter
     from buoyline.window import ContextWindow
-    from buoyline.workspace import LocalWorkspace, MemoryWorkspace
+    from buoyline.workspace import LocalWorkspace, MemoryWorkspace, Quotas
 
 __all__ = [
     "BuoylineError",
@@ -33,6 +33,7 @@ __all__ = [
     "LocalWorkspace",
     "MemoryWorkspace",
     "Offloader",
+    "Quotas",
     "Summarizer",
     "Summary",
     "SummaryRequest",
@@ -49,6 +50,7 @@ _HOMES = {
     "LocalWorkspace": "workspace",
     "MemoryWorkspace": "workspace",
     "Offloader": "offloader",
+    "Quotas": "workspace",
     "Summarizer": "compression",
     "Summary": "compression",
     "SummaryRequest": "compression",

@@ -13,7 +13,9 @@ BuoylineError
 ├── StaleWindowError       (RuntimeError)      another writer has gone on with the session
 ├── StorageError           (OSError)           the file system refused; errno and filename are kept
 │   ├── WorkspaceFull                          no space, quota or file size left; nothing was changed
+│   │   └── QuotaExceededError                 more than `Quotas` allow; nothing was written
 │   └── LockTimeout        (TimeoutError)      another writer held the session for too long
+├── RedactionError         (RuntimeError)      a redaction hook failed; nothing was stored
 ├── UnsupportedPlatformError (RuntimeError)    an operating system without the calls we rely on
 └── CompressionError       (RuntimeError)      the context could not be made smaller
     ├── SummaryError       (ValueError)        a summariser answered with something unusable
@@ -191,8 +193,43 @@ class WorkspaceFull(StorageError):  # noqa: N818 - the documented name of the co
     """No space, quota or file size is left. What was begun has been taken back; free space and repeat."""
 
 
+class QuotaExceededError(WorkspaceFull):
+    """A write would exceed one of the workspace's `Quotas`. It was refused before it began."""
+
+    def __init__(self, quota: str, limit_bytes: int, needed_bytes: int) -> None:
+        """Keep which quota it is (``"blob"``, ``"session"`` or ``"workspace"``), its limit, and what would be taken."""
+        super().__init__(errno.EDQUOT, os.strerror(errno.EDQUOT))
+        # OSError took two arguments for an errno and its words; ours are the fields.
+        self.args = (quota, limit_bytes, needed_bytes)
+        self.quota = quota
+        self.limit_bytes = limit_bytes
+        self.needed_bytes = needed_bytes
+
+    def __str__(self) -> str:
+        """Return the numbers and the ways out."""
+        way_out = "or leave the payload out" if self.quota == "blob" else "or remove what is old with `buoyline gc`"
+        return (
+            f"the {self.quota} would take {self.needed_bytes:,} bytes where its quota allows {self.limit_bytes:,}; "
+            f"nothing was written: raise Quotas({self.quota}_bytes=...), {way_out}"
+        )
+
+
 class LockTimeout(StorageError, TimeoutError):  # noqa: N818 - named after the condition, as above
     """Another writer held the session for longer than we wait. Nothing was changed; repeat later."""
+
+
+class RedactionError(BuoylineError, RuntimeError):
+    """A redaction hook failed or gave what cannot be stored. Nothing was stored, nor is any content named here."""
+
+    def __init__(self, hook: str, reason: str) -> None:
+        """Keep which hook it was and why its answer is refused, in words that quote nothing it was given."""
+        super().__init__(hook, reason)
+        self.hook = hook
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Return the hook, the reason and what to do."""
+        return f"{self.hook} {self.reason}; nothing was stored: mend the hook and repeat the call"
 
 
 class UnsupportedPlatformError(BuoylineError, RuntimeError):

@@ -6,11 +6,10 @@ taken out only when its base64 is spelled canonically; otherwise putting it back
 """
 
 import base64
-import binascii
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from buoyline.messages.jsonl import is_array, is_object
+from buoyline.messages.jsonl import is_array, is_object, model_fields
 from buoyline.messages.native import data_url
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -42,6 +41,18 @@ class Slot(NamedTuple):
     payload: bytes
 
 
+class Carrier(NamedTuple):
+    """A text that stands where a provider expects a payload, before anybody has decoded it.
+
+    Attributes:
+        media_type: Of the payload, if it is one.
+        head_chars: How much of the text stands before the base64 text.
+    """
+
+    media_type: str
+    head_chars: int
+
+
 def slots(value: object) -> Iterator[Slot]:
     """Yield the payloads in *value*, in document order.
 
@@ -56,11 +67,49 @@ def slots(value: object) -> Iterator[Slot]:
         if found is None:
             begun.pop()
             continue
-        at, child, slot = found
+        at, child, carrier = found
+        slot = None if carrier is None else _decoded(at, str(child), carrier)
         if slot is None:
             begun.append(_children(child, at))
         else:
             yield slot
+
+
+def announced_bytes(value: object) -> Iterator[int]:
+    """Yield the decoded size of every payload in *value* by the length of its base64 text, which is not copied.
+
+    Exact where the base64 is spelled canonically, and at least the size where it is not.
+
+    Args:
+        value: A message's JSON value, or what becomes one; it need not have been checked.
+    """
+    # With the objects themselves: what a model gives is new each time, and its id may come again once it is gone.
+    waiting, seen = [value], {id(value): value}
+    while waiting:
+        node = waiting.pop()
+        plain = node if is_object(node) or is_array(node) else model_fields(node)
+        for _, child, carrier in _children(plain, ()):
+            if carrier is not None:
+                yield _announced(str(child), carrier)
+            elif id(child) not in seen:
+                seen[id(child)] = child
+                waiting.append(child)
+
+
+def carrier_of(key: str, value: object, siblings: Mapping[str, Any]) -> Carrier | None:
+    """Tell whether *value*, under *key* among its *siblings*, stands where a payload is expected; decodes nothing."""
+    if not isinstance(value, str):
+        return None
+    if key in _URL_KEYS:
+        # Not `data_url`, which copies the payload: there may be gigabytes of it, to be refused.
+        comma = value.find(",") if value.startswith("data:") else -1
+        found = data_url(value[: comma + 1]) if comma >= 0 else None
+        return None if found is None else Carrier(found[0], comma + 1)
+    if key == "data" and siblings.get("type") == "base64":
+        return Carrier(str(siblings.get("media_type", "")), 0)
+    if key == "data" and isinstance(format_name := siblings.get("format"), str):
+        return Carrier(f"audio/{format_name}", 0)
+    return None
 
 
 def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[Reference, ...]]:
@@ -96,34 +145,28 @@ def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str],
     return value
 
 
-def _children(value: object, at: Place) -> Iterator[tuple[Place, object, Slot | None]]:
+def _children(value: object, at: Place) -> Iterator[tuple[Place, object, Carrier | None]]:
     if is_object(value):
         for key, child in value.items():
-            yield (*at, key), child, _slot(key, child, value, (*at, key))
+            yield (*at, key), child, carrier_of(key, child, value)
     elif is_array(value):
         for index, child in enumerate(value):
             yield (*at, index), child, None
 
 
-def _slot(key: str, value: object, siblings: Mapping[str, Any], at: Place) -> Slot | None:
-    if key in _URL_KEYS and isinstance(value, str) and (found := data_url(value)) is not None:
-        head = value[: len(value) - len(found[1])]
-        return _decoded(at, head, found[0], found[1])
-    if key == "data" and isinstance(value, str):
-        if siblings.get("type") == "base64":
-            return _decoded(at, "", str(siblings.get("media_type", "")), value)
-        if isinstance(format_name := siblings.get("format"), str):
-            return _decoded(at, "", f"audio/{format_name}", value)
-    return None
+def _announced(text: str, carrier: Carrier) -> int:
+    padding = 2 if text.endswith("==") else 1 if text.endswith("=") else 0
+    return max(0, (len(text) - carrier.head_chars + 3) // 4 * 3 - padding)
 
 
-def _decoded(at: Place, head: str, media_type: str, text: str) -> Slot | None:
+def _decoded(at: Place, value: str, carrier: Carrier) -> Slot | None:
+    text = value[carrier.head_chars :]
     try:
-        payload = base64.b64decode(text.encode("ascii"), validate=True)
-    except (binascii.Error, UnicodeEncodeError):
+        payload = base64.b64decode(text, validate=True)
+    except ValueError:
         return None
     is_canonical = bool(payload) and base64.b64encode(payload) == text.encode("ascii")
-    return Slot(at, head, media_type, payload) if is_canonical else None
+    return Slot(at, value[: carrier.head_chars], carrier.media_type, payload) if is_canonical else None
 
 
 def _replaced(value: Any, at: Place, leaf: str) -> Any:

@@ -2,5 +2,6 @@
 
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.memory import MemoryWorkspace
+from buoyline.workspace.quotas import Quotas
 
-__all__ = ["LocalWorkspace", "MemoryWorkspace"]
+__all__ = ["LocalWorkspace", "MemoryWorkspace", "Quotas"]

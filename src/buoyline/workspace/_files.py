@@ -405,6 +405,8 @@ class Tree:
             written = 0
             for chunk in chunks:
                 _write_all(descriptor, chunk)
+                if self._durable and len(chunk) >= _CHUNK_BYTES:
+                    _start_writing_back(descriptor, written, len(chunk))
                 written += len(chunk)
             if os.fstat(descriptor).st_size != written:
                 raise OSError(errno.EIO, "the file has another size than was written", name)
@@ -505,6 +507,17 @@ def _write_all(descriptor: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+def _start_writing_back(descriptor: int, offset: int, size_bytes: int) -> None:
+    """Let the device begin with a large piece while the next one is made; the sync then has less to wait for.
+
+    Linux starts writing pages that are said not to be needed, and keeps them until they are written. A hint: where
+    it is not understood, the sync does all of it.
+    """
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(descriptor, offset, size_bytes, os.POSIX_FADV_DONTNEED)
 
 
 def _sync_data(descriptor: int) -> None:

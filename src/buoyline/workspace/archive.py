@@ -1,11 +1,12 @@
 """The archive of a session: batches of messages in ``context.jsonl``, found again by number or by text."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from buoyline.errors import CorruptError
 from buoyline.messages.payloads import put_back
 from buoyline.workspace import layout
+from buoyline.workspace._files import Tree
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, transcript_bytes
 from buoyline.workspace.batches import (
     batch_after,
@@ -18,19 +19,22 @@ from buoyline.workspace.batches import (
 )
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.commit import Appender
-from buoyline.workspace.journal import Batch, Extent, Record, batch_record
+from buoyline.workspace.journal import Batch, Extent, Record, batch_from, batch_record
+from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import absent
 from buoyline.workspace.session import Session, now
+from buoyline.workspace.staging import StagedBlobs
 from buoyline.workspace.tip import Tip
 
 
 class Archive:
     """The messages that left a session's context."""
 
-    def __init__(self, session: Session, blobs: Blobs) -> None:
-        """Archive into *session*, payloads into *blobs*."""
+    def __init__(self, session: Session, blobs: Blobs, allowance: Allowance = UNLIMITED) -> None:
+        """Archive into *session*, payloads into *blobs*, what *allowance* grants."""
         self._session = session
         self._blobs = blobs
+        self._allowance = allowance
 
     def add(
         self, messages: Sequence[Any], *, batch_id: str = "", dialect: str | None = None, first: int | None = None
@@ -51,23 +55,26 @@ class Archive:
             MessageError: One of *messages* is no message; nothing was written.
             ConflictError: *batch_id* stands for other messages.
             StaleWindowError: The first would get another index; nothing was written.
+            QuotaExceededError: A payload, the session or the workspace would exceed its quota; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
         with self._blobs.unswept():
             return self._add(messages, batch_id, dialect, first)
 
     def _add(self, messages: Sequence[Any], batch_id: str, dialect: str | None, first: int | None) -> tuple[Batch, ...]:
-        checked = prepared(messages, dialect, self._blobs.put)
+        staged = StagedBlobs(self._blobs, self._allowance)
+        checked = prepared(messages, dialect, staged.put)
         if not checked:
             return ()
-        lines = lines_of(checked)
+        addition = _Addition(batch_id, checked, lines_of(checked), staged)
+        self._check_new(addition)
         with self._session.writing() as (tip, appender):
-            known = known_batch(tip, self._session.session_id, batch_id, checked, lines)
+            known = known_batch(tip, self._session.session_id, batch_id, checked, addition.lines)
             if known is not None:
                 appender.sync(layout.CONTEXT_FILE, layout.JOURNAL_FILE)
                 return (known,)
             check_first(tip, self._session.session_id, first)
-            return (_commit(tip, appender, batch_id, checked, lines),)
+            return (self._commit(tip, appender, addition),)
 
     def messages(
         self,
@@ -122,6 +129,20 @@ class Archive:
         names = (layout.TRANSCRIPT_FILE, *self._session.index().results)
         return absent(strings, (self._session.tree.read(self._session.name(name)) for name in names))
 
+    def _commit(self, tip: Tip, appender: Appender, addition: "_Addition") -> Batch:
+        record, derived = addition.rendered_behind(tip)
+        if self._allowance.is_limited:
+            self._allowance.admit(self._session, tip, *addition.growth(tip, self._session.tree, record, derived))
+            addition.staged.write()
+        made = appender.commit(layout.CONTEXT_FILE, addition.lines, record, derived=derived)
+        return batch_from(*made)
+
+    def _check_new(self, addition: "_Addition") -> None:
+        if self._allowance.is_limited and not self._session.exists():
+            tip = Tip(lambda _offset, _size_bytes: b"")
+            needed = addition.growth(tip, self._session.tree, *addition.rendered_behind(tip))
+            self._allowance.check_new(self._session, *needed)
+
     def _report(self, batch: Batch, on_damage: Callable[[CorruptError], None] | None) -> None:
         what = f"messages {batch.first} to {batch.end - 1} (from byte {batch.extent.offset}) are not what was written"
         damage = CorruptError(self._session.path(layout.CONTEXT_FILE), what)
@@ -130,16 +151,30 @@ class Archive:
         on_damage(damage)
 
 
-def _commit(
-    tip: Tip, appender: Appender, batch_id: str, messages: list[ArchivedMessage], lines: Sequence[bytes]
-) -> Batch:
-    time = now()
-    shown = rendered(messages, tip.messages, time, tip)
-    made: list[Batch] = []
+class _Addition(NamedTuple):
+    """A batch that is about to be committed, with the payloads that wait for it."""
 
-    def record(extent: Extent) -> Record:
-        made.append(batch_after(tip, messages, batch_id=batch_id, lines=shown, extent=extent, time=time))
-        return batch_record(made[0])
+    batch_id: str
+    messages: Sequence[ArchivedMessage]
+    lines: Sequence[bytes]
+    staged: StagedBlobs
 
-    appender.commit(layout.CONTEXT_FILE, lines, record, derived=transcript_bytes(shown))
-    return made[0]
+    def rendered_behind(self, tip: Tip) -> tuple[Callable[[Extent], Record], bytes]:
+        """Return what makes the record behind those in *tip*, and the bytes for the transcript."""
+        time = now()
+        shown = rendered(self.messages, tip.messages, time, tip)
+
+        def record(extent: Extent) -> Record:
+            return batch_record(
+                batch_after(tip, self.messages, batch_id=self.batch_id, lines=shown, extent=extent, time=time)
+            )
+
+        return record, transcript_bytes(shown)
+
+    def growth(
+        self, tip: Tip, tree: Tree, record: Callable[[Extent], Record], derived: bytes
+    ) -> tuple[int, list[Record], int]:
+        """Return how many bytes it adds to the session's files, its record, and how many it adds to ``data/``."""
+        # The record is as long as the real one, whose hash is not known before the bytes are written.
+        extent = Extent(tip.context_end, tuple(map(len, self.lines)), "0" * 64, tip.context_end, tip.end)
+        return sum(extent.sizes) + len(derived), [record(extent)], self.staged.new_bytes(tree)

@@ -57,7 +57,7 @@ class Appender:
 
     def commit(
         self, name: str, lines: Sequence[bytes], record: Callable[[Extent], Record], derived: bytes = b""
-    ) -> None:
+    ) -> tuple[Record, int]:
         """Append *lines* to file *name* and the record of their extent to the journal; durable on return.
 
         Args:
@@ -65,6 +65,9 @@ class Appender:
             lines: Whole lines, ends included.
             record: Makes the record from the extent.
             derived: Bytes for the transcript, which is written but not synced, since it can be rendered again.
+
+        Returns:
+            The record and its offset in the journal.
 
         Raises:
             StorageError: The file system refused. All files were cut back to where they were.
@@ -94,6 +97,7 @@ class Appender:
             # A sync that failed has dropped the pages; syncing again would report success over nothing.
             _cut_back(before)
             raise
+        return made, record_offset
 
     def note(self, record: Record, *, durable: bool = True) -> None:
         """Append one record to the journal; with *durable* off, the next commit makes it durable.

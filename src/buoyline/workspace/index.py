@@ -30,6 +30,7 @@ class Index:
         settings: The newest settings of the session's window; empty when there is none.
         pins: Session indexes of the messages that are pinned.
         writer: Which window goes on with the session; empty when none ever began or claimed it.
+        result_bytes: Bytes of all tool results and their views.
         synced: Bytes of ``context.jsonl`` that were durable before the last record was written.
         end: Bytes of the journal that are whole records.
         tail: The last of these bytes; where the journal has others, it was cut and written anew.
@@ -45,6 +46,7 @@ class Index:
     settings: Record = field(default_factory=dict[str, Any])
     pins: tuple[int, ...] = ()
     writer: str = ""
+    result_bytes: int = 0
     synced: int = 0
     end: int = 0
     tail: bytes = b""
@@ -120,6 +122,7 @@ class Index:
                 self._add_batch(batch_from(record, offset))
             case "result":
                 self.results[record["path"]] = record
+                self.result_bytes = record.get("total", 0)
             case "stub":
                 self.stubs[record["sha256"]] = record
             case "summary":

@@ -52,7 +52,9 @@ def synced_before(record: Record) -> Synced:
     """Return what was durable before *record* was written, as far as it says so."""
     before = record.get("before")
     synced = before.get("synced") if is_object(before) else None
-    return Synced(*synced) if is_array(synced) else Synced()
+    if is_array(synced):
+        return Synced(*synced)
+    return Synced(record["synced"]) if record["op"] == "batch" else Synced()
 
 
 def tail_of(line: bytes) -> bytes:

@@ -135,9 +135,9 @@ def tool_result_name(call_id: str) -> str:
     return f"tool_result-{encode_id(call_id)}.txt"
 
 
-def tool_result_variant(call_id: str, content: bytes) -> str:
-    """Return the name of a further result of the same *call_id* with other *content*."""
-    return f"tool_result-{encode_id(call_id)}~{_base32_hash(content)[:16]}.txt"
+def tool_result_variant(call_id: str, sha256: str) -> str:
+    """Return the name of a further result of the same *call_id*, whose content has the hash *sha256*."""
+    return f"tool_result-{encode_id(call_id)}~{_base32(bytes.fromhex(sha256))[:16]}.txt"
 
 
 def view_name(result_name: str) -> str:
@@ -219,4 +219,8 @@ def set_aside_name(path: str, digest: str) -> str:
 
 
 def _base32_hash(content: bytes) -> str:
-    return base64.b32encode(hashlib.sha256(content).digest()[:20]).decode("ascii").lower()
+    return _base32(hashlib.sha256(content).digest())
+
+
+def _base32(digest: bytes) -> str:
+    return base64.b32encode(digest[:20]).decode("ascii").lower()

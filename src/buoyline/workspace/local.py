@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from buoyline.errors import ConfigError, CorruptError, FormatVersionError, MessageError, NotFoundError
-from buoyline.messages import ToolResult, is_object, parse, read_result, spell
+from buoyline.messages import ToolResult, is_object, parse, spell
 from buoyline.messages.payloads import take_out
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.workspace import layout
@@ -19,12 +19,17 @@ from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.forks import watch_forks
 from buoyline.workspace.lanes import Lanes
 from buoyline.workspace.logs import Summaries, Window
+from buoyline.workspace.quotas import Allowance, Quotas
+from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.results import Results
 from buoyline.workspace.session import Session
+from buoyline.workspace.staging import StagedBlobs
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 _DURABILITY = ("fsync", "batch", "off")
+_NO_QUOTAS = Quotas()
 
 
 class LocalWorkspace:
@@ -40,7 +45,16 @@ class LocalWorkspace:
     methods and the layout they share.
     """
 
-    def __init__(self, workdir: str | Path, *, durability: str = "fsync", lock_timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        workdir: str | Path,
+        *,
+        durability: str = "fsync",
+        lock_timeout_s: float = 30.0,
+        quotas: Quotas = _NO_QUOTAS,
+        redact: RedactText | None = None,
+        redact_payload: RedactPayload | None = None,
+    ) -> None:
         """Address *workdir*; it is created when something is first written, or by `initialize`.
 
         Args:
@@ -50,6 +64,16 @@ class LocalWorkspace:
                 many tasks write at once; if it fails, it fails for all of them. ``"off"``: what is acknowledged
                 survives the end of the process; after a power cut the newest may be missing.
             lock_timeout_s: How long a writer waits for another one in the same session.
+            quotas: How much may be stored. What would exceed them is a `QuotaExceededError`, before anything is
+                decoded or written.
+            redact: Gets every string that is about to be stored and returns what may be: texts, keys, ids of calls,
+                arguments, settings, summaries; a text with JSON's escapes also as they decode. It runs before
+                anything is hashed or written. Must give the same for the same text, and leave its own answers
+                alone, since a retry and a stub are known by them. Not passed: session ids, which name directories,
+                and numbers. Where it raises, or returns no text, or makes two keys of an object one, the call is a
+                `RedactionError` and nothing is stored.
+            redact_payload: The same for decoded payloads, with their media type. Where it is None, payloads of a text
+                type go through *redact*, and others (a picture, a PDF) are stored as they are.
 
         Raises:
             ConfigError: *durability* is not one of the three.
@@ -62,6 +86,8 @@ class LocalWorkspace:
         self._shares_sync = durability == "batch"
         self._lock_timeout_s = lock_timeout_s
         self._blobs = Blobs(self._tree, lock_timeout_s=lock_timeout_s)
+        self._allowance = Allowance(quotas)
+        self._redaction = Redaction(redact, redact_payload)
         self._sessions: dict[str, Session] = {}
         self._lanes = Lanes()
         self._guard = threading.Lock()
@@ -112,6 +138,8 @@ class LocalWorkspace:
         Raises:
             InvalidNameError: *session_id* cannot be an id.
             MessageError: One of *msgs* is no message; nothing was written.
+            QuotaExceededError: A payload, the session or the workspace would exceed its quota; nothing was written.
+            RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
         """
         await self.archive(session_id, msgs)
@@ -131,9 +159,11 @@ class LocalWorkspace:
         Raises:
             InvalidNameError: *session_id* cannot be an id.
             MessageError: *tool_result* is no tool result; nothing was written.
+            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
+            RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
         """
-        return (await self.store_result(session_id, read_result(tool_result))).reference
+        return (await self.store_result(session_id, tool_result)).reference
 
     async def offload_data_block(self, block: Any) -> Any:
         """Store the payload of one content block under ``data/``.
@@ -146,21 +176,37 @@ class LocalWorkspace:
             it has none.
 
         Raises:
+            QuotaExceededError: The payload or the workspace would exceed its quota; nothing was written.
+            RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
         """
         return await self._hop("", lambda: self._take_out(block))
 
     async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
         """Store *result*; see `offload_tool_result`."""
-        return await self._hop(session_id, self._in_session(session_id, lambda s: Results(s).store(result)))
+        return await self._write(
+            session_id,
+            lambda: self._redaction.result(result),
+            lambda s, redacted: Results(s, self._allowance).store(redacted),
+        )
 
     async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
         """Return those of *texts* that are recorded stubs; see `Results.behind_all`."""
-        return await self._hop(session_id, self._in_session(session_id, lambda s: Results(s).behind_all(texts)))
+
+        def load(session: Session) -> dict[str, StoredResult]:
+            stored = self._redaction.texts(texts)
+            found = Results(session).behind_all(stored)
+            return {text: found[redacted] for text, redacted in zip(texts, stored, strict=True) if redacted in found}
+
+        return await self._hop(session_id, self._in_session(session_id, load))
 
     async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
         """Remember that the text *stub* stands for *stored*."""
-        await self._hop(session_id, self._in_session(session_id, lambda s: Results(s).record_stub(stub, stored.name)))
+        await self._write(
+            session_id,
+            lambda: self._redaction.text(stub),
+            lambda s, redacted: Results(s, self._allowance).record_stub(redacted, stored.name),
+        )
 
     async def archive(
         self,
@@ -176,12 +222,14 @@ class LocalWorkspace:
         Returns:
             Where they stand. Of no messages: where the next would.
         """
-        return await self._hop(
-            session_id,
-            self._in_session(
-                session_id, lambda s: self._archived(s, messages, batch_id=batch_id, dialect=dialect, first=first)
-            ),
-        )
+
+        def redacted() -> tuple[Sequence[Any], str]:
+            return self._checked(messages, dialect), self._redaction.identifier(batch_id)
+
+        def add(session: Session, given: tuple[Sequence[Any], str]) -> ArchivedBatch:
+            return self._archived(session, given[0], batch_id=given[1], dialect=dialect, first=first)
+
+        return await self._write(session_id, redacted, add)
 
     async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
         """Return dialect and JSON of archived messages, payloads put back; see `Archive.messages`."""
@@ -203,13 +251,21 @@ class LocalWorkspace:
 
     async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that the session's files do not hold; see `Archive.missing`."""
-        return await self._hop(
-            session_id, self._in_session(session_id, lambda s: Archive(s, self._blobs).missing(strings))
-        )
+
+        def find(session: Session) -> list[str]:
+            stored = self._redaction.texts(strings)
+            absent = set(Archive(session, self._blobs).missing(stored))
+            return [text for text, redacted in zip(strings, stored, strict=True) if redacted in absent]
+
+        return await self._hop(session_id, self._in_session(session_id, find))
 
     async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
         """Append a line to ``summaries.jsonl``; see `Summaries.add`."""
-        return await self._hop(session_id, self._in_session(session_id, lambda s: Summaries(s).add(summary)))
+        return await self._write(
+            session_id,
+            lambda: self._redaction.value(summary),
+            lambda s, redacted: Summaries(s, self._allowance).add(redacted),
+        )
 
     async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
         """Return all summaries of the session in order; see `Summaries.load`."""
@@ -217,17 +273,27 @@ class LocalWorkspace:
 
     async def start_window(self, session_id: str, settings: Mapping[str, Any], *, writer: str = "") -> None:
         """Begin the session's window; see `Window.start`."""
-        await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).start(settings, writer)))
+        await self._write(
+            session_id,
+            lambda: (self._redaction.value(settings), self._redaction.identifier(writer)),
+            lambda s, given: Window(s, self._allowance).start(*given),
+        )
 
     async def claim_window(self, session_id: str, *, writer: str) -> None:
         """Take the session's window over; see `Window.claim`."""
-        await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).claim(writer)))
+        await self._write(
+            session_id, lambda: self._redaction.identifier(writer), lambda s, given: Window(s).claim(given)
+        )
 
     async def extend_window(
         self, session_id: str, messages: Sequence[Any], pins: Sequence[int], *, writer: str = ""
     ) -> None:
         """Append to the session's window; see `Window.extend`."""
-        await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).extend(messages, pins, writer)))
+        await self._write(
+            session_id,
+            lambda: (self._checked(messages), self._redaction.identifier(writer)),
+            lambda s, given: Window(s, self._allowance).extend(given[0], pins, given[1]),
+        )
 
     async def replace_window(
         self,
@@ -240,9 +306,10 @@ class LocalWorkspace:
         writer: str = "",
     ) -> None:
         """Replace the session's window; see `Window.replace`."""
-        await self._hop(
+        await self._write(
             session_id,
-            self._in_session(session_id, lambda s: Window(s).replace(messages, head, first, pins, writer=writer)),
+            lambda: (self._checked(messages), self._redaction.texts(head), self._redaction.identifier(writer)),
+            lambda s, given: Window(s, self._allowance).replace(given[0], given[1], first, pins, writer=given[2]),
         )
 
     async def load_window(self, session_id: str) -> WindowState:
@@ -317,6 +384,22 @@ class LocalWorkspace:
 
         return run
 
+    async def _write(self, session_id: str, redacted: Callable[[], R], work: Callable[[Session, R], T]) -> T:
+        """Hand what *redacted* gives to *work*, which writes it; before that nothing is created."""
+        session = self._session(session_id)
+
+        def run() -> T:
+            given = redacted()
+            self._open()
+            return work(session, given)
+
+        return await self._hop(session_id, run)
+
+    def _checked(self, messages: Sequence[Any], dialect: str | None = None) -> Sequence[Any]:
+        """Return *messages* redacted; payloads that are too large are refused before any is decoded."""
+        self._allowance.check_payloads(messages)
+        return self._redaction.messages(messages, dialect)
+
     def _open(self) -> None:
         if self._is_open:
             return
@@ -342,14 +425,28 @@ class LocalWorkspace:
             raise FormatVersionError(path, version, layout.FORMAT)
 
     def _take_out(self, block: object) -> object:
-        self._open()
-        with self._blobs.unswept():
-            return take_out(block, self._blobs.put)[0]
+        self._allowance.check_payloads([block])
+        staged = StagedBlobs(self._blobs, self._allowance, waits=self._redaction.is_active)
+
+        def put(payload: bytes, media_type: str) -> str:
+            return staged.put(self._redaction.payload(payload, media_type), media_type)
+
+        if staged.waits:
+            referring, _ = take_out(block, put)
+            self._open()
+            with self._blobs.unswept():
+                self._allowance.admit_blobs(self._tree, staged.new_bytes(self._tree))
+                staged.write()
+        else:
+            self._open()
+            with self._blobs.unswept():
+                referring, _ = take_out(block, put)
+        return referring
 
     def _archived(
         self, session: Session, messages: Sequence[Any], *, batch_id: str, dialect: str | None, first: int | None
     ) -> ArchivedBatch:
-        archive = Archive(session, self._blobs)
+        archive = Archive(session, self._blobs, self._allowance)
         batches = archive.add(messages, batch_id=batch_id, dialect=dialect, first=first)
         if not batches:
             return located(session.path, session.index().messages if session.exists() else 0, ())

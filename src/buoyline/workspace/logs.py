@@ -7,7 +7,8 @@ from buoyline.errors import CorruptError, NotFoundError, SessionExistsError, Sto
 from buoyline.messages import parse, spell
 from buoyline.offloader.protocol import WindowState
 from buoyline.workspace import layout
-from buoyline.workspace.journal import extent_fields
+from buoyline.workspace.journal import Extent, Record, extent_fields
+from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import (
     check_writer,
     pins_record,
@@ -26,25 +27,26 @@ _LOAD_ATTEMPTS = 5
 class Summaries:
     """The summaries of a session, one line each."""
 
-    def __init__(self, session: Session) -> None:
-        """Keep them in *session*."""
+    def __init__(self, session: Session, allowance: Allowance = UNLIMITED) -> None:
+        """Keep in *session* those that *allowance* grants."""
         self._session = session
+        self._allowance = allowance
 
     def add(self, summary: Mapping[str, Any]) -> int:
         """Append *summary* with its number as ``n``, counted from 1; durable on return.
 
         Raises:
+            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
+        first = _summary_line(summary, 1)
+        self._allowance.check_new(self._session, len(first), [_summary_growth(1, first, 0)])
         with self._session.writing() as (tip, appender):
             number = tip.summaries + 1
-            line = spell({**summary, "n": number}).encode("utf-8") + b"\n"
+            line = _summary_line(summary, number)
+            self._allowance.admit(self._session, tip, len(line), [_summary_growth(number, line, tip.summaries_end)])
             appender.set_aside_behind(layout.SUMMARIES_FILE, tip.summaries_end)
-            appender.commit(
-                layout.SUMMARIES_FILE,
-                [line],
-                lambda extent: {"op": "summary", "n": number, **extent_fields(extent)},
-            )
+            appender.commit(layout.SUMMARIES_FILE, [line], lambda extent: _summary_record(number, extent))
             return number
 
     def load(self) -> list[dict[str, Any]]:
@@ -74,16 +76,22 @@ class Window:
     and replacement does no harm.
     """
 
-    def __init__(self, session: Session) -> None:
-        """Keep it in *session*."""
+    def __init__(self, session: Session, allowance: Allowance = UNLIMITED) -> None:
+        """Keep it in *session*, as large as *allowance* grants."""
         self._session = session
+        self._allowance = allowance
 
     def start(self, settings: Mapping[str, Any], writer: str = "") -> None:
         """Begin with an empty context.
 
         Raises:
             SessionExistsError: The session has messages or a window already.
+            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
         """
+        records = [settings_record(settings, now()), window_record(b"", (), 0, (), now())]
+        if writer:
+            records.insert(0, writer_record(writer, now()))
+        self._allowance.check_new(self._session, 0, records)
         with self._session.writing() as (tip, appender):
             # A note without its file is a start that a crash cut short: nobody was told that it had begun.
             has_window = bool(tip.windows) and self._session.tree.exists(self._session.name(layout.WINDOW_FILE))
@@ -91,10 +99,11 @@ class Window:
                 return
             if tip.last_batch or has_window:
                 raise SessionExistsError(self._session.session_id, self._session.tree.path(self._session.directory))
-            if writer:
-                appender.note(writer_record(writer, now()), durable=False)
-            appender.note(settings_record(settings, now()), durable=False)
-            appender.note(window_record(b"", (), 0, (), now()))
+            self._allowance.admit(self._session, tip, 0, records)
+            *others, last = records
+            for record in others:
+                appender.note(record, durable=False)
+            appender.note(last)
             appender.flush()
             self._session.tree.replace(self._session.name(layout.WINDOW_FILE), ())
 
@@ -113,12 +122,18 @@ class Window:
 
         Raises:
             StaleWindowError: Another writer has gone on with the window; nothing was changed.
+            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
         """
+        lines = [window_line(message) for message in messages]
+        size_bytes = sum(map(len, lines))
+        self._allowance.check_new(self._session, size_bytes)
         with self._session.writing() as (tip, appender):
             check_writer(tip, self._session.session_id, writer)
-            appender.append_lines(layout.WINDOW_FILE, [window_line(message) for message in messages])
-            if tuple(pins) != tip.pins:
-                appender.note(pins_record(pins, now()))
+            records = [] if tuple(pins) == tip.pins else [pins_record(pins, now())]
+            self._allowance.admit(self._session, tip, size_bytes, records)
+            appender.append_lines(layout.WINDOW_FILE, lines)
+            for record in records:
+                appender.note(record)
 
     def replace(
         self, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int], *, writer: str = ""
@@ -127,12 +142,17 @@ class Window:
 
         Raises:
             StaleWindowError: Another writer has gone on with the window; nothing was changed.
+            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
         """
         content = b"".join(window_line(message) for message in messages)
+        record = window_record(content, head, first, pins, now())
+        self._allowance.check_new(self._session, len(content), [record])
         with self._session.writing() as (tip, appender):
             check_writer(tip, self._session.session_id, writer)
+            replaced = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
+            self._allowance.admit(self._session, tip, len(content) - replaced, [record])
             before = tip.end
-            appender.note(window_record(content, head, first, pins, now()))
+            appender.note(record)
             appender.flush()
             try:
                 self._session.tree.replace(self._session.name(layout.WINDOW_FILE), (content,))
@@ -166,3 +186,16 @@ class Window:
     def _content(self) -> bytes | None:
         name = self._session.name(layout.WINDOW_FILE)
         return self._session.tree.read(name) if self._session.tree.exists(name) else None
+
+
+def _summary_line(summary: Mapping[str, Any], number: int) -> bytes:
+    return spell({**summary, "n": number}).encode("utf-8") + b"\n"
+
+
+def _summary_record(number: int, extent: Extent) -> Record:
+    return {"op": "summary", "n": number, **extent_fields(extent)}
+
+
+def _summary_growth(number: int, line: bytes, offset: int) -> Record:
+    """Return a record as long as the one that will commit *line*, whose hash is not known yet."""
+    return _summary_record(number, Extent(offset, (len(line),), "0" * 64, offset, 0))

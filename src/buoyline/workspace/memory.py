@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from buoyline.errors import InvalidNameError, NotFoundError
-from buoyline.messages import ToolResult, read_result
+from buoyline.messages import ToolResult
 from buoyline.messages.payloads import put_back, take_out
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.workspace import layout
@@ -14,6 +14,7 @@ from buoyline.workspace.eviction import Evictable
 from buoyline.workspace.forks import watch_forks
 from buoyline.workspace.journal import Batch
 from buoyline.workspace.memory_session import MemorySession
+from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 
 _ROOT: Final = "memory:///"
 _NOTHING_STORED = "nothing was stored under it in this workspace"
@@ -40,17 +41,26 @@ class MemoryWorkspace:
     Source: Strands' ``InMemoryStorage`` for turns, their default and `clear`; `LocalWorkspace` for all else.
     """
 
-    def __init__(self, *, evict_after_turns: int | None = 20) -> None:
+    def __init__(
+        self,
+        *,
+        evict_after_turns: int | None = 20,
+        redact: RedactText | None = None,
+        redact_payload: RedactPayload | None = None,
+    ) -> None:
         """Begin with nothing.
 
         Args:
             evict_after_turns: For how many turns an entry is kept that nobody uses; None keeps everything.
+            redact: Gets every string before it is kept; see `LocalWorkspace`.
+            redact_payload: The same for decoded payloads.
 
         Raises:
             ConfigError: *evict_after_turns* is neither None nor a whole number above 0.
         """
         self._evictable = Evictable(evict_after_turns)
         self._evict_after_turns = evict_after_turns
+        self._redaction = Redaction(redact, redact_payload)
         self._payloads: dict[str, bytes] = {}
         self._sessions: dict[str, MemorySession] = {}
         self._lock = threading.Lock()
@@ -151,7 +161,7 @@ class MemoryWorkspace:
             InvalidNameError: *session_id* cannot be an id.
             MessageError: *tool_result* is no tool result; nothing was stored.
         """
-        return (await self.store_result(session_id, read_result(tool_result))).reference
+        return (await self.store_result(session_id, tool_result)).reference
 
     async def offload_data_block(self, block: Any) -> Any:
         """Store the payload of one content block.
@@ -163,13 +173,24 @@ class MemoryWorkspace:
             A copy of *block* with ``workspace:///data/<sha256>.<ext>`` in the payload's place; *block* itself when
             it has none.
         """
+        payloads: list[tuple[bytes, str]] = []
+
+        def put(payload: bytes, media_type: str) -> str:
+            redacted = self._redaction.payload(payload, media_type)
+            payloads.append((redacted, media_type))
+            return layout.reference_to(layout.blob_name(redacted, media_type))
+
+        referring, _ = take_out(block, put)
         with self._lock:
-            return take_out(block, self._put)[0]
+            for payload, media_type in payloads:
+                self._put(payload, media_type)
+        return referring
 
     async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
         """Store *result*; see `offload_tool_result`."""
+        redacted = self._redaction.result(result)
         with self._lock:
-            return self._begun(session_id).store(result)
+            return self._begun(session_id).store(redacted)
 
     async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
         """Return those of *texts* that are recorded stubs, with the results that they stand for.
@@ -177,13 +198,16 @@ class MemoryWorkspace:
         Raises:
             NotFoundError: There is no such session.
         """
+        kept = self._redaction.texts(texts)
         with self._lock:
-            return self._found(session_id).stubs(texts)
+            found = self._found(session_id).stubs(kept)
+        return {text: found[redacted] for text, redacted in zip(texts, kept, strict=True) if redacted in found}
 
     async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
         """Remember that the text *stub* stands for *stored*."""
+        redacted = self._redaction.text(stub)
         with self._lock:
-            self._begun(session_id).record_stub(stub, stored.name)
+            self._begun(session_id).record_stub(redacted, stored.name)
 
     async def archive(
         self,
@@ -213,12 +237,13 @@ class MemoryWorkspace:
             ConflictError: *batch_id* stands for other messages.
             StaleWindowError: The first would get another index; nothing was stored.
         """
+        redacted, known_as = self._redaction.messages(messages, dialect), self._redaction.identifier(batch_id)
         with self._lock:
             session = self._addressed(session_id)
-            checked = prepared(messages, dialect, self._put)
+            checked = prepared(redacted, dialect, self._put)
             if not checked:
                 return located(session.path, session.messages, ())
-            batch = self._begun(session_id).add(checked, batch_id, first)
+            batch = self._begun(session_id).add(checked, known_as, first)
             self._keep_payloads(batch)
             return located(session.path, batch.first, batch.line_ranges())
 
@@ -249,13 +274,16 @@ class MemoryWorkspace:
         Raises:
             NotFoundError: There is no such session.
         """
+        kept = self._redaction.texts(strings)
         with self._lock:
-            return self._found(session_id).missing(strings)
+            absent = set(self._found(session_id).missing(kept))
+        return [text for text, redacted in zip(strings, kept, strict=True) if redacted in absent]
 
     async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
         """Keep *summary* under the next number, which is put in as ``n`` and returned, counted from 1."""
+        redacted = self._redaction.value(summary)
         with self._lock:
-            return self._begun(session_id).add_summary(summary)
+            return self._begun(session_id).add_summary(redacted)
 
     async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
         """Return all summaries of the session in order.
@@ -272,8 +300,9 @@ class MemoryWorkspace:
         Raises:
             SessionExistsError: The session has messages or a window already.
         """
+        redacted, known_as = self._redaction.value(settings), self._redaction.identifier(writer)
         with self._lock:
-            self._begun(session_id).start_window(settings, writer)
+            self._begun(session_id).start_window(redacted, known_as)
 
     async def claim_window(self, session_id: str, *, writer: str) -> None:
         """Make *writer* the one that goes on with the window; the one before it is refused from now on.
@@ -281,8 +310,9 @@ class MemoryWorkspace:
         Raises:
             NotFoundError: There is no such session, or it never had a window.
         """
+        known_as = self._redaction.identifier(writer)
         with self._lock:
-            self._found(session_id).claim_window(writer)
+            self._found(session_id).claim_window(known_as)
 
     async def extend_window(
         self, session_id: str, messages: Sequence[Any], pins: Sequence[int], *, writer: str = ""
@@ -292,8 +322,9 @@ class MemoryWorkspace:
         Raises:
             StaleWindowError: Another writer has gone on with the window; nothing was changed.
         """
+        redacted, known_as = self._redaction.messages(messages), self._redaction.identifier(writer)
         with self._lock:
-            self._begun(session_id).extend_window(messages, pins, writer)
+            self._begun(session_id).extend_window(redacted, pins, known_as)
 
     async def replace_window(
         self,
@@ -310,8 +341,10 @@ class MemoryWorkspace:
         Raises:
             StaleWindowError: Another writer has gone on with the window; nothing was changed.
         """
+        redacted, known_as = self._redaction.messages(messages), self._redaction.identifier(writer)
+        kept_head = self._redaction.texts(head)
         with self._lock:
-            self._begun(session_id).replace_window(messages, head, first, pins, writer=writer)
+            self._begun(session_id).replace_window(redacted, kept_head, first, pins, writer=known_as)
 
     async def load_window(self, session_id: str) -> WindowState:
         """Return what stands in the session's context.

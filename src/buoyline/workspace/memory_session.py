@@ -11,7 +11,6 @@ from typing import Any
 from buoyline.errors import NotFoundError, SessionExistsError
 from buoyline.messages import ToolResult, parse, spell
 from buoyline.offloader.protocol import ArchivedBatch, StoredResult, WindowState
-from buoyline.offloader.view import view_of
 from buoyline.workspace import layout
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, text_digest, transcript_bytes
 from buoyline.workspace.batches import (
@@ -23,6 +22,7 @@ from buoyline.workspace.batches import (
     lines_of,
     located,
 )
+from buoyline.workspace.content import ResultContent
 from buoyline.workspace.eviction import Evictable
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Record, batch_record, encode
@@ -132,15 +132,17 @@ class MemorySession:
 
     def store(self, result: ToolResult) -> StoredResult:
         """Store the whole text of *result* and its view, which counts as their use."""
-        text = result.text
-        content = text.encode("utf-8", "surrogatepass")
-        view = view_of(text)
-        name = self._name_for(result.call_id, content)
+        content = ResultContent(result)
+        view = content.view()
+        name = self._name_for(result.call_id, content.measure().sha256)
         if name not in self._index.results:
-            self._note(result_record(result, name, content, view, now()))
-        files = {self._name(name): content}
+            others_bytes = self._index.result_bytes
+            self._note(
+                result_record(result.call_id, name, content.measure(), view, others_bytes=others_bytes, time=now())
+            )
+        files = {self._name(name): b"".join(content.chunks())}
         if view is not None:
-            files[self._name(layout.view_name(name))] = view.encode("utf-8")
+            files[self._name(layout.view_name(name))] = view
         self._evictable.store(files)
         return stored_result(self._index.results[name], self.path)
 
@@ -230,12 +232,12 @@ class MemorySession:
     def _name(self, file: str) -> str:
         return f"{self.directory}/{file}"
 
-    def _name_for(self, call_id: str, content: bytes) -> str:
+    def _name_for(self, call_id: str, sha256: str) -> str:
         """Choose the result's name; one that was evicted still stands for what it stood for."""
         name = layout.tool_result_name(call_id)
         first = self._index.results.get(name)
-        is_same = first is None or first["sha256"] == hashlib.sha256(content).hexdigest()
-        return name if is_same else layout.tool_result_variant(call_id, content)
+        is_same = first is None or first["sha256"] == sha256
+        return name if is_same else layout.tool_result_variant(call_id, sha256)
 
     def _note(self, record: Record) -> None:
         # By way of its bytes: what is remembered is then a copy, exactly as a workspace on disk would read it.

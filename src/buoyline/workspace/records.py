@@ -8,28 +8,39 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from buoyline.errors import StaleWindowError
-from buoyline.messages import Text, ToolResult, detect, parse, spell
-from buoyline.offloader.lines import count_lines
+from buoyline.messages import detect, parse, spell
 from buoyline.offloader.protocol import StoredResult, WindowState
 from buoyline.workspace import layout
 from buoyline.workspace.archived import text_digest
+from buoyline.workspace.content import Measure
 from buoyline.workspace.journal import Known, Record
 
 
-def result_record(result: ToolResult, name: str, content: bytes, view: str | None, time: str) -> Record:
-    """Return the record of a tool result whose text, as *content*, stands in file *name*."""
-    blocks = [len(part.text.encode("utf-8", "surrogatepass")) for part in result.parts if isinstance(part, Text)]
+def result_record(
+    call_id: str, name: str, measure: Measure, view: bytes | None, *, others_bytes: int, time: str
+) -> Record:
+    """Return the record of a tool result whose text, with what *measure* says of it, stands in file *name*.
+
+    Args:
+        call_id: The id of the call.
+        name: Of the file, within the session.
+        measure: Of the text.
+        view: What stands in its view; None without one.
+        others_bytes: What the session's other results take with their views.
+        time: Now.
+    """
     record: dict[str, Any] = {
         "op": "result",
-        "call_id": result.call_id,
+        "call_id": call_id,
         "path": name,
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "lines": count_lines(result.text if view is None else view),
-        "blocks": blocks,
+        "bytes": measure.size_bytes,
+        "sha256": measure.sha256,
+        "lines": measure.lines if view is None else view.count(b"\n"),
+        "blocks": list(measure.block_bytes),
+        "total": others_bytes + measure.size_bytes + len(view or b""),
         "time": time,
     }
-    return record if view is None else {**record, "view": layout.view_name(name)}
+    return record if view is None else {**record, "view": layout.view_name(name), "view_bytes": len(view)}
 
 
 def stored_result(record: Record, path: Callable[[str], str]) -> StoredResult:

@@ -11,7 +11,8 @@ from buoyline.errors import MessageError
 from buoyline.messages import detect, parse
 from buoyline.workspace.archived import ArchivedMessage, rendered
 from buoyline.workspace.batches import batch_after
-from buoyline.workspace.journal import Extent, Index, batch_record, decode, encode
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Extent, batch_record, decode, encode
 from buoyline.workspace.records import window_state
 from buoyline.workspace.verification.scan import Scan, lines_of
 from buoyline.workspace.verification.shapes import fault_of

@@ -9,7 +9,8 @@ from buoyline.offloader.view import view_of
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.archived import messages_of, rendered, transcript_bytes
-from buoyline.workspace.journal import Batch, Extent, Index, Record
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Batch, Extent, Record
 from buoyline.workspace.mending import Mender, digest_of
 from buoyline.workspace.restoring import (
     better_journal,
@@ -194,7 +195,8 @@ class SessionRepair:
             # Recovery cuts it without setting it aside; of a damaged message it may be all there is.
             self._mender.keep(transcript)
         old = _content(self._tree, transcript) or b""
-        with session.writing() as (index, _):
+        with session.writing():
+            index = session.index()
             self._mender.say(
                 "recovered", self._directory, "as the next writer would have: all in its journal is in place"
             )

@@ -41,6 +41,7 @@ class Tip:
         end: Bytes of the journal that are whole records.
         last_batch: The newest batch.
         last_summary: Extent of the newest line of ``summaries.jsonl``.
+        summaries: How many summaries there are.
         synced: What is known to be durable; what lies behind may have been lost in a power cut.
         has_lost_a_record: A damaged line stands behind the last batch's record: it may have been that of a batch.
     """
@@ -61,6 +62,7 @@ class Tip:
         self.end = 0
         self.last_batch: Batch | None = None
         self.last_summary: Extent | None = None
+        self.summaries = 0
         self.synced = Synced()
         self.has_lost_a_record = False
 
@@ -94,6 +96,7 @@ class Tip:
             self.has_lost_a_record = False
         elif op == "summary":
             self.last_summary = extent_from(record, offset)
+            self.summaries = record.get("n", self.summaries + 1)
 
     @property
     def messages(self) -> int:
@@ -109,11 +112,6 @@ class Tip:
     def summaries_end(self) -> int:
         """Committed bytes of ``summaries.jsonl``."""
         return self.last_summary.end if self.last_summary else 0
-
-    @property
-    def summaries(self) -> int:
-        """How many summaries there are."""
-        return int(self._latest("summary").get("n", 0))
 
     @property
     def result_bytes(self) -> int:
@@ -289,6 +287,7 @@ class Tip:
         if "summary" in newest:
             offset, found = newest["summary"][-1]
             self.last_summary = extent_from(found, offset)
+            self.summaries = found["n"]
         return True
 
     def _records(self, before: Mapping[str, Any], end: int) -> dict[str, list[tuple[int, Record]]] | None:

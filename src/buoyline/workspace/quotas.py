@@ -1,0 +1,216 @@
+"""Limits on what a workspace may take on disk, checked before anything is decoded or written."""
+
+import errno
+import stat
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Final
+
+from buoyline.errors import ConfigError, QuotaExceededError, StorageError
+from buoyline.messages.payloads import announced_bytes
+from buoyline.workspace import layout
+from buoyline.workspace._files import Tree
+from buoyline.workspace.journal import Record, encode
+from buoyline.workspace.session import Session
+from buoyline.workspace.tip import Tip
+
+_COUNTED_FILES = (
+    layout.CONTEXT_FILE,
+    layout.JOURNAL_FILE,
+    layout.TRANSCRIPT_FILE,
+    layout.SUMMARIES_FILE,
+    layout.WINDOW_FILE,
+)
+
+_SHORTEST_VALIDITY_S = 1.0
+# So that walking takes at most a twentieth of the time, however large the workspace is.
+_VALIDITY_PER_WALK = 20
+_DEEPEST_DIRECTORY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """How many bytes may be stored; None sets no limit.
+
+    Attributes:
+        blob_bytes: For one decoded payload under ``data/``. Checked by the length of its base64 text, before that
+            is decoded.
+        session_bytes: For one session: archive, journal, transcript, summaries, window, and its tool results with
+            their views. ``session.json`` and what recovery has set aside are not counted, and taking a window over
+            is always allowed. Exact at any number of writers: it is checked under the session's lock.
+        workspace_bytes: For everything under ``sessions/`` and ``data/``. Counted by a walk every second at most
+            (more seldom where the walk takes long) and by what this instance has written since; so several
+            processes may together exceed it by what they write between two walks.
+    """
+
+    blob_bytes: int | None = None
+    session_bytes: int | None = None
+    workspace_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no limit.
+
+        Raises:
+            ConfigError: A limit is neither None nor a whole number of bytes above 0.
+        """
+        for field in fields(self):
+            _require_bytes(field.name, getattr(self, field.name))
+
+
+class Allowance:
+    """What may still be written within some `Quotas`; costs nothing where none is set.
+
+    Threads may share it: what one of them was granted counts against the workspace's quota at once.
+    """
+
+    def __init__(self, quotas: Quotas) -> None:
+        """Grant what *quotas* allow."""
+        self._quotas = quotas
+        self._usage = _WorkspaceUsage()
+        self.is_limited = quotas.session_bytes is not None or quotas.workspace_bytes is not None
+
+    def check_payloads(self, values: Iterable[object]) -> None:
+        """Refuse payloads that are too large, told by the length of their base64 text alone.
+
+        Args:
+            values: JSON values of messages or blocks.
+
+        Raises:
+            QuotaExceededError: One is larger than a blob may be.
+        """
+        limit = self._quotas.blob_bytes
+        if limit is not None:
+            for value in values:
+                _check("blob", limit, max(announced_bytes(value), default=0))
+
+    def check_blob(self, size_bytes: int) -> None:
+        """Refuse a decoded payload that is too large, as a redaction may have made it.
+
+        Raises:
+            QuotaExceededError: It is larger than a blob may be.
+        """
+        _check("blob", self._quotas.blob_bytes, size_bytes)
+
+    def check_new(self, session: Session, size_bytes: int, records: Sequence[Record] = (), blob_bytes: int = 0) -> None:
+        """Refuse what would not even fit into a session that is not there yet, so that it is not created.
+
+        The arguments and errors are those of `admit`, which follows under the session's lock.
+        """
+        if self.is_limited and not session.exists():
+            needed = size_bytes + _encoded_bytes(records)
+            _check("session", self._quotas.session_bytes, needed)
+            self._check_workspace(session.tree, needed + blob_bytes)
+
+    def admit(
+        self, session: Session, tip: Tip, size_bytes: int, records: Sequence[Record] = (), blob_bytes: int = 0
+    ) -> None:
+        """Grant a write to *session*, or refuse it before it begins; the caller holds the session's lock.
+
+        Args:
+            session: The session.
+            tip: What its journal says.
+            size_bytes: By how much its files other than the journal will grow.
+            records: What will be added to the journal.
+            blob_bytes: By how much ``data/`` will grow.
+
+        Raises:
+            QuotaExceededError: The session or the workspace would exceed its quota.
+        """
+        if not self.is_limited:
+            return
+        needed = size_bytes + _encoded_bytes(records, tip.before())
+        limit = self._quotas.session_bytes
+        if limit is not None and needed > 0:
+            _check("session", limit, session_bytes(session, tip.result_bytes) + needed)
+        self.admit_blobs(session.tree, needed + blob_bytes)
+
+    def admit_blobs(self, tree: Tree, size_bytes: int) -> None:
+        """Grant *size_bytes* more in the workspace.
+
+        Raises:
+            QuotaExceededError: The workspace would exceed its quota.
+        """
+        self._check_workspace(tree, size_bytes)
+        self._usage.add(size_bytes)
+
+    def _check_workspace(self, tree: Tree, size_bytes: int) -> None:
+        limit = self._quotas.workspace_bytes
+        if limit is not None and size_bytes > 0:
+            _check("workspace", limit, self._usage.bytes(tree) + size_bytes)
+
+
+def session_bytes(session: Session, results: int) -> int:
+    """Return how many bytes of its quota *session* takes, at a cost that does not grow with it.
+
+    Args:
+        session: The session.
+        results: Bytes of its tool results and their views.
+    """
+    return results + sum(session.tree.size(session.name(file)) or 0 for file in _COUNTED_FILES)
+
+
+class _WorkspaceUsage:
+    """The bytes under ``sessions/`` and ``data/``: walked now and then, and counted in between."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._walked_bytes = 0
+        self._added_bytes = 0
+        self._valid_until_s = float("-inf")
+
+    def add(self, size_bytes: int) -> None:
+        """Count what is about to be written."""
+        with self._guard:
+            self._added_bytes += size_bytes
+
+    def bytes(self, tree: Tree) -> int:
+        """Return what is there and what was added."""
+        with self._guard:
+            if time.monotonic() >= self._valid_until_s:
+                self._walk(tree)
+            return self._walked_bytes + self._added_bytes
+
+    def _walk(self, tree: Tree) -> None:
+        begun_s = time.monotonic()
+        self._walked_bytes = sum(_directory_bytes(tree, name, 1) for name in (layout.SESSIONS, layout.DATA))
+        self._added_bytes = 0
+        ended_s = time.monotonic()
+        self._valid_until_s = ended_s + max(_SHORTEST_VALIDITY_S, _VALIDITY_PER_WALK * (ended_s - begun_s))
+
+
+def _directory_bytes(tree: Tree, name: str, depth: int) -> int:
+    """Sum the sizes of the regular files in directory *name* and below; one that goes meanwhile has none."""
+    try:
+        entries = tree.entries(name)
+    except StorageError as error:
+        if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+            return 0
+        raise
+    total = 0
+    for entry, status in entries.items():
+        if stat.S_ISREG(status.st_mode):
+            total += status.st_size
+        elif stat.S_ISDIR(status.st_mode) and depth < _DEEPEST_DIRECTORY:
+            total += _directory_bytes(tree, f"{name}/{entry}", depth + 1)
+    return total
+
+
+def _encoded_bytes(records: Sequence[Record], before: Record = MappingProxyType({})) -> int:
+    return sum(len(encode({**record, **before})) for record in records)
+
+
+def _check(quota: str, limit_bytes: int | None, needed_bytes: int) -> None:
+    if limit_bytes is not None and needed_bytes > limit_bytes:
+        raise QuotaExceededError(quota, limit_bytes, needed_bytes)
+
+
+def _require_bytes(setting: str, limit: object) -> None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ConfigError(setting, f"{limit!r} is not a whole number of bytes above 0; None sets no limit")
+
+
+UNLIMITED: Final = Allowance(Quotas())
+"""Grants everything."""

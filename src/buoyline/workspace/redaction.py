@@ -1,0 +1,287 @@
+"""Redaction: what a workspace is given goes through a hook before anything of it is hashed or written.
+
+Pure apart from the hooks. It fails closed: where a hook fails, nothing is stored.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from buoyline.errors import MessageError, RedactionError
+from buoyline.messages import Text, ToolResult, detect, dialect_named, is_array, is_object, parse, read_result, spell
+from buoyline.messages.native import data_url
+from buoyline.messages.payloads import Carrier, carrier_of
+from buoyline.workspace import layout
+
+T = TypeVar("T")
+
+RedactText = Callable[[str], str]
+RedactPayload = Callable[[bytes, str], bytes]
+
+_TEXT_TYPES = frozenset({"application/json", "application/x-ndjson", "application/xml", "application/yaml"})
+_TEXT_SUFFIXES = ("+json", "+xml", "+yaml")
+_ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
+_ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+# JSON in JSON in JSON ...: each level doubles the backslashes, so this is more than any agent writes.
+_MAX_LEVELS = 8
+
+
+class Redaction:
+    """Puts everything that is about to be written through the hooks of a workspace; without hooks it does nothing."""
+
+    def __init__(self, redact: RedactText | None = None, redact_payload: RedactPayload | None = None) -> None:
+        """Use *redact* for texts, and *redact_payload* for decoded payloads; see `LocalWorkspace`."""
+        self._redact = redact
+        self._redact_payload = redact_payload
+        self.is_active = redact is not None or redact_payload is not None
+
+    def text(self, text: str) -> str:
+        r"""Return *text* as it may be stored.
+
+        The hook gets the text, and where that holds JSON's escapes, also what they stand for: a secret in the
+        arguments of a call may be spelled ``"p\u0061ss\"word"``, and the transcript shows it decoded.
+
+        Raises:
+            RedactionError: The hook failed, or gave something else than text.
+        """
+        if self._redact is None:
+            return text
+        redacted = self._hooked(text)
+        for _ in range(_MAX_LEVELS):
+            revealed = self._revealed(redacted)
+            if revealed is None:
+                return redacted
+            redacted = self._respelled(redacted, revealed)
+        raise RedactionError("redact", "changes its own answers without end")
+
+    def texts(self, texts: Sequence[str]) -> list[str]:
+        """Return each of *texts* as it may be stored; see `text`."""
+        return [self.text(text) for text in texts]
+
+    def identifier(self, identifier: str) -> str:
+        """Return a batch id or the name of a writer as it may be stored: as it is, or else its hash.
+
+        What such an id is for is to differ from others, so two of them must not become one.
+
+        Raises:
+            RedactionError: See `text`.
+        """
+        if self.text(identifier) == identifier:
+            return identifier
+        return hashlib.sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def payload(self, payload: bytes, media_type: str) -> bytes:
+        """Return a decoded payload as it may be stored.
+
+        Without a hook for payloads, those of a text type that are UTF-8 go through the one for texts; all others
+        stay as they are.
+
+        Raises:
+            RedactionError: A hook failed, or gave something else than bytes.
+        """
+        if self._redact_payload is not None:
+            with _FailingClosed("redact_payload"):
+                found: object = self._redact_payload(payload, media_type)
+            if not isinstance(found, bytes):
+                raise RedactionError("redact_payload", "did not return bytes")
+            return found
+        text = _utf8_or_none(payload) if self._redact is not None and _is_text_type(media_type) else None
+        return payload if text is None else self.text(text).encode("utf-8", "surrogatepass")
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value as it may be stored: a copy with every string, every key and every payload redacted.
+
+        Numbers stay. A payload stands in its place again, in base64; a reference of ours in a payload's place
+        stays as it is.
+
+        Raises:
+            RedactionError: A hook failed, or made two keys of one object the same.
+            MessageError: *value* has no JSON form.
+        """
+        if not self.is_active:
+            return value
+        plain = self._reworded(lambda: parse(spell(value)))
+        holder: list[Any] = [None]
+        # Not recursive: a tool's arguments may be nested more deeply than Python's stack.
+        waiting: list[tuple[Any, Any, Any, str]] = [(plain, holder, 0, "")]
+        while waiting:
+            node, into, at, name = waiting.pop()
+            if is_object(node):
+                into[at] = made = dict.fromkeys(self._keys(node))
+                for key, (old, child) in zip(list(made), node.items(), strict=True):
+                    is_text = isinstance(child, str)
+                    made[key] = self._string(old, child, node, name) if is_text else child
+                    waiting += [] if is_text else [(child, made, key, old)]
+            elif is_array(node):
+                into[at] = made_list = list(node)
+                waiting += [(child, made_list, number, name) for number, child in enumerate(node)]
+            else:
+                into[at] = self.text(node) if isinstance(node, str) else node
+        return holder[0]
+
+    def messages(self, messages: Sequence[Any], dialect: str | None = None) -> Sequence[Any]:
+        """Return native messages as they may be stored, as JSON values of the same dialect.
+
+        Args:
+            messages: None of them is changed.
+            dialect: Name of their dialect; detected for each where it is None.
+
+        Raises:
+            RedactionError: See `value`.
+            MessageError: One of *messages* is no message; it is named by its position.
+        """
+        if not self.is_active:
+            return messages
+        return [self._message(message, position, dialect) for position, message in enumerate(messages)]
+
+    def result(self, tool_result: object) -> ToolResult:
+        """Read one tool result, with its id and each of its text parts as they may be stored.
+
+        Raises:
+            RedactionError: See `text`.
+            MessageError: *tool_result* is none.
+        """
+        found = self._reworded(lambda: read_result(tool_result))
+        if not self.is_active or not isinstance(found.call_id, str):
+            return found
+        parts = tuple(Text(self.text(part.text)) if isinstance(part, Text) else part for part in found.parts)
+        return replace(found, call_id=self.text(found.call_id), parts=parts)
+
+    def _message(self, message: object, position: int, dialect: str | None) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = self.value(
+                self._reworded(lambda: (dialect_named(dialect) if dialect else detect(message)).to_json(message))
+            )
+        except MessageError as error:
+            raise error.at(position) from None
+        return found
+
+    def _keys(self, node: Any) -> list[str]:
+        keys = self.texts(list(node))
+        if len(set(keys)) != len(keys):
+            raise RedactionError("redact", "gave two keys of one object the same name")
+        return keys
+
+    def _string(self, key: str, text: str, siblings: Any, holder_name: str) -> str:
+        carrier = carrier_of(key, text, siblings)
+        if carrier is not None:
+            is_payload = carrier.head_chars > 0 or siblings.get("type") == "base64" or holder_name == "input_audio"
+            return self._carried(text, carrier, is_payload=is_payload)
+        is_reference = key in _PAYLOAD_KEYS and layout.blob_behind(text) is not None
+        return text if is_reference else self.text(text)
+
+    def _carried(self, text: str, carrier: Carrier, *, is_payload: bool) -> str:
+        """Redact a text in a payload's place: its bytes, and itself where it may be a text all the same."""
+        head, spelled = text[: carrier.head_chars], text[carrier.head_chars :]
+        payload, is_canonical = _decoded(spelled)
+        if not (is_canonical and is_payload) and (redacted := self.text(text)) != text:
+            return redacted
+        if head and data_url(head := self.text(head)) is None:
+            raise RedactionError("redact", "changed the head of a data URL into something else")
+        redacted_payload = self.payload(payload, carrier.media_type) if payload else payload
+        return head + (spelled if redacted_payload == payload else base64.b64encode(redacted_payload).decode("ascii"))
+
+    def _hooked(self, text: str) -> str:
+        if self._redact is None:
+            return text
+        with _FailingClosed("redact"):
+            found: object = self._redact(text)
+        if not isinstance(found, str):
+            raise RedactionError("redact", "did not return text")
+        return found
+
+    def _revealed(self, text: str) -> str | None:
+        """Return the redacted form of what the escapes in *text* hide from the hook; None where they hide nothing."""
+        for _ in range(_MAX_LEVELS):
+            decoded = _unescaped(text)
+            if decoded == text:
+                return None
+            redacted = self._hooked(decoded)
+            if redacted != decoded:
+                return redacted
+            text = decoded
+        return None
+
+    def _respelled(self, text: str, revealed: str) -> str:
+        """Return a JSON document *text* with its strings redacted one by one, or else *revealed*, without escapes."""
+        if text.lstrip()[:1] not in {"{", "["}:
+            return revealed
+        try:
+            spelled = spell(self.value(parse(text)))
+        except MessageError:
+            return revealed
+        return spelled if spelled != text and self._revealed(spelled) is None else revealed
+
+    def _reworded(self, work: Callable[[], T]) -> T:
+        """Return what *work* gives; where that quotes a message in its error, the quotation is redacted, too."""
+        try:
+            return work()
+        except MessageError as error:
+            if not self.is_active:
+                raise
+            failure = error
+        # Behind the handler, so that the error does not carry the first one along.
+        raise MessageError(self.text(failure.reason), failure.position)
+
+
+class _FailingClosed:
+    """Turns whatever a hook raises into a `RedactionError` that names its kind and nothing that it says."""
+
+    def __init__(self, hook: str) -> None:
+        self._hook = hook
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, Exception):
+            raise RedactionError(self._hook, f"raised {type(error).__name__}") from error
+
+
+_PAYLOAD_KEYS = frozenset({"url", "file_data", "image_url", "data"})
+
+
+def _decoded(spelled: str) -> tuple[bytes, bool]:
+    """Decode base64 that may be spelled loosely; the bytes (none where it is no base64), and whether it was strict."""
+    compact = "".join(spelled.split()).rstrip("=").translate(_URL_SAFE)
+    try:
+        payload = base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
+    except ValueError:
+        return b"", False
+    return payload, base64.b64encode(payload).decode("ascii") == spelled
+
+
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+def _is_text_type(media_type: str) -> bool:
+    essence = media_type.split(";", maxsplit=1)[0].strip().lower()
+    return essence.startswith("text/") or essence in _TEXT_TYPES or essence.endswith(_TEXT_SUFFIXES)
+
+
+def _utf8_or_none(payload: bytes) -> str | None:
+    try:
+        return payload.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+
+
+def _unescaped(text: str) -> str:
+    """Return *text* with JSON's escapes decoded, one level of them, and surrogate pairs as the characters they are."""
+    if "\\" in text:
+        text = _ESCAPE.sub(_character, text)
+    return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+
+
+def _character(escape: re.Match[str]) -> str:
+    code, letter = escape[1], escape[2]
+    return chr(int(code, 16)) if code else _ESCAPED.get(letter, letter)
+
+
+UNREDACTED: Final = Redaction()
+"""Stores everything as it is."""

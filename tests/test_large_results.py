@@ -1,0 +1,172 @@
+"""Tool results of any size: what they cost, and that they are the same bytes however they were cut."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buoyline import LocalWorkspace
+from buoyline.errors import CorruptError, WorkspaceFull
+from buoyline.messages import Media, Part, Text, ToolResult
+from buoyline.offloader.lines import MAX_LINE_CHARS, count_lines, is_readable
+from buoyline.offloader.view import view_of
+from buoyline.testing import Faults
+from buoyline.workspace import content as content_module
+from buoyline.workspace.content import ResultContent
+
+SEPARATORS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+texts = st.text(
+    st.sampled_from(["a", "\n", "\r", "\xe9", "\u6f22", "\U0001f98a", "\ud83d", "\udd8a", "\u2028"]), max_size=12
+)
+parts: st.SearchStrategy[Part] = st.one_of(texts.map(Text), st.just(Media("image", "image/png", 3)))
+
+
+def tool_result(*blocks: str, call_id: str = "c") -> ToolResult:
+    return ToolResult(call_id, "tool", tuple(map(Text, blocks)))
+
+
+def lines_of_bytes(size_bytes: int) -> str:
+    line = "0123456789 abcdefghijklmnopqrstuvwxyz 0123456789 abcdefghijklmno\n"
+    return (line * (size_bytes // len(line) + 1))[:size_bytes]
+
+
+@pytest.fixture(params=[False, True], ids=["hashed in turn", "hashed beside"])
+def small_slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content_module, "_ASCII_SLICE_CHARS", 3)
+    monkeypatch.setattr(content_module, "_SLICE_CHARS", 2)
+    monkeypatch.setattr(content_module, "_HASHED_BESIDE_CHARS", 1 if request.param else 1 << 21)
+
+
+@pytest.mark.usefixtures("small_slices")
+@given(blocks=st.lists(parts, max_size=4))
+def test_a_text_cut_anywhere_gives_the_bytes_and_the_measure_of_the_whole(blocks: list[Part]) -> None:
+    result = ToolResult("c", "tool", tuple(part for part in blocks if isinstance(part, (Text, Media))))
+    whole = result.text.encode("utf-8", "surrogatepass")
+    content = ResultContent(result)
+    assert b"".join(content.chunks()) == b"".join(content.chunks()) == whole
+    measure = content.measure()
+    assert (measure.size_bytes, measure.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
+    assert measure.lines == count_lines(result.text)
+    assert measure.block_bytes == tuple(
+        len(part.text.encode("utf-8", "surrogatepass")) for part in blocks if isinstance(part, Text)
+    )
+    assert ResultContent(result).measure() == measure
+    view = view_of(result.text)
+    assert content.view() == (None if view is None else view.encode("utf-8"))
+
+
+@given(st.lists(st.sampled_from(["a" * 400, "a", "\n", "\r", *SEPARATORS]), max_size=12).map("".join))
+def test_a_text_is_readable_when_each_line_is_short_and_ends_as_every_reader_thinks(text: str) -> None:
+    lines = text.replace("\r\n", "\n").split("\n")
+    is_plain = not any(separator in line for line in lines for separator in ("\r", *SEPARATORS))
+    raw_lines = text.split("\n")
+    assert is_readable(text) is (is_plain and max(map(len, raw_lines)) <= MAX_LINE_CHARS)
+
+
+@pytest.mark.usefixtures("small_slices")
+async def test_a_result_in_many_pieces_is_stored_byte_for_byte(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    text = "gr\xf6\xdfer\n\u6f22\u5b57\n\ud83d half a character"
+    stored = await workspace.store_result("s", tool_result(text, "b"))
+    assert Path(stored.reference).read_bytes() == f"{text}\nb".encode("utf-8", "surrogatepass")
+    assert stored.lines == 4
+
+
+async def test_a_repeated_result_is_compared_and_not_written_again(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    for text in ("first\n", "second\n"):
+        stored = await workspace.store_result("s", tool_result(text))
+        before = Path(stored.reference).stat()
+        with Faults(1, 28, calls=["link", "rename", "mkdir"]) as faults:
+            assert await workspace.store_result("s", tool_result(text)) == stored
+        after = Path(stored.reference).stat()
+        assert (faults.count, after.st_ino, after.st_mtime_ns) == (0, before.st_ino, before.st_mtime_ns)
+
+
+async def test_a_result_whose_file_was_changed_is_stored_beside_it(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    first = await workspace.store_result("s", tool_result("whole"))
+    Path(first.reference).write_text("whale", encoding="utf-8")
+    again = await workspace.store_result("s", tool_result("whole"))
+    assert again.reference != first.reference
+    assert Path(again.reference).read_text("utf-8") == "whole"
+
+
+async def test_a_file_that_is_not_what_its_name_says_is_reported_and_left_alone(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.store_result("s", tool_result("first"))
+    second = await workspace.store_result("s", tool_result("second"))
+    Path(second.reference).write_text("other", encoding="utf-8")
+    with pytest.raises(CorruptError, match="move it away"):
+        await workspace.store_result("s", tool_result("second"))
+    assert Path(second.reference).read_text("utf-8") == "other"
+
+
+async def test_a_result_that_a_crash_left_without_a_record_is_found_and_recorded(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.offload_context("s", [{"role": "user", "content": "x"}])
+    left = tmp_path / "sessions" / "s" / "tool_result-c.txt"
+    left.write_text("whole\n", encoding="utf-8")
+    stored = await workspace.store_result("s", tool_result("whole\n"))
+    assert (stored.reference, stored.lines) == (str(left), 1)
+    assert workspace.session("s").index().results["tool_result-c.txt"]["bytes"] == 6
+
+
+async def test_a_large_result_that_finds_the_disk_full_leaves_neither_file_nor_thread(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.initialize()
+    with Faults(12, 28, calls=["write"]), pytest.raises(WorkspaceFull):
+        await workspace.store_result("s", tool_result(lines_of_bytes(16_000_000)))
+    assert [path for path in (tmp_path / "sessions" / "s").iterdir() if "tool_result" in path.name] == []
+    for thread in threading.enumerate():
+        if thread.name == "buoyline-hash":
+            thread.join()
+    stored = await workspace.store_result("s", tool_result(lines_of_bytes(16_000_000)))
+    assert Path(stored.reference).stat().st_size == 16_000_000
+
+
+MEASURING = """
+import asyncio, resource, sys
+from buoyline import LocalWorkspace
+from buoyline.messages import Text, ToolResult
+
+kind, workdir = sys.argv[1:]
+line = "0123456789 abcdefghijklmnopqrstuvwxyz 0123456789 abc" + ("\\u6f22" if kind == "wide" else "d") + "\\n"
+size_bytes = 100_000_000
+blocks = 4 if kind == "blocks" else 1
+texts = [line * (size_bytes // blocks // len(line.encode("utf-8"))) for _ in range(blocks)]
+
+def peak_kib():
+    return int(next(row for row in open("/proc/self/status") if row.startswith("VmHWM")).split()[1])
+
+async def main():
+    workspace = LocalWorkspace(workdir)
+    await workspace.store_result("s", ToolResult("warm", "tool", (Text("x\\n"),)))
+    for _ in range(2):
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        before = peak_kib()
+        await workspace.store_result("s", ToolResult("c", "tool", tuple(map(Text, texts))))
+        print(peak_kib() - before)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ascii", "wide", "blocks"])
+def test_a_result_of_100_mb_takes_under_16_mb_beyond_the_text_also_when_it_is_repeated(
+    tmp_path: Path, kind: str
+) -> None:
+    if not os.access("/proc/self/clear_refs", os.W_OK):
+        pytest.skip("the peak of a process's memory is read and reset in /proc, as Linux has it")
+    command = [sys.executable, "-c", MEASURING, kind, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    stored, repeated = map(int, done.stdout.split())
+    assert max(stored, repeated) < 16_000_000 // 1024, done.stdout
