@@ -227,7 +227,7 @@ class Tree:
                 raise
             self._sync_directory(parent)
 
-    def touch(self, name: str) -> bool:
+    def freshen(self, name: str) -> bool:
         """Set the time of the last change of the regular file *name* to now; False when there is no such file."""
         path = self.path(name)
         try:

@@ -41,7 +41,7 @@ class Blobs:
         name = layout.blob_name(payload, media_type)
         for _ in range(_ATTEMPTS):
             # Another one may take the name, or take the file away, between the two.
-            if self._tree.touch(name) or self._tree.publish(name, (payload,)):
+            if self._tree.freshen(name) or self._tree.publish(name, (payload,)):
                 return layout.reference_to(name)
         raise StorageError(errno.EINVAL, "is not a regular file; move it away", self._tree.path(name))
 
