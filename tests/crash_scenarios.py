@@ -1,0 +1,538 @@
+"""What a workspace promises over a crash: calls that are recorded, and checks of each state that they may leave."""
+
+import base64
+import json
+import shutil
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from crash_states import Crash, Disk, Mark, Operation, Recorder, State, Sync, crashes, scanned
+
+from buoyline.errors import NotFoundError, StaleWindowError
+from buoyline.messages import Text, ToolResult
+from buoyline.offloader.view import view_of
+from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.verification import verify
+
+WORKDIR = "workspace"
+SESSION = "s1"
+
+LEFT_BY_A_POWER_CUT = frozenset({"bad-last-record", "unfinished-batch", "stale-transcript"})
+"""Warnings that docs/format.md foresees until the next writer has come."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a session holds, as far as callers can tell."""
+
+    messages: tuple[Any, ...] = ()
+    results: frozenset[str] = frozenset()
+    stubs: frozenset[str] = frozenset()
+    summaries: tuple[str, ...] = ()
+    window: tuple[Any, ...] | None = None
+    head: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a workspace's public methods."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Tell whether what it did is durable when it is acknowledged, or only with the next call that is."""
+        return True
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        """Make the call."""
+        raise NotImplementedError
+
+    def after(self, contents: Contents) -> Contents:
+        """Return what *contents* become."""
+        return contents
+
+    def under_way(self, contents: Contents) -> list[Contents]:
+        """Return what may be seen of the call before it is acknowledged."""
+        return [contents, self.after(contents)]
+
+    async def repeat(self, workspace: LocalWorkspace, seen: Contents) -> None:
+        """Make the call once more, as somebody does who does not know what became of it and has *seen* this."""
+        await self.run(workspace)
+
+    async def confirm(self, workspace: LocalWorkspace) -> None:
+        """Make sure of what `Contents` do not tell."""
+
+
+@dataclass(frozen=True)
+class Open(Call):
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await workspace.initialize()
+
+
+@dataclass(frozen=True)
+class Archive(Call):
+    messages: tuple[Any, ...]
+    batch_id: str = ""
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await workspace.archive(SESSION, self.messages, batch_id=self.batch_id)
+
+    def after(self, contents: Contents) -> Contents:
+        return replace(contents, messages=contents.messages + self.messages)
+
+
+@dataclass(frozen=True)
+class Repetition(Call):
+    """The same batch right after itself: it is in the archive already."""
+
+    archive: Archive
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await self.archive.run(workspace)
+
+
+@dataclass(frozen=True)
+class Store(Call):
+    call_id: str
+    text: str
+
+    @property
+    def result(self) -> ToolResult:
+        return ToolResult(self.call_id, "tool", (Text(self.text),))
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        stored = await workspace.store_result(SESSION, self.result)
+        assert Path(stored.reference).read_text("utf-8") == self.text
+        view = view_of(self.text)
+        assert (Path(stored.view).read_text("utf-8") if stored.view else None) == view
+
+    def after(self, contents: Contents) -> Contents:
+        return replace(contents, results=contents.results | {self.text})
+
+
+@dataclass(frozen=True)
+class Stub(Call):
+    stub: str
+    stored: Store
+
+    @property
+    def is_durable(self) -> bool:
+        return False
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await workspace.record_stub(SESSION, self.stub, await workspace.store_result(SESSION, self.stored.result))
+
+    def after(self, contents: Contents) -> Contents:
+        return replace(contents, stubs=contents.stubs | {self.stub})
+
+
+@dataclass(frozen=True)
+class Summarize(Call):
+    text: str
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await workspace.append_summary(SESSION, {"text": self.text})
+
+    async def repeat(self, workspace: LocalWorkspace, seen: Contents) -> None:
+        if self.text not in seen.summaries:
+            await self.run(workspace)
+
+    def after(self, contents: Contents) -> Contents:
+        return replace(contents, summaries=(*contents.summaries, self.text))
+
+
+@dataclass(frozen=True)
+class Start(Call):
+    settings: dict[str, Any]
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await workspace.start_window(SESSION, self.settings, writer="first")
+
+    def after(self, contents: Contents) -> Contents:
+        return replace(contents, window=(), head=())
+
+    async def confirm(self, workspace: LocalWorkspace) -> None:
+        assert (await workspace.load_window(SESSION)).settings == self.settings
+
+
+@dataclass(frozen=True)
+class Extend(Call):
+    messages: tuple[Any, ...]
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await workspace.extend_window(SESSION, self.messages, [])
+
+    def after(self, contents: Contents) -> Contents:
+        return replace(contents, window=(*(contents.window or ()), *self.messages))
+
+    def under_way(self, contents: Contents) -> list[Contents]:
+        return [
+            replace(self, messages=self.messages[:count]).after(contents) for count in range(len(self.messages) + 1)
+        ]
+
+    async def repeat(self, workspace: LocalWorkspace, seen: Contents) -> None:
+        have = sum(message in self.messages for message in seen.window or ())
+        await replace(self, messages=self.messages[have:]).run(workspace)
+
+
+@dataclass(frozen=True)
+class Replace(Call):
+    messages: tuple[Any, ...]
+    head: tuple[str, ...]
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await workspace.replace_window(SESSION, self.messages, self.head, 0, [])
+
+    def after(self, contents: Contents) -> Contents:
+        return replace(contents, window=self.messages, head=self.head)
+
+
+@dataclass(frozen=True)
+class Claim(Call):
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await workspace.claim_window(SESSION, writer="second")
+
+    async def confirm(self, workspace: LocalWorkspace) -> None:
+        try:
+            await workspace.extend_window(SESSION, [], [], writer="first")
+        except StaleWindowError:
+            return
+        raise AssertionError("the one before was not refused")
+
+
+STUB = "[the output is in a file]"
+LATER = Archive(({"role": "user", "content": "and later"},), "later")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Calls whose crash states are looked at, after others that are durable before."""
+
+    calls: tuple[Call, ...]
+    before: tuple[Call, ...] = ()
+    damage: Callable[[Path], object] | None = None
+
+
+@dataclass(frozen=True)
+class Again(Call):
+    """A call that a process repeats after another one came to its end in the middle of it."""
+
+    call: Call
+    seen: Contents
+    done: Contents
+
+    @property
+    def is_durable(self) -> bool:
+        return self.call.is_durable
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await self.call.repeat(workspace, self.seen)
+
+    async def repeat(self, workspace: LocalWorkspace, seen: Contents) -> None:
+        await self.call.repeat(workspace, seen)
+
+    def after(self, contents: Contents) -> Contents:
+        return self.done
+
+    def under_way(self, contents: Contents) -> list[Contents]:
+        return [contents, *self.call.under_way(contents), self.done]
+
+    async def confirm(self, workspace: LocalWorkspace) -> None:
+        await self.call.confirm(workspace)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was done for *calls*.
+
+    Attributes:
+        start: What was on the disk before, and what of it was durable.
+        operations: What was done, with marks where a call began and where it was acknowledged.
+        calls: In order.
+        before: What the session may have held before, each as good as the others.
+        torn: What had been set aside at the end.
+        is_damaged: The archive could not be read before.
+    """
+
+    start: Disk
+    operations: tuple[Operation, ...]
+    calls: tuple[Call, ...]
+    before: tuple[Contents, ...]
+    torn: frozenset[bytes] = frozenset()
+    is_damaged: bool = False
+
+    def syncs(self) -> list[int]:
+        """Return the place of each sync among the operations."""
+        return [place for place, operation in enumerate(self.operations) if isinstance(operation, Sync)]
+
+    def name(self, place: int) -> str:
+        """Return what the sync at *place* is for: the last name of its file or directory."""
+        operation, final = self.operations[place], self.start.copy()
+        assert isinstance(operation, Sync)
+        final.apply(*self.operations)
+        state = final.cached()
+        names = {node: path for path, node in state.paths()}
+        name = names.get(operation.node, "a file that is gone").removeprefix(WORKDIR)
+        return name + ("/" if operation.node in state.directories else "")
+
+    def without(self, places: Collection[int]) -> "Recording":
+        """Return the same with the operations at *places* left out."""
+        kept = (operation for place, operation in enumerate(self.operations) if place not in places)
+        return replace(self, operations=tuple(kept))
+
+    def crashes(self, limit: int, seen: set[bytes] | None = None) -> Iterator[Crash]:
+        """Yield each outcome of a crash at any moment; see `crash_states.crashes`."""
+        return crashes(self.start.copy(), self.operations, limit, seen)
+
+    def crashes_at_the_end(self, limit: int) -> Iterator[Crash]:
+        """Yield each outcome of a crash after the last call was acknowledged."""
+        end = self.start.copy()
+        end.apply(*self.operations)
+        for crash in crashes(end, (), limit):
+            yield replace(crash, acknowledged=len(self.calls), begun=len(self.calls))
+
+    def killed(self, place: int) -> tuple[Disk, int, int]:
+        """Return the disk after the operation at *place*, and how many calls were acknowledged and begun."""
+        disk = self.start.copy()
+        disk.apply(*self.operations[: place + 1])
+        marks = [operation for operation in self.operations[: place + 1] if isinstance(operation, Mark)]
+        return disk, sum(mark.is_acknowledged for mark in marks), sum(not mark.is_acknowledged for mark in marks)
+
+    def outcomes(self, acknowledged: int, begun: int) -> list[Contents]:
+        """Return what the session may hold when so many calls were acknowledged and so many had begun."""
+        possible = list(self.before)
+        for number, call in enumerate(self.calls[:acknowledged]):
+            is_loose = not any(other.is_durable for other in self.calls[number:acknowledged])
+            possible = [call.after(found) for found in possible] + (possible if is_loose else [])
+        for call in self.calls[acknowledged:begun]:
+            possible = [seen for found in possible for seen in call.under_way(found)]
+        return possible
+
+
+async def recorded(scenario: Scenario, folder: Path) -> Recording:
+    """Make the calls of *scenario* in *folder* and return what was done."""
+    folder.mkdir()
+    contents = Contents()
+    workspace = opened(folder)
+    for call in scenario.before:
+        await call.run(workspace)
+        contents = call.after(contents)
+    await workspace.close()
+    if scenario.damage is not None:
+        scenario.damage(folder / WORKDIR / "sessions" / SESSION)
+    state, nodes = scanned(folder)
+    made = await record(folder, nodes, Disk(state), scenario.calls, (contents,))
+    return replace(made, is_damaged=scenario.damage is not None)
+
+
+async def record(
+    folder: Path,
+    nodes: dict[tuple[int, int], int],
+    start: Disk,
+    calls: tuple[Call, ...],
+    before: tuple[Contents, ...],
+) -> Recording:
+    """Make *calls* in *folder*, which is as *start* says, from a new process as it were."""
+    workspace = opened(folder, durability="fsync")
+    with Recorder(nodes, start.next_node) as recorder:
+        for number, call in enumerate(calls):
+            recorder.mark(number, is_acknowledged=False)
+            await call.run(workspace)
+            recorder.mark(number, is_acknowledged=True)
+    await workspace.close()
+    end = start.copy()
+    end.apply(*recorder.operations)
+    assert end.cached().tree() == scanned(folder)[0].tree(), "something was done that was not recorded"
+    return Recording(start, tuple(recorder.operations), calls, before, set_aside(folder))
+
+
+async def recorded_after_kill(recording: Recording, place: int, folder: Path, *, other: Call | None) -> Recording:
+    """Return what the next process does where the first was killed behind the operation at *place*.
+
+    What the first one did not sync is still not durable: the power may fail any time later.
+
+    Args:
+        recording: Of the first process.
+        place: Among its operations.
+        folder: New, to work in.
+        other: What the next process calls; None lets it repeat what was under way.
+    """
+    disk, acknowledged, begun = recording.killed(place)
+    before = recording.outcomes(acknowledged, begun)
+    if other is None and begun:
+        with built(disk.cached(), folder):
+            seen = await observed(folder)
+        assert seen in before
+        call = recording.calls[begun - 1]
+        base = recording.outcomes(begun - 1, begun - 1)[0]
+        other = Again(call, seen, call.after(base))
+    nodes = disk.cached().build(folder)
+    return await record(folder, nodes, disk, (other or LATER,), tuple(before))
+
+
+async def recorded_after_crash(recording: Recording, crash: Crash, folder: Path) -> Recording:
+    """Return what the next process does to repeat what was under way when the crash came."""
+    with built(crash.state, folder):
+        seen = await observed(folder)
+    nodes = crash.state.build(folder)
+    call = recording.calls[max(crash.begun - 1, 0)]
+    done = call.after(recording.outcomes(max(crash.begun - 1, 0), max(crash.begun - 1, 0))[0])
+    return replace(
+        await record(folder, nodes, Disk(crash.state), (Again(call, seen, done),), (seen,)),
+        is_damaged=recording.is_damaged,
+    )
+
+
+async def check(recording: Recording, crash: Crash, folder: Path) -> None:
+    """Make sure that a crash broke no promise, whatever is done next.
+
+    Raises:
+        AssertionError: A promise is broken.
+        BuoylineError: A call that should succeed does not.
+    """
+    outcomes = recording.outcomes(crash.acknowledged, crash.begun)
+    with built(crash.state, folder):
+        seen = await observed(folder)
+        if recording.is_damaged:
+            assert any(found.messages[: len(seen.messages)] == seen.messages for found in outcomes)
+        else:
+            assert seen in outcomes, "what was acknowledged, and whole calls only"
+            check_findings(folder, recording.calls[: crash.acknowledged])
+        await confirm(folder, recording.calls[: crash.acknowledged])
+        await go_on(folder, outcomes if recording.is_damaged else [seen])
+    if not crash.begun:
+        return
+    call = recording.calls[crash.begun - 1]
+    if crash.acknowledged < crash.begun:
+        ends = [call.after(found) for found in recording.outcomes(crash.acknowledged, crash.acknowledged)]
+    else:
+        ends = [seen if call.is_durable else call.after(seen)]
+    with built(crash.state, folder):
+        workspace = opened(folder)
+        await call.repeat(workspace, seen)
+        await workspace.close()
+        await confirm(folder, recording.calls[: crash.begun])
+        await go_on(folder, ends)
+        if crash.begun == len(recording.calls):
+            assert recording.torn <= set_aside(folder), "torn bytes are kept"
+
+
+def check_findings(folder: Path, acknowledged: Sequence[Call]) -> None:
+    """Make sure that verification calls nothing damaged that a crash left, and knows what was acknowledged."""
+    try:
+        report = verify(opened(folder))
+    except NotFoundError:
+        return
+    texts = {call.text for call in acknowledged if isinstance(call, Store)}
+    for found in report.findings:
+        assert found.severity == "note" or found.kind in LEFT_BY_A_POWER_CUT, found
+        if found.kind == "unrecorded-result":
+            assert (folder / WORKDIR / found.path).read_text("utf-8") not in texts, found
+
+
+async def confirm(folder: Path, calls: Sequence[Call]) -> None:
+    """Make sure of what the acknowledged *calls* promise besides `Contents`."""
+    workspace = opened(folder)
+    for call in calls:
+        await call.confirm(workspace)
+    await workspace.close()
+
+
+async def go_on(folder: Path, ends: Sequence[Contents]) -> None:
+    """Make sure that the next call succeeds and finds one of *ends* before it, and that all is well then."""
+    workspace = opened(folder)
+    await LATER.run(workspace)
+    await workspace.close()
+    found = await observed(folder)
+    assert found in [LATER.after(end) for end in ends]
+    lines = (folder / WORKDIR / "sessions" / SESSION / "context.jsonl").read_bytes().splitlines()
+    assert len(lines) == len(found.messages)
+    assert all(isinstance(json.loads(line), dict) for line in lines)
+    findings = [finding for finding in verify(opened(folder)).findings if finding.severity != "note"]
+    assert findings == [], findings
+
+
+async def observed(folder: Path) -> Contents:
+    """Return what a reader finds."""
+    workspace = opened(folder)
+    results = [path for path in session_files(folder, "tool_result-*.txt") if not path.name.endswith(".view.txt")]
+    window = await found_or(None, workspace.load_window(SESSION))
+    messages = await found_or([], workspace.load_messages(SESSION, 0, 1 << 30))
+    contents = Contents(
+        messages=tuple(message for _, message in messages),
+        results=frozenset(path.read_text("utf-8") for path in results),
+        stubs=frozenset(await found_or({}, workspace.load_stubs(SESSION, [STUB]))),
+        summaries=tuple(summary["text"] for summary in await found_or([], workspace.load_summaries(SESSION))),
+        window=None if window is None else tuple(message for _, message in window.messages),
+        head=() if window is None else window.head,
+    )
+    await workspace.close()
+    return contents
+
+
+async def found_or(default: Any, found: Awaitable[Any]) -> Any:
+    try:
+        return await found
+    except NotFoundError:
+        return default
+
+
+def opened(folder: Path, durability: str = "off") -> LocalWorkspace:
+    return LocalWorkspace(folder / WORKDIR, durability=durability)
+
+
+def session_files(folder: Path, pattern: str) -> Iterator[Path]:
+    return (folder / WORKDIR / "sessions" / SESSION).glob(pattern)
+
+
+def set_aside(folder: Path) -> frozenset[bytes]:
+    return frozenset(path.read_bytes() for path in session_files(folder, "torn/[!.]*"))
+
+
+@contextmanager
+def built(state: State, folder: Path) -> Iterator[None]:
+    """Put *state* into *folder* for as long as the block runs."""
+    state.build(folder)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder)
+
+
+SMALL = {"role": "user", "content": "one"}
+NEXT = {"role": "user", "content": "next"}
+LARGE = tuple({"role": "assistant", "content": f"{word} " * 130} for word in ("two", "three"))
+PICTURE = base64.b64encode(bytes(range(256)) * 3).decode()
+SEEN = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}
+STUBBED = {"role": "tool", "tool_call_id": "c1", "content": STUB}
+TEXT = "a line of output\n" * 50
+ROWS = '{"rows": [' + "12345, " * 200 + "0]}"
+SETTINGS = {"size": 4000, "system": "be brief " * 80}
+
+OLD = Archive(({"role": "user", "content": "zero"},), "old")
+WINDOW = (Start(SETTINGS), Extend((SMALL,)))
+
+SCENARIOS = {
+    "the first call of a workspace": Scenario((Archive((SMALL,), "a"),)),
+    "the first call of a session": Scenario((Archive((SMALL,)),), (Open(),)),
+    "one message": Scenario((Archive((SMALL,)),), (OLD,)),
+    "several messages": Scenario((Archive((SMALL, NEXT, LARGE[0]), "a"),), (OLD,)),
+    "two batches": Scenario((Archive((SMALL,)), Archive(LARGE[:1], "b")), (OLD,)),
+    "a batch and its repetition": Scenario((Archive(LARGE[:1], "a"), Repetition(Archive(LARGE[:1], "a"))), (OLD,)),
+    "a payload": Scenario((Archive(({"role": "user", "content": [SEEN]},), "a"),), (OLD,)),
+    "a tool result": Scenario((Store("c1", TEXT),), (OLD,)),
+    "a tool result with a view": Scenario((Store("c1", ROWS),), (OLD,)),
+    "another tool result of the same call": Scenario((Store("c1", TEXT),), (OLD, Store("c1", "short"))),
+    "a stub and its message": Scenario((Stub(STUB, Store("c1", TEXT)), Archive((STUBBED,))), (OLD, Store("c1", TEXT))),
+    "the first summary": Scenario((Summarize("short " * 150),), (OLD,)),
+    "the second summary": Scenario((Summarize("short " * 150),), (OLD, Summarize("first"))),
+    "a window": Scenario((Start(SETTINGS),), (Open(),)),
+    "messages of a window": Scenario((Extend((NEXT, *LARGE)),), WINDOW),
+    "a window after a compression": Scenario((Replace(LARGE, ("summary",)),), (*WINDOW, OLD)),
+    "a window that is taken over": Scenario((Claim(),), WINDOW),
+    "a journal that was lost": Scenario(
+        (Archive((SMALL,), "a"),), (OLD, Archive(LARGE, "b")), lambda session: (session / "journal.jsonl").unlink()
+    ),
+}
