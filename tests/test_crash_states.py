@@ -47,21 +47,12 @@ SUMMARY = "summaries.jsonl is created without a sync of its directory, and read 
 WINDOW = "window.jsonl has no hashes: zeros within its unsynced lines stay, and no reader gets past them"
 REBUILD = "a crash in the middle of it leaves a shorter journal, and the rest of the archive passes for a torn tail"
 
-BROKEN = {
-    "the first call of a workspace": ROOT,
-    "two batches": TRANSCRIPT,
-    "a stub and its message": RECORDS,
-    "the first summary": SUMMARY,
-    "the second summary": SUMMARY,
-    "a window": RECORDS,
-    "messages of a window": WINDOW,
-    "a journal that was lost": REBUILD,
-}
+BROKEN: dict[str, str] = {}
 """Scenarios in which a promise is known to be broken; to be emptied."""
 
 NOTES = "the journal's last two notes are all that is kept: after two crashes none is that of the old window"
 
-BROKEN_IN_RECOVERY = {**BROKEN, "a window after a compression": NOTES}
+BROKEN_IN_RECOVERY: dict[str, str] = {}
 
 KILLED = "what a killed process has not synced is taken for durable by the next one, which builds on it"
 

@@ -8,7 +8,7 @@ import base64
 import hashlib
 import os
 import shutil
-import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -95,9 +95,7 @@ def directory(path: Path, _: Path) -> None:
 
 
 def unix_socket(path: Path, _: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        short = Path(os.path.relpath(path))  # an address has at most 107 bytes
-        listener.bind(str(short if len(str(short)) < len(str(path)) else path))
+    os.mknod(path, stat.S_IFSOCK | 0o600)  # binding one would take a path of at most 107 bytes
 
 
 def null_device(path: Path, _: Path) -> None:
@@ -211,7 +209,6 @@ async def test_whatever_stands_in_the_place_of_a_new_result_the_result_is_whole_
         assert reference.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.xfail(strict=False, reason="a payload counts as stored when a file has its name")
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.__name__)
 async def test_whatever_stands_in_the_place_of_a_payload_the_payload_is_whole_or_refused(
@@ -225,7 +222,6 @@ async def test_whatever_stands_in_the_place_of_a_payload_the_payload_is_whole_or
         assert (await stored(at(workdir)))[-1] == picture(b"a new picture")
 
 
-@pytest.mark.xfail(strict=False, reason="a view or a further result counts as stored when anything has its name")
 @pytest.mark.parametrize("kind", ["view", "variant"])
 async def test_a_forged_file_in_the_place_of_a_view_or_a_further_result_is_not_handed_out(
     workdir: Path, kind: str

@@ -239,6 +239,7 @@ async def test_summaries_are_numbered_and_come_back_in_order(workspace: LocalWor
 
 async def test_a_changed_summary_is_reported(workspace: LocalWorkspace) -> None:
     await workspace.append_summary("s1", {"text": "a"})
+    await workspace.append_summary("s1", {"text": "c"})
     path = workspace.workdir / "sessions/s1/summaries.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"a"', b'"b"'))
 

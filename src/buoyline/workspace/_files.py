@@ -114,21 +114,22 @@ class Tree:
         return f"{self._root_path}/{name}" if name else self._root_path
 
     def make_root(self) -> None:
-        """Create the root and its missing parents, the root itself with mode 0700."""
+        """Create the root and its missing parents, the root itself with mode 0700, durably."""
         with _translated(str(self.root)):
+            missing = [above for above in self.root.parents if not above.exists()]
             self.root.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
                 self.root.mkdir(mode=_DIRECTORY_MODE)
                 self.root.chmod(_DIRECTORY_MODE)
+            # Of the root itself even where it is there: whoever made it may have died before it was durable.
+            for above in {self.root.parent, *(above.parent for above in missing)}:
+                with _opened(above) as descriptor:
+                    self._sync_directory(descriptor)
 
     def make_directory(self, name: str) -> None:
-        """Create directory *name* with mode 0700 unless it is there, durably."""
-        with self._parent(name) as (parent, last), _translated(self.path(name)):
-            try:
-                _make_directory(parent, last)
-            except FileExistsError:
-                return
-            self._sync_directory(parent)
+        """Create directory *name*, mode 0700, unless it is there; `sync_directory` of its parent makes it durable."""
+        with self._parent(name) as (parent, last), _translated(self.path(name)), contextlib.suppress(FileExistsError):
+            _make_directory(parent, last)
 
     def exists(self, name: str) -> bool:
         """Tell whether *name* is there, as anything."""
@@ -185,12 +186,12 @@ class Tree:
 
     @contextlib.contextmanager
     def open(self, name: str, *, write: bool = False, create: bool = False) -> Generator[Handle]:
-        """Open a regular file, for appending with *write*, created empty with *create* (mode 0600)."""
-        flags = _REGULAR | ((os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        """Open a regular file, for appending with *write*, created empty and durably with *create* (mode 0600)."""
+        flags = _REGULAR | ((os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY)
         path = self.path(name)
         with self._parent(name) as (parent, last):
             with _translated(path):
-                descriptor = os.open(last, flags, _FILE_MODE, dir_fd=parent)
+                descriptor = (self._open_or_create if create else _open)(parent, last, flags)
             try:
                 status = _require_regular(descriptor, path)
                 if write and status.st_nlink > 1:
@@ -202,6 +203,18 @@ class Tree:
                 yield Handle(descriptor, path, durable=self._durable)
             finally:
                 os.close(descriptor)
+
+    def _open_or_create(self, parent: int, name: str, flags: int) -> int:
+        try:
+            return _open(parent, name, flags)
+        except FileNotFoundError:
+            descriptor = os.open(name, flags | os.O_CREAT, _FILE_MODE, dir_fd=parent)
+        try:
+            self._sync_directory(parent)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def publish(self, name: str, chunks: Iterable[bytes]) -> bool:
         """Create file *name* with the given content, complete or not at all, and durable on return.
@@ -410,7 +423,7 @@ class Tree:
                 written += len(chunk)
             if os.fstat(descriptor).st_size != written:
                 raise OSError(errno.EIO, "the file has another size than was written", name)
-            if self._durable:
+            if self._durable and written:
                 _sync_data(descriptor)
         finally:
             os.close(descriptor)
@@ -452,6 +465,10 @@ class _translated:  # noqa: N801 - a context manager, used like a function
         if isinstance(error, OSError) and not isinstance(error, StorageError):
             # dir_fd calls name only the last component, or a temporary one; the caller knows the whole path.
             raise storage_error(OSError(error.errno, error.strerror), self._path) from error
+
+
+def _open(parent: int, name: str, flags: int) -> int:
+    return os.open(name, flags, dir_fd=parent)
 
 
 def _require_regular(descriptor: int, path: str) -> os.stat_result:
@@ -573,6 +590,15 @@ def _remove_directory(parent: int, name: str, descriptor: int) -> None:
     for entry in os.listdir(descriptor):
         os.unlink(entry, dir_fd=descriptor)
     os.rmdir(name, dir_fd=parent)
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Generator[int]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -126,8 +126,9 @@ class Archive:
 
     def missing(self, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that stand in neither the transcript nor any stored tool result, in order."""
-        names = (layout.TRANSCRIPT_FILE, *self._session.index().results)
-        return absent(strings, (self._session.tree.read(self._session.name(name)) for name in names))
+        names = map(self._session.name, (layout.TRANSCRIPT_FILE, *self._session.index().results))
+        tree = self._session.tree
+        return absent(strings, (tree.read(name) for name in names if tree.size(name) is not None))
 
     def _commit(self, tip: Tip, appender: Appender, addition: "_Addition") -> Batch:
         record, derived = addition.rendered_behind(tip)

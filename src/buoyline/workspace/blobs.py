@@ -32,8 +32,8 @@ class Blobs:
     def put(self, payload: bytes, media_type: str) -> str:
         """Store *payload* durably and return the reference that stands for it.
 
-        A file that is there already is complete, since it got its name only when it was; it is not written again, but
-        its time is set to now, so that gc takes it for a new one.
+        A file that is there already is not written again, but its time is set to now, so that gc takes it for a new
+        one. Other bytes under its name are damage: they are set aside as `repair` does, since here are the true ones.
 
         Raises:
             StorageError: The file system refused, or something that is no file has the name.
@@ -41,9 +41,34 @@ class Blobs:
         name = layout.blob_name(payload, media_type)
         for _ in range(_ATTEMPTS):
             # Another one may take the name, or take the file away, between the two.
-            if self._tree.freshen(name) or self._tree.publish(name, (payload,)):
+            if self._tree.freshen(name):
+                self._settle(name, payload)
+                return layout.reference_to(name)
+            if self._tree.publish(name, (payload,)):
                 return layout.reference_to(name)
         raise StorageError(errno.EINVAL, "is not a regular file; move it away", self._tree.path(name))
+
+    def _settle(self, name: str, payload: bytes) -> None:
+        """Make sure that the file has the bytes, and that its name is durable."""
+        if self._holds(name, payload):
+            self._tree.sync_directory(layout.DATA)
+            return
+        damaged = hashlib.sha256()
+        for chunk in self._tree.chunks(name):
+            damaged.update(chunk)
+        aside = layout.set_aside_name(name, damaged.hexdigest())
+        self._tree.make_directory(layout.DATA_TORN)
+        self._tree.sync_directory(layout.DATA)
+        self._tree.publish(aside, self._tree.chunks(name))
+        self._tree.replace(name, (payload,))
+
+    def _holds(self, name: str, payload: bytes) -> bool:
+        offset = 0
+        for chunk in self._tree.chunks(name):
+            if payload[offset : offset + len(chunk)] != chunk:
+                return False
+            offset += len(chunk)
+        return offset == len(payload)
 
     def get(self, reference: str) -> bytes:
         """Return the bytes behind *reference*, checked against their hash.

@@ -14,6 +14,8 @@ from buoyline.workspace._files import Handle, Tree
 from buoyline.workspace.journal import Extent, Record, encode
 from buoyline.workspace.tip import Tip
 
+_MAX_UNSYNCED_BYTES = 1 << 20
+
 
 class Appender:
     """The files of one session, opened for appending while the session's lock is held."""
@@ -47,6 +49,10 @@ class Appender:
         self._handles.clear()
         self._stack.close()
 
+    def has(self, name: str) -> bool:
+        """Tell whether the session has a file *name*."""
+        return name in self._handles or self._tree.size(f"{self._directory}/{name}") is not None
+
     def file(self, name: str) -> Handle:
         """Return the session's file *name*, opened once and created empty if it is missing."""
         if name not in self._handles:
@@ -77,9 +83,6 @@ class Appender:
         offset, record_offset = file.size(), journal.size()
         before = [(file, offset), (journal, record_offset)]
         digest = hashlib.sha256(content).hexdigest()
-        if not self._tree.is_durable:
-            # Only the newest counts as perhaps lost, or every new process would have to hash the whole archive.
-            self._tip.mark_synced()
         synced = min(self._tip.synced_of(name), offset)
         extent = Extent(offset, tuple(map(len, lines)), digest, synced, record_offset)
         made = {**record(extent), **self._tip.before()}
@@ -121,8 +124,13 @@ class Appender:
         """Cut the journal to *end*, for records whose effect failed; the caller then gives up its tip."""
         self.file(layout.JOURNAL_FILE).cut(end)
 
-    def append_lines(self, name: str, lines: Sequence[bytes]) -> None:
+    def append_lines(self, name: str, lines: Sequence[bytes]) -> int:
         """Append *lines* to a file that needs no record, after a torn last line is set aside; durable.
+
+        Records that the lines may count on, such as those of stubs, become durable with them.
+
+        Returns:
+            The size of the file before, for `cut`.
 
         Raises:
             StorageError: The file system refused. The file was cut back to where it was.
@@ -132,12 +140,31 @@ class Appender:
         if size and file.read(size - 1, 1) != b"\n":
             size = file.read(0, size).rfind(b"\n") + 1
             self._set_aside(name, file, size)
+            # Old bytes in place of new ones, after a power cut, would go unnoticed in lines without hashes.
+            file.sync()
         try:
             file.append(b"".join(lines))
-            self._settle(name)
+            self._settle(name, *((layout.JOURNAL_FILE,) if self._tip.has_unsynced_records else ()))
         except StorageError:
             _cut_back([(file, size)])
             raise
+        return size
+
+    def cut(self, name: str, size_bytes: int) -> None:
+        """Cut file *name* to *size_bytes*, for lines whose record failed."""
+        _cut_back([(self.file(name), size_bytes)])
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Put *content* in the place of file *name*, durable on return, as is what was written before.
+
+        Raises:
+            StorageError: The file system refused; the file is as it was.
+        """
+        self.flush()
+        self._tree.replace(f"{self._directory}/{name}", (content,))
+        # What is open is the file that was replaced.
+        self._handles.pop(name, None)
+        self._flushed.pop(name, None)
 
     def sync(self, *names: str) -> None:
         """Make the named files durable, for a batch that was written but perhaps not synced.
@@ -147,8 +174,23 @@ class Appender:
         """
         self._settle(*names)
 
+    def settle_earlier(self) -> None:
+        """Make durable what earlier processes have left.
+
+        They may have been killed before their sync. Once it is known to be durable, the next record says so, and
+        nobody has to hash it again.
+
+        Raises:
+            StorageError: The device refused.
+        """
+        if not self._tip.has_unsynced_records:
+            return
+        for name in (*self._tip.unsynced_files(), layout.JOURNAL_FILE):
+            self.file(name).sync()
+        self._tip.mark_synced(transcript=self._settle_transcript())
+
     def settle_committed(self) -> list[str]:
-        """Make durable what the journal's records commit, whoever wrote them, and return the files that were synced.
+        """Make the bytes durable that the journal's records commit, whoever wrote them; return the files of these.
 
         Raises:
             StorageError: The device refused.
@@ -156,8 +198,6 @@ class Appender:
         unsynced = self._tip.unsynced_files()
         for name in unsynced:
             self.file(name).sync()
-        if self._tree.is_durable:
-            self._tip.mark_synced()
         return unsynced
 
     def flush(self) -> None:
@@ -181,6 +221,17 @@ class Appender:
         file = self.file(name)
         if file.size() > end:
             self._set_aside(name, file, end)
+
+    def set_holes_aside(self, name: str) -> None:
+        """Copy what stands behind a hole in file *name*, if there is one, to ``torn/`` and cut it off.
+
+        For a file whose lines have no hashes: a power cut leaves zeros where unsynced bytes should be, and JSON has
+        none. What was synced has no hole, and no acknowledged line stands behind one.
+        """
+        file = self.file(name)
+        hole = file.read(0, file.size()).find(b"\0")
+        if hole >= 0:
+            self._set_aside(name, file, file.read(0, hole).rfind(b"\n") + 1)
             file.sync()
 
     def cut_transcript(self, end: int) -> None:
@@ -203,10 +254,20 @@ class Appender:
         for name in names:
             if name not in settled:
                 self.file(name).sync()
+        if layout.JOURNAL_FILE in names:
+            self._tip.mark_synced(transcript=self._settle_transcript())
+
+    def _settle_transcript(self) -> bool:
+        """Sync the transcript now and then, so that the next process has little of it to look through."""
+        if self._tip.transcript_end - self._tip.synced.transcript < _MAX_UNSYNCED_BYTES:
+            return False
+        self.file(layout.TRANSCRIPT_FILE).sync()
+        return True
 
     def _set_aside(self, name: str, file: Handle, end: int) -> None:
         torn = file.read(end, file.size() - end)
         self._tree.make_directory(f"{self._directory}/{layout.TORN}")
+        self._tree.sync_directory(self._directory)
         self._tree.publish(f"{self._directory}/{layout.torn_name(name, end, torn)}", (torn,))
         file.cut(end)
         self._flushed[name] = end

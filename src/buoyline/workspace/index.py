@@ -4,12 +4,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from buoyline.workspace.journal import (
+    NOTHING_SYNCED,
     Batch,
     Extent,
     Record,
+    Synced,
     batch_from,
     decode,
     extent_from,
+    last_synced,
     lines_of,
     synced_before,
     tail_of,
@@ -31,7 +34,7 @@ class Index:
         pins: Session indexes of the messages that are pinned.
         writer: Which window goes on with the session; empty when none ever began or claimed it.
         result_bytes: Bytes of all tool results and their views.
-        synced: Bytes of ``context.jsonl`` that were durable before the last record was written.
+        synced: What was durable before the last record was written.
         end: Bytes of the journal that are whole records.
         tail: The last of these bytes; where the journal has others, it was cut and written anew.
         damaged: Journal offsets of lines that are no records although records follow.
@@ -47,7 +50,7 @@ class Index:
     pins: tuple[int, ...] = ()
     writer: str = ""
     result_bytes: int = 0
-    synced: int = 0
+    synced: Synced = NOTHING_SYNCED
     end: int = 0
     tail: bytes = b""
     damaged: list[int] = field(default_factory=list)
@@ -96,18 +99,26 @@ class Index:
 
     def may_be_torn(self, batch: Batch) -> bool:
         """Tell whether *batch* is so new that nothing says that its bytes were ever durable."""
-        return batch.extent.end > self.synced
+        return batch.extent.end > self.synced.context
+
+    def may_be_torn_summary(self, extent: Extent) -> bool:
+        """Tell whether the summary at *extent* is so new that nothing says that its bytes were ever durable."""
+        return extent.end > self.synced.summaries
 
     def absorb(self, content: bytes) -> None:
         """Fold the records in *content*, which stands at `end` of the journal, up to the last whole one.
 
-        A bad line that records follow is damage: it is remembered and passed over. What comes after the last
-        whole record is not counted into `end`; the next writer sets it aside.
+        A bad line that was durable once is damage: it is remembered and passed over. One that never was has come
+        from a power cut, and nothing behind it was ever acknowledged: that, and what comes after the last whole
+        record, is not counted into `end`; the next writer sets it aside.
         """
         bad: list[int] = []
+        durable = last_synced(content).journal
         for offset, line in lines_of(content, self.end):
             record = decode(line)
             if record is None:
+                if offset >= durable:
+                    return
                 bad.append(offset)
                 continue
             self.damaged += bad
@@ -116,7 +127,7 @@ class Index:
             self.end, self.tail = offset + len(line) + 1, tail_of(line)
 
     def _fold(self, record: Record, offset: int) -> None:
-        self.synced = synced_before(record).context
+        self.synced = synced_before(record)
         match record["op"]:
             case "batch":
                 self._add_batch(batch_from(record, offset))

@@ -42,19 +42,28 @@ def decode(line: bytes) -> Record | None:
 
 
 class Synced(NamedTuple):
-    """How many bytes of the committed files are known to be durable."""
+    """How many bytes of a session's files are known to be durable."""
 
     context: int = 0
     summaries: int = 0
+    transcript: int = 0
+    journal: int = 0
+
+
+NOTHING_SYNCED = Synced()
+_ALL_SYNCED = 1 << 61
 
 
 def synced_before(record: Record) -> Synced:
-    """Return what was durable before *record* was written, as far as it says so."""
+    """Return what was durable before *record* was written.
+
+    One that does not say so is the first, or was put there after a loss: then all that stands before it was durable.
+    """
     before = record.get("before")
     synced = before.get("synced") if is_object(before) else None
     if is_array(synced):
         return Synced(*synced)
-    return Synced(record["synced"]) if record["op"] == "batch" else Synced()
+    return Synced(record["synced"] if record["op"] == "batch" else 0, journal=_ALL_SYNCED)
 
 
 def tail_of(line: bytes) -> bytes:
@@ -243,6 +252,18 @@ def extent_fields(extent: Extent) -> Record:
         "sha256": extent.sha256,
         "synced": extent.synced,
     }
+
+
+def last_synced(content: bytes) -> Synced:
+    """Return what the last whole record in *content* says was durable: it was written when all before it stood."""
+    end = content.rfind(b"\n")
+    while end >= 0:
+        start = content.rfind(b"\n", 0, end) + 1
+        record = decode(content[start:end])
+        if record is not None:
+            return synced_before(record)
+        end = start - 1
+    return Synced()
 
 
 def extent_from(record: Record, offset: int) -> Extent:

@@ -379,7 +379,7 @@ class LocalWorkspace:
         session = self._session(session_id)
 
         def run() -> T:
-            self._open()
+            self._look()
             return work(session)
 
         return run
@@ -410,7 +410,13 @@ class LocalWorkspace:
         self._check_format()
         for name in (layout.SESSIONS, layout.DATA, layout.LOCKS):
             self._tree.make_directory(name)
+        self._tree.sync_directory("")
         self._is_open = True
+
+    def _look(self) -> None:
+        """Refuse a newer format; what only reads creates nothing."""
+        if not self._is_open and self._tree.exists(layout.WORKSPACE_FILE):
+            self._check_format()
 
     def _check_format(self) -> None:
         path = self._tree.path(layout.WORKSPACE_FILE)

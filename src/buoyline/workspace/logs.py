@@ -7,18 +7,22 @@ from buoyline.errors import CorruptError, NotFoundError, SessionExistsError, Sto
 from buoyline.messages import parse, spell
 from buoyline.offloader.protocol import WindowState
 from buoyline.workspace import layout
+from buoyline.workspace.commit import Appender
 from buoyline.workspace.journal import Extent, Record, extent_fields
 from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import (
     check_writer,
     pins_record,
     settings_record,
+    whole_lines,
     window_line,
+    window_note,
     window_record,
     window_state,
     writer_record,
 )
 from buoyline.workspace.session import Session, now
+from buoyline.workspace.tip import Tip
 
 # The file may be replaced between reading it and reading what the journal says of it.
 _LOAD_ATTEMPTS = 5
@@ -58,9 +62,12 @@ class Summaries:
         """
         index = self._session.index()
         name = self._session.name(layout.SUMMARIES_FILE)
+        is_there = self._session.tree.exists(name)
         summaries: list[dict[str, Any]] = []
         for extent in index.summaries:
-            content = self._session.tree.read(name, extent.offset, sum(extent.sizes))
+            content = self._session.tree.read(name, extent.offset, sum(extent.sizes)) if is_there else b""
+            if not extent.holds(content) and index.may_be_torn_summary(extent):
+                break
             if not extent.holds(content):
                 reason = f"summary {len(summaries) + 1} is not what was written"
                 raise CorruptError(self._session.path(layout.SUMMARIES_FILE), reason)
@@ -104,8 +111,7 @@ class Window:
             for record in others:
                 appender.note(record, durable=False)
             appender.note(last)
-            appender.flush()
-            self._session.tree.replace(self._session.name(layout.WINDOW_FILE), ())
+            appender.replace(layout.WINDOW_FILE, b"")
 
     def claim(self, writer: str) -> None:
         """Make *writer* the one that goes on; the one before it is refused from now on.
@@ -131,9 +137,13 @@ class Window:
             check_writer(tip, self._session.session_id, writer)
             records = [] if tuple(pins) == tip.pins else [pins_record(pins, now())]
             self._allowance.admit(self._session, tip, size_bytes, records)
-            appender.append_lines(layout.WINDOW_FILE, lines)
-            for record in records:
-                appender.note(record)
+            before = appender.append_lines(layout.WINDOW_FILE, lines)
+            try:
+                for record in records:
+                    appender.note(record)
+            except StorageError:
+                appender.cut(layout.WINDOW_FILE, before)
+                raise
 
     def replace(
         self, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int], *, writer: str = ""
@@ -152,10 +162,10 @@ class Window:
             replaced = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             self._allowance.admit(self._session, tip, len(content) - replaced, [record])
             before = tip.end
+            self._reaffirm(tip, appender)
             appender.note(record)
-            appender.flush()
             try:
-                self._session.tree.replace(self._session.name(layout.WINDOW_FILE), (content,))
+                appender.replace(layout.WINDOW_FILE, content)
             except StorageError:
                 appender.take_back(before)
                 raise
@@ -173,7 +183,7 @@ class Window:
             index = self._session.index()
             if content is None or not index.windows:
                 raise NotFoundError("window in session", self._session.session_id, "start it with ContextWindow(...)")
-            state = window_state(index, content[: content.rfind(b"\n") + 1])
+            state = window_state(index, whole_lines(content))
             if state is not None:
                 break
         if state is None:
@@ -182,6 +192,15 @@ class Window:
                 "does not begin with what was written; the archive beside it is whole, begin a new session from it",
             )
         return state
+
+    def _reaffirm(self, tip: Tip, appender: Appender) -> None:
+        """Note again what the file begins with where the newest note came to nothing.
+
+        Two notes are looked at. After two crashes in a row between note and replacement, neither would be the file's.
+        """
+        note = window_note(tip, self._content() or b"")
+        if note is not None and note is not tip.windows[-1]:
+            appender.note({key: note[key] for key in note if key not in {"before", "crc"}}, durable=False)
 
     def _content(self) -> bytes | None:
         name = self._session.name(layout.WINDOW_FILE)

@@ -75,11 +75,13 @@ def writer_record(writer: str, time: str) -> Record:
 
 
 def check_writer(known: Known, session_id: str, writer: str) -> None:
-    """Refuse a writer that another one has taken over from; an empty one is not checked.
+    """Refuse a writer that another one has taken over from, or whose window is gone; an empty one is not checked.
 
     Raises:
-        StaleWindowError: Another one began or claimed the window.
+        StaleWindowError: Another one began or claimed the window, or the session was removed meanwhile.
     """
+    if writer and not known.windows:
+        raise StaleWindowError(session_id, "its window is not there any more")
     if writer and known.writer and writer != known.writer:
         raise StaleWindowError(session_id, "another window has gone on with it")
 
@@ -121,17 +123,32 @@ def window_state(known: Known, content: bytes) -> WindowState | None:
         known: What the journal says.
         content: Whole lines of ``window.jsonl``.
     """
+    note = window_note(known, content)
+    if note is None:
+        return None
+    return WindowState(
+        messages=tuple((detect(value).name, value) for value in map(parse, content.split(b"\n")[:-1])),
+        head=tuple(note["head"]),
+        first=note["first"],
+        pins=known.pins,
+        settings=known.settings.get("settings", {}),
+        archived=known.messages,
+    )
+
+
+def window_note(known: Known, content: bytes) -> Record | None:
+    """Return the newest record of what ``window.jsonl`` begins with that *content* does begin with."""
     for note in reversed(known.windows):
         if hashlib.sha256(content[: note["bytes"]]).hexdigest() == note["sha256"]:
-            return WindowState(
-                messages=tuple((detect(value).name, value) for value in map(parse, content.split(b"\n")[:-1])),
-                head=tuple(note["head"]),
-                first=note["first"],
-                pins=known.pins,
-                settings=known.settings.get("settings", {}),
-                archived=known.messages,
-            )
+            return note
     return None
+
+
+def whole_lines(content: bytes) -> bytes:
+    """Return the lines of ``window.jsonl`` before the first that a crash left unfinished, or with a hole of zeros."""
+    hole = content.find(b"\0")
+    end = len(content) if hole < 0 else hole
+    return content[: content.rfind(b"\n", 0, end) + 1]
 
 
 def absent(strings: Sequence[str], contents: Iterable[bytes]) -> list[str]:

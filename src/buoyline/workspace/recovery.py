@@ -5,7 +5,7 @@ Torn bytes are set aside, never lost; damage that newer records stand behind is 
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from buoyline.messages import detect, parse
 from buoyline.workspace import layout
@@ -14,7 +14,7 @@ from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, 
 from buoyline.workspace.batches import batch_after
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, Extent, Known, batch_record
+from buoyline.workspace.journal import Batch, Extent, Known, Record, batch_record, encode
 from buoyline.workspace.tip import Tip
 
 Content = Callable[[Batch], bytes | None]
@@ -46,40 +46,56 @@ def recover(
     appender.set_aside_behind(layout.CONTEXT_FILE, tip.context_end)
     _complete_transcript(tip, appender, content, index, is_first_look=is_first_look)
     if is_first_look:
-        # Whoever wrote the newest batch may have been killed before its sync. Once it is known to be durable, the
-        # next record says so, and nobody has to hash it again.
-        appender.settle_committed()
+        appender.settle_earlier()
+        if tip.windows and appender.has(layout.WINDOW_FILE):
+            appender.set_holes_aside(layout.WINDOW_FILE)
     tip.mark_checked()
 
 
-def rebuild(tip: Tip, appender: Appender, time: str) -> None:
-    """Give an archive whose journal is lost one batch per whole line, marked as rebuilt.
+def rebuilt_journal(context: bytes, time: str) -> bytes:
+    """Return the journal of an archive whose own is lost: one batch per whole line, marked as rebuilt.
+
+    It is published whole. Grown record by record, a crash would leave a shorter one, and the rest of the archive would
+    pass for a torn tail.
 
     Args:
-        tip: Of the empty journal.
-        appender: The session's files.
+        context: All of ``context.jsonl``.
         time: Stands in the records and headings, since the real times went with the journal.
 
     Raises:
         MessageError: A line is no message; then nothing can be appended safely.
     """
-    appender.cut_transcript(0)
-    _adopt(tip, appender, time)
+    journal = bytearray()
+    tip = Tip(lambda offset, size_bytes: bytes(journal[offset : offset + size_bytes]))
+    for record in _adopted(tip, context, time):
+        line = encode({**record, **tip.before()})
+        journal += line
+        tip.absorb(line)
+        tip.mark_synced(transcript=False)
+    return bytes(journal)
 
 
 def _adopt(tip: Tip, appender: Appender, time: str) -> None:
     """Commit the whole lines behind the last batch again, one batch a line, marked as rebuilt."""
     file = appender.file(layout.CONTEXT_FILE)
-    content = file.read(tip.context_end, file.size() - tip.context_end)
+    file.sync()
+    for record in _adopted(tip, file.read(tip.context_end, file.size() - tip.context_end), time):
+        appender.note(record, durable=False)
+    appender.sync(layout.JOURNAL_FILE)
+
+
+def _adopted(tip: Tip, content: bytes, time: str) -> Iterator[Record]:
+    """Yield the record of each whole line of *content*, which stands behind the last batch; *tip* takes each in."""
     for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
         value = parse(line)
         message = ArchivedMessage(tip.messages, detect(value).name, value, ())
         synced = min(tip.synced.context, tip.context_end)
         extent = Extent(tip.context_end, (len(line),), hashlib.sha256(line).hexdigest(), synced, tip.end)
         lines = rendered([message], tip.messages, time, tip)
-        batch = batch_after(tip, [message], batch_id="", lines=lines, extent=extent, time=time)
-        appender.note({**batch_record(batch), "rebuilt": True}, durable=False)
-    appender.sync(layout.JOURNAL_FILE)
+        yield {
+            **batch_record(batch_after(tip, [message], batch_id="", lines=lines, extent=extent, time=time)),
+            "rebuilt": True,
+        }
 
 
 def _first_torn(tip: Tip, appender: Appender, content: Content) -> int | None:
@@ -101,15 +117,24 @@ def _complete_transcript(
     """Render again what is missing, or what a power cut left without its bytes: the transcript is not synced."""
     file = appender.file(layout.TRANSCRIPT_FILE)
     size, last = file.size(), tip.last_batch
-    if size == tip.transcript_end and (not is_first_look or last is None or _is_rendered(tip, last, file, content)):
+    end = _end_of_whole(file, min(tip.synced.transcript, size)) if is_first_look else size
+    if size == end == tip.transcript_end and not (
+        is_first_look and last and not _is_rendered(tip, last, file, content)
+    ):
         return
     batches = index().batches
-    whole = sum(batch.transcript_end <= size for batch in batches)
+    whole = sum(batch.transcript_end <= end for batch in batches)
     while whole and not _is_rendered(tip, batches[whole - 1], file, content):
         whole -= 1
     appender.cut_transcript(batches[whole - 1].transcript_end if whole else 0)
     for batch in batches[whole:]:
         appender.extend_transcript(_rendered(tip, batch, content(batch) or b""))
+
+
+def _end_of_whole(file: Handle, start: int) -> int:
+    """Return where the transcript, which is whole up to *start*, first has a hole: zeros, which it never shows."""
+    hole = file.read(start, file.size() - start).find(b"\0")
+    return file.size() if hole < 0 else start + hole
 
 
 def _is_rendered(known: Known, batch: Batch, file: Handle, content: Content) -> bool:

@@ -43,10 +43,13 @@ class Results:
             record = tip.find_result(name)
             if record is None:
                 self._admit(tip, result.call_id, name, content, view)
-            if not is_there:
+            if is_there:
+                # Whoever stored it may have been killed before its name was durable.
+                self._session.tree.sync_directory(self._session.directory)
+            else:
                 self._publish(name, content)
             if view is not None:
-                self._session.tree.publish(self._session.name(layout.view_name(name)), (view,))
+                self._publish_view(layout.view_name(name), view)
             if record is None:
                 record = _record(result.call_id, name, content, view, tip.result_bytes)
                 appender.note(record)
@@ -108,6 +111,12 @@ class Results:
             is_ours = self._session.tree.publish(self._session.name(name), chunks)
         if not is_ours and not self._holds(name, content):
             raise self._is_another(name)
+
+    def _publish_view(self, name: str, view: bytes) -> None:
+        tree, path = self._session.tree, self._session.name(name)
+        # One that is not the result's is of no use to anybody: what it shows is in the result.
+        if not tree.publish(path, (view,)) and tree.read(path) != view:
+            tree.replace(path, (view,))
 
     def _is_another(self, name: str) -> CorruptError:
         return CorruptError(self._session.path(name), "is not the tool result that belongs there; move it away")

@@ -17,7 +17,7 @@ from buoyline.workspace._files import Handle, Tree
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch
-from buoyline.workspace.recovery import rebuild, recover
+from buoyline.workspace.recovery import rebuilt_journal, recover
 from buoyline.workspace.tip import Tip
 
 
@@ -127,12 +127,11 @@ class Session:
             self._held() as tree,
             closing(Appender(tree, self.directory, self._tip, shares_sync=shares_sync)) as appender,
         ):
-            is_journal_lost = not tree.exists(self.name(layout.JOURNAL_FILE))
             try:
+                if not tree.exists(self.name(layout.JOURNAL_FILE)):
+                    self._rebuild_journal(tree)
                 self._journal = appender.file(layout.JOURNAL_FILE)
                 is_first_look = self._refresh_tip(self._journal)
-                if is_journal_lost:
-                    rebuild(self._tip, appender, now())
                 recover(self._tip, appender, self.content, self.index, is_first_look=is_first_look, time=now())
                 yield appender
             except BaseException:
@@ -147,7 +146,17 @@ class Session:
         if not self.exists():
             self._create()
         with self.tree.held(self.directory) as tree:
+            if not self._tip.is_loaded:
+                # Whoever made these entries may have been killed before they were durable.
+                tree.sync_directory(layout.SESSIONS)
+                tree.sync_directory(self.directory)
             yield tree
+
+    def _rebuild_journal(self, tree: Tree) -> None:
+        with tree.open(self.name(layout.CONTEXT_FILE), write=True, create=True) as context:
+            context.sync()
+            content = context.read(0, context.size())
+        tree.replace(self.name(layout.JOURNAL_FILE), (rebuilt_journal(content, now()),))
 
     def content(self, batch: Batch) -> bytes | None:
         """Return the batch's bytes in the archive; None when they are not what was committed."""

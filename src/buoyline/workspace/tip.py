@@ -74,8 +74,10 @@ class Tip:
         if not self.is_loaded:
             self._load(size)
             self.is_loaded = True
-        elif size > self.end:
-            self._fold_lines(self.end, size)
+        elif size > self.end and not self._fold_lines(self.end, size):
+            # What others have written is not as they left it: begin again, knowing what was durable.
+            self.forget()
+            self.refresh(size)
 
     def absorb(self, line: bytes) -> None:
         """Take in a record that was just written at `end` of the journal, as it is there."""
@@ -88,7 +90,8 @@ class Tip:
         op = record["op"]
         if op in _KEPT:
             self._newest[op] = [*self._newest.get(op, ()), (offset, record)][-_KEPT[op] :]
-        self.synced = synced_before(record)
+        synced = synced_before(record)
+        self.synced = synced._replace(journal=min(synced.journal, offset))
         self.end = offset + len(line) + 1
         self._tail = tail_of(line)
         if op == "batch":
@@ -171,6 +174,11 @@ class Tip:
         newest = {op: [offset for offset, _ in kept] for op, kept in self._newest.items()}
         return {"before": {"synced": list(self.synced), **newest}}
 
+    @property
+    def has_unsynced_records(self) -> bool:
+        """Whether the journal has records that are not known to be durable."""
+        return self.end > self.synced.journal
+
     def synced_of(self, name: str) -> int:
         """Return how many bytes of ``context.jsonl`` or ``summaries.jsonl`` are known to be durable."""
         return self.synced.summaries if name == layout.SUMMARIES_FILE else self.synced.context
@@ -180,10 +188,11 @@ class Tip:
         ends = {layout.CONTEXT_FILE: self.context_end, layout.SUMMARIES_FILE: self.summaries_end}
         return [name for name, end in ends.items() if end > self.synced_of(name)]
 
-    def mark_synced(self) -> None:
-        """Remember that all that is committed counts as durable."""
+    def mark_synced(self, *, transcript: bool) -> None:
+        """Remember that all that is committed counts as durable, and with *transcript* what is derived as well."""
         self.mark_checked()
-        self.synced = self._checked
+        derived = self.transcript_end if transcript else self.synced.transcript
+        self.synced = self._checked._replace(transcript=derived, journal=self.end)
 
     def mark_checked(self) -> None:
         """Remember that everything that is committed has the bytes that it should have."""
@@ -214,12 +223,14 @@ class Tip:
         return found[::-1]
 
     def rewind(self, offset: int) -> None:
-        """Forget the record at *offset* of the journal and all behind it: they were never committed."""
-        record, checked = record_at(self._read, offset), self._checked
+        """Forget the record at *offset* of the journal and all behind it: they were never committed.
+
+        What they say of others counts no more, either.
+        """
+        checked = self._checked
         self.forget()
         self.is_loaded = True
-        if record is None or not self._restore(record, offset):
-            self._fold_lines(0, offset)
+        self._load(offset)
         self._checked = Synced(min(checked.context, self.context_end), min(checked.summaries, self.summaries_end))
 
     def _find(self, op: str, name: str) -> tuple[int, Record] | None:
@@ -247,10 +258,23 @@ class Tip:
         if found is None:
             return
         offset, record, line = found
-        if self._restore(record, offset):
+        durable = min(synced_before(record).journal, offset)
+        torn = self._first_bad(durable, offset)
+        if torn is not None:
+            # A power cut took a part of what one sync was to make durable: all of it is unacknowledged.
+            self._load(torn)
+        elif self._restore(record, offset):
             self.fold(record, line, offset)
         else:
-            self._fold_lines(0, size)
+            self._fold_lines(0, offset + len(line) + 1)
+
+    def _first_bad(self, start: int, end: int) -> int | None:
+        """Return where the first line that is no record begins."""
+        for position, content in chunks_of_lines(self._read, start, end):
+            for offset, line in lines_of(content, position):
+                if decode(line) is None:
+                    return offset
+        return None
 
     def _last_whole(self, size: int) -> tuple[int, Record, bytes] | None:
         """Return the last line that is a record, with its offset."""
@@ -304,9 +328,9 @@ class Tip:
         record = record_at(self._read, offset)
         return record if record is not None and record["op"] == op else None
 
-    def _fold_lines(self, start: int, end: int) -> None:
-        """Fold the journal from *start*, up to the last whole record before *end*."""
-        is_damaged = False
+    def _fold_lines(self, start: int, end: int) -> bool:
+        """Fold the journal from *start*, up to the last whole record before *end*; False where a line is none."""
+        is_damaged, is_sound = False, True
         for position, content in chunks_of_lines(self._read, start, end):
             for offset, line in lines_of(content, position):
                 record = decode(line)
@@ -314,6 +338,8 @@ class Tip:
                     self.fold(record, line, offset)
                     self.has_lost_a_record |= is_damaged and record["op"] != "batch"
                 is_damaged = record is None
+                is_sound = is_sound and not is_damaged
+        return is_sound
 
 
 def _offset(kept: tuple[int, Record]) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Record, decode
+from buoyline.workspace.journal import Record, decode, synced_before
 from buoyline.workspace.verification.findings import Finding, finding
 from buoyline.workspace.verification.shapes import fault_of
 
@@ -86,6 +86,7 @@ class Scan:
     stubs: dict[str, int] = field(default_factory=dict[str, int])
     rebuilt: set[int] = field(default_factory=set[int])
     _bad: Run | None = None
+    _behind: list[tuple[Record, Line]] = field(default_factory=list[tuple[Record, Line]])
     _losses: set[str] = field(default_factory=set[str])
 
     @property
@@ -99,6 +100,8 @@ class Scan:
             record = decode(line.content) if line.is_ended else None
             if record is None:
                 self._bad = (self._bad or Run(line._replace(content=b""), 0, 0)).and_line(line)
+            elif self._bad is not None and synced_before(record).journal <= self._bad.first.offset:
+                self._behind.append((record, line))
             else:
                 self._report_loss()
                 self._take(record, line)
@@ -137,11 +140,14 @@ class Scan:
             reason = f"{lines}, although records follow: what was committed there is not known; restore it from a copy"
             self._lose(self._bad.first, reason)
             self._bad = None
+            for record, line in self._behind:
+                self._take(record, line)
+            self._behind.clear()
 
     def _report_tail(self) -> None:
         if self._bad is None:
             return
-        first, size = self._bad.first, self._bad.size
+        first, size = self._bad.first, self._bad.size + sum(line.size + 1 for _, line in self._behind)
         if first.is_ended:
             kind, reason = "bad-last-record", _BAD_LAST_RECORD
         else:

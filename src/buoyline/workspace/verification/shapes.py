@@ -9,11 +9,12 @@ from typing import Any
 
 from buoyline.messages import is_array, is_object
 from buoyline.workspace import layout
-from buoyline.workspace.journal import Record
+from buoyline.workspace.journal import Record, Synced
 
 Check = Callable[[Any], bool]
 
 _TOO_MANY = 1 << 62
+_SYNCED = len(Synced())
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -45,7 +46,7 @@ def _disagreement(record: Record) -> str:
 
 def _leads_back(before: object) -> bool:
     """Tell whether *before* says what was durable, and where the newest records of each kind stood."""
-    return is_object(before) and all(map(_are(_is_count), before.values())) and _is_pair(before.get("synced", [0, 0]))
+    return is_object(before) and all(map(_are(_is_count), before.values())) and len(before.get("synced", ())) <= _SYNCED
 
 
 def _is_text(value: object) -> bool:

@@ -28,7 +28,9 @@ class SummariesCheck:
         session, extents = self._session, self._session.index.summaries
         size = session.size(layout.SUMMARIES_FILE)
         if size is None:
-            if extents and layout.SUMMARIES_FILE not in session.entries:
+            if extents and session.index.may_be_torn_summary(extents[0]):
+                self._report_unfinished(1, extents[0])
+            elif extents and layout.SUMMARIES_FILE not in session.entries:
                 reason = f"is gone with {len(extents)} summaries; restore it from a copy"
                 session.add("missing-file", layout.SUMMARIES_FILE, reason)
             return
@@ -43,7 +45,9 @@ class SummariesCheck:
     def _check_size(self, size: int) -> None:
         index = self._session.index
         lost = next((number for number, extent in enumerate(index.summaries, 1) if extent.end > size), None)
-        if lost is not None:
+        if lost is not None and index.may_be_torn_summary(index.summaries[lost - 1]):
+            self._report_unfinished(lost, index.summaries[lost - 1])
+        elif lost is not None:
             reason = f"ends within or before summary {lost} of {len(index.summaries)}; restore it from a copy"
             self._session.add("short-file", layout.SUMMARIES_FILE, reason, line=lost, offset=size)
         if size > index.summaries_end:
@@ -52,8 +56,17 @@ class SummariesCheck:
             )
             self._session.add("torn-tail", layout.SUMMARIES_FILE, reason, offset=index.summaries_end)
 
+    def _report_unfinished(self, number: int, extent: Extent) -> None:
+        reason = (
+            f"summary {number} is not what its record says: a power cut before it was acknowledged, or damage; the "
+            "next writer sets it aside, so compare with a copy first"
+        )
+        self._session.add("unfinished-batch", layout.SUMMARIES_FILE, reason, line=number, offset=extent.offset)
+
     def _check_summary(self, number: int, extent: Extent, part: Part) -> None:
-        if part.sha256 != extent.sha256:
+        if part.sha256 != extent.sha256 and self._session.index.may_be_torn_summary(extent):
+            self._report_unfinished(number, extent)
+        elif part.sha256 != extent.sha256:
             reason = f"summary {number} is not what was written; restore the file from a copy"
             self._session.add("changed-bytes", layout.SUMMARIES_FILE, reason, line=number, offset=extent.offset)
         elif part.content is not None:

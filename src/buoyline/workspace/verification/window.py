@@ -45,7 +45,7 @@ def _check_contents(session: Inspection, window: Handle) -> None:
 
 
 def _report_missing(session: Inspection, notes: list[Record]) -> None:
-    if len(notes) == 1 and notes[0]["bytes"] == 0:
+    if notes and all(note["bytes"] == 0 for note in notes):
         session.add("torn-tail", layout.WINDOW_FILE, "a crash came before it was created; it was empty")
     elif notes:
         reason = "is gone, and with it what was in the context and not archived; restore it from a copy"
@@ -62,6 +62,10 @@ def _check_beginning(session: Inspection, window: Handle) -> None:
 def _check_lines(session: Inspection, window: Handle) -> None:
     for line in lines_of(session.probe.chunks(window)):
         place = {"line": line.number, "offset": line.offset}
+        if b"\0" in line.content:
+            reason = "a power cut left zeros in it; the next writer sets it and what follows aside"
+            session.add("torn-tail", layout.WINDOW_FILE, reason, **place)
+            return
         if not line.is_ended:
             reason = f"a crash left {line.size:,} bytes of a message; the next writer sets them aside in torn/"
             session.add("torn-tail", layout.WINDOW_FILE, reason, **place)
