@@ -284,7 +284,7 @@ class Workspaces(RuleBasedStateMachine):
 
 
 FEW = settings(max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
-MANY = settings(FEW, max_examples=400, stateful_step_count=60)
+MANY = settings(FEW, max_examples=150, stateful_step_count=50)
 
 
 @pytest.mark.parametrize(
