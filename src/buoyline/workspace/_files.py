@@ -131,13 +131,23 @@ class Tree:
         with self._parent(name) as (parent, last), _translated(self.path(name)), contextlib.suppress(FileExistsError):
             _make_directory(parent, last)
 
+    def status(self, name: str) -> os.stat_result | None:
+        """Return the status of *name*, a link's own; None when nothing is there."""
+        try:
+            with self._parent(name) as (parent, last), _translated(self.path(name)):
+                return os.stat(last, dir_fd=parent, follow_symlinks=False)
+        except StorageError as error:
+            if error.errno in {errno.ENOENT, errno.ENOTDIR}:
+                return None
+            raise
+
     def exists(self, name: str) -> bool:
         """Tell whether *name* is there, as anything."""
-        return self._status(name) is not None
+        return self.status(name) is not None
 
     def size(self, name: str) -> int | None:
         """Return the size of the regular file *name* in bytes; None when there is no such file."""
-        status = self._status(name)
+        status = self.status(name)
         return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
     def names(self, name: str) -> list[str]:
@@ -168,7 +178,7 @@ class Tree:
 
     def is_directory(self, name: str) -> bool:
         """Tell whether *name* is a directory and no link to one."""
-        status = self._status(name)
+        status = self.status(name)
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def read(self, name: str, offset: int = 0, size_bytes: int | None = None) -> bytes:
@@ -352,15 +362,6 @@ class Tree:
                 yield
             finally:
                 _release(descriptor)
-
-    def _status(self, name: str) -> os.stat_result | None:
-        try:
-            with self._parent(name) as (parent, last), _translated(self.path(name)):
-                return os.stat(last, dir_fd=parent, follow_symlinks=False)
-        except StorageError as error:
-            if error.errno in {errno.ENOENT, errno.ENOTDIR}:
-                return None
-            raise
 
     @contextlib.contextmanager
     def _parent(self, name: str) -> Generator[tuple[int, str]]:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -316,6 +316,24 @@ class LocalWorkspace:
         """Return the session's window; see `Window.load`."""
         return await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).load()))
 
+    def watch(self, session_id: str | None = None, *, last: int | None = 0) -> "AsyncGenerator[WorkspaceEvent]":
+        """Tell what happens in the workspace, whoever writes: each thing once, in the order of each session.
+
+        It only reads, and waits for what is not there yet. It begins with the first step of the iteration and goes
+        on until it is closed or cancelled. Source: docs/watching.md.
+
+        Args:
+            session_id: Watch this session alone.
+            last: How many of the newest events of each session that is there already come first; None: all.
+
+        Raises:
+            ConfigError: *last* is negative.
+            InvalidNameError: *session_id* cannot be an id.
+        """
+        from buoyline.workspace.watching import Watch, watched  # noqa: PLC0415 - watchfiles takes 35 ms
+
+        return watched(Watch(self._tree, self.check, session_id, last=last))
+
     def check(self) -> None:
         """Make sure that there is a workspace that this buoyline can read; nothing is created.
 
@@ -492,6 +510,7 @@ if TYPE_CHECKING:
         SupportsAbilities,
         WindowLog,
     )
+    from buoyline.workspace.events import WorkspaceEvent
 
     _offloader: type[Offloader] = LocalWorkspace
     _archive: type[ContextArchive] = LocalWorkspace
