@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "grep": "lookups",
         "glob": "lookups",
         "stats": "stats",
+        "tail": "tail",
         "verify": "verify",
         "repair": "repair",
         "gc": "gc",
