@@ -261,9 +261,6 @@ async def test_a_failure_while_a_payload_is_stored_leaves_no_other_bytes_under_i
         assert_it_is_sound(tmp_path / str(k))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the lines are there when noting the pins fails, and a repetition adds them again"
-)
 async def test_a_window_that_could_not_be_extended_is_as_it_was_and_a_repetition_extends_it_once(
     tmp_path: Path,
 ) -> None:

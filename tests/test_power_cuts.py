@@ -303,9 +303,6 @@ async def _begin(workdir: Path) -> None:
     await workspace.archive("s", [_early(number) for number in range(50)])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="only the last record without its bytes is taken for torn, the others for damage"
-)
 @pytest.mark.parametrize("taken", [2, 3])
 async def test_without_syncs_a_power_cut_may_take_the_bytes_of_several_batches(tmp_path: Path, taken: int) -> None:
     workspace = LocalWorkspace(tmp_path, durability="off")

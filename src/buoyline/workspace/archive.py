@@ -19,6 +19,7 @@ from buoyline.workspace.batches import (
 )
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.commit import Appender
+from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Record, batch_from, batch_record
 from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import absent
@@ -101,7 +102,7 @@ class Archive:
                 yield from (
                     m for m in messages_of(batch, content) if first <= m.number and (end is None or m.number < end)
                 )
-            elif index.may_be_torn(batch):
+            elif self._is_torn_from(batch, index):
                 return
             else:
                 self._report(batch, on_damage)
@@ -143,6 +144,17 @@ class Archive:
             tip = Tip(lambda _offset, _size_bytes: b"")
             needed = addition.growth(tip, self._session.tree, *addition.rendered_behind(tip))
             self._allowance.check_new(self._session, *needed)
+
+    def _is_torn_from(self, batch: Batch, index: Index) -> bool:
+        """Tell whether the next writer will set *batch* aside: nothing behind it is there, and the newest may be torn.
+
+        Without syncs a power cut may take several batches.
+        """
+        if not index.may_be_torn(index.batches[-1]):
+            return False
+        return index.may_be_torn(batch) or all(
+            self._session.content(later) is None for later in batches_between(index, batch.end, None)
+        )
 
     def _report(self, batch: Batch, on_damage: Callable[[CorruptError], None] | None) -> None:
         what = f"messages {batch.first} to {batch.end - 1} (from byte {batch.extent.offset}) are not what was written"
