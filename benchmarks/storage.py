@@ -1,0 +1,519 @@
+"""What durability costs: `LocalWorkspace` against the bare system calls of the same promise, and against its peers.
+
+Usage: ``python benchmarks/storage.py [ROW ...] [--quick] [--workdir DIR]``
+
+Ours and what it is compared with take turns, call by call, in one process and on one file system, so that both meet
+the same noise; the figures are medians, and what counts is their ratio. Peers are measured where they are installed
+(``pip install agentscope strands-agents``, best beside buoyline in a virtualenv of its own). None of them syncs: what
+they acknowledge may be gone after a power cut, and AgentScope rewrites the whole file at each append.
+
+The table says whether each goal is met. Linux only: locks, ``fdatasync``, and peaks of memory from ``/proc``.
+"""
+
+import argparse
+import asyncio
+import fcntl
+import importlib.util
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from buoyline import LocalWorkspace
+
+Message = dict[str, Any]
+Operation = Callable[[], Awaitable[object]]
+
+KILOBYTE, MEGABYTE = 1_000, 1_000_000
+MAX_BARE_RATIO = 1.5
+MAX_GROWTH = 1.2
+MAX_START_S = 0.005
+MAX_MESSAGE_S = 40e-6
+MAX_RESULT_BYTES = 16 * MEGABYTE
+WARM_UP = 2
+BATCH = 100
+PROCESSES, APPENDS, TASKS = 4, 500, 50
+
+
+class Row(NamedTuple):
+    """One line of the table.
+
+    Attributes:
+        what: What was measured.
+        ours: Its figure.
+        other: The figure it is compared with, or what that would need.
+        ratio: Ours to the other, or what the goal is about.
+        goal: As the project has set it; empty where it has set none.
+        is_met: None without a goal.
+    """
+
+    what: str
+    ours: str
+    other: str
+    ratio: str
+    goal: str = ""
+    is_met: bool | None = None
+
+
+class Setting(NamedTuple):
+    """Where and how thoroughly to measure."""
+
+    folder: Path
+    is_quick: bool
+
+    def count(self, full: int, quick: int) -> int:
+        """Return how many of something to do."""
+        return quick if self.is_quick else full
+
+    def fresh(self) -> Path:
+        """Return a new directory."""
+        return Path(tempfile.mkdtemp(dir=self.folder))
+
+
+def main() -> None:
+    """Read the arguments and print the table, each row as soon as it is known."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}; all where none is named")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller archives: some seconds a row")
+    parser.add_argument("--workdir", type=Path, help="measure on this directory's file system")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.rows if name not in ROWS]:
+        parser.error(f"no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
+    print(f"{'':68} {'ours':>12} {'other':>12} {'ratio':>12}  goal")
+    with tempfile.TemporaryDirectory(dir=arguments.workdir) as folder:
+        for name in arguments.rows or ROWS:
+            asyncio.run(show(ROWS[name](Setting(Path(folder), arguments.quick))))
+
+
+async def show(rows: AsyncIterator[Row]) -> None:
+    """Print rows."""
+    async for row in rows:
+        verdict = "" if row.is_met is None else "  met" if row.is_met else "  MISSED"
+        print(f"{row.what:68} {row.ours:>12} {row.other:>12} {row.ratio:>12}  {row.goal}{verdict}", flush=True)
+
+
+async def alternate(rounds: int, operations: Sequence[Operation]) -> list[float]:
+    """Return the median seconds of each operation; they take turns, in another order each round."""
+    times: list[list[float]] = [[] for _ in operations]
+    for number in range(rounds + WARM_UP):
+        for turn in random.sample(range(len(operations)), len(operations)):
+            started = time.perf_counter()
+            await operations[turn]()
+            if number >= WARM_UP:
+                times[turn].append(time.perf_counter() - started)
+    return [statistics.median(taken) for taken in times]
+
+
+# One append.
+
+
+async def append(setting: Setting) -> AsyncIterator[Row]:
+    """One message of 1 KB to an existing session, against two files written and synced."""
+    ours = appending(LocalWorkspace(setting.fresh()), "s1")
+    await ours()
+    await ours()
+    session = next(setting.folder.glob("*/sessions/s1"))
+    lines = [(session / name).read_bytes().splitlines(keepends=True)[-1] for name in ("context.jsonl", "journal.jsonl")]
+    others: dict[str, Operation | None] = {"write + fdatasync of two files": bare_append(setting.fresh(), lines)}
+    for archived in (200, 10_000):
+        others[f"AgentScope, {archived:,} messages archived, no sync"] = await agentscope_append(setting, archived)
+    for name, other in others.items():
+        if other is None:
+            yield Row(f"append 1 KB / {name}", "", "", "", "to compare: pip install agentscope")
+            continue
+        # One at a time: what AgentScope leaves unwritten would be written by the syncs of the others.
+        our_s, other_s = await alternate(setting.count(300, 40), [ours, other])
+        yield compared("append 1 KB", name, our_s, other_s, has_goal=name.startswith("write"))
+
+
+def appending(workspace: LocalWorkspace, session: str) -> Operation:
+    """Return what archives one more message of 1 KB."""
+    messages = texts(KILOBYTE)
+    return lambda: workspace.offload_context(session, [{"role": "user", "content": next(messages)}])
+
+
+def bare_append(folder: Path, lines: Sequence[bytes]) -> Operation:
+    """Return what appends each line to a file of its own, and syncs them."""
+    files = [os.open(folder / str(n), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) for n in range(len(lines))]
+
+    async def write() -> None:
+        for file, line in zip(files, lines, strict=True):
+            os.write(file, line)
+        for file in files:
+            os.fdatasync(file)
+
+    return write
+
+
+async def agentscope_append(setting: Setting, archived: int) -> Operation | None:
+    """Return the same append as AgentScope does it, with so many messages there; None where it is not installed."""
+    if importlib.util.find_spec("agentscope") is None:
+        return None
+    from agentscope.message import Msg, TextBlock  # noqa: PLC0415 - need not be installed
+    from agentscope.workspace import LocalWorkspace as AgentScopeWorkspace  # noqa: PLC0415
+
+    messages = texts(KILOBYTE)
+
+    def made() -> Any:
+        return Msg(name="user", role="user", content=[TextBlock(text=next(messages))])
+
+    workspace = AgentScopeWorkspace(workdir=str(setting.fresh()))
+    await workspace.offload_context("s1", [made() for _ in range(archived)])
+    return lambda: workspace.offload_context("s1", [made()])
+
+
+# One tool result.
+
+
+async def result(setting: Setting) -> AsyncIterator[Row]:
+    """A tool result of 10 MB against a bare durable write, and against Strands' storages."""
+    text = source_text(10 * MEGABYTE)
+    content, workspace, numbers = text.encode(), LocalWorkspace(setting.fresh()), itertools.count()
+
+    def ours() -> Awaitable[object]:
+        message = {"role": "tool", "tool_call_id": f"c{next(numbers)}", "content": text}
+        return workspace.offload_tool_result("s1", message)
+
+    others = {"temporary file, fsync, rename, fsync directory": bare_publish(setting.fresh(), content)}
+    others |= strands_writes(setting, content)
+    for name, other in others.items():
+        our_s, other_s = await alternate(setting.count(25, 4), [ours, other])
+        yield compared("result 10 MB", name, our_s, other_s, has_goal=name.startswith("temporary"))
+    if len(others) == 1:
+        yield Row("result 10 MB / Strands' storages", "", "", "", "to compare: pip install strands-agents")
+
+
+def bare_publish(folder: Path, content: bytes) -> Operation:
+    """Return what writes *content* to a new file as durably as the system allows."""
+    directory, numbers = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), itertools.count()
+
+    async def write() -> None:
+        file = os.open("temporary", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory)
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+        os.close(file)
+        os.rename("temporary", str(next(numbers)), src_dir_fd=directory, dst_dir_fd=directory)
+        os.fsync(directory)
+
+    return write
+
+
+def strands_writes(setting: Setting, content: bytes) -> dict[str, Operation]:
+    """Return what Strands' two storages do with a tool result; nothing where it is not installed."""
+    if importlib.util.find_spec("strands") is None:
+        return {}
+    from strands.storage import LocalFileStorage  # noqa: PLC0415 - need not be installed
+    from strands.vended_plugins.context_offloader.storage import FileStorage  # noqa: PLC0415
+
+    local, legacy, numbers = (
+        LocalFileStorage(str(setting.fresh())),
+        FileStorage(str(setting.fresh())),
+        itertools.count(),
+    )
+    return {
+        "Strands LocalFileStorage, no sync": lambda: local.write(f"c{next(numbers)}", content),
+        "Strands FileStorage, no sync, not atomic": lambda: legacy.store(f"c{next(numbers)}", content),
+    }
+
+
+# An append to a long session.
+
+
+async def growth(setting: Setting) -> AsyncIterator[Row]:
+    """One append at 200 and at 200,000 archived messages."""
+    many, folder = setting.count(200_000, 20_000), setting.fresh()
+    unsynced = LocalWorkspace(folder, durability="off")
+    await fill(unsynced, "few", 200, 1)
+    for size in (1_000, 1):
+        await fill(unsynced, f"many{size}", many, size, chars=200)
+        for durability in ("fsync", "off"):
+            workspace = LocalWorkspace(folder, durability=durability)
+            operations = [appending(workspace, session) for session in ("few", f"many{size}")]
+            few_s, many_s = await alternate(setting.count(300, 60), operations)
+            what = f"append 1 KB at {many:,} messages (batches of {size:,}) / at 200, {durability}"
+            is_met = 1 / MAX_GROWTH <= many_s / few_s <= MAX_GROWTH
+            yield Row(what, milliseconds(many_s), milliseconds(few_s), times(many_s / few_s), "within 20 %", is_met)
+
+
+async def fill(
+    workspace: LocalWorkspace, session: str, count: int, size: int, *, chars: int = KILOBYTE, named: bool = False
+) -> None:
+    """Archive *count* messages in batches of *size*, *named* by ids or not."""
+    drawn = texts(chars)
+    for start in range(0, count, size):
+        messages = [{"role": "user", "content": next(drawn)} for _ in range(size)]
+        await workspace.archive(session, messages, batch_id=f"batch-{start}" if named else "")
+
+
+# The first append of a new process.
+
+FIRST_APPEND = """
+import asyncio, sys, time
+from buoyline import LocalWorkspace
+
+async def first(workdir, session, batch_id):
+    message = {"role": "user", "content": "the first message of a new process"}
+    started = time.perf_counter()
+    workspace = LocalWorkspace(workdir)
+    await workspace.archive(session, [message], batch_id=batch_id)
+    print(time.perf_counter() - started)
+
+asyncio.run(first(*sys.argv[1:]))
+"""
+
+
+async def start(setting: Setting) -> AsyncIterator[Row]:
+    """The first append of a new process to 100 MB, against the same with one message archived."""
+    count, folder = setting.count(100_000, 10_000), setting.fresh()
+    async with LocalWorkspace(folder, durability="off") as workspace:
+        for size in (BATCH, 1):
+            await fill(workspace, f"large{size}", count, size, named=True)
+        await fill(workspace, "small", 1, 1, named=True)
+    for size, is_named in itertools.product((BATCH, 1), (False, True)):
+        times_s = first_appends(folder, ("small", f"large{size}"), setting.count(25, 5), is_named=is_named)
+        small_s, large_s = map(statistics.median, times_s)
+        what = f"first append, {count // 1000:,} MB in batches of {size}{', batch id' if is_named else ''} / 1 message"
+        beyond_s = large_s - small_s
+        goal = f"under +{MAX_START_S * 1000:.0f} ms"
+        beyond = f"{beyond_s * 1000:+.2f} ms"
+        yield Row(what, milliseconds(large_s), milliseconds(small_s), beyond, goal, beyond_s < MAX_START_S)
+
+
+def first_appends(folder: Path, sessions: Sequence[str], rounds: int, *, is_named: bool) -> list[list[float]]:
+    """Return the seconds of the first append of new processes, for each session in turn."""
+    found: list[list[float]] = [[] for _ in sessions]
+    for number in range(rounds):
+        for session, times_s in zip(sessions, found, strict=True):
+            batch_id = f"new-{number}-{random.random()}" if is_named else ""
+            command = [sys.executable, "-c", FIRST_APPEND, str(folder), session, batch_id]
+            times_s.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return found
+
+
+# A batch.
+
+
+async def batch(setting: Setting) -> AsyncIterator[Row]:
+    """100 messages in a batch: what each costs beyond the sync of the same bytes."""
+    workspace, unsynced = LocalWorkspace(setting.fresh()), LocalWorkspace(setting.fresh(), durability="off")
+    conversations = (mixed(start) for start in itertools.count(0, BATCH))
+    messages = next(conversations)
+    await workspace.archive("s1", messages)
+    session = Path(workspace.workdir, "sessions", "s1")
+    written = [(session / name).read_bytes() for name in ("context.jsonl", "journal.jsonl")]
+    prepared = iter(list(itertools.islice(conversations, 2 * setting.count(102, 22))))
+    our_s, bare_s, unsynced_s = await alternate(
+        setting.count(100, 20),
+        [
+            lambda: workspace.archive("s1", next(prepared)),
+            bare_append(setting.fresh(), written),
+            lambda: unsynced.archive("s1", next(prepared)),
+        ],
+    )
+    size_bytes = len(written[0]) // BATCH
+    goal = f"under {MAX_MESSAGE_S * 1e6:.0f} us"
+    for name, ours, other in (("their bare sync", our_s, bare_s), ("nothing, durability off", unsynced_s, 0.0)):
+        each_s = (ours - other) / BATCH
+        each = f"{each_s * 1e6:.1f} us each"
+        what = f"batch of {BATCH} messages of {size_bytes:,} bytes / {name}"
+        yield Row(what, milliseconds(ours), milliseconds(other), each, goal, each_s < MAX_MESSAGE_S)
+
+
+def mixed(start: int) -> list[Message]:
+    """Return 100 messages of about 1 KB: questions, calls, results and answers, not only in English."""
+    drawn = texts(900, start)
+    messages: list[Message] = []
+    for number in range(start, start + BATCH, 4):
+        arguments = json.dumps({"path": f"src/module_{number}.py", "old": next(drawn)[:400]})
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "edit", "arguments": arguments}}
+        messages += [
+            {"role": "user", "content": f"{number}: 为什么这个测试失败了? Почему? {next(drawn)[:800]}"},
+            {"role": "assistant", "content": next(drawn)[:300], "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": next(drawn)},
+            {"role": "assistant", "content": next(drawn)},
+        ]
+    return messages
+
+
+# Memory.
+
+STORE_LARGE = """
+import asyncio, sys
+from pathlib import Path
+from buoyline import LocalWorkspace
+
+# The peak of this program alone: what resource.getrusage gives begins with that of the process that started it.
+def peak_bytes():
+    lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines["VmHWM"].split()[0]) * 1024
+
+async def store(workspace, call_id, text):
+    await workspace.offload_tool_result("s1", {"role": "tool", "tool_call_id": call_id, "content": text})
+
+async def main(workdir, size):
+    text = ("a line of a tool's output, as long as such lines are: 0123456789 0123456789 \\n" * (size // 77 + 1))[:size]
+    async with LocalWorkspace(workdir) as workspace:
+        await store(workspace, "warm", "a small one")
+        before = peak_bytes()
+        await store(workspace, "c1", text)
+        print(peak_bytes() - before)
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+async def memory(setting: Setting) -> AsyncIterator[Row]:
+    """What storing a result of 100 MB needs beyond the text itself, against one of 1 KB."""
+    size_bytes = setting.count(100, 20) * MEGABYTE
+    large, small = (grown_bytes(setting.fresh(), size) for size in (size_bytes, KILOBYTE))
+    goal = f"under {MAX_RESULT_BYTES // MEGABYTE} MB"
+    what = f"peak memory beyond the text, result of {size_bytes // MEGABYTE} MB / of 1 KB"
+    ours, other = (f"{grown / MEGABYTE:.1f} MB" for grown in (large, small))
+    yield Row(what, ours, other, f"{(large - small) / MEGABYTE:+.1f} MB", goal, large - small < MAX_RESULT_BYTES)
+
+
+def grown_bytes(folder: Path, size_bytes: int) -> int:
+    """Return by how much storing so large a result raises the peak memory of a new process."""
+    command = [sys.executable, "-c", STORE_LARGE, str(folder), str(size_bytes)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+# Many writers.
+
+
+async def writers(setting: Setting) -> AsyncIterator[Row]:
+    """50 tasks in one process, with and without sharing syncs; four processes against four that only lock and sync."""
+    per_second = [await task_rate(setting, durability) for durability in ("batch", "fsync")]
+    yield Row(f"{TASKS} tasks, one session: durability batch / fsync", *rates(*per_second))
+    appends = setting.count(APPENDS, 50)
+    ours, bare = process_rate(setting.fresh(), our_writer, appends), process_rate(setting.fresh(), bare_writer, appends)
+    yield Row(f"{PROCESSES} processes x {appends}, one session / flock, write, fdatasync", *rates(ours, bare))
+
+
+async def task_rate(setting: Setting, durability: str) -> float:
+    """Return appends a second of many tasks, as the median of rounds."""
+    found: list[float] = []
+    async with LocalWorkspace(setting.fresh(), durability=durability) as workspace:
+        operation = appending(workspace, "s1")
+        for _ in range(setting.count(20, 4)):
+            started = time.perf_counter()
+            await asyncio.gather(*(operation() for _ in range(TASKS)))
+            found.append(TASKS / (time.perf_counter() - started))
+    return statistics.median(found)
+
+
+def process_rate(folder: Path, writer: Callable[[Path, int, Barrier], None], appends: int) -> float:
+    """Return appends a second of several processes together."""
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(PROCESSES + 1)
+    processes = [context.Process(target=writer, args=(folder, appends, barrier)) for _ in range(PROCESSES)]
+    for process in processes:
+        process.start()
+    barrier.wait()
+    started = time.perf_counter()
+    barrier.wait()
+    taken_s = time.perf_counter() - started
+    for process in processes:
+        process.join()
+    return PROCESSES * appends / taken_s
+
+
+def our_writer(folder: Path, appends: int, barrier: Barrier) -> None:
+    """Append to one session."""
+
+    async def run() -> None:
+        async with LocalWorkspace(folder) as workspace:
+            operation = appending(workspace, "s1")
+            await operation()
+            barrier.wait()
+            for _ in range(appends):
+                await operation()
+            barrier.wait()
+
+    asyncio.run(run())
+
+
+def bare_writer(folder: Path, appends: int, barrier: Barrier) -> None:
+    """Append to two files under one lock."""
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    operation = bare_append(folder, (b"x" * KILOBYTE, b"y" * (KILOBYTE // 3)))
+
+    async def run() -> None:
+        barrier.wait()
+        for _ in range(appends):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            await operation()
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        barrier.wait()
+
+    asyncio.run(run())
+
+
+# Texts and figures.
+
+
+def source_text(chars: int) -> str:
+    """Return the standard library's own sources, as many characters as asked for."""
+    found = "".join(
+        path.read_text(encoding="utf-8", errors="replace")
+        for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    )
+    return (found * (chars // len(found) + 1))[:chars]
+
+
+def texts(chars: int, start: int = 0) -> Iterator[str]:
+    """Yield different texts of that many characters."""
+    source = source_text(4 * MEGABYTE)
+    for number in itertools.count(start):
+        begin = number * 977 % (len(source) - chars)
+        yield f"{number:08} {source[begin : begin + chars - 9]}"
+
+
+def compared(what: str, name: str, our_s: float, other_s: float, *, has_goal: bool) -> Row:
+    """Return a row with the ratio of two times."""
+    ratio = our_s / other_s
+    goal = (f"at most {MAX_BARE_RATIO} x", ratio <= MAX_BARE_RATIO) if has_goal else ("", None)
+    return Row(f"{what} / {name}", milliseconds(our_s), milliseconds(other_s), times(ratio), *goal)
+
+
+def rates(ours: float, other: float) -> tuple[str, str, str]:
+    """Return two rates and their ratio."""
+    return f"{ours:,.0f} /s", f"{other:,.0f} /s", times(ours / other)
+
+
+def milliseconds(seconds: float) -> str:
+    """Return *seconds* for the table."""
+    return f"{seconds * 1000:.3f} ms"
+
+
+def times(ratio: float) -> str:
+    """Return *ratio* for the table."""
+    return f"{ratio:.2f} x"
+
+
+ROWS: Mapping[str, Callable[[Setting], AsyncIterator[Row]]] = {
+    "append": append,
+    "result": result,
+    "growth": growth,
+    "start": start,
+    "batch": batch,
+    "memory": memory,
+    "writers": writers,
+}
+
+
+if __name__ == "__main__":
+    main()
