@@ -32,7 +32,7 @@ def count_lines(text: str) -> int:
 
 
 def readable_lines(text: str) -> Iterator[str]:
-    r"""Yield *text* as lines that every reader counts alike.
+    r"""Return *text* as lines that every reader counts alike.
 
     ``\r\n``, ``\r`` and ``\n`` end a line; other separators, control and bidirectional characters are shown
     as escapes; a line over 1,000 characters goes on in lines that begin with an ellipsis and a blank.
@@ -40,11 +40,14 @@ def readable_lines(text: str) -> Iterator[str]:
     Returns:
         Lines without their ends, each of at most 1,000 characters; none for empty text.
     """
-    lines = _ANY_END.split(text)
+    # One look at the whole text instead of one at each line: most texts have nothing to be shown otherwise.
+    has_invisible = _INVISIBLE.search(text) is not None
+    lines = _ANY_END.split(text) if has_invisible else text.split("\n")
     if not lines[-1]:
         lines.pop()
-    for line in lines:
-        yield from wrapped(visible(line))
+    if has_invisible or max(map(len, lines), default=0) > MAX_LINE_CHARS:
+        return (piece for line in lines for piece in wrapped(visible(line)))
+    return iter(lines)
 
 
 def visible(line: str) -> str:

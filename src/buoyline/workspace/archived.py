@@ -2,15 +2,19 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
 
-from buoyline.messages import dialect_named, parse
+from buoyline.messages import Message, dialect_named, parse, spell
 from buoyline.messages.payloads import Reference
 from buoyline.workspace.journal import Batch, Known
 from buoyline.workspace.transcript import render
 
 
-class ArchivedMessage(NamedTuple):
+@dataclass(frozen=True)
+class ArchivedMessage:
     """One line of ``context.jsonl``.
 
     Attributes:
@@ -24,6 +28,16 @@ class ArchivedMessage(NamedTuple):
     dialect: str
     value: dict[str, Any]
     references: tuple[Reference, ...]
+
+    @cached_property
+    def line(self) -> bytes:
+        """How it stands in ``context.jsonl``, its end included. Raises `MessageError` where it has no JSON form."""
+        return spell(self.value).encode("utf-8") + b"\n"
+
+    @cached_property
+    def view(self) -> Message:
+        """How it reads. Raises `MessageError` where it is no message of its dialect."""
+        return dialect_named(self.dialect).view(self.value)
 
 
 def messages_of(batch: Batch, content: bytes) -> Iterator[ArchivedMessage]:
@@ -40,13 +54,12 @@ def messages_of(batch: Batch, content: bytes) -> Iterator[ArchivedMessage]:
 
 def rendered(messages: Iterable[ArchivedMessage], first: int, time: str, known: Known) -> list[list[str]]:
     """Render a batch for the transcript, with stubs told from results by what *known* says of the journal."""
-    views = [dialect_named(message.dialect).view(message.value) for message in messages]
-    return render(views, first, time, lambda text: _notice(known, text))
+    return render([message.view for message in messages], first, time, lambda text: _notice(known, text))
 
 
 def transcript_bytes(lines: Sequence[Sequence[str]]) -> bytes:
     """Return rendered lines as they stand in the transcript."""
-    return "".join(f"{line}\n" for message in lines for line in message).encode("utf-8")
+    return "\n".join([*chain.from_iterable(lines), ""]).encode("utf-8")
 
 
 def text_digest(text: str) -> str:

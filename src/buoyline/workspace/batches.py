@@ -5,9 +5,10 @@ Pure; whoever keeps messages for a workspace does it in these terms, on disk or 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from buoyline.errors import ConflictError, MessageError, NotFoundError, StaleWindowError
-from buoyline.messages import detect, dialect_named, spell
+from buoyline.messages import detect, dialect_named
 from buoyline.messages.payloads import Reference, take_out
 from buoyline.offloader.protocol import ArchivedBatch
 from buoyline.workspace import layout
@@ -37,7 +38,7 @@ def prepared(
 
 def lines_of(messages: Sequence[ArchivedMessage]) -> list[bytes]:
     """Return the line of each message as it stands in ``context.jsonl``, its end included."""
-    return [spell(message.value).encode("utf-8") + b"\n" for message in messages]
+    return [message.line for message in messages]
 
 
 def known_batch(
@@ -142,10 +143,10 @@ def located(path: Callable[[str], str], first: int, lines: tuple[tuple[int, int]
 def _prepared(message: object, position: int, dialect: str | None, put: Callable[[bytes, str], str]) -> ArchivedMessage:
     try:
         found = dialect_named(dialect) if dialect else detect(message)
-        found.view(message)
-        native = found.to_json(message)
-        spell(native)
+        native = ArchivedMessage(position, found.name, found.to_json(message), ())
+        # What is no message fails here, before its payloads are stored. What is one is not read and spelled again.
+        _ = native.view, native.line
     except MessageError as error:
         raise error.at(position) from error
-    value, references = take_out(native, put)
-    return ArchivedMessage(position, found.name, value, references)
+    value, references = take_out(native.value, put)
+    return replace(native, value=value, references=references) if references else native

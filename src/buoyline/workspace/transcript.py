@@ -5,7 +5,7 @@ journal; the transcript is never parsed. Source: docs/format.md, "transcript.md"
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from buoyline.messages import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, is_object
 from buoyline.offloader.lines import readable_lines
@@ -33,8 +33,10 @@ def render(messages: Sequence[Message], first: int, time: str, stub: StubLookup)
     rendered: list[list[str]] = []
     for number, message in enumerate(messages, first):
         tools.update((call.call_id, call.name) for call in message.calls)
-        body = [line for part in message.parts for line in _part(part, tools, stub)]
-        rendered.append([*readable_lines(_heading(number, message, tools, time)), *body, ""])
+        lines = [*readable_lines(_heading(number, message, tools, time))]
+        for part in message.parts:
+            lines += _part(part, tools, stub)
+        rendered.append([*lines, ""])
     return rendered
 
 
@@ -45,23 +47,20 @@ def _heading(number: int, message: Message, tools: Mapping[str, str], time: str)
     return f"## {number} " + " · ".join(fact for fact in facts if fact)
 
 
-def _part(part: Part, tools: Mapping[str, str], stub: StubLookup) -> Iterator[str]:
+def _part(part: Part, tools: Mapping[str, str], stub: StubLookup) -> Iterable[str]:
     match part:
         case Text():
-            yield from readable_lines(part.text)
+            return readable_lines(part.text)
         case Reasoning():
-            yield "(reasoning)"
-            yield from readable_lines(part.text)
-            yield "(end of reasoning)"
+            return ["(reasoning)", *readable_lines(part.text), "(end of reasoning)"]
         case ToolCall():
-            yield from readable_lines(f"### call {part.name} {part.call_id}".rstrip())
-            yield from _arguments(part.arguments)
+            return [*readable_lines(f"### call {part.name} {part.call_id}".rstrip()), *_arguments(part.arguments)]
         case ToolResult():
-            yield from _result(part, tools, stub)
+            return _result(part, tools, stub)
         case Media():
-            yield from readable_lines(_media(part))
+            return readable_lines(_media(part))
         case Opaque():
-            yield from readable_lines(f"[{part.kind}] {part.json}")
+            return readable_lines(f"[{part.kind}] {part.json}")
 
 
 def _arguments(arguments: str) -> Iterator[str]:
@@ -77,16 +76,17 @@ def _arguments(arguments: str) -> Iterator[str]:
         yield from readable_lines(f"{key}:\n{shown}" if "\n" in shown else f"{key}: {shown}")
 
 
-def _result(result: ToolResult, tools: Mapping[str, str], stub: StubLookup) -> Iterator[str]:
+def _result(result: ToolResult, tools: Mapping[str, str], stub: StubLookup) -> list[str]:
     tool = result.name or tools.get(result.call_id, "")
     failed = " (error)" if result.is_error else ""
-    yield from readable_lines(f"### result {tool} {result.call_id}".rstrip() + failed)
+    lines = [*readable_lines(f"### result {tool} {result.call_id}".rstrip() + failed)]
     offloaded = stub(result.text)
     if offloaded is not None:
-        yield from readable_lines(offloaded)
+        lines += readable_lines(offloaded)
     for part in result.parts:
         if offloaded is None or not isinstance(part, Text):
-            yield from _part(part, tools, stub)
+            lines += _part(part, tools, stub)
+    return lines
 
 
 def _media(part: Media) -> str:
