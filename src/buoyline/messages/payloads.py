@@ -69,10 +69,10 @@ def slots(value: object) -> Iterator[Slot]:
             continue
         at, child, carrier = found
         slot = None if carrier is None else _decoded(at, str(child), carrier)
-        if slot is None:
-            begun.append(_children(child, at))
-        else:
+        if slot is not None:
             yield slot
+        elif not isinstance(child, str):
+            begun.append(_children(child, at))
 
 
 def announced_bytes(value: object) -> Iterator[int]:
