@@ -19,6 +19,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from buoyline.errors import LockTimeout, StorageError, UnsupportedPlatformError, storage_error
 from buoyline.workspace.layout import TEMPORARY_PREFIX
@@ -35,13 +36,28 @@ _LONGEST_WAIT_S = 0.02
 
 
 class Handle:
-    """An open regular file that is appended to and cut back, with its path for messages."""
+    """An open regular file that is appended to and cut back, with its path for messages.
+
+    Closed by `close`, or at the end of a ``with`` block.
+    """
 
     def __init__(self, descriptor: int, path: str, *, durable: bool) -> None:
         """Take over *descriptor*; *durable* says whether `sync` reaches the device."""
         self._descriptor = descriptor
         self._path = path
         self._durable = durable
+
+    def __enter__(self) -> Self:
+        """Return the handle."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; what was not synced is not lost by this."""
+        os.close(self._descriptor)
 
     def size(self) -> int:
         """Return the size in bytes."""
@@ -194,25 +210,24 @@ class Tree:
                 offset += len(chunk)
                 yield chunk
 
-    @contextlib.contextmanager
-    def open(self, name: str, *, write: bool = False, create: bool = False) -> Generator[Handle]:
+    def open(self, name: str, *, write: bool = False, create: bool = False) -> Handle:
         """Open a regular file, for appending with *write*, created empty and durably with *create* (mode 0600)."""
         flags = _REGULAR | ((os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY)
         path = self.path(name)
-        with self._parent(name) as (parent, last):
-            with _translated(path):
-                descriptor = (self._open_or_create if create else _open)(parent, last, flags)
-            try:
-                status = _require_regular(descriptor, path)
-                if write and status.st_nlink > 1:
-                    # Whoever gave it the other name, a copy made of links or an attacker, would see it change.
-                    raise StorageError(errno.EMLINK, "has another name, too; put a copy in its place", path)
-                if create:
-                    with _translated(path):
-                        _restore_mode(descriptor, status)
-                yield Handle(descriptor, path, durable=self._durable)
-            finally:
-                os.close(descriptor)
+        with self._parent(name) as (parent, last), _translated(path):
+            descriptor = (self._open_or_create if create else _open)(parent, last, flags)
+        try:
+            status = _require_regular(descriptor, path)
+            if write and status.st_nlink > 1:
+                # Whoever gave it the other name, a copy made of links or an attacker, would see it change.
+                raise StorageError(errno.EMLINK, "has another name, too; put a copy in its place", path)
+            if create:
+                with _translated(path):
+                    _restore_mode(descriptor, status)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return Handle(descriptor, path, durable=self._durable)
 
     def _open_or_create(self, parent: int, name: str, flags: int) -> int:
         try:
@@ -318,16 +333,14 @@ class Tree:
             self._sync_directory(parent)
             return True
 
-    @contextlib.contextmanager
-    def held(self, name: str) -> Generator["Tree"]:
-        """Hold directory *name* open for as long as the block runs.
+    def held(self, name: str) -> "HeldTree":
+        """Hold directory *name* open for as long as the ``with`` block of what is returned runs.
 
-        Yields:
+        Returns:
             The same tree, which reaches what lies in *name* without walking there again: a walk of three steps
             costs more than the file that it leads to.
         """
-        with self._directory(name) as descriptor:
-            yield _Held(self, name, descriptor)
+        return HeldTree(self, name, self._walk(name))
 
     @contextlib.contextmanager
     def lock(self, name: str, timeout_s: float, *, shared: bool = False) -> Generator[None]:
@@ -363,23 +376,25 @@ class Tree:
             finally:
                 _release(descriptor)
 
-    @contextlib.contextmanager
-    def _parent(self, name: str) -> Generator[tuple[int, str]]:
+    def _parent(self, name: str) -> "_Parent":
         above, _, last = name.rpartition("/")
-        with self._directory(above) as descriptor:
-            yield descriptor, last
+        return _Parent(self._directory(above), last)
 
-    @contextlib.contextmanager
-    def _directory(self, name: str) -> Generator[int]:
+    def _directory(self, name: str) -> "_Directory":
+        return _Directory(self._walk(name))
+
+    def _walk(self, name: str) -> int:
+        """Open directory *name*, step by step, for the caller to close."""
         descriptor = self._open_root()
         try:
             with _translated(str(self.root)):
                 self._require_same_root(descriptor)
             for part in name.split("/") if name else ():
                 descriptor = self._step(descriptor, part, name)
-            yield descriptor
-        finally:
+        except BaseException:
             os.close(descriptor)
+            raise
+        return descriptor
 
     def _open_root(self) -> int:
         with _translated(self._root_path):
@@ -434,21 +449,61 @@ class Tree:
             os.fsync(descriptor)
 
 
-class _Held(Tree):
-    """A tree with one directory open."""
+class HeldTree(Tree):
+    """A tree with one directory open until the end of the ``with`` block."""
 
     def __init__(self, tree: Tree, name: str, descriptor: int) -> None:
+        """Take over *descriptor*, which is that of directory *name* of *tree*."""
         super().__init__(tree.root, durable=tree.is_durable)
         self._name = name
         self._descriptor = descriptor
 
-    @contextlib.contextmanager
-    def _directory(self, name: str) -> Generator[int]:
-        if name == self._name:
-            yield self._descriptor
-        else:
-            with super()._directory(name) as descriptor:
-                yield descriptor
+    def __enter__(self) -> Self:
+        """Return the tree."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the directory."""
+        os.close(self._descriptor)
+
+    def _directory(self, name: str) -> "_Directory":
+        return _Directory(self._descriptor, is_lent=True) if name == self._name else super()._directory(name)
+
+
+# Entered for each file that is opened: 0.4 us, where a generator takes 0.9.
+
+
+class _Directory:
+    """An open directory, which is closed at the end of the block unless it *is_lent*."""
+
+    __slots__ = ("_descriptor", "_is_lent")
+
+    def __init__(self, descriptor: int, *, is_lent: bool = False) -> None:
+        self._descriptor = descriptor
+        self._is_lent = is_lent
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        if not self._is_lent:
+            os.close(self._descriptor)
+
+
+class _Parent:
+    """The open directory that something is in, with the name that it has there."""
+
+    __slots__ = ("_directory", "_last")
+
+    def __init__(self, directory: _Directory, last: str) -> None:
+        self._directory = directory
+        self._last = last
+
+    def __enter__(self) -> tuple[int, str]:
+        return self._directory.__enter__(), self._last
+
+    def __exit__(self, *_: object) -> None:
+        self._directory.__exit__()
 
 
 class _translated:  # noqa: N801 - a context manager, used like a function

@@ -55,7 +55,8 @@ def known_batch(
     if batch is None or (batch.batch_id and not batch_id):
         return None
     # A text may spell a reference by itself: then the line is the same and the message is not.
-    if batch.extent.holds(b"".join(lines)) and batch.references == references_of(messages):
+    is_same = batch.extent.sizes == tuple(map(len, lines)) and batch.extent.holds(b"".join(lines))
+    if is_same and batch.references == references_of(messages):
         return batch
     if batch_id:
         raise ConflictError(session_id, batch_id)

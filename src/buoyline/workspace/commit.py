@@ -6,7 +6,6 @@ protocol".
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 
 from buoyline.errors import StorageError
 from buoyline.workspace import layout
@@ -34,7 +33,6 @@ class Appender:
         self._directory = directory
         self._tip = tip
         self._shares_sync = shares_sync
-        self._stack = ExitStack()
         self._handles: dict[str, Handle] = {}
         self._flushed: dict[str, int] = {}
         self._dirty: set[str] = set()
@@ -46,8 +44,8 @@ class Appender:
 
     def close(self) -> None:
         """Close the files."""
-        self._handles.clear()
-        self._stack.close()
+        while self._handles:
+            self._handles.popitem()[1].close()
 
     def has(self, name: str) -> bool:
         """Tell whether the session has a file *name*."""
@@ -55,11 +53,12 @@ class Appender:
 
     def file(self, name: str) -> Handle:
         """Return the session's file *name*, opened once and created empty if it is missing."""
-        if name not in self._handles:
-            opened = self._tree.open(f"{self._directory}/{name}", write=True, create=True)
-            self._handles[name] = self._stack.enter_context(opened)
-            self._flushed[name] = self._handles[name].size()
-        return self._handles[name]
+        handle = self._handles.get(name)
+        if handle is None:
+            handle = self._handles[name] = self._tree.open(f"{self._directory}/{name}", write=True, create=True)
+            if self._shares_sync:
+                self._flushed[name] = handle.size()
+        return handle
 
     def commit(
         self, name: str, lines: Sequence[bytes], record: Callable[[Extent], Record], derived: bytes = b""
@@ -95,6 +94,7 @@ class Appender:
                 before.append((transcript, transcript.size()))
                 transcript.append(derived)
             self._tip.fold(made, encoded[:-1], record_offset)
+            self._tip.mark_checked()
             self._settle(name, layout.JOURNAL_FILE)
         except StorageError:
             # A sync that failed has dropped the pages; syncing again would report success over nothing.
@@ -163,8 +163,9 @@ class Appender:
         self.flush()
         self._tree.replace(f"{self._directory}/{name}", (content,))
         # What is open is the file that was replaced.
-        self._handles.pop(name, None)
         self._flushed.pop(name, None)
+        if name in self._handles:
+            self._handles.pop(name).close()
 
     def sync(self, *names: str) -> None:
         """Make the named files durable, for a batch that was written but perhaps not synced.
@@ -214,7 +215,8 @@ class Appender:
             raise
         finally:
             self._dirty.clear()
-        self._flushed = {name: handle.size() for name, handle in self._handles.items()}
+        if self._shares_sync:
+            self._flushed = {name: handle.size() for name, handle in self._handles.items()}
 
     def set_aside_behind(self, name: str, end: int) -> None:
         """Copy what stands behind byte *end* of file *name*, if anything, to ``torn/`` and cut it off."""

@@ -482,13 +482,12 @@ class LocalWorkspace:
             future = self._lanes.submit_sharing(session_id, self._session(session_id), work)
         else:
             future = self._lanes.submit(session_id, work)
-        waiting = asyncio.wrap_future(future)
         try:
-            return await asyncio.shield(waiting)
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             # What has not begun never will; what has is waited for, however often we are cancelled meanwhile.
             if not future.cancel():
-                await _ended(waiting)
+                await _ended(asyncio.wrap_future(future))
             raise
 
 

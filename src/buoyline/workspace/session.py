@@ -4,16 +4,17 @@ Synchronous; `LocalWorkspace` is the asynchronous border. What the files hold is
 `results` and `logs`.
 """
 
+import errno
 import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from buoyline.errors import CorruptError, MessageError, NotFoundError
+from buoyline.errors import CorruptError, MessageError, NotFoundError, StorageError
 from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
-from buoyline.workspace._files import Handle, Tree
+from buoyline.workspace._files import Handle, HeldTree, Tree
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch
@@ -128,6 +129,10 @@ class Session:
             closing(Appender(tree, self.directory, self._tip, shares_sync=shares_sync)) as appender,
         ):
             try:
+                if not self._tip.is_loaded:
+                    # Whoever made these entries may have been killed before they were durable.
+                    tree.sync_directory(layout.SESSIONS)
+                    tree.sync_directory(self.directory)
                 if not tree.exists(self.name(layout.JOURNAL_FILE)):
                     self._rebuild_journal(tree)
                 self._journal = appender.file(layout.JOURNAL_FILE)
@@ -141,16 +146,14 @@ class Session:
             finally:
                 self._journal = None
 
-    @contextmanager
-    def _held(self) -> Generator[Tree]:
-        if not self.exists():
-            self._create()
-        with self.tree.held(self.directory) as tree:
-            if not self._tip.is_loaded:
-                # Whoever made these entries may have been killed before they were durable.
-                tree.sync_directory(layout.SESSIONS)
-                tree.sync_directory(self.directory)
-            yield tree
+    def _held(self) -> HeldTree:
+        try:
+            return self.tree.held(self.directory)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        self._create()
+        return self.tree.held(self.directory)
 
     def _rebuild_journal(self, tree: Tree) -> None:
         with tree.open(self.name(layout.CONTEXT_FILE), write=True, create=True) as context:
