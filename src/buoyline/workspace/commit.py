@@ -6,6 +6,7 @@ protocol".
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 
 from buoyline.errors import StorageError
 from buoyline.workspace import layout
@@ -44,8 +45,10 @@ class Appender:
 
     def close(self) -> None:
         """Close the files."""
-        while self._handles:
-            self._handles.popitem()[1].close()
+        with ExitStack() as stack:
+            for handle in self._handles.values():
+                stack.callback(handle.close)
+            self._handles.clear()
 
     def has(self, name: str) -> bool:
         """Tell whether the session has a file *name*."""
