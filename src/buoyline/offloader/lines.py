@@ -45,7 +45,7 @@ def readable_lines(text: str) -> Iterator[str]:
     lines = _ANY_END.split(text) if has_invisible else text.split("\n")
     if not lines[-1]:
         lines.pop()
-    if has_invisible or max(map(len, lines), default=0) > MAX_LINE_CHARS:
+    if has_invisible or (len(text) > MAX_LINE_CHARS and max(map(len, lines)) > MAX_LINE_CHARS):
         return (piece for line in lines for piece in wrapped(visible(line)))
     return iter(lines)
 
