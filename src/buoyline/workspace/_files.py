@@ -12,92 +12,42 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat
 import sys
-import time
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from buoyline.errors import LockTimeout, StorageError, UnsupportedPlatformError, storage_error
+from buoyline.errors import StorageError, UnsupportedPlatformError
+from buoyline.workspace._descriptors import (
+    CHUNK_BYTES,
+    DIRECTORY,
+    DIRECTORY_MODE,
+    FILE_MODE,
+    REGULAR,
+    Handle,
+    empty,
+    give_name,
+    held_lock,
+    is_removed,
+    make_entry,
+    open_entry,
+    opened_directory,
+    remove_flat,
+    require_one_name,
+    require_regular,
+    restore_mode,
+    set_mode,
+    start_writing_back,
+    sync_data,
+    temporary_name,
+    translated,
+    wait_for_lock,
+    write_all,
+)
 from buoyline.workspace.layout import TEMPORARY_PREFIX
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_REGULAR = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_DIRECTORY_MODE = 0o700
-_FILE_MODE = 0o600
-_CHUNK_BYTES = 1 << 20
-_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP})
-_NAMING_TIMEOUT_S = 30.0
-_FIRST_WAIT_S = 0.0005
-_LONGEST_WAIT_S = 0.02
-
-
-class Handle:
-    """An open regular file that is appended to and cut back, with its path for messages.
-
-    Closed by `close`, or at the end of a ``with`` block.
-    """
-
-    def __init__(self, descriptor: int, path: str, *, durable: bool) -> None:
-        """Take over *descriptor*; *durable* says whether `sync` reaches the device."""
-        self._descriptor = descriptor
-        self._path = path
-        self._durable = durable
-
-    def __enter__(self) -> Self:
-        """Return the handle."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self.close()
-
-    def close(self) -> None:
-        """Close the file; what was not synced is not lost by this."""
-        os.close(self._descriptor)
-
-    def size(self) -> int:
-        """Return the size in bytes."""
-        with _translated(self._path):
-            return os.fstat(self._descriptor).st_size
-
-    def identity(self) -> tuple[int, int]:
-        """Return device and inode, which change when the file is replaced."""
-        with _translated(self._path):
-            status = os.fstat(self._descriptor)
-            return status.st_dev, status.st_ino
-
-    def read(self, offset: int, size_bytes: int) -> bytes:
-        """Return up to *size_bytes* bytes from *offset*; fewer only at the end of the file."""
-        with _translated(self._path):
-            pieces: list[bytes] = []
-            while size_bytes > 0 and (piece := os.pread(self._descriptor, min(size_bytes, _CHUNK_BYTES), offset)):
-                pieces.append(piece)
-                offset += len(piece)
-                size_bytes -= len(piece)
-            return b"".join(pieces)
-
-    def append(self, content: bytes) -> None:
-        """Write *content* at the end, in one call where the system takes it whole, and check the size."""
-        with _translated(self._path):
-            expected = os.fstat(self._descriptor).st_size + len(content)
-            _write_all(self._descriptor, content)
-            if os.fstat(self._descriptor).st_size != expected:
-                raise OSError(errno.EIO, "the file has another size than was written", self._path)
-
-    def cut(self, size_bytes: int) -> None:
-        """Cut the file to *size_bytes*."""
-        with _translated(self._path):
-            os.ftruncate(self._descriptor, size_bytes)
-
-    def sync(self) -> None:
-        """Make the content and the size durable. Never retried: after an error only new bytes help."""
-        if self._durable:
-            with _translated(self._path):
-                _sync_data(self._descriptor)
+__all__ = ["Handle", "HeldTree", "Tree"]
 
 
 class Tree:
@@ -131,12 +81,12 @@ class Tree:
 
     def make_root(self) -> None:
         """Create the root and its missing parents, the root itself with mode 0700, durably."""
-        with _translated(str(self.root)):
+        with translated(str(self.root)):
             missing = [above for above in self.root.parents if not above.exists()]
             self.root.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
-                self.root.mkdir(mode=_DIRECTORY_MODE)
-                self.root.chmod(_DIRECTORY_MODE)
+                self.root.mkdir(mode=DIRECTORY_MODE)
+                self.root.chmod(DIRECTORY_MODE)
             # Of the root itself even where it is there: whoever made it may have died before it was durable.
             for above in {self.root.parent, *(above.parent for above in missing)}:
                 with _opened(above) as descriptor:
@@ -144,13 +94,13 @@ class Tree:
 
     def make_directory(self, name: str) -> None:
         """Create directory *name*, mode 0700, unless it is there; `sync_directory` of its parent makes it durable."""
-        with self._parent(name) as (parent, last), _translated(self.path(name)), contextlib.suppress(FileExistsError):
-            _make_directory(parent, last)
+        with self._parent(name) as (parent, last), translated(self.path(name)), contextlib.suppress(FileExistsError):
+            make_entry(parent, last)
 
     def status(self, name: str) -> os.stat_result | None:
         """Return the status of *name*, a link's own; None when nothing is there."""
         try:
-            with self._parent(name) as (parent, last), _translated(self.path(name)):
+            with self._parent(name) as (parent, last), translated(self.path(name)):
                 return os.stat(last, dir_fd=parent, follow_symlinks=False)
         except StorageError as error:
             if error.errno in {errno.ENOENT, errno.ENOTDIR}:
@@ -172,7 +122,7 @@ class Tree:
         Unfinished ones (``.tmp-``) are left out.
         """
         try:
-            with self._directory(name) as descriptor, _translated(self.path(name)):
+            with self._directory(name) as descriptor, translated(self.path(name)):
                 entries = os.listdir(descriptor)
         except StorageError as error:
             if error.errno == errno.ENOENT:
@@ -186,7 +136,7 @@ class Tree:
         Links are not followed: their status is their own. An entry that goes while we look is left out.
         """
         found: dict[str, os.stat_result] = {}
-        with self._directory(name) as descriptor, _translated(self.path(name)):
+        with self._directory(name) as descriptor, translated(self.path(name)):
             for entry in sorted(os.listdir(descriptor)):
                 with contextlib.suppress(FileNotFoundError):
                     found[entry] = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
@@ -202,7 +152,7 @@ class Tree:
         with self.open(name) as handle:
             return handle.read(offset, handle.size() - offset if size_bytes is None else size_bytes)
 
-    def chunks(self, name: str, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
+    def chunks(self, name: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         """Yield the content of a file in pieces, so that its size does not matter."""
         with self.open(name) as handle:
             offset = 0
@@ -212,18 +162,17 @@ class Tree:
 
     def open(self, name: str, *, write: bool = False, create: bool = False) -> Handle:
         """Open a regular file, for appending with *write*, created empty and durably with *create* (mode 0600)."""
-        flags = _REGULAR | ((os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY)
+        flags = REGULAR | ((os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY)
         path = self.path(name)
-        with self._parent(name) as (parent, last), _translated(path):
-            descriptor = (self._open_or_create if create else _open)(parent, last, flags)
+        with self._parent(name) as (parent, last), translated(path):
+            descriptor = (self._open_or_create if create else open_entry)(parent, last, flags)
         try:
-            status = _require_regular(descriptor, path)
-            if write and status.st_nlink > 1:
-                # Whoever gave it the other name, a copy made of links or an attacker, would see it change.
-                raise StorageError(errno.EMLINK, "has another name, too; put a copy in its place", path)
+            status = require_regular(descriptor, path)
+            if write:
+                require_one_name(status, path)
             if create:
-                with _translated(path):
-                    _restore_mode(descriptor, status)
+                with translated(path):
+                    restore_mode(descriptor, status)
         except BaseException:
             os.close(descriptor)
             raise
@@ -231,9 +180,9 @@ class Tree:
 
     def _open_or_create(self, parent: int, name: str, flags: int) -> int:
         try:
-            return _open(parent, name, flags)
+            return open_entry(parent, name, flags)
         except FileNotFoundError:
-            descriptor = os.open(name, flags | os.O_CREAT, _FILE_MODE, dir_fd=parent)
+            descriptor = os.open(name, flags | os.O_CREAT, FILE_MODE, dir_fd=parent)
         try:
             self._sync_directory(parent)
         except OSError:
@@ -247,16 +196,16 @@ class Tree:
         Returns:
             False when *name* is taken; then nothing was changed, and the caller compares the content.
         """
-        with self._parent(name) as (parent, last), _translated(self.path(name)):
+        with self._parent(name) as (parent, last), translated(self.path(name)):
             temporary = self._write_temporary(parent, chunks)
-            is_new = _give_name(parent, temporary, last)
+            is_new = give_name(parent, temporary, last)
             # Where the name is taken, whoever took it may have died before it was durable.
             self._sync_directory(parent)
             return is_new
 
     def replace(self, name: str, chunks: Iterable[bytes]) -> None:
         """Put new content in the place of file *name*, all of it or none, durable on return."""
-        with self._parent(name) as (parent, last), _translated(self.path(name)):
+        with self._parent(name) as (parent, last), translated(self.path(name)):
             temporary = self._write_temporary(parent, chunks)
             try:
                 os.rename(temporary, last, src_dir_fd=parent, dst_dir_fd=parent)
@@ -269,7 +218,7 @@ class Tree:
         """Set the time of the last change of the regular file *name* to now; False when there is no such file."""
         path = self.path(name)
         try:
-            with self._parent(name) as (parent, last), _translated(path):
+            with self._parent(name) as (parent, last), translated(path):
                 if not stat.S_ISREG(os.stat(last, dir_fd=parent, follow_symlinks=False).st_mode):
                     return False
                 os.utime(last, dir_fd=parent, follow_symlinks=False)
@@ -281,12 +230,12 @@ class Tree:
 
     def set_mode(self, name: str) -> None:
         """Give the file *name* mode 0600, or the directory 0700; a link is refused, whatever it leads to."""
-        with self._parent(name) as (parent, last), _translated(self.path(name)):
-            _set_mode(parent, last)
+        with self._parent(name) as (parent, last), translated(self.path(name)):
+            set_mode(parent, last)
 
     def rename(self, name: str, new_name: str) -> None:
         """Give *name* another name in the same directory, durably; *new_name* must not be taken."""
-        with self._parent(name) as (parent, last), _translated(self.path(name)):
+        with self._parent(name) as (parent, last), translated(self.path(name)):
             os.rename(last, new_name.rpartition("/")[2], src_dir_fd=parent, dst_dir_fd=parent)
             self._sync_directory(parent)
 
@@ -296,15 +245,15 @@ class Tree:
         No link is followed. A crash in the middle leaves a part of it: a directory that others look at gets another
         name first. Durable after `sync_directory` of what it was in.
         """
-        with self._parent(name) as (parent, last), _translated(self.path(name)):
-            if not _is_removed(parent, last):
-                with _opened_directory(parent, last) as descriptor:
-                    _empty(descriptor)
+        with self._parent(name) as (parent, last), translated(self.path(name)):
+            if not is_removed(parent, last):
+                with opened_directory(parent, last) as descriptor:
+                    empty(descriptor)
                 os.rmdir(last, dir_fd=parent)
 
     def sync_directory(self, name: str) -> None:
         """Make durable which names directory *name* has."""
-        with self._directory(name) as descriptor, _translated(self.path(name)):
+        with self._directory(name) as descriptor, translated(self.path(name)):
             self._sync_directory(descriptor)
 
     def publish_directory(self, name: str, files: Iterable[tuple[str, bytes]]) -> bool:
@@ -313,10 +262,10 @@ class Tree:
         Returns:
             False when *name* is taken by a directory; then nothing was changed.
         """
-        with self._parent(name) as (parent, last), _translated(self.path(name)):
-            temporary = _temporary_name()
-            _make_directory(parent, temporary)
-            made = os.open(temporary, _DIRECTORY, dir_fd=parent)
+        with self._parent(name) as (parent, last), translated(self.path(name)):
+            temporary = temporary_name()
+            make_entry(parent, temporary)
+            made = os.open(temporary, DIRECTORY, dir_fd=parent)
             try:
                 for file, content in files:
                     self._write_new(made, file, (content,))
@@ -324,7 +273,7 @@ class Tree:
                 try:
                     os.rename(temporary, last, src_dir_fd=parent, dst_dir_fd=parent)
                 except OSError as error:
-                    _remove_directory(parent, temporary, made)
+                    remove_flat(parent, temporary, made)
                     if error.errno in {errno.EEXIST, errno.ENOTEMPTY}:
                         return False
                     raise
@@ -357,24 +306,21 @@ class Tree:
         Raises:
             LockTimeout: Another writer held it for *timeout_s* seconds.
         """
-        flags = _REGULAR | os.O_RDWR | os.O_CREAT
+        flags = REGULAR | os.O_RDWR | os.O_CREAT
         path = self.path(name)
         with self._parent(name) as (parent, last):
-            with _translated(path):
-                descriptor = os.open(last, flags, _FILE_MODE, dir_fd=parent)
+            with translated(path):
+                descriptor = os.open(last, flags, FILE_MODE, dir_fd=parent)
             try:
-                status = _require_regular(descriptor, path)
-                with _translated(path):
-                    _restore_mode(descriptor, status)
-                    _wait_for_lock(descriptor, path, timeout_s, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+                status = require_regular(descriptor, path)
+                with translated(path):
+                    restore_mode(descriptor, status)
+                    wait_for_lock(descriptor, path, timeout_s, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
             except BaseException:
                 os.close(descriptor)
                 raise
-            _held_locks.add(descriptor)
-            try:
+            with held_lock(descriptor):
                 yield
-            finally:
-                _release(descriptor)
 
     def _parent(self, name: str) -> "_Parent":
         above, _, last = name.rpartition("/")
@@ -387,7 +333,7 @@ class Tree:
         """Open directory *name*, step by step, for the caller to close."""
         descriptor = self._open_root()
         try:
-            with _translated(str(self.root)):
+            with translated(str(self.root)):
                 self._require_same_root(descriptor)
             for part in name.split("/") if name else ():
                 descriptor = self._step(descriptor, part, name)
@@ -397,13 +343,13 @@ class Tree:
         return descriptor
 
     def _open_root(self) -> int:
-        with _translated(self._root_path):
-            return os.open(self.root, _DIRECTORY & ~os.O_NOFOLLOW)
+        with translated(self._root_path):
+            return os.open(self.root, DIRECTORY & ~os.O_NOFOLLOW)
 
     def _step(self, descriptor: int, part: str, name: str) -> int:
         """Go from an open directory, which is closed, to the one called *part* in it."""
-        with _translated(self.path(name)):
-            inner = os.open(part, _DIRECTORY, dir_fd=descriptor)
+        with translated(self.path(name)):
+            inner = os.open(part, DIRECTORY, dir_fd=descriptor)
         os.close(descriptor)
         return inner
 
@@ -418,7 +364,7 @@ class Tree:
             raise StorageError(errno.ESTALE, reason, str(self.root))
 
     def _write_temporary(self, parent: int, chunks: Iterable[bytes]) -> str:
-        temporary = _temporary_name()
+        temporary = temporary_name()
         try:
             self._write_new(parent, temporary, chunks)
         except BaseException:
@@ -428,19 +374,19 @@ class Tree:
         return temporary
 
     def _write_new(self, parent: int, name: str, chunks: Iterable[bytes]) -> None:
-        descriptor = os.open(name, _REGULAR | os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE, dir_fd=parent)
+        descriptor = os.open(name, REGULAR | os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=parent)
         try:
-            _restore_mode(descriptor, os.fstat(descriptor))
+            restore_mode(descriptor, os.fstat(descriptor))
             written = 0
             for chunk in chunks:
-                _write_all(descriptor, chunk)
-                if self._durable and len(chunk) >= _CHUNK_BYTES:
-                    _start_writing_back(descriptor, written, len(chunk))
+                write_all(descriptor, chunk)
+                if self._durable and len(chunk) >= CHUNK_BYTES:
+                    start_writing_back(descriptor, written, len(chunk))
                 written += len(chunk)
             if os.fstat(descriptor).st_size != written:
                 raise OSError(errno.EIO, "the file has another size than was written", name)
             if self._durable and written:
-                _sync_data(descriptor)
+                sync_data(descriptor)
         finally:
             os.close(descriptor)
 
@@ -506,205 +452,10 @@ class _Parent:
         self._directory.__exit__()
 
 
-class _translated:  # noqa: N801 - a context manager, used like a function
-    """Raise what the file system raises as the `StorageError` that says which path it was about."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if isinstance(error, OSError) and not isinstance(error, StorageError):
-            # dir_fd calls name only the last component, or a temporary one; the caller knows the whole path.
-            raise storage_error(OSError(error.errno, error.strerror), self._path) from error
-
-
-def _open(parent: int, name: str, flags: int) -> int:
-    return os.open(name, flags, dir_fd=parent)
-
-
-def _require_regular(descriptor: int, path: str) -> os.stat_result:
-    with _translated(path):
-        status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise StorageError(errno.EINVAL, "is not a regular file; move it away", path)
-    return status
-
-
-def _make_directory(parent: int, name: str) -> None:
-    os.mkdir(name, _DIRECTORY_MODE, dir_fd=parent)
-    if stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode) & _DIRECTORY_MODE != _DIRECTORY_MODE:
-        os.chmod(name, _DIRECTORY_MODE, dir_fd=parent)
-
-
-def _restore_mode(descriptor: int, status: os.stat_result) -> None:
-    """Give our own file back what an umask such as 0777 took from it, lest its next opening fails."""
-    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & _FILE_MODE != _FILE_MODE:
-        os.fchmod(descriptor, _FILE_MODE)
-
-
-def _give_name(parent: int, temporary: str, name: str) -> bool:
-    """Let the whole file *temporary* have the name *name*, and no other; False when that is taken."""
-    try:
-        os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_HARD_LINKS:
-            raise
-        return _rename_unless_taken(parent, temporary, name)
-    else:
-        return True
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=parent)
-
-
-def _rename_unless_taken(parent: int, temporary: str, name: str) -> bool:
-    # A rename overwrites. Without hard links all our writers come here, and the directory's lock, which ends with
-    # its holder, lets one look and rename at a time. A placeholder would be an empty file after a crash.
-    _wait_for_lock(parent, name, _NAMING_TIMEOUT_S, fcntl.LOCK_EX)
-    try:
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-        return True
-    return False
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-def _start_writing_back(descriptor: int, offset: int, size_bytes: int) -> None:
-    """Let the device begin with a large piece while the next one is made; the sync then has less to wait for.
-
-    Linux starts writing pages that are said not to be needed, and keeps them until they are written. A hint: where
-    it is not understood, the sync does all of it.
-    """
-    if hasattr(os, "posix_fadvise"):
-        with contextlib.suppress(OSError):
-            os.posix_fadvise(descriptor, offset, size_bytes, os.POSIX_FADV_DONTNEED)
-
-
-def _sync_data(descriptor: int) -> None:
-    if sys.platform == "darwin":
-        # fsync on macOS leaves the data in the drive's cache.
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(descriptor)
-
-
-def _wait_for_lock(descriptor: int, path: str, timeout_s: float, kind: int) -> None:
-    deadline = time.monotonic() + timeout_s
-    wait_s = _FIRST_WAIT_S
-    while True:
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                reason = f"another writer has held this lock for {timeout_s:g} s; try again later"
-                raise LockTimeout(errno.ETIMEDOUT, reason, path) from None
-            time.sleep(wait_s)
-            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
-        else:
-            return
-
-
-_held_locks: set[int] = set()
-"""Descriptors of the locks that this process holds."""
-
-
-def _release(descriptor: int) -> None:
-    if descriptor in _held_locks:
-        _held_locks.discard(descriptor)
-        # A child that was forked meanwhile may have the lock open, too: closing alone would leave it locked.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
-
-
-def _leave_locks_to_the_parent() -> None:
-    """Close the locks that were held when this process was forked: they are the parent's, and end with it."""
-    while _held_locks:
-        os.close(_held_locks.pop())
-
-
-os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
-
-
-def _temporary_name() -> str:
-    return f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
-
-
-def _remove_directory(parent: int, name: str, descriptor: int) -> None:
-    for entry in os.listdir(descriptor):
-        os.unlink(entry, dir_fd=descriptor)
-    os.rmdir(name, dir_fd=parent)
-
-
 @contextlib.contextmanager
 def _opened(directory: Path) -> Generator[int]:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _opened_directory(parent: int, name: str) -> Generator[int]:
-    descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _is_removed(parent: int, name: str) -> bool:
-    """Remove *name* unless it is a directory; tell whether it is gone."""
-    try:
-        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-            return False
-        os.unlink(name, dir_fd=parent)
-    except FileNotFoundError:
-        pass
-    return True
-
-
-def _empty(descriptor: int) -> None:
-    """Remove all that is in an open directory.
-
-    What is in a directory in it is moved up first: neither the stack nor the descriptors run out, however deep an
-    agent has nested them.
-    """
-    while names := os.listdir(descriptor):
-        for name in names:
-            if not _is_removed(descriptor, name):
-                with _opened_directory(descriptor, name) as inner:
-                    for entry in os.listdir(inner):
-                        if not _is_removed(inner, entry):
-                            os.rename(entry, _temporary_name(), src_dir_fd=inner, dst_dir_fd=descriptor)
-                os.rmdir(name, dir_fd=descriptor)
-
-
-def _set_mode(parent: int, name: str) -> None:
-    # A file without any permission cannot be opened to be read, which Linux does not ask for here.
-    access = os.O_PATH if sys.platform == "linux" else os.O_RDONLY | os.O_NONBLOCK
-    descriptor = os.open(name, access | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
-        if kind not in {stat.S_IFREG, stat.S_IFDIR}:
-            raise OSError(errno.EINVAL, "is neither a file nor a directory; move it away", name)
-        mode = 0o700 if kind == stat.S_IFDIR else 0o600
-        if sys.platform == "linux":
-            os.chmod(f"/proc/self/fd/{descriptor}", mode)
-        else:
-            os.fchmod(descriptor, mode)
     finally:
         os.close(descriptor)

@@ -1,0 +1,319 @@
+"""What is done to files and directories that are open: the half of `_files` that knows descriptors and no paths.
+
+Every name is taken within an open directory, no link is followed, every mode is set explicitly. Only `_files` calls
+this.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Generator
+from types import TracebackType
+from typing import Self
+
+from buoyline.errors import LockTimeout, StorageError, storage_error
+from buoyline.workspace.layout import TEMPORARY_PREFIX
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+REGULAR = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+CHUNK_BYTES = 1 << 20
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP})
+_NAMING_TIMEOUT_S = 30.0
+_FIRST_WAIT_S = 0.0005
+_LONGEST_WAIT_S = 0.02
+
+
+class Handle:
+    """An open regular file that is appended to and cut back, with its path for messages.
+
+    Closed by `close`, or at the end of a ``with`` block.
+    """
+
+    def __init__(self, descriptor: int, path: str, *, durable: bool) -> None:
+        """Take over *descriptor*; *durable* says whether `sync` reaches the device."""
+        self._descriptor = descriptor
+        self._path = path
+        self._durable = durable
+
+    def __enter__(self) -> Self:
+        """Return the handle."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; what was not synced is not lost by this."""
+        os.close(self._descriptor)
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        with translated(self._path):
+            return os.fstat(self._descriptor).st_size
+
+    def identity(self) -> tuple[int, int]:
+        """Return device and inode, which change when the file is replaced."""
+        with translated(self._path):
+            status = os.fstat(self._descriptor)
+            return status.st_dev, status.st_ino
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Return up to *size_bytes* bytes from *offset*; fewer only at the end of the file."""
+        with translated(self._path):
+            pieces: list[bytes] = []
+            while size_bytes > 0 and (piece := os.pread(self._descriptor, min(size_bytes, CHUNK_BYTES), offset)):
+                pieces.append(piece)
+                offset += len(piece)
+                size_bytes -= len(piece)
+            return b"".join(pieces)
+
+    def append(self, content: bytes) -> None:
+        """Write *content* at the end, in one call where the system takes it whole, and check the size."""
+        with translated(self._path):
+            expected = os.fstat(self._descriptor).st_size + len(content)
+            write_all(self._descriptor, content)
+            if os.fstat(self._descriptor).st_size != expected:
+                raise OSError(errno.EIO, "the file has another size than was written", self._path)
+
+    def cut(self, size_bytes: int) -> None:
+        """Cut the file to *size_bytes*."""
+        with translated(self._path):
+            os.ftruncate(self._descriptor, size_bytes)
+
+    def sync(self) -> None:
+        """Make the content and the size durable. Never retried: after an error only new bytes help."""
+        if self._durable:
+            with translated(self._path):
+                sync_data(self._descriptor)
+
+
+class translated:  # noqa: N801 - a context manager, used like a function
+    """Raise what the file system raises as the `StorageError` that says which path it was about."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        """Speak of *path*."""
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Translate an `OSError` that is not one of ours yet."""
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            # dir_fd calls name only the last component, or a temporary one; the caller knows the whole path.
+            raise storage_error(OSError(error.errno, error.strerror), self._path) from error
+
+
+def open_entry(parent: int, name: str, flags: int) -> int:
+    """Open what is called *name* in directory *parent*."""
+    return os.open(name, flags, dir_fd=parent)
+
+
+def require_regular(descriptor: int, path: str) -> os.stat_result:
+    """Return the status of an open file; refuse what is no regular file, since a pipe would wait forever."""
+    with translated(path):
+        status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise StorageError(errno.EINVAL, "is not a regular file; move it away", path)
+    return status
+
+
+def require_one_name(status: os.stat_result, path: str) -> None:
+    """Refuse to write to a file with a second name: whoever gave it that, a copy made of links, would see it change."""
+    if status.st_nlink > 1:
+        raise StorageError(errno.EMLINK, "has another name, too; put a copy in its place", path)
+
+
+def make_entry(parent: int, name: str) -> None:
+    """Create a directory called *name* with mode 0700, whatever the umask."""
+    os.mkdir(name, DIRECTORY_MODE, dir_fd=parent)
+    if stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode) & DIRECTORY_MODE != DIRECTORY_MODE:
+        os.chmod(name, DIRECTORY_MODE, dir_fd=parent)
+
+
+def restore_mode(descriptor: int, status: os.stat_result) -> None:
+    """Give our own file back what an umask such as 0777 took from it, lest its next opening fails."""
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & FILE_MODE != FILE_MODE:
+        os.fchmod(descriptor, FILE_MODE)
+
+
+def give_name(parent: int, temporary: str, name: str) -> bool:
+    """Let the whole file *temporary* have the name *name*, and no other; False when that is taken."""
+    try:
+        os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        return _rename_unless_taken(parent, temporary, name)
+    else:
+        return True
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=parent)
+
+
+def _rename_unless_taken(parent: int, temporary: str, name: str) -> bool:
+    # A rename overwrites. Without hard links all our writers come here, and the directory's lock, which ends with
+    # its holder, lets one look and rename at a time. A placeholder would be an empty file after a crash.
+    wait_for_lock(parent, name, _NAMING_TIMEOUT_S, fcntl.LOCK_EX)
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+        return True
+    return False
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of *content* at the position of the open file."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def start_writing_back(descriptor: int, offset: int, size_bytes: int) -> None:
+    """Let the device begin with a large piece while the next one is made; the sync then has less to wait for.
+
+    Linux starts writing pages that are said not to be needed, and keeps them until they are written. A hint: where
+    it is not understood, the sync does all of it.
+    """
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(descriptor, offset, size_bytes, os.POSIX_FADV_DONTNEED)
+
+
+def sync_data(descriptor: int) -> None:
+    """Make content and size of an open file durable."""
+    if sys.platform == "darwin":
+        # fsync on macOS leaves the data in the drive's cache.
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def wait_for_lock(descriptor: int, path: str, timeout_s: float, kind: int) -> None:
+    """Take the kernel's lock of a *kind* on an open file.
+
+    Raises:
+        LockTimeout: Others held it for *timeout_s* seconds.
+    """
+    deadline = time.monotonic() + timeout_s
+    wait_s = _FIRST_WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                reason = f"another writer has held this lock for {timeout_s:g} s; try again later"
+                raise LockTimeout(errno.ETIMEDOUT, reason, path) from None
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+        else:
+            return
+
+
+_held_locks: set[int] = set()
+"""Descriptors of the locks that this process holds."""
+
+
+@contextlib.contextmanager
+def held_lock(descriptor: int) -> Generator[None]:
+    """Give the lock on an open file back at the end of the block, and close the file."""
+    _held_locks.add(descriptor)
+    try:
+        yield
+    finally:
+        # In a child that was forked within the block, the lock is the parent's, and the file closed already.
+        if descriptor in _held_locks:
+            _held_locks.discard(descriptor)
+            # A child that was forked meanwhile may have the lock open, too: closing alone would leave it locked.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+
+def _leave_locks_to_the_parent() -> None:
+    """Close the locks that were held when this process was forked: they are the parent's, and end with it."""
+    while _held_locks:
+        os.close(_held_locks.pop())
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
+
+
+def temporary_name() -> str:
+    """Return a new name for what is not complete yet."""
+    return f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+
+
+def remove_flat(parent: int, name: str, descriptor: int) -> None:
+    """Remove an open directory called *name* with the files in it."""
+    for entry in os.listdir(descriptor):
+        os.unlink(entry, dir_fd=descriptor)
+    os.rmdir(name, dir_fd=parent)
+
+
+@contextlib.contextmanager
+def opened_directory(parent: int, name: str) -> Generator[int]:
+    """Open the directory called *name* until the end of the block."""
+    descriptor = os.open(name, DIRECTORY, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_removed(parent: int, name: str) -> bool:
+    """Remove *name* unless it is a directory; tell whether it is gone."""
+    try:
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            return False
+        os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    return True
+
+
+def empty(descriptor: int) -> None:
+    """Remove all that is in an open directory.
+
+    What is in a directory in it is moved up first: neither the stack nor the descriptors run out, however deep an
+    agent has nested them.
+    """
+    while names := os.listdir(descriptor):
+        for name in names:
+            if not is_removed(descriptor, name):
+                with opened_directory(descriptor, name) as inner:
+                    for entry in os.listdir(inner):
+                        if not is_removed(inner, entry):
+                            os.rename(entry, temporary_name(), src_dir_fd=inner, dst_dir_fd=descriptor)
+                os.rmdir(name, dir_fd=descriptor)
+
+
+def set_mode(parent: int, name: str) -> None:
+    """Give what is called *name* the mode that it should have; a link is refused."""
+    # A file without any permission cannot be opened to be read, which Linux does not ask for here.
+    access = os.O_PATH if sys.platform == "linux" else os.O_RDONLY | os.O_NONBLOCK
+    descriptor = os.open(name, access | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        if kind not in {stat.S_IFREG, stat.S_IFDIR}:
+            raise OSError(errno.EINVAL, "is neither a file nor a directory; move it away", name)
+        mode = 0o700 if kind == stat.S_IFDIR else 0o600
+        if sys.platform == "linux":
+            os.chmod(f"/proc/self/fd/{descriptor}", mode)
+        else:
+            os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
