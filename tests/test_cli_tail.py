@@ -29,8 +29,10 @@ def workspace(tmp_path: Path) -> LocalWorkspace:
     async def fill() -> None:
         async with made:
             await made.archive("s1", [{"role": "user", "content": f"question {number}"} for number in range(20)])
+            await asyncio.sleep(0.002)
             await made.archive(HOSTILE, [{"role": "user", "content": "hello"}])
             await _store(made, "s1", "c1", "x\n" * 1_234)
+            await asyncio.sleep(0.002)  # records bear milliseconds, and those of two sessions are told in their order
             await _store(made, HOSTILE, "\x1b[2Jc2", "x" * 2_000)
             summary = {
                 "messages": [0, 20],

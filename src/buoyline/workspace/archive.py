@@ -1,6 +1,7 @@
 """The archive of a session: batches of messages in ``context.jsonl``, found again by number or by text."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from buoyline.errors import CorruptError
@@ -59,15 +60,27 @@ class Archive:
             QuotaExceededError: A payload, the session or the workspace would exceed its quota; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
-        with self._blobs.unswept():
-            return self._add(messages, batch_id, dialect, first)
+        with ExitStack() as unswept:
+            return self._add(messages, batch_id, dialect, first, unswept)
 
-    def _add(self, messages: Sequence[Any], batch_id: str, dialect: str | None, first: int | None) -> tuple[Batch, ...]:
+    def _add(
+        self, messages: Sequence[Any], batch_id: str, dialect: str | None, first: int | None, unswept: ExitStack
+    ) -> tuple[Batch, ...]:
         staged = StagedBlobs(self._blobs, self._allowance)
-        checked = prepared(messages, dialect, staged.put)
+        held: list[None] = []
+
+        def put(payload: bytes, media_type: str) -> str:
+            # Most messages have no payload, and the lock would take a tenth of the time of their append.
+            if not held:
+                held.append(unswept.enter_context(self._blobs.unswept()))
+            return staged.put(payload, media_type)
+
+        checked = prepared(messages, dialect, put)
         if not checked:
             return ()
         addition = _Addition(batch_id, checked, lines_of(checked), staged)
+        if not held and any(layout.REFERENCE_PREFIX in line for line in addition.lines):
+            unswept.enter_context(self._blobs.unswept())
         self._check_new(addition)
         with self._session.writing() as (tip, appender):
             known = known_batch(tip, self._session.session_id, batch_id, checked, addition.lines)

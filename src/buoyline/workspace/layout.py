@@ -40,6 +40,9 @@ TORN: Final = "torn"
 DATA_TORN: Final = "data/torn"
 """Where repair sets damaged blobs aside."""
 
+REFERENCE_PREFIX: Final = b"workspace:///data/"
+"""What a reference to a blob begins with, as bytes of a line."""
+
 TEMPORARY_PREFIX: Final = ".tmp-"
 """Names of files and directories that are not complete yet; readers never look at them."""
 
