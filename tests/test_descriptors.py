@@ -1,6 +1,8 @@
 """Files that were opened are closed again, whatever failed on the way."""
 
 import errno
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,20 @@ async def test_no_file_stays_open_whichever_call_fails(tmp_path: Path, code: int
             except BuoylineError:
                 assert faults.has_struck
         assert files_open_in(workdir) == []
+
+
+async def test_a_lock_that_cannot_be_unlocked_is_given_back_by_closing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def flock(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_UN:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    await write_everything(tmp_path)
+    assert files_open_in(tmp_path) == []
+    monkeypatch.undo()
+    await LocalWorkspace(tmp_path, lock_timeout_s=1).offload_context("s1", [{"role": "user", "content": "second"}])

@@ -239,8 +239,10 @@ def held_lock(descriptor: int) -> Generator[None]:
         # In a child that was forked within the block, the lock is the parent's, and the file closed already.
         if descriptor in _held_locks:
             _held_locks.discard(descriptor)
-            # A child that was forked meanwhile may have the lock open, too: closing alone would leave it locked.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            # What the block did is done, and an error would say that it is not; closing gives the lock back, too.
+            with contextlib.suppress(OSError):
+                # A child that was forked meanwhile may have the lock open, too: closing alone would leave it locked.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 
