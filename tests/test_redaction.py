@@ -5,6 +5,7 @@ import base64
 import contextlib
 import errno
 import json
+import re
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,12 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
+from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import BuoylineError, MessageError, RedactionError, StorageError
 from buoyline.messages import Text, ToolResult
+from buoyline.offloader import previewed_lines
 from buoyline.testing import every_fault
 from buoyline.testing.conversation import anthropic_messages, long_conversation, openai_messages, result, said
 from buoyline.workspace.redaction import Redaction
+from buoyline.workspace.verification import verify
 
 SECRET = 'sk-"\u6f22\\8f3a\U0001f98a+quay/'
 """Quotes, backslashes, characters that JSON may escape, of one and of two UTF-16 units."""
@@ -454,6 +457,47 @@ async def test_a_window_over_a_workspace_that_redacts_is_compressed_and_resumed(
     await resumed.add(said(SECRET))
     await resumed.prepare()
     assert leaks(tmp_path) == []
+
+
+def called(call_id: str, command: str, output: str) -> list[dict[str, Any]]:
+    """Return an assistant message that runs *command*, and what it printed."""
+    call = {"id": call_id, "type": "function", "function": {"name": "run", "arguments": json.dumps({"cmd": command})}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call_id, "content": output},
+    ]
+
+
+@pytest.mark.parametrize("limit", range(200, 230))
+async def test_no_preview_and_no_summary_cuts_a_secret_in_two_and_shows_a_half(tmp_path: Path, limit: int) -> None:
+    secret, halves = "sk-live-0123456789-abcdefghij", ("sk-live", "abcdefghij")
+    config = ContextConfig(tool_result_limit=limit + 1, preview_tokens=limit)
+    workspace = LocalWorkspace(tmp_path, durability="off", redact=lambda text: text.replace(secret, HIDDEN))
+    window = ContextWindow(offloader=workspace, session_id="s", size=3_000, config=config)
+    for number in range(12):
+        for message in (said(f"{secret} " * 30), *called(f"c{number}", f"run {secret}", f"{number} {secret} " * 90)):
+            await window.add(message)
+        shown = json.dumps(await window.prepare())
+    assert len(await workspace.load_summaries("s")) > 0
+    assert "offloaded" in shown
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in files for half in halves if half in path.read_text("utf-8")] == []
+    assert verify(workspace).findings == ()
+
+
+async def test_a_stub_shows_lines_of_the_file_that_redaction_leaves(tmp_path: Path) -> None:
+    text = "".join(f"BEGIN\nkey {number}\nEND\nline {number}\n" for number in range(500))
+    workspace = LocalWorkspace(
+        tmp_path, durability="off", redact=lambda found: re.sub(r"BEGIN\n.*\nEND", HIDDEN, found)
+    )
+    window = ContextWindow(offloader=workspace, session_id="s")
+    for message in called("c1", "run", text):
+        await window.add(message)
+    stub = (await window.prepare())[-1]["content"]
+    stored = (tmp_path / "sessions/s/tool_result-c1.txt").read_text("utf-8").split("\n")
+    shown = previewed_lines(stub)
+    assert len(shown) > 10
+    assert all(stored[line.number - 1] == line.text for line in shown)
 
 
 async def test_a_workspace_in_memory_keeps_what_the_hooks_leave() -> None:

@@ -226,7 +226,12 @@ class Compressor:
         """
         settings = config or self._config
         place = place.with_results(lines_of_files(extent.stubs.values()), previous)
-        request = self._request(extent, place, previous=previous, max_tokens=max_tokens, config=settings, focus=focus)
+        redactor, views = self._abilities.redactor, extent.views()
+        if redactor is not None:
+            views = await redactor.redacted(views)
+        request = self._request(
+            extent, views, place, previous=previous, max_tokens=max_tokens, config=settings, focus=focus
+        )
         draft = await self._draft(request, extent, use_model=use_model)
         draft = with_pointers_that_resolve(draft, place)
         doubtful = await self._unverified(extent.session_id, draft, request)
@@ -256,6 +261,7 @@ class Compressor:
     def _request(
         self,
         extent: Extent,
+        views: Sequence[Message],
         place: Place,
         *,
         previous: Draft | None,
@@ -266,7 +272,7 @@ class Compressor:
         frame = frame_tokens(place, config.summary_template, config.fields, self._counter)
         sources = [
             Source(extent.first + position, view, place.pointer(position), excerpts_of(view, extent.stubs))
-            for position, view in enumerate(extent.views())
+            for position, view in enumerate(views)
         ]
         return SummaryRequest(
             sources=sources,

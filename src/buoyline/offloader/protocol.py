@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from buoyline.messages import ToolResult
+from buoyline.messages import Message, ToolResult
 
 
 class Offloader(Protocol):
@@ -183,6 +183,17 @@ class WindowLog(Protocol):
         ...
 
 
+class Redactor(Protocol):
+    """Takes out of messages what must not be stored.
+
+    Previews and summaries are cut from what it leaves: half a secret is nothing that a hook would know.
+    """
+
+    async def redacted(self, views: Sequence[Message]) -> list[Message]:
+        """Return *views* as they may be stored, in order. Raises `RedactionError`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Abilities:
     """What an offloader can do beyond the two methods; None for what it cannot."""
@@ -191,6 +202,7 @@ class Abilities:
     archive: ContextArchive | None = None
     summaries: SummaryLog | None = None
     windows: WindowLog | None = None
+    redactor: Redactor | None = None
 
 
 @runtime_checkable

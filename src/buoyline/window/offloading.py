@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import dataclass
 
-from buoyline.messages import ToolResult
+from buoyline.messages import Message, ToolResult
 from buoyline.offloader import (
     Abilities,
     Offloader,
@@ -81,7 +81,7 @@ class ResultOffloading:
             self._tell(entry, result, replacement, "")
             return replacement
         stored = await self._store(self.offloader, result)
-        replacement = stub(result.text, stored, max_tokens, self.counter)
+        replacement = stub(await self._redacted(result), stored, max_tokens, self.counter)
         if not is_smaller(replacement, result.text, self.counter):
             return None
         await self._record(replacement, stored)
@@ -93,6 +93,13 @@ class ResultOffloading:
             return await self.abilities.results.store_result(self.session_id, result)
         reference = await offloader.offload_tool_result(self.session_id, result)
         return StoredResult(reference, "", "", 0)
+
+    async def _redacted(self, result: ToolResult) -> str:
+        """Return the text that is in the file: the lines of a preview count there, and cut up no secret."""
+        if self.abilities.redactor is None:
+            return result.text
+        (view,) = await self.abilities.redactor.redacted([Message("tool", (result,))])
+        return view.results[0].text
 
     async def _record(self, replacement: str, stored: StoredResult) -> None:
         if self.abilities.results is not None:

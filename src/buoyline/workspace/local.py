@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from buoyline.errors import ConfigError, CorruptError, FormatVersionError, MessageError, NotFoundError
-from buoyline.messages import ToolResult, is_object, parse, spell
+from buoyline.messages import Message, ToolResult, is_object, parse, spell
 from buoyline.messages.payloads import take_out
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.workspace import layout
@@ -122,7 +122,8 @@ class LocalWorkspace:
 
     def abilities(self) -> Abilities:
         """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
-        return Abilities(results=self, archive=self, summaries=self, windows=self)
+        redactor = self if self._redaction.is_active else None
+        return Abilities(results=self, archive=self, summaries=self, windows=self, redactor=redactor)
 
     async def offload_context(self, session_id: str, msgs: Sequence[Any], **_: Any) -> str:
         """Archive messages that leave the context.
@@ -258,6 +259,14 @@ class LocalWorkspace:
             return [text for text, redacted in zip(strings, stored, strict=True) if redacted in absent]
 
         return await self._hop(session_id, self._in_session(session_id, find))
+
+    async def redacted(self, views: Sequence[Message]) -> list[Message]:
+        """Return the views of messages as they may be stored; nothing is.
+
+        Raises:
+            RedactionError: The redaction hook failed.
+        """
+        return await self._hop("", lambda: [self._redaction.view(view) for view in views])
 
     async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
         """Append a line to ``summaries.jsonl``; see `Summaries.add`."""
@@ -504,6 +513,7 @@ async def _ended(waiting: "asyncio.Future[Any]") -> None:
 if TYPE_CHECKING:
     from buoyline.offloader.protocol import (
         ContextArchive,
+        Redactor,
         ResultStore,
         SummaryLog,
         SupportsAbilities,
@@ -516,4 +526,5 @@ if TYPE_CHECKING:
     _results: type[ResultStore] = LocalWorkspace
     _summaries: type[SummaryLog] = LocalWorkspace
     _windows: type[WindowLog] = LocalWorkspace
+    _redactor: type[Redactor] = LocalWorkspace
     _abilities: type[SupportsAbilities] = LocalWorkspace

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from buoyline.errors import InvalidNameError, NotFoundError
-from buoyline.messages import ToolResult
+from buoyline.messages import Message, ToolResult
 from buoyline.messages.payloads import put_back, take_out
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.workspace import layout
@@ -28,7 +28,8 @@ class MemoryWorkspace:
     one. Nothing is written to disk, and nothing survives the process: acknowledged means held until `clear`.
 
     **What is evicted.** Entries that were neither stored nor retrieved for more than *evict_after_turns* turns are
-    removed when `next_turn` is called, and only then: whole tool results together with their views, and payloads
+    removed when `next_turn` is called, and only then: whole tool results
+    together with their views, and payloads
     of `offload_data_block` as long as no archived message has them, too. Storing one again or reading it begins
     its turns anew. Reading an evicted one is a `NotFoundError` that says so; `missing` no longer finds what only
     it held; storing the same result again brings it back under the same reference. Archived messages with their
@@ -81,7 +82,8 @@ class MemoryWorkspace:
 
     def abilities(self) -> Abilities:
         """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
-        return Abilities(results=self, archive=self, summaries=self, windows=self)
+        redactor = self if self._redaction.is_active else None
+        return Abilities(results=self, archive=self, summaries=self, windows=self, redactor=redactor)
 
     def next_turn(self) -> None:
         """Begin the next turn of the agent's loop and evict what nobody used for too many; call it once a cycle."""
@@ -279,6 +281,10 @@ class MemoryWorkspace:
             absent = set(self._found(session_id).missing(kept))
         return [text for text, redacted in zip(strings, kept, strict=True) if redacted in absent]
 
+    async def redacted(self, views: Sequence[Message]) -> list[Message]:
+        """Return the views of messages as they may be kept; see `LocalWorkspace.redacted`."""
+        return [self._redaction.view(view) for view in views]
+
     async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
         """Keep *summary* under the next number, which is put in as ``n`` and returned, counted from 1."""
         redacted = self._redaction.value(summary)
@@ -414,6 +420,7 @@ class MemoryWorkspace:
 if TYPE_CHECKING:
     from buoyline.offloader.protocol import (
         ContextArchive,
+        Redactor,
         ResultStore,
         SummaryLog,
         SupportsAbilities,
@@ -425,4 +432,5 @@ if TYPE_CHECKING:
     _results: type[ResultStore] = MemoryWorkspace
     _summaries: type[SummaryLog] = MemoryWorkspace
     _windows: type[WindowLog] = MemoryWorkspace
+    _redactor: type[Redactor] = MemoryWorkspace
     _abilities: type[SupportsAbilities] = MemoryWorkspace

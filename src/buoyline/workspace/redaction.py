@@ -12,7 +12,23 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from buoyline.errors import MessageError, RedactionError
-from buoyline.messages import Text, ToolResult, detect, dialect_named, is_array, is_object, parse, read_result, spell
+from buoyline.messages import (
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    detect,
+    dialect_named,
+    is_array,
+    is_object,
+    parse,
+    read_result,
+    spell,
+)
 from buoyline.messages.native import data_url
 from buoyline.messages.payloads import Carrier, carrier_of
 from buoyline.workspace import layout
@@ -151,6 +167,32 @@ class Redaction:
             return found
         parts = tuple(Text(self.text(part.text)) if isinstance(part, Text) else part for part in found.parts)
         return replace(found, call_id=self.text(found.call_id), parts=parts)
+
+    def view(self, message: Message) -> Message:
+        """Return the view of a message as it may be stored.
+
+        Raises:
+            RedactionError: See `text`.
+        """
+        if self._redact is None:
+            return message
+        return replace(message, parts=tuple(map(self._part, message.parts)), name=self.text(message.name))
+
+    def _part(self, part: Part) -> Part:
+        if isinstance(part, ToolCall):
+            name, arguments = self.text(part.name), self.text(part.arguments)
+            return replace(part, call_id=self.text(part.call_id), name=name, arguments=arguments)
+        if isinstance(part, ToolResult):
+            return replace(part, call_id=self.text(part.call_id), parts=tuple(map(self._inner_part, part.parts)))
+        return replace(part, text=self.text(part.text)) if isinstance(part, Reasoning) else self._inner_part(part)
+
+    def _inner_part(self, part: Text | Media | Opaque) -> Text | Media | Opaque:
+        if isinstance(part, Text):
+            return Text(self.text(part.text))
+        if isinstance(part, Opaque):
+            return replace(part, json=self.text(part.json))
+        is_reference = layout.blob_behind(part.source) is not None
+        return part if is_reference else replace(part, source=self.text(part.source))
 
     def _message(self, message: object, position: int, dialect: str | None) -> dict[str, Any]:
         try:
