@@ -43,9 +43,9 @@ class TestLocalWorkspaceAsOffloader(OffloaderConformance):
 
 
 class TestLocalWorkspace(WorkspaceConformance):
-    @pytest.fixture
-    def workspace(self, tmp_path: Path) -> LocalWorkspace:
-        return LocalWorkspace(tmp_path, durability="off")
+    @pytest.fixture(params=["off", "batch", "fsync"])
+    def workspace(self, tmp_path: Path, request: pytest.FixtureRequest) -> LocalWorkspace:
+        return LocalWorkspace(tmp_path, durability=request.param)
 
     def peek(self, workspace: Any, reference: str) -> str:
         return on_disk(reference)

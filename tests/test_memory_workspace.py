@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import buoyline
-from buoyline import LocalWorkspace, MemoryWorkspace
+from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import BuoylineError, ConfigError, InvalidNameError, MessageError, NotFoundError
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader import StoredResult
@@ -366,3 +366,16 @@ def test_it_answers_as_a_workspace_on_disk_does(steps: list[tuple[Any, ...]]) ->
                     assert untimed(memory.read(f"memory:///{name}")) == untimed(on_disk)
 
     asyncio.run(compare())
+
+
+async def test_each_time_that_a_window_is_made_ready_is_a_turn() -> None:
+    workspace = MemoryWorkspace(evict_after_turns=2)
+    window = ContextWindow(offloader=workspace, session_id="s")
+    await window.add({"role": "tool", "tool_call_id": "c", "content": "depth\n" * 9_000})
+    for _ in range(2):
+        await window.prepare()
+        await window.save()
+        assert workspace._evictable.look("sessions/s/tool_result-c.txt") is not None
+    await window.prepare()
+    with pytest.raises(NotFoundError, match="evicted"):
+        workspace.read("memory:///sessions/s/tool_result-c.txt")

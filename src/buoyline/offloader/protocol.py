@@ -194,6 +194,14 @@ class Redactor(Protocol):
         ...
 
 
+class TurnCounter(Protocol):
+    """Forgets what was not used for a number of turns. Source: Strands' ``InMemoryStorage``."""
+
+    def next_turn(self) -> None:
+        """Begin the next turn: a window calls it for each time that it is made ready for a model call."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Abilities:
     """What an offloader can do beyond the two methods; None for what it cannot."""
@@ -203,6 +211,7 @@ class Abilities:
     summaries: SummaryLog | None = None
     windows: WindowLog | None = None
     redactor: Redactor | None = None
+    turns: TurnCounter | None = None
 
 
 @runtime_checkable

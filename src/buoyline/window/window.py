@@ -208,7 +208,8 @@ class ContextWindow:
         """Return the messages for the next model call.
 
         What was added since the last time is offloaded where it is too large and written down; then the
-        context is compressed if it takes more than `trigger_ratio` of the window.
+        context is compressed if it takes more than `trigger_ratio` of the window. An offloader that forgets what
+        nobody uses, such as `MemoryWorkspace`, takes each time for a turn: Strands' storage counts model calls, too.
 
         Returns:
             The native messages: system messages and pins that are archived, the summary, and the others. They exceed
@@ -229,6 +230,8 @@ class ContextWindow:
         if self.tokens > self.config.trigger_ratio * self.size:
             await self._compress(self.config)
         await completed(self._fit())
+        if self._abilities.turns is not None:
+            self._abilities.turns.next_turn()
         return self.messages
 
     async def save(self) -> None:

@@ -28,7 +28,7 @@ class MemoryWorkspace:
     one. Nothing is written to disk, and nothing survives the process: acknowledged means held until `clear`.
 
     **What is evicted.** Entries that were neither stored nor retrieved for more than *evict_after_turns* turns are
-    removed when `next_turn` is called, and only then: whole tool results
+    removed when `next_turn` is called (by `ContextWindow.prepare`, or by you), and only then: whole tool results
     together with their views, and payloads
     of `offload_data_block` as long as no archived message has them, too. Storing one again or reading it begins
     its turns anew. Reading an evicted one is a `NotFoundError` that says so; `missing` no longer finds what only
@@ -83,10 +83,13 @@ class MemoryWorkspace:
     def abilities(self) -> Abilities:
         """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
         redactor = self if self._redaction.is_active else None
-        return Abilities(results=self, archive=self, summaries=self, windows=self, redactor=redactor)
+        return Abilities(results=self, archive=self, summaries=self, windows=self, redactor=redactor, turns=self)
 
     def next_turn(self) -> None:
-        """Begin the next turn of the agent's loop and evict what nobody used for too many; call it once a cycle."""
+        """Begin the next turn of the agent's loop and evict what nobody used for too many.
+
+        `ContextWindow.prepare` calls it, once for each model call; only loops without a window call it themselves.
+        """
         with self._lock:
             self._evictable.next_turn()
 
@@ -424,6 +427,7 @@ if TYPE_CHECKING:
         ResultStore,
         SummaryLog,
         SupportsAbilities,
+        TurnCounter,
         WindowLog,
     )
 
@@ -433,4 +437,5 @@ if TYPE_CHECKING:
     _summaries: type[SummaryLog] = MemoryWorkspace
     _windows: type[WindowLog] = MemoryWorkspace
     _redactor: type[Redactor] = MemoryWorkspace
+    _turns: type[TurnCounter] = MemoryWorkspace
     _abilities: type[SupportsAbilities] = MemoryWorkspace
