@@ -417,3 +417,52 @@ def test_no_journal_gets_worse(made: Path, data: st.DataObject) -> None:
     if found is not None:
         known = set(bytes(here).split(b"\n"))
         assert known & set(there.split(b"\n")) <= set(found.split(b"\n"))
+
+
+def test_a_lost_workspace_json_is_made_anew_and_a_copy_gives_its_own(tmp_path: Path, made: Path) -> None:
+    for copy in (None, made / "copy"):
+        workdir = tmp_path / f"from-{copy is not None}"
+        shutil.copytree(made / "workspace", workdir)
+        lost = (workdir / "workspace.json").read_bytes()
+        (workdir / "workspace.json").unlink()
+        with pytest.raises(NotFoundError, match="buoyline repair"):
+            LocalWorkspace(workdir).check()
+        done = repair(LocalWorkspace(workdir), copy=copy)
+        assert [(action.verb, action.path) for action in done.actions] == [
+            ("rebuilt" if copy is None else "restored", "workspace.json")
+        ]
+        assert ((workdir / "workspace.json").read_bytes() == lost) == (copy is not None)
+        assert verify(LocalWorkspace(workdir)).is_sound
+
+
+def test_a_damaged_workspace_json_is_restored_from_a_copy_and_else_left(tmp_path: Path, made: Path) -> None:
+    workdir = tmp_path / "workspace"
+    shutil.copytree(made / "workspace", workdir)
+    (workdir / "workspace.json").write_bytes(b"garbage")
+    assert not repair(LocalWorkspace(workdir)).is_mended
+    assert (workdir / "workspace.json").read_bytes() == b"garbage"
+    assert repair(LocalWorkspace(workdir), copy=made / "copy").is_mended
+    assert [path.read_bytes() for path in (workdir / "data/torn").iterdir()] == [b"garbage"]
+
+
+def test_nothing_of_a_newer_format_is_touched(tmp_path: Path, made: Path) -> None:
+    for name in ("workspace.json", "sessions/s1/session.json"):
+        workdir = tmp_path / name.replace("/", "-")
+        shutil.copytree(made / "workspace", workdir)
+        newer = (workdir / name).read_bytes().replace(b'"format":1', b'"format":2')
+        (workdir / name).write_bytes(newer)
+        if name == "workspace.json":
+            (workdir / name).chmod(0o644)
+        before = {path: (path.stat().st_mode, path.stat().st_mtime_ns) for path in workdir.rglob("*")}
+        assert not repair(LocalWorkspace(workdir), copy=made / "copy").is_mended
+        assert (workdir / name).read_bytes() == newer
+        if name == "workspace.json":
+            assert {path: (path.stat().st_mode, path.stat().st_mtime_ns) for path in workdir.rglob("*")} == before
+
+
+def test_a_dry_run_does_not_count_stubs_whose_result_would_be_restored(tmp_path: Path, made: Path) -> None:
+    workdir = tmp_path / "workspace"
+    shutil.copytree(made / "workspace", workdir)
+    next((workdir / S1).glob("tool_result-*[0-9].txt")).unlink()
+    told = repair(LocalWorkspace(workdir), copy=made / "copy", dry_run=True)
+    assert ("restored" in {action.verb for action in told.actions}, told.remaining) == (True, ())

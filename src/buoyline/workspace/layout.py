@@ -216,9 +216,12 @@ def torn_name(name: str, offset: int, content: bytes) -> str:
 
 
 def set_aside_name(path: str, digest: str) -> str:
-    """Return where repair sets the whole file *path* aside, whose bytes have the SHA-256 *digest*; both relative."""
+    """Return where repair sets the whole file *path* aside, whose bytes have the SHA-256 *digest*; both relative.
+
+    What stands in the workdir itself goes to ``data/torn/``: all else in the workdir is the agent's.
+    """
     directory, _, name = path.rpartition("/")
-    return f"{directory}/{TORN}/{name}-0-{digest[:8]}"
+    return f"{directory or DATA}/{TORN}/{name}-0-{digest[:8]}"
 
 
 def _base32_hash(content: bytes) -> str:

@@ -352,7 +352,10 @@ class LocalWorkspace:
             CorruptError: ``workspace.json`` is not what was written.
         """
         if self._tree.size(layout.WORKSPACE_FILE) is None:
-            raise NotFoundError("workspace", str(self.workdir), "name its directory with --workdir or BUOYLINE_WORKDIR")
+            hint = "name its directory with --workdir or BUOYLINE_WORKDIR"
+            if self._tree.is_directory(layout.SESSIONS):
+                hint = f"{layout.WORKSPACE_FILE} is gone: `buoyline repair` puts one there"
+            raise NotFoundError("workspace", str(self.workdir), hint)
         self._check_format()
 
     def session_ids(self) -> list[str]:
@@ -432,8 +435,7 @@ class LocalWorkspace:
             return
         self._tree.make_root()
         if not self._tree.exists(layout.WORKSPACE_FILE):
-            content = spell({"format": layout.FORMAT, "id": uuid.uuid4().hex}).encode("utf-8") + b"\n"
-            self._tree.publish(layout.WORKSPACE_FILE, (content,))
+            self._tree.publish(layout.WORKSPACE_FILE, (new_document(),))
         self._check_format()
         for name in (layout.SESSIONS, layout.DATA, layout.LOCKS):
             self._tree.make_directory(name)
@@ -498,6 +500,11 @@ class LocalWorkspace:
             if not future.cancel():
                 await _ended(asyncio.wrap_future(future))
             raise
+
+
+def new_document() -> bytes:
+    """Return the content of ``workspace.json`` for a workspace that has none yet."""
+    return spell({"format": layout.FORMAT, "id": uuid.uuid4().hex}).encode("utf-8") + b"\n"
 
 
 async def _ended(waiting: "asyncio.Future[Any]") -> None:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from buoyline.errors import BuoylineError
+from buoyline.errors import BuoylineError, FormatVersionError
 from buoyline.workspace import layout
-from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.local import LocalWorkspace, new_document
 from buoyline.workspace.mending import Action, Mender, digest_of
 from buoyline.workspace.restoring import index_of
 from buoyline.workspace.session_repair import SessionRepair
@@ -83,10 +83,13 @@ def repair(
     if source is not None:
         source.check()
     mender = Mender(workspace.tree, None if source is None else source.tree, is_dry_run=dry_run)
+    if _is_newer(workspace):
+        return _outcome(mender, verify(workspace, hashes=False))
 
     def look(*, hashes: bool = True) -> Report:
         return verify(workspace, sessions=sessions, hashes=hashes, on_progress=on_progress)
 
+    _mend_format(mender, verify(workspace, sessions=(), hashes=False))
     _set_modes(mender, lambda: look(hashes=False))
     report = look()
     for _ in range(_ROUNDS):
@@ -98,6 +101,29 @@ def repair(
             break
         report = look()
     return _outcome(mender, report)
+
+
+def _is_newer(workspace: LocalWorkspace) -> bool:
+    """Tell whether a newer buoyline wrote the workspace: then nobody here knows what is right."""
+    try:
+        workspace.check()
+    except FormatVersionError:
+        return True
+    except BuoylineError:
+        return False  # what it is, verify says
+    return False
+
+
+def _mend_format(mender: Mender, report: Report) -> None:
+    name = layout.WORKSPACE_FILE
+    kinds = {found.kind for found in report.findings if found.path == name}
+    try:
+        if mender.copy is not None and kinds & {"missing-file", "format"}:
+            mender.put(name, mender.copy.chunks(name), "restored", "from a copy: it says which format this is")
+        elif "missing-file" in kinds:
+            mender.put(name, (new_document(),), "rebuilt", "as the next writer would have made it")
+    except BuoylineError as error:
+        mender.fail(name, error)
 
 
 def _mend_all(mender: Mender, report: Report, lock_timeout_s: float) -> None:
@@ -112,6 +138,11 @@ def _outcome(mender: Mender, report: Report) -> Repair:
     open_ones = [found for found in report.findings if found.severity != "note"]
     if mender.is_dry_run:
         open_ones = [found for found in open_ones if not _is_covered(found, done)]
+        # A stub leads somewhere again once its result is back.
+        lacking = {found.path.rpartition("/")[0] for found in open_ones if found.kind == "missing-result"}
+        open_ones = [
+            found for found in open_ones if found.kind != "dangling-stub" or found.path.rpartition("/")[0] in lacking
+        ]
     return Repair(mender.is_dry_run, tuple(dict.fromkeys(mender.actions)), tuple(open_ones))
 
 

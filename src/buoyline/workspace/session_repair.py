@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from buoyline.errors import BuoylineError, CorruptError, MessageError
+from buoyline.errors import BuoylineError, CorruptError, FormatVersionError, MessageError
 from buoyline.messages import parse
 from buoyline.offloader.view import view_of
 from buoyline.workspace import layout
@@ -87,6 +87,8 @@ class SessionRepair:
         return any((name, kind) in self._kinds for kind in kinds)
 
     def _session_id(self) -> str:
+        if self._has(layout.SESSION_FILE, "format") and (version := _version_in(self._tree, self._directory)):
+            raise FormatVersionError(self._tree.path(self._path(layout.SESSION_FILE)), version, layout.FORMAT)
         for tree in (self._tree, self._mender.copy):
             found = None if tree is None else _id_in(tree, self._directory)
             if found is not None:
@@ -258,6 +260,19 @@ def _id_in(tree: Tree, directory: str) -> str | None:
         case {"id": str(session_id), "format": int(version)} if 1 <= version <= layout.FORMAT:
             is_its_own = bool(session_id) and layout.session_directory(session_id) == directory
             return session_id if is_its_own else None
+        case _:
+            return None
+
+
+def _version_in(tree: Tree, directory: str) -> int | None:
+    """Return which newer format a directory says that it has; None where it says nothing of the kind."""
+    try:
+        value: object = parse(_content(tree, f"{directory}/{layout.SESSION_FILE}") or b"null")
+    except MessageError:
+        return None
+    match value:
+        case {"format": int(version)} if version > layout.FORMAT:
+            return version
         case _:
             return None
 

@@ -133,5 +133,7 @@ def is_known_format(version: object) -> bool:
 
 def unknown_format(path: str, version: object) -> Finding:
     """Say that *path* names a format that we do not read."""
+    if version is None:
+        return finding("format", path, "names no format; restore the file from a copy")
     reason = f"has format {reprlib.repr(version)}, and this buoyline reads {layout.FORMAT} and older"
     return finding("format", path, f"{reason}; upgrade buoyline, or restore the file from a copy")

@@ -108,7 +108,9 @@ class _Verification:
                 raise
             root = {}
         if not root.keys() & {layout.WORKSPACE_FILE, layout.SESSIONS}:
-            raise NotFoundError("workspace", str(self._tree.root), "the first write creates it; check the path")
+            raise NotFoundError(
+                "workspace", str(self._tree.root), "name its directory with --workdir or BUOYLINE_WORKDIR"
+            )
         return root
 
     def _is_readable_format(self, root: Entries) -> bool:
