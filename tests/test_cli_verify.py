@@ -70,13 +70,14 @@ def test_a_sound_workspace_is_one_line_and_status_0(workdir: Path) -> None:
 def test_findings_are_lines_with_the_worst_first_and_status_1(workdir: Path) -> None:
     _damage(workdir)
     result = _run(workdir, "verify")
-    damage, warning, note, counts = result.stdout.splitlines()
+    damage, warning, note, counts, hint = result.stdout.splitlines()
 
     assert result.exit_code == 1
     assert damage.split()[:3] == ["damage", "changed-bytes", "sessions/s1/tool_result-c2.txt:"]
     assert warning.split()[:3] == ["warning", "wrong-mode", "sessions/s1/transcript.md:"]
     assert note.split()[:3] == ["note", "leftover", "sessions/s1/.tmp-1:"]
     assert counts.startswith("1 damage, 1 warning, 1 note in 2 sessions and 1 blob; ")
+    assert hint.startswith("`buoyline repair` mends what it can")
 
 
 def test_notes_alone_are_status_0(workdir: Path) -> None:
@@ -190,3 +191,18 @@ def test_an_empty_workspace_is_counted(tmp_path: Path) -> None:
     assert _run(tmp_path, "stats").stdout.splitlines()[0] == "no sessions yet"
     assert _json(tmp_path, "stats")["total"]["archived"] == 0
     assert _run(tmp_path, "verify").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["sessions", "stats"])
+def test_a_damaged_session_is_named_and_the_others_are_shown(workdir: Path, command: str) -> None:
+    whole = _run(workdir, command, "--json")
+    (workdir / "sessions/s1/window.jsonl").symlink_to("elsewhere")
+    result = _run(workdir, command)
+    assert result.exit_code == 1
+    assert "other" in result.stdout
+    assert "s1" not in result.stdout
+    assert result.stderr.startswith("buoyline: session 's1' is left out: ")
+    found, before = json.loads(_run(workdir, command, "--json").stdout), json.loads(whole.stdout)
+    if command == "stats":
+        found, before = found["sessions"], before["sessions"]
+    assert found == [session for session in before if session["id"] != "s1"]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import print_json, print_lines
+from buoyline.cli.output import counted, print_json, print_lines
 from buoyline.cli.progress import Advance, progress
 from buoyline.cli.units import Duration, Size
 from buoyline.workspace.retention import Departure, Retention
@@ -23,7 +23,9 @@ from buoyline.workspace.sweeping import Collection, Swept, collect
 @click.option(
     "--grace", type=Duration(), default="24h", show_default=True, metavar="TIME", help="What is younger is not swept."
 )
-@click.option("--unowned", is_flag=True, help="Sweep blobs, too, that no session ever referred to.")
+@click.option(
+    "--unowned", is_flag=True, help="Sweep blobs, too, that no session has referred to since they were stored."
+)
 @click.option(
     "--yes/--dry-run", "is_meant", default=False, help="Do it, or only say what would go.  [default: dry-run]"
 )
@@ -41,7 +43,7 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
     is_meant: bool,
     as_json: bool,
 ) -> None:
-    """Remove old sessions, and payloads that nobody refers to any longer.
+    """Remove old sessions, and payloads that nobody needs.
 
     This deletes for good, so it only says what would go unless --yes is given. Each limit alone lets sessions go.
     Without any, all stay, and only leftovers of crashes and payloads of sessions that are gone go. A payload that a
@@ -99,19 +101,23 @@ def _in_words(found: Collection, max_bytes: int | None) -> Iterator[str]:
     for kind, swept in (("blob", found.blobs), ("leftover", found.leftovers)):
         yield from (f"{kind:<8}  {one.path}: {one.size_bytes:,} bytes" for one in swept)
     yield from _what_stays(found, max_bytes)
+    going = {"session": found.sessions, "blob": found.blobs, "leftover": found.leftovers}
+    if not any(going.values()):
+        yield "nothing to remove"
+        return
     verb = "would be freed; --yes removes this" if found.is_dry_run else "freed"
-    counts = f"{len(found.sessions):,} sessions, {len(found.blobs):,} blobs, {len(found.leftovers):,} leftovers"
+    counts = ", ".join(counted(len(what), name) for name, what in going.items())
     yield f"{counts}: {found.freed_bytes:,} bytes {verb}"
 
 
 def _what_stays(found: Collection, max_bytes: int | None) -> Iterator[str]:
     if found.young:
-        yield f"{_sum(found.young)} stay for now: nobody refers to them, but they are younger than --grace"
+        yield f"{_sum(found.young)}, kept for now: nobody refers to them, but they are younger than --grace"
     if found.unowned:
-        yield f"{_sum(found.unowned)} stay: no session ever referred to them; --unowned lets them go"
+        yield f"{_sum(found.unowned)}, kept: whoever stored them alone may use them; --unowned lets them go"
     if max_bytes is not None and found.session_bytes > max_bytes:
         yield f"the sessions that stay take {found.session_bytes:,} bytes, more than {max_bytes:,}"
 
 
 def _sum(swept: Sequence[Swept]) -> str:
-    return f"{len(swept):,} blobs of {sum(one.size_bytes for one in swept):,} bytes"
+    return f"{counted(len(swept), 'blob')} of {sum(one.size_bytes for one in swept):,} bytes"

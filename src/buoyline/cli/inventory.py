@@ -1,13 +1,16 @@
 """What there is of a session on disk, in numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
-from buoyline.errors import MessageError, NotFoundError
+from buoyline.errors import CorruptError, MessageError, NotFoundError, StorageError
 from buoyline.messages import parse
-from buoyline.workspace import layout
+from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.logs import Window
 from buoyline.workspace.session import Session
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,22 @@ class Inventory:
     summaries: int
     bytes: int
     files: tuple[tuple[str, int], ...]
+
+
+def of_each(workspace: LocalWorkspace, count: Callable[[Session], T]) -> tuple[dict[str, T], list[str]]:
+    """Count what each session has; one that cannot be counted does not keep the others from being shown.
+
+    Returns:
+        What *count* gave, by session id, and in words what could not be counted and why.
+    """
+    counted: dict[str, T] = {}
+    refusals: list[str] = []
+    for session_id in workspace.session_ids():
+        try:
+            counted[session_id] = count(workspace.session(session_id))
+        except (CorruptError, StorageError) as error:
+            refusals.append(f"session {session_id!r} is left out: {error}; `buoyline verify` says more")
+    return counted, refusals
 
 
 def inventory_of(session: Session) -> Inventory:

@@ -24,6 +24,18 @@ def print_lines(lines: Iterable[str]) -> None:
         click.echo(visible(line).replace("\n", "\\n"))
 
 
+def print_problems(problems: Sequence[str]) -> int:
+    """Print what kept an answer from being whole on stderr; return the exit status that follows."""
+    for problem in problems:
+        click.echo(f"buoyline: {visible(' '.join(problem.split()))}", err=True)
+    return 1 if problems else 0
+
+
+def counted(count: int, word: str) -> str:
+    """Return so many of what *word* names, in the plural where they are not one."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
 def columns(rows: Sequence[Sequence[str | int]]) -> Iterator[str]:
     """Yield *rows*, of which the first is the heading, in columns; numbers stand at the right."""
     shown = [[f"{cell:,}" if isinstance(cell, int) else cell for cell in row] for row in rows]

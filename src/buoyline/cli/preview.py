@@ -16,10 +16,10 @@ from buoyline.tokens import default_counter
 @click.option("--max-tokens", type=click.IntRange(min=1), default=1_000, show_default=True, help="Size of the stub.")
 @json_option
 def preview_command(file: Path, max_tokens: int, *, as_json: bool) -> None:
-    """Show what an agent would see in place of FILE, if a tool had printed it.
+    """Show what an agent would see in place of FILE.
 
-    The notice with the path stands even where it alone takes more than --max-tokens. Bytes that are not UTF-8 are
-    shown as replacement characters.
+    That is, if a tool had printed it. The notice with the path stands even where it alone takes more than
+    --max-tokens. Bytes that are not UTF-8 are shown as replacement characters.
 
     Example: buoyline preview build.log --max-tokens 300
     """

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from buoyline.cli.options import json_option, workdir_option
-from buoyline.cli.output import print_json, print_lines
+from buoyline.cli.output import counted, print_json, print_lines
 from buoyline.cli.progress import Advance, progress
+from buoyline.cli.verify import place_of
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.repair import Repair, repair
 
@@ -64,10 +65,14 @@ def _fields(done: Repair) -> dict[str, Any]:
 
 
 def _in_words(done: Repair) -> Iterator[str]:
-    would = "would be " if done.is_dry_run else ""
     for action in done.actions:
-        yield f"{would if action.verb != 'failed' else ''}{action.verb:<9}  {action.path}: {action.message}"
+        yield f"{action.verb:<9}  {action.path}: {action.message}"
     for found in done.remaining:
-        yield f"left: {found.severity}  {found.kind}  {found.path}: {found.message}"
+        yield f"left: {found.severity}  {found.kind}  {place_of(found)}: {found.message}"
     damage = sum(found.severity == "damage" for found in done.remaining)
-    yield f"{len(done.actions):,} actions, {damage:,} damage and {len(done.remaining) - damage:,} warnings are left"
+    left = f"{damage:,} damage and {counted(len(done.remaining) - damage, 'warning')}"
+    actions = counted(len(done.actions), "action")
+    if done.is_dry_run:
+        yield f"nothing was changed (--dry-run): {actions} to take, {left} would be left"
+    else:
+        yield f"{actions}, {left} left"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from buoyline.cli.inventory import inventory_of
+from buoyline.cli.inventory import inventory_of, of_each
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, print_json, print_lines
+from buoyline.cli.output import columns, print_json, print_lines, print_problems
 
 _HEADINGS = ("session", "messages", "tool results", "summaries", "bytes", "created")
 
@@ -15,15 +15,18 @@ _HEADINGS = ("session", "messages", "tool results", "summaries", "bytes", "creat
 @click.command("sessions")
 @workdir_option
 @json_option
-def sessions_command(workdir: Path, *, as_json: bool) -> None:
+def sessions_command(workdir: Path, *, as_json: bool) -> int:
     """List the sessions of a workspace.
+
+    Exit status: 0 done, 1 some session is damaged and left out.
 
     Example: buoyline sessions --workdir ./workspace
     """
-    workspace = existing_workspace(workdir)
-    found = [inventory_of(workspace.session(session_id)) for session_id in workspace.session_ids()]
+    sessions, refusals = of_each(existing_workspace(workdir), inventory_of)
+    found = sessions.values()
     if as_json:
         print_json([{k: v for k, v in dataclasses.asdict(session).items() if k != "files"} for session in found])
-        return
-    rows = [(s.id, s.messages, s.tool_results, s.summaries, s.bytes, s.created) for s in found]
-    print_lines(columns([_HEADINGS, *rows]) if rows else ["no sessions yet"])
+    else:
+        rows = [(s.id, s.messages, s.tool_results, s.summaries, s.bytes, s.created) for s in found]
+        print_lines(columns([_HEADINGS, *rows]) if rows else ["no sessions yet"])
+    return print_problems(refusals)

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from buoyline.cli.inventory import inventory_of
+from buoyline.cli.inventory import inventory_of, of_each
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, print_json, print_lines
+from buoyline.cli.output import columns, print_json, print_lines, print_problems
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.index import Index
 from buoyline.workspace.logs import Summaries
@@ -56,10 +56,12 @@ class Stats:
 @click.argument("session", required=False)
 @workdir_option
 @json_option
-def stats_command(session: str | None, workdir: Path, *, as_json: bool) -> None:
+def stats_command(session: str | None, workdir: Path, *, as_json: bool) -> int:
     """Count what a workspace holds, or one SESSION of it.
 
     Messages, tool results, blobs and summaries, with what they take in bytes and in tokens.
+
+    Exit status: 0 done, 1 some session is damaged and left out.
 
     Example: buoyline stats --workdir ./workspace
     """
@@ -67,14 +69,15 @@ def stats_command(session: str | None, workdir: Path, *, as_json: bool) -> None:
     if session is not None:
         found = stats_of(workspace.session(session))
         print_json({"id": session, **_fields(found)}) if as_json else print_lines(_in_words(found))
-        return
-    sessions = {session_id: stats_of(workspace.session(session_id)) for session_id in workspace.session_ids()}
+        return 0
+    sessions, refusals = of_each(workspace, stats_of)
     total, data = together(sessions.values()), _data(workspace, sessions.values())
     if as_json:
         listed = [{"id": session_id, **_fields(found)} for session_id, found in sessions.items()]
         print_json({"sessions": listed, "total": _fields(total), "data": data})
     else:
         print_lines(_overview(sessions, total, data))
+    return print_problems(refusals)
 
 
 def stats_of(session: Session) -> Stats:

@@ -51,10 +51,11 @@ _CLOSED = select.POLLERR | select.POLLHUP
 @workdir_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def tail_command(session: str | None, workdir: Path, lines: int, *, follow: bool, as_json: bool) -> None:
-    """Follow a running agent: what a workspace, or one SESSION of it, takes in.
+    """Follow a running agent.
 
-    A line says when, whose session, what happened and where it is, ready for `buoyline read`. Nothing is written, and
-    what is not there yet is waited for. Ctrl-C ends it with status 0, since following has no other end.
+    It shows what a workspace, or one SESSION of it, takes in. A line says when, whose session, what happened and where
+    it is, ready for `buoyline read`. Nothing is written, and what is not there yet is waited for. Ctrl-C ends it with
+    status 0, since following has no other end.
 
     Example: buoyline tail s1 --workdir ./workspace
     """

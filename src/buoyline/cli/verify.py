@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from buoyline.cli.options import json_option, workdir_option
-from buoyline.cli.output import print_json, print_lines
+from buoyline.cli.output import counted, print_json, print_lines
 from buoyline.cli.progress import Advance, progress
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.verification import SEVERITIES, Finding, Report, Severity, verify
@@ -60,13 +60,16 @@ def _fields(report: Report) -> dict[str, Any]:
 def _in_words(report: Report) -> Iterator[str]:
     width = max((len(found.kind) for found in report.findings), default=0)
     for found in report.findings:
-        yield f"{found.severity:<7}  {found.kind:<{width}}  {_place(found)}: {found.message}"
+        yield f"{found.severity:<7}  {found.kind:<{width}}  {place_of(found)}: {found.message}"
     counts = ", ".join(_count(report, severity) for severity in SEVERITIES)
-    sessions, blobs = _plural(report.sessions, "session"), _plural(report.blobs, "blob")
+    sessions, blobs = counted(report.sessions, "session"), counted(report.blobs, "blob")
     yield f"{counts} in {sessions} and {blobs}; {report.bytes_read:,} bytes read"
+    if not report.is_sound:
+        yield "`buoyline repair` mends what it can, with --from DIR also from a copy; --dry-run says what that is"
 
 
-def _place(found: Finding) -> str:
+def place_of(found: Finding) -> str:
+    """Return where something was found, as `buoyline read` takes it where there is a line."""
     if found.line is not None:
         return f"{found.path}:{found.line}"
     return found.path if found.offset is None else f"{found.path} from byte {found.offset:,}"
@@ -74,8 +77,4 @@ def _place(found: Finding) -> str:
 
 def _count(report: Report, severity: Severity) -> str:
     count = report.count(severity)
-    return f"{count:,} damage" if severity == "damage" else _plural(count, severity)
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+    return f"{count:,} damage" if severity == "damage" else counted(count, severity)

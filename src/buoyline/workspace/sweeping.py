@@ -61,7 +61,8 @@ class Collection:
         blobs: Those that go, by name.
         leftovers: Unfinished files, and removals of sessions that were interrupted, by path.
         young: Blobs that nobody refers to, too young to go.
-        unowned: Blobs that no session is known ever to have referred to; they stay unless they are asked for.
+        unowned: Blobs that no session is known to have referred to since they were stored; they stay unless they are
+            asked for.
         session_bytes: What the sessions that stay take, with the blobs that they refer to.
     """
 
@@ -100,8 +101,8 @@ def collect(
         workspace: The one to look after.
         retention: Which sessions may go; none where it is None.
         grace_s: What was stored later than so many seconds ago stays.
-        unowned: Let blobs go, too, that no session ever referred to: `LocalWorkspace.offload_data_block` stores
-            some, and only its caller knows whether they are in use.
+        unowned: Let blobs go, too, that no session has referred to since they were stored: so stand those of
+            `LocalWorkspace.offload_data_block`, and only its caller knows whether they are in use.
         dry_run: Change nothing.
         lock_timeout_s: How long to wait for writers.
         on_progress: Called often while files are read.
