@@ -334,3 +334,16 @@ async def test_a_start_that_a_crash_cut_short_can_be_made_again(tmp_path: Path) 
     await at(tmp_path).start_window("s1", {}, writer="b")
 
     assert (await at(tmp_path).load_window("s1")).messages == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 300, b"no record\n"])
+async def test_a_journal_that_was_emptied_is_rebuilt_like_a_lost_one(tmp_path: Path, content: bytes) -> None:
+    await at(tmp_path).archive("s1", A, batch_id="a")
+    await at(tmp_path).archive("s1", B, batch_id="b")
+    (tmp_path / "sessions/s1/journal.jsonl").write_bytes(content)
+    await at(tmp_path).archive("s1", C)
+
+    assert await stored(tmp_path) == A + B + C
+    await assert_the_transcript_is_whole(tmp_path)
+    kept = [path.read_bytes() for path in (tmp_path / "sessions/s1").glob("torn/*")]
+    assert kept == ([content] if content else [])

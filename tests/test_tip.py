@@ -182,5 +182,5 @@ def test_every_record_names_those_before_it(tmp_path: Path) -> None:
     lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
     offsets = [sum(map(len, lines[:number])) for number in range(len(lines))]
     assert "before" not in json.loads(lines[0])
-    before = json.loads(lines[3])["before"]
-    assert (before["batch"], before["result"], before["summary"]) == ([offsets[0]], [offsets[1]], [offsets[2]])
+    before = json.loads(lines[4])["before"]
+    assert (before["batch"], before["result"], before["summary"]) == ([offsets[1]], [offsets[2]], [offsets[3]])

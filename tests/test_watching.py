@@ -313,8 +313,8 @@ def test_garbage_in_the_journal_is_passed_by(writer: Writer) -> None:
     good = writer.path("journal.jsonl").read_bytes()
     garbage = b"\xff\0garbage\n\n{}\n" + b"".join(map(encode, MALFORMED)) + b"[" * 100_000 + b"\n" + b'{"op":1}\n'
     watch = _watch(writer.workdir, last=None)
-    batch, result, *_ = good.splitlines(keepends=True)
-    writer.path("journal.jsonl").write_bytes(garbage + batch + garbage + result + garbage)
+    begin, batch, result, *_ = good.splitlines(keepends=True)
+    writer.path("journal.jsonl").write_bytes(begin + garbage + batch + garbage + result + garbage)
     assert _places(_look(watch)) == ["SessionCreated", (0, 1), "tool_result-c1.txt"]
     with writer.path("journal.jsonl").open("ab") as journal:
         journal.write(_result_record(2))

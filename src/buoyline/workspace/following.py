@@ -169,7 +169,7 @@ class SessionFollower:
         A journal that was rebuilt has all messages in new records. One that somebody has put back may have
         anything; there, what is not newer than all that was seen is taken for known.
         """
-        if record.get("rebuilt"):
+        if record.get("rebuilt") and record["op"] == "batch":
             return self._archived is not None and record["first"] >= self._archived
         if self._is_catching_up and str(record.get("time", "")) <= self._newest:
             return False

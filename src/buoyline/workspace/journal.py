@@ -208,6 +208,11 @@ class Known(Protocol):
         ...
 
 
+def begin_record(time: str) -> Record:
+    """Return the first record of a journal: one that has none was emptied, and is as good as lost."""
+    return {"op": "begin", "time": time}
+
+
 def batch_record(batch: Batch) -> Record:
     """Return the record that commits *batch*."""
     dialects = set(batch.dialects)

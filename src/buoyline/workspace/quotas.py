@@ -25,6 +25,7 @@ _COUNTED_FILES = (
     layout.WINDOW_FILE,
 )
 
+_NEW_SESSION_BYTES = 256
 _SHORTEST_VALIDITY_S = 1.0
 # So that walking takes at most a twentieth of the time, however large the workspace is.
 _VALIDITY_PER_WALK = 20
@@ -103,6 +104,8 @@ class Allowance:
             needed = size_bytes + _encoded_bytes(records)
             _check("session", self._quotas.session_bytes, needed)
             self._check_workspace(session.tree, needed + blob_bytes)
+            # Room for what a session begins with, which nobody asks to be admitted.
+            self._usage.add(_NEW_SESSION_BYTES)
 
     def admit(
         self, session: Session, tip: Tip, size_bytes: int, records: Sequence[Record] = (), blob_bytes: int = 0

@@ -14,7 +14,7 @@ from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, 
 from buoyline.workspace.batches import batch_after
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, Extent, Known, Record, batch_record, encode
+from buoyline.workspace.journal import Batch, Extent, Known, Record, batch_record, begin_record, encode
 from buoyline.workspace.tip import Tip
 
 Content = Callable[[Batch], bytes | None]
@@ -53,7 +53,7 @@ def recover(
 
 
 def rebuilt_journal(context: bytes, time: str) -> bytes:
-    """Return the journal of an archive whose own is lost: one batch per whole line, marked as rebuilt.
+    """Return the journal of an archive whose own is lost: one batch per whole line, all marked as rebuilt.
 
     It is published whole. Grown record by record, a crash would leave a shorter one, and the rest of the archive would
     pass for a torn tail.
@@ -65,8 +65,9 @@ def rebuilt_journal(context: bytes, time: str) -> bytes:
     Raises:
         MessageError: A line is no message; then nothing can be appended safely.
     """
-    journal = bytearray()
+    journal = bytearray(encode({**begin_record(time), "rebuilt": True}))
     tip = Tip(lambda offset, size_bytes: bytes(journal[offset : offset + size_bytes]))
+    tip.refresh(len(journal))
     for record in _adopted(tip, context, time):
         line = encode({**record, **tip.before()})
         journal += line

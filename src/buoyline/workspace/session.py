@@ -17,7 +17,7 @@ from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, HeldTree, Tree
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch
+from buoyline.workspace.journal import Batch, begin_record, encode
 from buoyline.workspace.recovery import rebuilt_journal, recover
 from buoyline.workspace.tip import Tip
 
@@ -133,10 +133,10 @@ class Session:
                     # Whoever made these entries may have been killed before they were durable.
                     tree.sync_directory(layout.SESSIONS)
                     tree.sync_directory(self.directory)
-                if not tree.exists(self.name(layout.JOURNAL_FILE)):
-                    self._rebuild_journal(tree)
                 self._journal = appender.file(layout.JOURNAL_FILE)
                 is_first_look = self._refresh_tip(self._journal)
+                if not self._tip.end:
+                    self._journal = self._replace_journal(appender)
                 recover(self._tip, appender, self.content, self.index, is_first_look=is_first_look, time=now())
                 yield appender
             except BaseException:
@@ -155,11 +155,15 @@ class Session:
         self._create()
         return self.tree.held(self.directory)
 
-    def _rebuild_journal(self, tree: Tree) -> None:
-        with tree.open(self.name(layout.CONTEXT_FILE), write=True, create=True) as context:
-            context.sync()
-            content = context.read(0, context.size())
-        tree.replace(self.name(layout.JOURNAL_FILE), (rebuilt_journal(content, now()),))
+    def _replace_journal(self, appender: Appender) -> Handle:
+        """Rebuild a journal that has not even its first record, which was durable before anybody saw the session."""
+        appender.set_aside_behind(layout.JOURNAL_FILE, 0)
+        context = appender.file(layout.CONTEXT_FILE)
+        context.sync()
+        appender.replace(layout.JOURNAL_FILE, rebuilt_journal(context.read(0, context.size()), now()))
+        journal = appender.file(layout.JOURNAL_FILE)
+        self._refresh_tip(journal)
+        return journal
 
     def content(self, batch: Batch) -> bytes | None:
         """Return the batch's bytes in the archive; None when they are not what was committed."""
@@ -175,7 +179,8 @@ class Session:
             "created_at": now(),
         }
         files = [(layout.SESSION_FILE, spell(created).encode("utf-8") + b"\n")]
-        files += [(name, b"") for name in (layout.CONTEXT_FILE, layout.JOURNAL_FILE, layout.TRANSCRIPT_FILE)]
+        files += [(layout.JOURNAL_FILE, encode(begin_record(now())))]
+        files += [(name, b"") for name in (layout.CONTEXT_FILE, layout.TRANSCRIPT_FILE)]
         self.tree.publish_directory(self.directory, files)
 
     def _check_owner(self) -> None:
