@@ -79,7 +79,10 @@ def _is_broad(kinds: list[ast.expr]) -> bool:
 
 
 def _swallows_all(node: ast.AST) -> bool:
-    """Tell whether *node* is a broad handler that raises nothing again, or a broad ``suppress``."""
+    """Tell whether *node* is a broad handler that raises nothing again, or a broad ``suppress``.
+
+    What is set on a future is raised where the future is waited for.
+    """
     match node:
         case ast.ExceptHandler(type=None):
             is_broad = True
@@ -91,7 +94,15 @@ def _swallows_all(node: ast.AST) -> bool:
             return _is_broad(kinds)
         case _:
             return False
-    return is_broad and not any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+    return is_broad and not any(map(_raises_again, ast.walk(node)))
+
+
+def _raises_again(node: ast.AST) -> bool:
+    match node:
+        case ast.Raise(exc=None) | ast.Call(func=ast.Attribute(attr="set_exception")):
+            return True
+        case _:
+            return False
 
 
 def test_what_nobody_foresaw_is_never_swallowed() -> None:

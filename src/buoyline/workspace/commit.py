@@ -37,10 +37,16 @@ class Appender:
         self._handles: dict[str, Handle] = {}
         self._flushed: dict[str, int] = {}
         self._dirty: set[str] = set()
+        self._failure: StorageError | None = None
 
-    @property
-    def is_dirty(self) -> bool:
-        """Whether something was written that only `flush` makes durable."""
+    def is_waiting(self) -> bool:
+        """Tell whether something was written that only `flush` makes durable.
+
+        Raises:
+            StorageError: That of a `flush` that failed, and took back what was to become durable with it.
+        """
+        if self._failure is not None:
+            raise self._failure
         return bool(self._dirty)
 
     def close(self) -> None:
@@ -119,13 +125,16 @@ class Appender:
             self._tip.absorb(encoded)
             if durable:
                 self._settle(layout.JOURNAL_FILE)
+            elif not self._dirty:
+                # Acknowledged at once, so no later flush that fails may take it back.
+                self._flushed[layout.JOURNAL_FILE] = journal.size()
         except StorageError:
             _cut_back([(journal, before)])
             raise
 
     def take_back(self, end: int) -> None:
         """Cut the journal to *end*, for records whose effect failed; the caller then gives up its tip."""
-        self.file(layout.JOURNAL_FILE).cut(end)
+        _cut_back([(self.file(layout.JOURNAL_FILE), end)])
 
     def append_lines(self, name: str, lines: Sequence[bytes]) -> int:
         """Append *lines* to a file that needs no record, after a torn last line is set aside; durable.
@@ -213,7 +222,8 @@ class Appender:
         try:
             if self._dirty:
                 self._sync(self._dirty)
-        except StorageError:
+        except StorageError as error:
+            self._failure = error
             _cut_back([(self._handles[name], size) for name, size in self._flushed.items() if name in self._handles])
             raise
         finally:
@@ -275,7 +285,7 @@ class Appender:
         self._tree.sync_directory(self._directory)
         self._tree.publish(f"{self._directory}/{layout.torn_name(name, end, torn)}", (torn,))
         file.cut(end)
-        self._flushed[name] = end
+        self._flushed[name] = min(self._flushed.get(name, end), end)
 
 
 def _cut_back(files: Sequence[tuple[Handle, int]]) -> None:

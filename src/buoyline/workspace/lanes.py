@@ -10,6 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
+Job = tuple[Future[Any], Callable[[], Any]]
+
 _LANES = 4
 _MAX_GROUP = 256
 """Calls that share a sync: then other processes get their turn at the lock."""
@@ -19,7 +21,10 @@ class SharesSync(Protocol):
     """Something whose writes can wait for one sync, as a `Session` can."""
 
     def sharing(self) -> AbstractContextManager[Callable[[], bool]]:
-        """Open the block at whose end the sync is; within, tell whether something waits for it."""
+        """Open the block at whose end the sync is.
+
+        Within, tell whether something waits for it, and raise the error of one that had to come earlier and failed.
+        """
         ...
 
 
@@ -29,16 +34,15 @@ class Lanes:
     def __init__(self) -> None:
         """Start no thread yet."""
         self._executors: dict[int, ThreadPoolExecutor] = {}
-        self._waiting: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
+        self._ending: dict[int, ThreadPoolExecutor] = {}
+        self._waiting: dict[str, deque[Job]] = {}
         self._guard = threading.Lock()
 
     def submit(self, key: str, work: Callable[[], T]) -> Future[T]:
         """Run *work* after what was given for *key* before."""
         number = zlib.crc32(key.encode("utf-8", "surrogatepass")) % _LANES
         with self._guard:
-            if number not in self._executors:
-                self._executors[number] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="buoyline")
-            return self._executors[number].submit(work)
+            return self._executor(number).submit(work)
 
     def submit_sharing(self, key: str, shared: SharesSync, work: Callable[[], T]) -> Future[T]:
         """Run *work* likewise, and sync once for all that was given meanwhile: while one sync runs, a group gathers.
@@ -52,35 +56,50 @@ class Lanes:
         return future
 
     def close(self) -> None:
-        """Wait for what was given and end the threads. Work that comes later starts new ones."""
+        """Wait for what was given and end the threads. Work that comes later starts new ones, which wait likewise."""
         with self._guard:
-            executors, self._executors = list(self._executors.values()), {}
-        for executor in executors:
+            executors, self._executors = self._executors, {}
+            self._ending |= executors
+        for executor in executors.values():
             executor.shutdown()
 
-    def _run_group(self, key: str, shared: SharesSync) -> None:
-        done: list[tuple[Future[Any], Any]] = []
-        try:
-            with shared.sharing() as is_waiting:
-                for future, work in self._take(key):
-                    _run(future, work, done)
-                    if not is_waiting():
-                        _acknowledge(done)
-        except BaseException as error:
-            for future, _ in done:
-                future.set_exception(error)
-            raise
-        _acknowledge(done)
+    def _executor(self, number: int) -> ThreadPoolExecutor:
+        executor = self._executors.get(number)
+        if executor is None:
+            executor = self._executors[number] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="buoyline")
+            if number in self._ending:
+                # Two threads at once for one key would turn the order round, and wait for each other's locks.
+                executor.submit(self._ending[number].shutdown)
+        return executor
 
-    def _take(self, key: str) -> list[tuple[Future[Any], Callable[[], Any]]]:
+    def _run_group(self, key: str, shared: SharesSync) -> None:
+        group = self._take(key)
+        while group:
+            _run_sharing(group, shared)
+
+    def _take(self, key: str) -> deque[Job]:
         with self._guard:
-            waiting = self._waiting.get(key)
+            waiting = self._waiting.get(key, deque())
+            group = deque(waiting.popleft() for _ in range(min(len(waiting), _MAX_GROUP)))
             if not waiting:
-                return []
-            group = [waiting.popleft() for _ in range(min(len(waiting), _MAX_GROUP))]
-            if not waiting:
-                del self._waiting[key]
+                self._waiting.pop(key, None)
             return group
+
+
+def _run_sharing(group: deque[Job], shared: SharesSync) -> None:
+    """Run jobs from the front of *group* up to its end, or up to a sync that failed: the rest does not share that."""
+    done: list[tuple[Future[Any], Any]] = []
+    try:
+        with shared.sharing() as is_waiting:
+            while group:
+                _run(*group.popleft(), done)
+                if not is_waiting():
+                    _acknowledge(done)
+    except BaseException as error:  # noqa: BLE001 - handed on to whoever waits, as an executor does
+        for future, _ in done:
+            future.set_exception(error)
+    else:
+        _acknowledge(done)
 
 
 def _run(future: Future[Any], work: Callable[[], Any], done: list[tuple[Future[Any], Any]]) -> None:
@@ -88,11 +107,8 @@ def _run(future: Future[Any], work: Callable[[], Any], done: list[tuple[Future[A
         return
     try:
         value = work()
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - handed on to whoever waits, as an executor does
         future.set_exception(error)
-        # The caller has it; what is no error but an order to end goes on to whoever waits in the same group.
-        if not isinstance(error, Exception):
-            raise
     else:
         done.append((future, value))
 

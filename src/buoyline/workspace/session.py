@@ -90,11 +90,15 @@ class Session:
                 yield self._tip, appender
             return
         if shared.appender is None:
-            # First, as everywhere: a call in the block that stores a payload asks for it while the session is locked.
-            shared.stack.enter_context(self.tree.lock(layout.GC_LOCK, self._lock_timeout_s, shared=True))
-            shared.appender = shared.stack.enter_context(self._opened(shares_sync=True))
+            with ExitStack() as opened:
+                # First, as everywhere: a call in the block that stores a payload asks for it within the session's lock.
+                opened.enter_context(self.tree.lock(layout.GC_LOCK, self._lock_timeout_s, shared=True))
+                shared.appender = opened.enter_context(self._opened(shares_sync=True))
+                shared.stack.enter_context(opened.pop_all())
         try:
-            self._refresh_tip(shared.appender.file(layout.JOURNAL_FILE))
+            if self._refresh_tip(shared.appender.file(layout.JOURNAL_FILE)):
+                # The call before has failed. What waits for the sync is not settled: that sync must tell of it.
+                recover(self._tip, shared.appender, self.content, self.index, is_first_look=False, time=now())
             yield self._tip, shared.appender
         except BaseException:
             self._tip.forget()
@@ -105,7 +109,8 @@ class Session:
         """Let all that this thread writes within the block wait for one sync at its end.
 
         Yields:
-            Tells whether something written so far is still waiting for it.
+            Tells whether something written so far is still waiting for it; raises the error of a sync that came
+            earlier, since a call could not wait, and failed.
 
         Raises:
             StorageError: The sync failed; all that waited for it was cut back.
@@ -114,7 +119,7 @@ class Session:
             shared = Shared(threading.get_ident(), stack)
             self._shared = shared
             try:
-                yield lambda: shared.appender is not None and shared.appender.is_dirty
+                yield lambda: shared.appender is not None and shared.appender.is_waiting()
             finally:
                 self._shared = None
             if shared.appender is not None:

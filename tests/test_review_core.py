@@ -1,0 +1,118 @@
+"""What a review of the workspace's core has found: states in which a promise was broken, each made again by hand."""
+
+import asyncio
+import errno
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buoyline.errors import StorageError
+from buoyline.messages import Text, ToolResult
+from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.lanes import Lanes
+from buoyline.workspace.verification import verify
+
+
+def message(number: int) -> dict[str, Any]:
+    return {"role": "user", "content": f"message {number}"}
+
+
+async def stored(workdir: Path) -> list[Any]:
+    return [found for _, found in await LocalWorkspace(workdir).load_messages("s1", 0, 1 << 30)]
+
+
+class FailingSync:
+    """Fails the sync of file contents that it is told to fail, once."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.real = os.fdatasync
+
+    def __call__(self, descriptor: int) -> None:
+        self.left -= 1
+        if not self.left:
+            raise OSError(errno.EIO, "the device is gone")
+        self.real(descriptor)
+
+
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> FailingSync:
+    failing = FailingSync()
+    monkeypatch.setattr(os, "fdatasync", failing)
+    return failing
+
+
+async def in_one_group(workspace: LocalWorkspace, *calls: Any) -> list[Any]:
+    """Return the outcomes of *calls*, which all wait before the first begins."""
+    may_begin = threading.Event()
+    workspace._lanes.submit("s1", may_begin.wait)
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    await asyncio.sleep(0.01)
+    may_begin.set()
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("failing", range(1, 6))
+async def test_nothing_is_acknowledged_that_a_sync_in_the_middle_of_a_group_has_lost(
+    tmp_path: Path, syncs: FailingSync, failing: int
+) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="batch")
+    await workspace.start_window("s1", {}, writer="w")
+    syncs.left = failing
+    outcomes = await in_one_group(
+        workspace,
+        workspace.archive("s1", [message(1)], batch_id="1"),
+        workspace.archive("s1", [message(2)], batch_id="2"),
+        workspace.replace_window("s1", [message(0)], (), 0, (), writer="w"),
+        workspace.archive("s1", [message(3)], batch_id="3"),
+    )
+    numbers = {0: 1, 1: 2, 3: 3}
+    kept = [message(numbers[place]) for place in numbers if not isinstance(outcomes[place], BaseException)]
+    assert any(isinstance(outcome, StorageError) for outcome in outcomes)
+    assert await stored(tmp_path) == kept
+    assert len((await workspace.load_window("s1")).messages) == (not isinstance(outcomes[2], BaseException))
+    assert not verify(LocalWorkspace(tmp_path)).findings
+
+
+async def test_a_stub_that_was_acknowledged_survives_a_sync_that_fails_behind_it(
+    tmp_path: Path, syncs: FailingSync
+) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="batch")
+    result = await workspace.store_result("s1", ToolResult(call_id="c", name="", parts=(Text("out"),)))
+    syncs.left = 1
+    outcomes = await in_one_group(
+        workspace, workspace.record_stub("s1", "stub", result), workspace.archive("s1", [message(1)])
+    )
+    assert [type(outcome) for outcome in outcomes] == [type(None), StorageError]
+    assert "stub" in await workspace.load_stubs("s1", ["stub"])
+
+
+async def test_calls_that_are_made_while_the_workspace_closes_come_behind_those_it_waits_for(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="batch", lock_timeout_s=1.0)
+    await workspace.archive("s1", [message(0)])
+    for first in range(1, 400, 40):
+        early = [asyncio.ensure_future(workspace.archive("s1", [message(first + n)])) for n in range(30)]
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(workspace.close())
+        await asyncio.sleep(0.001)
+        late = [asyncio.ensure_future(workspace.archive("s1", [message(first + 30 + n)])) for n in range(10)]
+        await asyncio.gather(*early, *late, closing)
+    assert await stored(tmp_path) == [message(number) for number in range(401)]
+
+
+def test_one_call_that_is_told_to_end_leaves_none_of_its_group_waiting(tmp_path: Path) -> None:
+    session = LocalWorkspace(tmp_path, durability="batch")._session("s1")
+    lanes, may_begin = Lanes(), threading.Event()
+
+    def end() -> None:
+        raise SystemExit(3)
+
+    lanes.submit("s1", may_begin.wait)
+    ended, other = lanes.submit_sharing("s1", session, end), lanes.submit_sharing("s1", session, lambda: 7)
+    may_begin.set()
+    assert isinstance(ended.exception(10), SystemExit)
+    assert other.result(10) == 7
+    lanes.close()
