@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
-from buoyline.errors import BuoylineError, MessageError, RedactionError, StorageError
+from buoyline.errors import BuoylineError, ConfigError, MessageError, RedactionError, StorageError
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader import previewed_lines
 from buoyline.testing import every_fault
@@ -230,6 +230,13 @@ async def test_an_answer_that_is_no_text_stores_nothing(tmp_path: Path, answer: 
     with pytest.raises(RedactionError, match="did not return bytes"):
         await workspace.offload_data_block(document(b64("x"))["content"][0]["source"])
     assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("option", ["quotas", "redact", "redact_payload"])
+def test_an_option_that_cannot_work_is_refused_at_once(tmp_path: Path, option: str) -> None:
+    options: dict[str, Any] = {option: {"blob_bytes": 1}}
+    with pytest.raises(ConfigError, match=option):
+        LocalWorkspace(tmp_path, **options)
 
 
 async def test_two_keys_that_become_one_store_nothing(tmp_path: Path) -> None:

@@ -112,7 +112,9 @@ class translated:  # noqa: N801 - a context manager, used like a function
         """Translate an `OSError` that is not one of ours yet."""
         if isinstance(error, OSError) and not isinstance(error, StorageError):
             # dir_fd calls name only the last component, or a temporary one; the caller knows the whole path.
-            raise storage_error(OSError(error.errno, error.strerror), self._path) from error
+            # The system speaks of too many levels of links, since we let it follow none.
+            reason = "is a link, which is not followed; move it away" if error.errno == errno.ELOOP else error.strerror
+            raise storage_error(OSError(error.errno, reason), self._path) from error
 
 
 def open_entry(parent: int, name: str, flags: int) -> int:

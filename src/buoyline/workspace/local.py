@@ -76,7 +76,7 @@ class LocalWorkspace:
                 type go through *redact*, and others (a picture, a PDF) are stored as they are.
 
         Raises:
-            ConfigError: *durability* is not one of the three.
+            ConfigError: *durability* is not one of the three, *quotas* is no `Quotas`, or a hook cannot be called.
             UnsupportedPlatformError: Neither Linux nor macOS.
         """
         if durability not in _DURABILITY:

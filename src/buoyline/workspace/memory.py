@@ -57,7 +57,7 @@ class MemoryWorkspace:
             redact_payload: The same for decoded payloads.
 
         Raises:
-            ConfigError: *evict_after_turns* is neither None nor a whole number above 0.
+            ConfigError: *evict_after_turns* is neither None nor a whole number above 0, or a hook cannot be called.
         """
         self._evictable = Evictable(evict_after_turns)
         self._evict_after_turns = evict_after_turns

@@ -68,7 +68,13 @@ class Allowance:
     """
 
     def __init__(self, quotas: Quotas) -> None:
-        """Grant what *quotas* allow."""
+        """Grant what *quotas* allow.
+
+        Raises:
+            ConfigError: *quotas* is something else.
+        """
+        if not isinstance(quotas, Quotas):
+            raise ConfigError("quotas", f"{type(quotas).__name__} is no Quotas")
         self._quotas = quotas
         self._usage = _WorkspaceUsage()
         self.is_limited = quotas.session_bytes is not None or quotas.workspace_bytes is not None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from buoyline.errors import MessageError, RedactionError
+from buoyline.errors import ConfigError, MessageError, RedactionError
 from buoyline.messages import (
     Media,
     Message,
@@ -51,7 +51,14 @@ class Redaction:
     """Puts everything that is about to be written through the hooks of a workspace; without hooks it does nothing."""
 
     def __init__(self, redact: RedactText | None = None, redact_payload: RedactPayload | None = None) -> None:
-        """Use *redact* for texts, and *redact_payload* for decoded payloads; see `LocalWorkspace`."""
+        """Use *redact* for texts, and *redact_payload* for decoded payloads; see `LocalWorkspace`.
+
+        Raises:
+            ConfigError: One of them cannot be called.
+        """
+        for name, hook in (("redact", redact), ("redact_payload", redact_payload)):
+            if hook is not None and not callable(hook):
+                raise ConfigError(name, f"{type(hook).__name__} cannot be called")
         self._redact = redact
         self._redact_payload = redact_payload
         self.is_active = redact is not None or redact_payload is not None
