@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from buoyline import LocalWorkspace, MemoryWorkspace
+from buoyline import LocalWorkspace, MemoryWorkspace, Quotas
 from buoyline.errors import BuoylineError
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader import ArchivedBatch, Offloader, StoredResult, WindowState
@@ -46,6 +46,24 @@ class TestLocalWorkspace(WorkspaceConformance):
     @pytest.fixture(params=["off", "batch", "fsync"])
     def workspace(self, tmp_path: Path, request: pytest.FixtureRequest) -> LocalWorkspace:
         return LocalWorkspace(tmp_path, durability=request.param)
+
+    def peek(self, workspace: Any, reference: str) -> str:
+        return on_disk(reference)
+
+
+class TestLocalWorkspaceWithQuotasAndRedaction(WorkspaceConformance):
+    """What exceeds nothing and holds nothing to take out is stored as without them."""
+
+    @pytest.fixture
+    def workspace(self, tmp_path: Path) -> LocalWorkspace:
+        quotas = Quotas(blob_bytes=1 << 30, session_bytes=1 << 30, workspace_bytes=1 << 30)
+        return LocalWorkspace(
+            tmp_path,
+            durability="batch",
+            quotas=quotas,
+            redact=lambda text: text.replace("a secret", "[redacted]"),
+            redact_payload=lambda payload, _: payload,
+        )
 
     def peek(self, workspace: Any, reference: str) -> str:
         return on_disk(reference)

@@ -466,3 +466,11 @@ def test_a_dry_run_does_not_count_stubs_whose_result_would_be_restored(tmp_path:
     next((workdir / S1).glob("tool_result-*[0-9].txt")).unlink()
     told = repair(LocalWorkspace(workdir), copy=made / "copy", dry_run=True)
     assert ("restored" in {action.verb for action in told.actions}, told.remaining) == (True, ())
+
+
+def test_verify_tells_what_repair_has_set_aside_of_blobs(workdir: Path) -> None:
+    flip(workdir / BLOB)
+    mended(workdir)
+    assert [found.path for found in verify(LocalWorkspace(workdir)).findings if found.kind == "torn-bytes"] == [
+        str(path.relative_to(workdir)) for path in (workdir / "data/torn").iterdir()
+    ]

@@ -3,7 +3,7 @@
 import os
 import reprlib
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from buoyline.errors import MessageError, StorageError
@@ -111,6 +111,24 @@ def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) 
 def leftover(path: str) -> Finding:
     """Say that *path*, whose name begins with ``.tmp-``, is unfinished."""
     return finding("leftover", path, "is unfinished: a writer is at work, or a crash left it; nobody reads it")
+
+
+def set_aside(tree: Tree, directory: str) -> Iterator[Finding]:
+    """Say what lies in the ``torn/`` called *directory*; nothing where there is none.
+
+    Raises:
+        StorageError: It cannot be listed.
+    """
+    if not tree.is_directory(directory):
+        return
+    for name, status in tree.entries(directory).items():
+        path = f"{directory}/{name}"
+        if name.startswith(layout.TEMPORARY_PREFIX):
+            yield leftover(path)
+        else:
+            yield from faults_of(path, status)
+            reason = f"{status.st_size:,} bytes were set aside; nobody reads them, but look before you delete them"
+            yield finding("torn-bytes", path, reason)
 
 
 def foreign(path: str, kind: str) -> Finding:

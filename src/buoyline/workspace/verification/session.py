@@ -11,7 +11,6 @@ from buoyline.messages import is_object
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, Tree
 from buoyline.workspace.verification.archives import ArchiveCheck
-from buoyline.workspace.verification.findings import finding
 from buoyline.workspace.verification.inspection import (
     Inspection,
     document_in,
@@ -19,6 +18,7 @@ from buoyline.workspace.verification.inspection import (
     foreign,
     is_known_format,
     leftover,
+    set_aside,
     unknown_format,
 )
 from buoyline.workspace.verification.probe import Probe
@@ -92,16 +92,7 @@ def _check_entries(session: Inspection) -> None:
 
 
 def _check_torn(session: Inspection) -> None:
-    directory = session.path(layout.TORN)
-    if session.tree.is_directory(directory):
-        for name, status in session.tree.entries(directory).items():
-            path = f"{directory}/{name}"
-            if name.startswith(layout.TEMPORARY_PREFIX):
-                session.findings.append(leftover(path))
-            else:
-                session.findings += faults_of(path, status)
-                reason = f"{status.st_size:,} bytes were set aside; nobody reads them, but look before you delete them"
-                session.findings.append(finding("torn-bytes", path, reason))
+    session.findings += set_aside(session.tree, session.path(layout.TORN))
 
 
 def _checked_renderer(session: Inspection) -> object:

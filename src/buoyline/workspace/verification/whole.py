@@ -19,6 +19,7 @@ from buoyline.workspace.verification.inspection import (
     is_known_format,
     leftover,
     refusals,
+    set_aside,
     unknown_format,
 )
 from buoyline.workspace.verification.probe import Probe
@@ -186,6 +187,9 @@ class _Verification:
                 self._findings.append(finding("missing-blob", name, reason))
         if self._chosen is not None:
             found = {name: status for name, status in found.items() if name in self._references}
+        elif layout.DATA_TORN in found:
+            with refusals(self._tree, self._findings):
+                self._findings += set_aside(self._tree, layout.DATA_TORN)
         return sum(self._is_blob(name, status) for name, status in found.items())
 
     def _is_blob(self, name: str, status: os.stat_result) -> bool:
