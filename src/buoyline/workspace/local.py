@@ -119,6 +119,7 @@ class LocalWorkspace:
     def renew_after_fork(self) -> None:
         """Start anew in a forked child: with threads of its own, and with nothing in memory that one may have held."""
         self._lanes, self._guard, self._sessions = Lanes(), threading.Lock(), {}
+        self._allowance.renew_after_fork()
 
     def abilities(self) -> Abilities:
         """Return what a workspace can do beyond the two methods of an offloader: everything there is."""

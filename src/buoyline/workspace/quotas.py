@@ -79,6 +79,10 @@ class Allowance:
         self._usage = _WorkspaceUsage()
         self.is_limited = quotas.session_bytes is not None or quotas.workspace_bytes is not None
 
+    def renew_after_fork(self) -> None:
+        """Count anew in a forked child: a thread of its parent's may have been counting."""
+        self._usage = _WorkspaceUsage()
+
     def check_payloads(self, values: Iterable[object]) -> None:
         """Refuse payloads that are too large, told by the length of their base64 text alone.
 
