@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from buoyline.errors import StorageError
+from buoyline.errors import CorruptError, StorageError
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.lanes import Lanes
@@ -116,3 +116,30 @@ def test_one_call_that_is_told_to_end_leaves_none_of_its_group_waiting(tmp_path:
     assert isinstance(ended.exception(10), SystemExit)
     assert other.result(10) == 7
     lanes.close()
+
+
+async def test_a_batch_that_is_damaged_and_a_transcript_that_is_lost_do_not_keep_others_from_writing(
+    tmp_path: Path,
+) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    for number in range(3):
+        await workspace.archive("s1", [message(number)])
+    places = (await workspace.locate("s1", 2, 3)).lines
+    context, transcript = (tmp_path / "sessions/s1" / name for name in ("context.jsonl", "transcript.md"))
+    context.write_bytes(b"?" + context.read_bytes()[1:])
+    rendered = transcript.read_text("utf-8").splitlines()
+    transcript.write_bytes(b"")
+
+    await LocalWorkspace(tmp_path).archive("s1", [message(3)])
+    (start, end), *_ = places
+    assert transcript.read_text("utf-8").splitlines()[start - 1 : end] == rendered[start - 1 : end]
+    assert {finding.kind for finding in verify(LocalWorkspace(tmp_path)).findings} == {"changed-bytes"}
+
+
+async def test_a_journal_that_is_gone_is_no_empty_archive(tmp_path: Path) -> None:
+    await LocalWorkspace(tmp_path).archive("s1", [message(0)])
+    (tmp_path / "sessions/s1/journal.jsonl").unlink()
+    with pytest.raises(CorruptError):
+        await stored(tmp_path)
+    await LocalWorkspace(tmp_path).archive("s1", [message(1)])
+    assert await stored(tmp_path) == [message(0), message(1)]

@@ -16,6 +16,7 @@ from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Known, Record, batch_record, begin_record, encode
 from buoyline.workspace.tip import Tip
+from buoyline.workspace.transcript import blank_lines
 
 Content = Callable[[Batch], bytes | None]
 """Returns a batch's bytes, or None when they are not what was committed."""
@@ -129,7 +130,8 @@ def _complete_transcript(
         whole -= 1
     appender.cut_transcript(batches[whole - 1].transcript_end if whole else 0)
     for batch in batches[whole:]:
-        appender.extend_transcript(_rendered(tip, batch, content(batch) or b""))
+        lines = _rendered(tip, batch, content)
+        appender.extend_transcript(blank_lines(batch.transcript_bytes, sum(batch.lines)) if lines is None else lines)
 
 
 def _end_of_whole(file: Handle, start: int) -> int:
@@ -139,11 +141,14 @@ def _end_of_whole(file: Handle, start: int) -> int:
 
 
 def _is_rendered(known: Known, batch: Batch, file: Handle, content: Content) -> bool:
+    lines = _rendered(known, batch, content)
+    return lines is None or file.read(batch.transcript_offset, batch.transcript_bytes) == lines
+
+
+def _rendered(known: Known, batch: Batch, content: Content) -> bytes | None:
+    """Return the lines of *batch*; None where it is damaged, or would now take other room than its record says."""
     found = content(batch)
     if found is None:
-        return True
-    return file.read(batch.transcript_offset, batch.transcript_bytes) == _rendered(known, batch, found)
-
-
-def _rendered(known: Known, batch: Batch, content: bytes) -> bytes:
-    return transcript_bytes(rendered(messages_of(batch, content), batch.first, batch.time, known))
+        return None
+    lines = transcript_bytes(rendered(messages_of(batch, found), batch.first, batch.time, known))
+    return lines if len(lines) == batch.transcript_bytes else None

@@ -20,8 +20,6 @@ from buoyline.workspace.verification.shapes import fault_of
 Read = Callable[[int, int], bytes]
 """Returns so many bytes of a file from an offset on; fewer at its end."""
 
-_MAX_LINE_BYTES = 900
-
 
 def lost_extents(extents: Sequence[Extent], here: Read) -> list[Extent]:
     """Return those of *extents* whose bytes are not what was committed."""
@@ -127,16 +125,6 @@ def is_window(index: Index, content: bytes) -> bool:
         return window_state(index, content[: content.rfind(b"\n") + 1]) is not None
     except MessageError:
         return False
-
-
-def blank_lines(size: int, lines: int) -> bytes:
-    """Return *size* bytes of blanks in so many *lines*, for a part of the transcript that nobody has any more."""
-    blanks = [0] * lines
-    rest = size - lines
-    for number in range(lines):
-        blanks[number] = min(rest, _MAX_LINE_BYTES) if number < lines - 1 else rest
-        rest -= blanks[number]
-    return b"".join(b" " * count + b"\n" for count in blanks)
 
 
 def _part(read: Read, extent: Extent) -> bytes:

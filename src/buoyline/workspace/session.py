@@ -64,14 +64,15 @@ class Session:
 
         Raises:
             NotFoundError: There is no such session.
-            CorruptError: The directory belongs to another session.
+            CorruptError: The directory belongs to another session, or the journal is gone.
         """
         if not self.exists():
             raise NotFoundError("session", self.session_id, "`buoyline sessions` lists those there are")
         with self._guard:
-            if self.tree.exists(self.name(layout.JOURNAL_FILE)):
-                with self.tree.open(self.name(layout.JOURNAL_FILE)) as journal:
-                    self._refresh_index(journal)
+            if not self.tree.exists(self.name(layout.JOURNAL_FILE)):
+                raise CorruptError(self.path(layout.JOURNAL_FILE), "is gone; the next write or `repair` rebuilds it")
+            with self.tree.open(self.name(layout.JOURNAL_FILE)) as journal:
+                self._refresh_index(journal)
             return self._index
 
     @contextmanager

@@ -15,7 +15,6 @@ from buoyline.workspace.mending import Mender, digest_of
 from buoyline.workspace.restoring import (
     better_journal,
     better_window,
-    blank_lines,
     held_extents,
     index_of,
     is_foldable,
@@ -24,6 +23,7 @@ from buoyline.workspace.restoring import (
     with_extents,
 )
 from buoyline.workspace.session import Session, now
+from buoyline.workspace.transcript import blank_lines
 from buoyline.workspace.verification import Finding
 
 Sources = Callable[[str], Sequence[str]]

@@ -11,6 +11,7 @@ from buoyline.messages import Media, Message, Opaque, Part, Reasoning, Text, Too
 from buoyline.offloader.lines import readable_lines
 
 _SOURCE_CHARS = 300
+_MAX_BLANKS = 900
 
 StubLookup = Callable[[str], str | None]
 """Given a result's text, says where the whole result is when the text is a stub that we wrote; else None."""
@@ -38,6 +39,16 @@ def render(messages: Sequence[Message], first: int, time: str, stub: StubLookup)
             lines += _part(part, tools, stub)
         rendered.append([*lines, ""])
     return rendered
+
+
+def blank_lines(size: int, lines: int) -> bytes:
+    """Return *size* bytes of blanks in so many *lines*, for a part of the transcript that nobody has any more."""
+    blanks = [0] * lines
+    rest = size - lines
+    for number in range(lines):
+        blanks[number] = min(rest, _MAX_BLANKS) if number < lines - 1 else rest
+        rest -= blanks[number]
+    return b"".join(b" " * count + b"\n" for count in blanks)
 
 
 def _heading(number: int, message: Message, tools: Mapping[str, str], time: str) -> str:
