@@ -1,24 +1,28 @@
 """What a workspace promises over a crash: calls that are recorded, and checks of each state that they may leave."""
 
 import base64
+import hashlib
 import json
+import re
 import shutil
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from crash_states import Crash, Disk, Mark, Operation, Recorder, State, Sync, crashes, scanned
+from crash_states import ROOT, Crash, Disk, Entries, Mark, Operation, Recorder, Replay, State, Sync, crashes, scanned
 
 from buoyline.errors import NotFoundError, StaleWindowError
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader.view import view_of
-from buoyline.workspace import LocalWorkspace
+from buoyline.workspace import LocalWorkspace, session
 from buoyline.workspace.verification import verify
 
 WORKDIR = "workspace"
 SESSION = "s1"
+PACKAGE = str(Path(session.__file__).parent)
 
 LEFT_BY_A_POWER_CUT = frozenset({"bad-last-record", "unfinished-batch", "stale-transcript"})
 """Warnings that docs/format.md foresees until the next writer has come."""
@@ -69,6 +73,16 @@ class Call:
 class Open(Call):
     async def run(self, workspace: LocalWorkspace) -> None:
         await workspace.initialize()
+
+
+@dataclass(frozen=True)
+class Look(Call):
+    """A writer takes in what there is, and writes nothing."""
+
+    async def run(self, workspace: LocalWorkspace) -> None:
+        await workspace.initialize()
+        with workspace.session(SESSION).writing():
+            pass
 
 
 @dataclass(frozen=True)
@@ -138,6 +152,9 @@ class Summarize(Call):
     async def repeat(self, workspace: LocalWorkspace, seen: Contents) -> None:
         if self.text not in seen.summaries:
             await self.run(workspace)
+        else:
+            # A summary has no id. Whoever sees it goes on, and the next call that is acknowledged vouches for it, too.
+            await OLD.run(workspace)
 
     def after(self, contents: Contents) -> Contents:
         return replace(contents, summaries=(*contents.summaries, self.text))
@@ -165,16 +182,18 @@ class Extend(Call):
         await workspace.extend_window(SESSION, self.messages, [])
 
     def after(self, contents: Contents) -> Contents:
-        return replace(contents, window=(*(contents.window or ()), *self.messages))
+        return self.under_way(contents)[-1]
 
     def under_way(self, contents: Contents) -> list[Contents]:
-        return [
-            replace(self, messages=self.messages[:count]).after(contents) for count in range(len(self.messages) + 1)
-        ]
+        missing, there = self._missing(contents), contents.window or ()
+        return [replace(contents, window=(*there, *missing[:count])) for count in range(len(missing) + 1)]
 
     async def repeat(self, workspace: LocalWorkspace, seen: Contents) -> None:
-        have = sum(message in self.messages for message in seen.window or ())
-        await replace(self, messages=self.messages[have:]).run(workspace)
+        await replace(self, messages=self._missing(seen)).run(workspace)
+
+    def _missing(self, contents: Contents) -> tuple[Any, ...]:
+        """Return those that are not there yet: what a crash left of the call may be a part of it."""
+        return self.messages[sum(message in self.messages for message in contents.window or ()) :]
 
 
 @dataclass(frozen=True)
@@ -208,11 +227,19 @@ LATER = Archive(({"role": "user", "content": "and later"},), "later")
 
 @dataclass(frozen=True)
 class Scenario:
-    """Calls whose crash states are looked at, after others that are durable before."""
+    """Calls whose crash states are looked at, after others that are durable before.
+
+    Attributes:
+        calls: In order.
+        before: In order.
+        damage: Done to the session's directory before *calls*; then the archive cannot be read.
+        instead: What may be called after a crash, too, in the place of a repetition.
+    """
 
     calls: tuple[Call, ...]
     before: tuple[Call, ...] = ()
     damage: Callable[[Path], object] | None = None
+    instead: Call | None = None
 
 
 @dataclass(frozen=True)
@@ -220,8 +247,8 @@ class Again(Call):
     """A call that a process repeats after another one came to its end in the middle of it."""
 
     call: Call
-    seen: Contents
-    done: Contents
+    before: Contents
+    seen: Contents = field(repr=False)
 
     @property
     def is_durable(self) -> bool:
@@ -234,13 +261,21 @@ class Again(Call):
         await self.call.repeat(workspace, seen)
 
     def after(self, contents: Contents) -> Contents:
-        return self.done
+        # A stub that was recorded before the call may be gone: it becomes durable with the next commit only.
+        done = self.call.after(self.before)
+        return replace(done, stubs=contents.stubs | (done.stubs - self.before.stubs))
 
     def under_way(self, contents: Contents) -> list[Contents]:
-        return [contents, *self.call.under_way(contents), self.done]
+        found = self.call.under_way(replace(self.before, stubs=self.before.stubs & contents.stubs))
+        return [contents, *found, self.after(contents)]
 
     async def confirm(self, workspace: LocalWorkspace) -> None:
         await self.call.confirm(workspace)
+
+
+def repeated(call: Call) -> Call:
+    """Return the call that *call* repeats, or itself."""
+    return repeated(call.call) if isinstance(call, Again) else call
 
 
 @dataclass(frozen=True)
@@ -248,55 +283,69 @@ class Recording:
     """What was done for *calls*.
 
     Attributes:
-        start: What was on the disk before, and what of it was durable.
+        start: What was on the disk before, all of it durable.
+        past: What a process did that was killed then.
         operations: What was done, with marks where a call began and where it was acknowledged.
         calls: In order.
         before: What the session may have held before, each as good as the others.
         torn: What had been set aside at the end.
         is_damaged: The archive could not be read before.
+        is_cut_at_the_end: The power only fails when all calls were acknowledged.
     """
 
     start: Disk
     operations: tuple[Operation, ...]
     calls: tuple[Call, ...]
     before: tuple[Contents, ...]
+    past: tuple[Operation, ...] = ()
     torn: frozenset[bytes] = frozenset()
     is_damaged: bool = False
+    is_cut_at_the_end: bool = False
 
-    def syncs(self) -> list[int]:
-        """Return the place of each sync among the operations."""
-        return [place for place, operation in enumerate(self.operations) if isinstance(operation, Sync)]
-
-    def name(self, place: int) -> str:
-        """Return what the sync at *place* is for: the last name of its file or directory."""
-        operation, final = self.operations[place], self.start.copy()
-        assert isinstance(operation, Sync)
-        final.apply(*self.operations)
+    def syncs(self) -> dict[Sync, str]:
+        """Return every sync with the name that its file or directory has in every scenario; empty for a temporary."""
+        final = self.start.copy()
+        final.apply(*self.past, *self.operations)
         state = final.cached()
-        names = {node: path for path, node in state.paths()}
-        name = names.get(operation.node, "a file that is gone").removeprefix(WORKDIR)
-        return name + ("/" if operation.node in state.directories else "")
+        names = {node: path.removeprefix(WORKDIR) for path, node in state.paths()} | {ROOT: "/.."}
+        found: dict[Sync, str] = {}
+        for operation in (*self.past, *self.operations):
+            if isinstance(operation, Sync):
+                end = "/" if operation.node in state.directories else ""
+                found[operation] = synced_name(names.get(operation.node, "/(gone)") + end)
+        return found
 
-    def without(self, places: Collection[int]) -> "Recording":
-        """Return the same with the operations at *places* left out."""
-        kept = (operation for place, operation in enumerate(self.operations) if place not in places)
-        return replace(self, operations=tuple(kept))
+    def without(self, left_out: Collection[Sync]) -> "Recording":
+        """Return the same without some of its syncs."""
+
+        def kept(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+            return tuple(operation for operation in operations if operation not in left_out)
+
+        return replace(self, past=kept(self.past), operations=kept(self.operations))
+
+    def question(self, crash: Crash) -> bytes:
+        """Return what two crashes have in common of which `check` asks the same."""
+        asked = hashlib.sha256(crash.state.digest())
+        outcomes = sorted({repr(found) for found in self.outcomes(crash.acknowledged, crash.begun)})
+        calls = self.calls[: crash.acknowledged], self.calls[crash.acknowledged : crash.begun]
+        asked.update(repr((outcomes, calls, self.is_damaged, sorted(self.torn))).encode())
+        return asked.digest()
 
     def crashes(self, limit: int, seen: set[bytes] | None = None) -> Iterator[Crash]:
-        """Yield each outcome of a crash at any moment; see `crash_states.crashes`."""
-        return crashes(self.start.copy(), self.operations, limit, seen)
-
-    def crashes_at_the_end(self, limit: int) -> Iterator[Crash]:
-        """Yield each outcome of a crash after the last call was acknowledged."""
-        end = self.start.copy()
-        end.apply(*self.operations)
-        for crash in crashes(end, (), limit):
-            yield replace(crash, acknowledged=len(self.calls), begun=len(self.calls))
+        """Yield each outcome of a crash; see `crash_states.crashes`."""
+        disk, operations = self.start.copy(), self.operations
+        disk.apply(*self.past)
+        if self.is_cut_at_the_end:
+            disk.apply(*operations)
+            last = len(self.calls) - 1
+            operations = (Mark(last, is_acknowledged=True),)
+            return (crash for crash in crashes(disk, operations, limit, seen) if crash.acknowledged > last)
+        return crashes(disk, operations, limit, seen)
 
     def killed(self, place: int) -> tuple[Disk, int, int]:
         """Return the disk after the operation at *place*, and how many calls were acknowledged and begun."""
         disk = self.start.copy()
-        disk.apply(*self.operations[: place + 1])
+        disk.apply(*self.past, *self.operations[: place + 1])
         marks = [operation for operation in self.operations[: place + 1] if isinstance(operation, Mark)]
         return disk, sum(mark.is_acknowledged for mark in marks), sum(not mark.is_acknowledged for mark in marks)
 
@@ -330,25 +379,41 @@ async def recorded(scenario: Scenario, folder: Path) -> Recording:
 async def record(
     folder: Path,
     nodes: dict[tuple[int, int], int],
-    start: Disk,
+    disk: Disk,
     calls: tuple[Call, ...],
     before: tuple[Contents, ...],
+    *,
+    process: int = 0,
+    workspace: LocalWorkspace | None = None,
 ) -> Recording:
-    """Make *calls* in *folder*, which is as *start* says, from a new process as it were."""
-    workspace = opened(folder, durability="fsync")
-    with Recorder(nodes, start.next_node) as recorder:
+    """Make *calls* in *folder*, which is as *disk* says, from a new process as it were, or with *workspace*."""
+    workspace = workspace or opened(folder, durability="fsync")
+    recorder = Recorder(nodes, disk.next_node, process=process, package=PACKAGE, inner=("_files.py", "commit.py"))
+    with recorder:
+        recorder.put(session, "datetime", Noon)
         for number, call in enumerate(calls):
             recorder.mark(number, is_acknowledged=False)
             await call.run(workspace)
             recorder.mark(number, is_acknowledged=True)
     await workspace.close()
-    end = start.copy()
+    end = disk.copy()
     end.apply(*recorder.operations)
     assert end.cached().tree() == scanned(folder)[0].tree(), "something was done that was not recorded"
-    return Recording(start, tuple(recorder.operations), calls, before, set_aside(folder))
+    return Recording(disk, tuple(recorder.operations), calls, before, torn=set_aside(folder))
 
 
-async def recorded_after_kill(recording: Recording, place: int, folder: Path, *, other: Call | None) -> Recording:
+class Noon(datetime):
+    """A clock that stands, so that what is done twice gives the same bytes."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        """Return noon."""
+        return cls(2026, 1, 1, 12, tzinfo=tz)
+
+
+async def recorded_after_kill(
+    recording: Recording, place: int, folder: Path, *, other: Call | None, is_at_work: bool = False
+) -> Recording:
     """Return what the next process does where the first was killed behind the operation at *place*.
 
     What the first one did not sync is still not durable: the power may fail any time later.
@@ -358,36 +423,60 @@ async def recorded_after_kill(recording: Recording, place: int, folder: Path, *,
         place: Among its operations.
         folder: New, to work in.
         other: What the next process calls; None lets it repeat what was under way.
+        is_at_work: The next process has looked at the session before the first began.
     """
     disk, acknowledged, begun = recording.killed(place)
-    before = recording.outcomes(acknowledged, begun)
+    before = tuple(recording.outcomes(acknowledged, begun))
+    with built(disk.cached(), folder):
+        seen = await observed(folder)
+    assert recording.is_damaged or seen in before
     if other is None and begun:
-        with built(disk.cached(), folder):
-            seen = await observed(folder)
-        assert seen in before
-        call = recording.calls[begun - 1]
-        base = recording.outcomes(begun - 1, begun - 1)[0]
-        other = Again(call, seen, call.after(base))
-    nodes = disk.cached().build(folder)
-    return await record(folder, nodes, disk, (other or LATER,), tuple(before))
+        other = Again(recording.calls[begun - 1], recording.outcomes(begun - 1, begun - 1)[0], seen)
+    past = (*recording.past, *recording.operations[: place + 1])
+    if not is_at_work:
+        again = await record(folder, disk.cached().build(folder), disk, (other or LATER,), before, process=1)
+        return replace(again, start=recording.start, past=past, is_cut_at_the_end=True)
+    nodes = recording.start.cached().build(folder)
+    workspace = opened(folder, durability="fsync")
+    looked = await record(folder, nodes, recording.start, (Look(),), before, process=2, workspace=workspace)
+    Replay(folder, nodes).do(*past)
+    again = await record(folder, nodes, disk, (other or LATER,), before, process=1, workspace=workspace)
+    return replace(again, start=recording.start, past=(*looked.operations, *past), is_cut_at_the_end=True)
 
 
-async def recorded_after_crash(recording: Recording, crash: Crash, folder: Path) -> Recording:
-    """Return what the next process does to repeat what was under way when the crash came."""
+async def recorded_after_loss(recording: Recording, place: int, folder: Path, *, other: Call) -> Recording:
+    """Return what the next process does where the first was killed likewise, and the journal was lost then.
+
+    The power fails once there is a journal again: before, what the first one did not sync is in no journal at all.
+    """
+    disk, acknowledged, begun = recording.killed(place)
+    above = dict(disk.cached().paths())[f"{WORKDIR}/sessions/{SESSION}"]
+    loss = (Entries(above, (("journal.jsonl", None),)), Sync(above))
+    disk.apply(*loss)
+    before = recording.outcomes(acknowledged, begun)[-1]
+    again = await record(folder, disk.cached().build(folder), disk, (other,), (before,), process=1)
+    rebuilt = 1 + next(n for n, o in enumerate(again.operations) if isinstance(o, Entries) and o.names("journal.jsonl"))
+    begin = [operation for operation in again.operations[:rebuilt] if isinstance(operation, Mark)]
+    past = (*recording.past, *recording.operations[: place + 1], *loss, *again.operations[:rebuilt])
+    return replace(
+        again, start=recording.start, past=past, operations=(*begin, *again.operations[rebuilt:]), is_damaged=True
+    )
+
+
+async def recorded_after_crash(
+    recording: Recording, crash: Crash, folder: Path, *, instead: Call | None = None
+) -> Recording:
+    """Return what the next process does to repeat what was under way when the crash came, or calls *instead*."""
     with built(crash.state, folder):
         seen = await observed(folder)
     nodes = crash.state.build(folder)
-    call = recording.calls[max(crash.begun - 1, 0)]
-    before = recording.outcomes(max(crash.begun - 1, 0), max(crash.begun - 1, 0))[0]
-    done = call.after(before)
-    # A stub that was recorded before the call may be gone: it becomes durable with the next commit only.
-    done = replace(done, stubs=seen.stubs | (done.stubs - before.stubs))
+    number = max(crash.begun - 1, 0)
+    before = recording.outcomes(number, number)[0]
     # With a damaged archive, a reader does not see what only the next writer's recovery brings back.
-    base = before if recording.is_damaged else seen
-    return replace(
-        await record(folder, nodes, Disk(crash.state), (Again(call, seen, done),), (base,)),
-        is_damaged=recording.is_damaged,
-    )
+    bases = tuple(recording.outcomes(number, crash.begun)) if recording.is_damaged else (seen,)
+    calls = (instead or Again(recording.calls[number], before, seen),)
+    again = await record(folder, nodes, Disk(crash.state), calls, bases, process=1)
+    return replace(again, is_damaged=recording.is_damaged)
 
 
 async def check(recording: Recording, crash: Crash, folder: Path) -> None:
@@ -404,9 +493,10 @@ async def check(recording: Recording, crash: Crash, folder: Path) -> None:
             assert any(found.messages[: len(seen.messages)] == seen.messages for found in outcomes)
         else:
             assert seen in outcomes, "what was acknowledged, and whole calls only"
-            check_findings(folder, recording.calls[: crash.acknowledged])
+            check_findings(folder)
         await confirm(folder, recording.calls[: crash.acknowledged])
         await go_on(folder, outcomes if recording.is_damaged else [seen])
+        check_recorded(folder, recording.calls[: crash.acknowledged])
     if not crash.begun:
         return
     call = recording.calls[crash.begun - 1]
@@ -424,15 +514,17 @@ async def check(recording: Recording, crash: Crash, folder: Path) -> None:
             assert recording.torn <= set_aside(folder), "torn bytes are kept"
 
 
-def check_findings(folder: Path, acknowledged: Sequence[Call]) -> None:
-    """Make sure that verification calls nothing damaged that a crash left, and knows what was acknowledged."""
-    try:
-        report = verify(opened(folder))
-    except NotFoundError:
-        return
-    texts = {call.text for call in acknowledged if isinstance(call, Store)}
-    for found in report.findings:
-        assert found.severity == "note" or found.kind in LEFT_BY_A_POWER_CUT, found
+def check_findings(folder: Path) -> None:
+    """Make sure that verification calls nothing damaged that a crash left."""
+    with suppress(NotFoundError):
+        for found in verify(opened(folder)).findings:
+            assert found.severity == "note" or found.kind in LEFT_BY_A_POWER_CUT, found
+
+
+def check_recorded(folder: Path, acknowledged: Sequence[Call]) -> None:
+    """Make sure that the results that were acknowledged have their records, also when the next writer has come."""
+    texts = {call.text for call in map(repeated, acknowledged) if isinstance(call, Store)}
+    for found in verify(opened(folder)).findings if texts else ():
         if found.kind == "unrecorded-result":
             assert (folder / WORKDIR / found.path).read_text("utf-8") not in texts, found
 
@@ -492,6 +584,32 @@ def session_files(folder: Path, pattern: str) -> Iterator[Path]:
     return (folder / WORKDIR / "sessions" / SESSION).glob(pattern)
 
 
+def synced_name(path: str) -> str:
+    """Return what *path* is called in every scenario."""
+    name = path.replace(f"/sessions/{SESSION}/", "") or "session/"
+    for pattern, kind in NAMES.items():
+        name = re.sub(pattern, kind, name)
+    return name
+
+
+NAMES = {
+    r"^/data/\w.*[^/]$": "(blob)",
+    r"^torn/.*[^/]$|^/data/torn/.*[^/]$": "(torn bytes)",
+    r"^tool_result-.*\.view\.txt$": "(view)",
+    r"^tool_result-.*\.txt$": "(result)",
+    r".*\.tmp-.*|.*\(gone\).*": "",
+}
+
+
+UNTOLD = ("Handle.sync", "Tree.sync_directory", "Tree._write_temporary", "Tree._write_new", "Appender._settle")
+
+
+def shown(statement: str) -> str:
+    """Return what a sync is known by without the lines of the source."""
+    steps = re.sub(r":\d+\b", "", statement).split(" > ")
+    return " > ".join(step for step in steps if step not in UNTOLD)
+
+
 def set_aside(folder: Path) -> frozenset[bytes]:
     return frozenset(path.read_bytes() for path in session_files(folder, "torn/[!.]*"))
 
@@ -509,6 +627,7 @@ def built(state: State, folder: Path) -> Iterator[None]:
 SMALL = {"role": "user", "content": "one"}
 NEXT = {"role": "user", "content": "next"}
 LARGE = tuple({"role": "assistant", "content": f"{word} " * 130} for word in ("two", "three"))
+OTHERS = tuple({"role": "assistant", "content": f"{word} " * 130} for word in ("four", "fives"))
 PICTURE = base64.b64encode(bytes(range(256)) * 3).decode()
 SEEN = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}
 STUBBED = {"role": "tool", "tool_call_id": "c1", "content": STUB}
@@ -534,7 +653,8 @@ SCENARIOS = {
     "the first summary": Scenario((Summarize("short " * 150),), (OLD,)),
     "the second summary": Scenario((Summarize("short " * 150),), (OLD, Summarize("first"))),
     "a window": Scenario((Start(SETTINGS),), (Open(),)),
-    "messages of a window": Scenario((Extend((NEXT, *LARGE)),), WINDOW),
+    "a window of a session that is there": Scenario((Start(SETTINGS),), (Store("c1", TEXT),)),
+    "messages of a window": Scenario((Extend((NEXT, *LARGE)),), WINDOW, instead=Extend(OTHERS)),
     "a window after a compression": Scenario((Replace(LARGE, ("summary",)),), (*WINDOW, OLD)),
     "a window that is taken over": Scenario((Claim(),), WINDOW),
     "a journal that was lost": Scenario(

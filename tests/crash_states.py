@@ -13,11 +13,13 @@ workloads, looked through without gaps.
 
 import fcntl
 import hashlib
+import inspect
 import itertools
 import math
 import os
+import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +50,10 @@ class Entries:
     node: int
     changes: tuple[tuple[str, int | None], ...]
 
+    def names(self, name: str) -> bool:
+        """Tell whether *name* is there from now on."""
+        return any(changed == name and node is not None for changed, node in self.changes)
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
@@ -68,9 +74,15 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """What was written to the file, or changed in the directory, is durable."""
+    """What was written to the file, or changed in the directory, is durable.
+
+    Attributes:
+        node: The file or directory.
+        statement: Where in the source it is asked for; see `Recorder`.
+    """
 
     node: int
+    statement: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +166,13 @@ class Disk:
     def next_node(self) -> int:
         """A number that no file or directory has."""
         return 1 + max((*self._durable.directories, *self._durable.files))
+
+    def digest(self) -> bytes:
+        """Return what two disks have in common that look the same, and will whatever is done to them."""
+        found = hashlib.sha256(repr(sorted(self._durable.directories.items())).encode())
+        found.update(repr(sorted(self._durable.files.items())).encode())
+        found.update(repr(sorted((node, changes) for node, changes in self._pending.items() if changes)).encode())
+        return found.digest()
 
     def copy(self) -> "Disk":
         """Return a disk of its own that is as this one."""
@@ -254,19 +273,93 @@ def crashes(disk: Disk, operations: Iterable[Operation], limit: int, seen: set[b
             disk.apply(operation)
 
 
+class Replay:
+    """Does operations that were recorded elsewhere again, under the eyes of whoever is at work in a directory."""
+
+    def __init__(self, folder: Path, nodes: dict[tuple[int, int], int]) -> None:
+        """Work in *folder*, with what is in *nodes*, to which what comes to be is added."""
+        self._folder = folder
+        self._nodes = nodes
+        self._waiting: dict[int, bool] = {}
+
+    def do(self, *operations: Operation) -> None:
+        """Do *operations*."""
+        for operation in operations:
+            match operation:
+                case Make(node=node, is_directory=is_directory):
+                    self._waiting[node] = is_directory
+                case Entries(node=node, changes=changes):
+                    self._change(self._path(node), changes)
+                case Write(node=node, offset=offset, content=content):
+                    descriptor = os.open(self._path(node), os.O_WRONLY)
+                    os.pwrite(descriptor, content, offset)
+                    os.close(descriptor)
+                case Resize(node=node, size_bytes=size_bytes):
+                    os.truncate(self._path(node), size_bytes)
+                case _:
+                    pass
+
+    def _change(self, above: Path, changes: tuple[tuple[str, int | None], ...]) -> None:
+        gone = [above / name for name, node in changes if node is None]
+        for name, node in changes:
+            if node in self._waiting:
+                self._make(above / name, node)
+            elif node is not None and gone:
+                gone.pop().rename(above / name)
+            elif node is not None:
+                os.link(self._path(node), above / name)
+        for path in gone:
+            path.rmdir() if path.is_dir() else path.unlink()
+
+    def _make(self, path: Path, node: int) -> None:
+        if self._waiting.pop(node):
+            path.mkdir(mode=0o700)
+        else:
+            _put(path, b"")
+        self._nodes[_identity(path.stat())] = node
+
+    def _path(self, node: int) -> Path:
+        paths = (self._folder, *self._folder.rglob("*"))
+        return next(path for path in paths if self._nodes.get(_identity(path.lstat())) == node)
+
+
 class Recorder:
     """Writes down, for as long as its block runs, all that the process does to the files of a directory.
 
     The functions of `os` are replaced, for all threads. Nothing is really synced, which would cost time and prove
-    nothing.
+    nothing. Nothing is random, so that many states of one recording are those of another, and looked at once.
+
+    A sync is known by the functions of *package* that lead to it, from the first that is not in one of *inner*.
 
     Attributes:
         operations: In the order in which they took effect.
     """
 
-    def __init__(self, nodes: dict[tuple[int, int], int], next_node: int) -> None:
-        """Watch what is in *nodes*, by device and inode, and what comes to be in it from *next_node* on."""
+    def __init__(
+        self,
+        nodes: dict[tuple[int, int], int],
+        next_node: int,
+        *,
+        process: int = 0,
+        package: str = "",
+        inner: Collection[str] = (),
+        before_sync: Callable[[], object] | None = None,
+    ) -> None:
+        """Watch what is in *nodes*, by device and inode, and what comes to be in it from *next_node* on.
+
+        Args:
+            nodes: What is there.
+            next_node: A number that none of them has.
+            process: Tells its random names from those of others.
+            package: Directory of the modules by which a sync is known.
+            inner: Names of those modules that sync for others.
+            before_sync: Called ahead of each sync.
+        """
         self.operations: list[Operation] = []
+        self._random = (f"{process:02d}{number:014d}" for number in itertools.count())
+        self._package = package
+        self._inner = inner
+        self._before_sync = before_sync
         self._nodes = nodes
         self._next_node = next_node
         self._guard = threading.RLock()
@@ -283,6 +376,8 @@ class Recorder:
         for name, wrapper in recorded.items():
             self._replace(os, name, wrapper)
         self._replace(fcntl, "fcntl", self._fcntl)
+        self.put(os, "urandom", lambda size: next(self._random).encode()[:size])
+        self.put(secrets, "token_hex", lambda _: next(self._random))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -293,17 +388,23 @@ class Recorder:
         """Write down that a call began or was acknowledged."""
         self.operations.append(Mark(call, is_acknowledged))
 
+    def put(self, module: Any, name: str, value: Any) -> None:
+        """Let *value* stand in for what *module* has as *name*, for as long as the block runs."""
+        self._restoring.callback(setattr, module, name, getattr(module, name))
+        setattr(module, name, value)
+
     def _replace(self, module: Any, name: str, wrapper: Callable[..., Any]) -> None:
         real = getattr(module, name, None)
         if real is None:
             return
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            if wrapper == self._sync and self._before_sync:
+                self._before_sync()
             with self._guard:
                 return wrapper(real, *args, **kwargs)
 
-        self._restoring.callback(setattr, module, name, real)
-        setattr(module, name, call)
+        self.put(module, name, call)
 
     def _open(
         self, real: Callable[..., int], path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
@@ -359,14 +460,28 @@ class Recorder:
 
     def _sync(self, real: Callable[..., None], descriptor: int) -> None:
         if self._knows(descriptor):
-            self._add(descriptor, Sync)
+            self._add(descriptor, lambda node: Sync(node, self._statement()))
         else:
             real(descriptor)
 
     def _fcntl(self, real: Callable[..., Any], descriptor: int, command: int, *args: Any) -> Any:
         if command == getattr(fcntl, "F_FULLFSYNC", None) and self._knows(descriptor):
-            return self._add(descriptor, Sync)
+            return self._add(descriptor, lambda node: Sync(node, self._statement()))
         return real(descriptor, command, *args)
+
+    def _statement(self) -> str:
+        """Return who asked for the sync that is under way, and by which lines."""
+        found: list[str] = []
+        frame = inspect.currentframe()
+        while frame is not None:
+            module = os.path.relpath(frame.f_code.co_filename, self._package or os.curdir)
+            if not module.startswith(os.pardir):
+                if "_sync_" not in frame.f_code.co_name:
+                    found.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+                if module not in self._inner:
+                    break
+            frame = frame.f_back
+        return " > ".join(reversed(found))
 
     def _make(self, status: os.stat_result, path: Any, dir_fd: int | None, *, is_directory: bool) -> None:
         above = self._parent(path, dir_fd)
@@ -466,7 +581,7 @@ def _combinations(axes: Sequence[list[T]], limit: int) -> Iterator[tuple[T, ...]
     width = max(map(len, axes), default=0)
     while width > 2 and math.prod(min(len(axis), width) for axis in axes) > limit:
         width -= 1
-    thinned = [axis[:1] + _spread(axis[1:], width - 1) for axis in axes]
+    thinned = [axis[:1] + spread(axis[1:], width - 1) for axis in axes]
     if math.prod(map(len, thinned)) <= limit:
         yield from itertools.product(*thinned)
     else:
@@ -479,8 +594,8 @@ def _combinations(axes: Sequence[list[T]], limit: int) -> Iterator[tuple[T, ...]
                     yield (*others[:position], state, *others[position + 1 :])
 
 
-def _spread(items: list[T], count: int) -> list[T]:
-    """Return the first of *items* and some of the others, evenly spread."""
+def spread(items: list[T], count: int) -> list[T]:
+    """Return *count* of *items*, evenly spread, the first among them."""
     if len(items) <= count:
         return items
     return [items[position * len(items) // count] for position in range(count)]

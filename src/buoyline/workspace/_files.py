@@ -257,7 +257,9 @@ class Tree:
             self._sync_directory(descriptor)
 
     def publish_directory(self, name: str, files: Iterable[tuple[str, bytes]]) -> bool:
-        """Create directory *name* with *files* in it, complete or not at all, and durable on return.
+        """Create directory *name* with *files* in it, complete or not at all.
+
+        It is durable after `sync_directory` of what it is in.
 
         Returns:
             False when *name* is taken by a directory; then nothing was changed.
@@ -279,7 +281,6 @@ class Tree:
                     raise
             finally:
                 os.close(made)
-            self._sync_directory(parent)
             return True
 
     def held(self, name: str) -> "HeldTree":

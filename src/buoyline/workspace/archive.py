@@ -85,7 +85,7 @@ class Archive:
         with self._session.writing() as (tip, appender):
             known = known_batch(tip, self._session.session_id, batch_id, checked, addition.lines)
             if known is not None:
-                appender.sync(layout.CONTEXT_FILE, layout.JOURNAL_FILE)
+                appender.settle_found()
                 return (known,)
             check_first(tip, self._session.session_id, first)
             return (self._commit(tip, appender, addition),)

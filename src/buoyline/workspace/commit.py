@@ -179,13 +179,14 @@ class Appender:
         if name in self._handles:
             self._handles.pop(name).close()
 
-    def sync(self, *names: str) -> None:
-        """Make the named files durable, for a batch that was written but perhaps not synced.
+    def settle_found(self) -> None:
+        """Make durable what a call finds done already: whoever did it may have been killed before the sync.
 
         Raises:
             StorageError: The device refused.
         """
-        self._settle(*names)
+        if self._tip.has_unsynced_records:
+            self._settle(layout.JOURNAL_FILE)
 
     def settle_earlier(self) -> None:
         """Make durable what earlier processes have left.

@@ -49,6 +49,9 @@ class Summaries:
             number = tip.summaries + 1
             line = _summary_line(summary, number)
             self._allowance.admit(self._session, tip, len(line), [_summary_growth(number, line, tip.summaries_end)])
+            if self._session.tree.size(self._session.name(layout.SUMMARIES_FILE)) == 0:
+                # Whoever made it may have been killed before its name was durable.
+                self._session.tree.sync_directory(self._session.directory)
             appender.set_aside_behind(layout.SUMMARIES_FILE, tip.summaries_end)
             appender.commit(layout.SUMMARIES_FILE, [line], lambda extent: _summary_record(number, extent))
             return number
@@ -103,6 +106,8 @@ class Window:
             # A note without its file is a start that a crash cut short: nobody was told that it had begun.
             has_window = bool(tip.windows) and self._session.tree.exists(self._session.name(layout.WINDOW_FILE))
             if has_window and writer and writer == tip.writer and not tip.last_batch:
+                # The records were durable before the file was there; its name may not be, if its maker was killed.
+                self._session.tree.sync_directory(self._session.directory)
                 return
             if tip.last_batch or has_window:
                 raise SessionExistsError(self._session.session_id, self._session.tree.path(self._session.directory))

@@ -83,7 +83,7 @@ def _adopt(tip: Tip, appender: Appender, time: str) -> None:
     file.sync()
     for record in _adopted(tip, file.read(tip.context_end, file.size() - tip.context_end), time):
         appender.note(record, durable=False)
-    appender.sync(layout.JOURNAL_FILE)
+    appender.settle_found()
 
 
 def _adopted(tip: Tip, content: bytes, time: str) -> Iterator[Record]:

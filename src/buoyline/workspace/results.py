@@ -53,6 +53,8 @@ class Results:
             if record is None:
                 record = _record(result.call_id, name, content, view, tip.result_bytes)
                 appender.note(record)
+            else:
+                appender.settle_found()
             return stored_result(record, self._session.path)
 
     def record_stub(self, stub: str, name: str) -> None:

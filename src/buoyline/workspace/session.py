@@ -135,12 +135,12 @@ class Session:
             closing(Appender(tree, self.directory, self._tip, shares_sync=shares_sync)) as appender,
         ):
             try:
-                if not self._tip.is_loaded:
+                self._journal = appender.file(layout.JOURNAL_FILE)
+                is_first_look = self._refresh_tip(self._journal)
+                if is_first_look:
                     # Whoever made these entries may have been killed before they were durable.
                     tree.sync_directory(layout.SESSIONS)
                     tree.sync_directory(self.directory)
-                self._journal = appender.file(layout.JOURNAL_FILE)
-                is_first_look = self._refresh_tip(self._journal)
                 if not self._tip.end:
                     self._journal = self._replace_journal(appender)
                 recover(self._tip, appender, self.content, self.index, is_first_look=is_first_look, time=now())
@@ -209,9 +209,7 @@ class Session:
             self._check_owner()
             self._tip.forget()
             self._identity = identity
-        is_first_look = not self._tip.is_loaded
-        self._tip.refresh(journal.size())
-        return is_first_look
+        return self._tip.refresh(journal.size())
 
     def _refresh_index(self, journal: Handle) -> None:
         identity, size, tail = journal.identity(), journal.size(), self._index.tail

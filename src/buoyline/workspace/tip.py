@@ -66,18 +66,24 @@ class Tip:
         self.synced = Synced()
         self.has_lost_a_record = False
 
-    def refresh(self, size: int) -> None:
-        """Take in what was appended to the journal, which has *size* bytes now."""
+    def refresh(self, size: int) -> bool:
+        """Take in what was appended to the journal, which has *size* bytes now.
+
+        Returns:
+            Whether nothing was known of it, or what was known is not true any more.
+        """
         if self._read(self.end - len(self._tail), len(self._tail)) != self._tail:
             # Cut and written anew since, by a writer that found our last record without its bytes.
             self.forget()
         if not self.is_loaded:
             self._load(size)
             self.is_loaded = True
-        elif size > self.end and not self._fold_lines(self.end, size):
+            return True
+        if size > self.end and not self._fold_lines(self.end, size):
             # What others have written is not as they left it: begin again, knowing what was durable.
             self.forget()
-            self.refresh(size)
+            return self.refresh(size)
+        return False
 
     def absorb(self, line: bytes) -> None:
         """Take in a record that was just written at `end` of the journal, as it is there."""

@@ -1,0 +1,174 @@
+"""Each sync of the workspace, with a scenario in which a promise is broken when it alone is left out.
+
+A sync is known by its file or directory, and by the functions that lead to it. ``python tests/test_crash_states.py``
+prints what belongs here.
+"""
+
+SYNCS = {
+    "(blob) < Blobs.put > Tree.publish": ("a payload", "a power cut"),
+    "(result) < Results._publish > Tree.publish": ("a tool result", "a power cut"),
+    "(torn bytes) < Summaries.add > Appender.set_aside_behind > Appender._set_aside > Tree.publish": (
+        "the first summary",
+        "a power cut while the next writer recovers from one",
+    ),
+    "(torn bytes) < Window.extend > Appender.append_lines > Appender._set_aside > Tree.publish": (
+        "messages of a window",
+        "a power cut while the next writer recovers from one",
+    ),
+    "(torn bytes) < recover > Appender.set_aside_behind > Appender._set_aside > Tree.publish": (
+        "one message",
+        "a power cut while the next writer recovers from one",
+    ),
+    "(torn bytes) < recover > Appender.set_holes_aside > Appender._set_aside > Tree.publish": (
+        "messages of a window",
+        "a power cut while the next writer recovers from one",
+    ),
+    "(view) < Results._publish_view > Tree.publish": ("a tool result with a view", "a power cut"),
+    "/ < LocalWorkspace._open": ("the first call of a workspace", "a power cut"),
+    "/ < LocalWorkspace._open > Tree.publish": ("the first call of a workspace", "a power cut"),
+    "/../ < LocalWorkspace._open > Tree.make_root": ("the first call of a workspace", "a power cut"),
+    "/data/ < Blobs._settle": ("a payload", "a kill, then a power cut after the next process repeats it"),
+    "/data/ < Blobs.put > Tree.publish": ("a payload", "a power cut"),
+    "/sessions/ < Session._opened": ("the first call of a workspace", "a power cut"),
+    "/workspace.json < LocalWorkspace._open > Tree.publish": ("the first call of a workspace", "a power cut"),
+    "context.jsonl < Archive._add > Appender.settle_found > Appender._sync > Appender.settle_committed": (
+        "one message",
+        "a kill, then a power cut after a process that was at work repeats it",
+    ),
+    "context.jsonl < Archive._commit > Appender.commit > Appender._sync > Appender.settle_committed": (
+        "one message",
+        "a power cut",
+    ),
+    "context.jsonl < Results.store > Appender.note > Appender._sync > Appender.settle_committed": (
+        "one message",
+        "a kill, then a power cut after a process that was at work stores a result",
+    ),
+    "context.jsonl < Session._rebuild_journal": (
+        "several messages",
+        "a kill and the loss of the journal, then a power cut after the next process stores a result",
+    ),
+    "context.jsonl < recover > Appender.settle_earlier": (
+        "one message",
+        "a kill, then a power cut after the next process repeats it",
+    ),
+    "journal.jsonl < Archive._add > Appender.settle_found > Appender._sync": (
+        "one message",
+        "a kill, then a power cut after a process that was at work repeats it",
+    ),
+    "journal.jsonl < Archive._commit > Appender.commit > Appender._sync": ("one message", "a power cut"),
+    "journal.jsonl < Results.store > Appender.note > Appender._sync": ("a tool result", "a power cut"),
+    "journal.jsonl < Results.store > Appender.settle_found > Appender._sync": (
+        "a tool result",
+        "a kill, then a power cut after a process that was at work repeats it",
+    ),
+    "journal.jsonl < Session._rebuild_journal > Tree.replace": ("a journal that was lost", "a power cut"),
+    "journal.jsonl < Summaries.add > Appender.commit > Appender._sync": ("the first summary", "a power cut"),
+    "journal.jsonl < Window.claim > Appender.note > Appender._sync": ("a window that is taken over", "a power cut"),
+    "journal.jsonl < Window.replace > Appender.note > Appender._sync": (
+        "a window after a compression",
+        "a power cut",
+    ),
+    "journal.jsonl < Window.start > Appender.note > Appender._sync": ("a window", "a power cut"),
+    "journal.jsonl < recover > Appender.settle_earlier": (
+        "one message",
+        "a kill, then a power cut after the next process repeats it",
+    ),
+    "session.json < Session._create > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
+    "session/ < Results._publish > Tree.publish": ("a tool result", "a power cut"),
+    "session/ < Results._publish_view > Tree.publish": ("a tool result with a view", "a power cut"),
+    "session/ < Results.store": (
+        "a tool result",
+        "a kill, then a power cut after a process that was at work repeats it",
+    ),
+    "session/ < Session._create > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
+    "session/ < Session._opened": (
+        "a journal that was lost",
+        "a kill, then a power cut after the next process repeats it",
+    ),
+    "session/ < Summaries.add": (
+        "the first summary",
+        "a kill, then a power cut after a process that was at work repeats it",
+    ),
+    "session/ < Summaries.add > Appender.set_aside_behind > Appender._set_aside": (
+        "the first summary",
+        "a power cut while the next writer recovers from one",
+    ),
+    "session/ < Summaries.add > Appender.set_aside_behind > Appender.file > Tree.open > Tree._open_or_create": (
+        "the first summary",
+        "a power cut",
+    ),
+    "session/ < Window.extend > Appender.append_lines > Appender._set_aside": (
+        "messages of a window",
+        "a power cut while the next writer recovers from one",
+    ),
+    "session/ < Window.replace > Appender.replace > Tree.replace": ("a window after a compression", "a power cut"),
+    "session/ < Window.start": (
+        "a window of a session that is there",
+        "a kill, then a power cut after a process that was at work repeats it",
+    ),
+    "session/ < Window.start > Appender.replace > Tree.replace": ("a window", "a power cut"),
+    "session/ < recover > Appender.set_aside_behind > Appender._set_aside": (
+        "one message",
+        "a power cut while the next writer recovers from one",
+    ),
+    "session/ < recover > Appender.set_holes_aside > Appender._set_aside": (
+        "messages of a window",
+        "a power cut while the next writer recovers from one",
+    ),
+    "summaries.jsonl < Archive._add > Appender.settle_found > Appender._sync > Appender.settle_committed": (
+        "the first summary",
+        "a kill, then a power cut after a process that was at work repeats it",
+    ),
+    "summaries.jsonl < Archive._commit > Appender.commit > Appender._sync > Appender.settle_committed": (
+        "the first summary",
+        "a kill, then a power cut after a process that was at work archives something else",
+    ),
+    "summaries.jsonl < Results.store > Appender.note > Appender._sync > Appender.settle_committed": (
+        "the first summary",
+        "a kill, then a power cut after a process that was at work stores a result",
+    ),
+    "summaries.jsonl < Summaries.add > Appender.commit > Appender._sync > Appender.settle_committed": (
+        "the first summary",
+        "a power cut",
+    ),
+    "summaries.jsonl < recover > Appender.settle_earlier": (
+        "the first summary",
+        "a kill, then a power cut after the next process repeats it",
+    ),
+    "torn/ < Summaries.add > Appender.set_aside_behind > Appender._set_aside > Tree.publish": (
+        "the first summary",
+        "a power cut while the next writer recovers from one",
+    ),
+    "torn/ < Window.extend > Appender.append_lines > Appender._set_aside > Tree.publish": (
+        "messages of a window",
+        "a power cut while the next writer recovers from one",
+    ),
+    "torn/ < recover > Appender.set_aside_behind > Appender._set_aside > Tree.publish": (
+        "one message",
+        "a power cut while the next writer recovers from one",
+    ),
+    "torn/ < recover > Appender.set_holes_aside > Appender._set_aside > Tree.publish": (
+        "messages of a window",
+        "a power cut while the next writer recovers from one",
+    ),
+    "window.jsonl < Window.extend > Appender.append_lines": (
+        "messages of a window",
+        "a power cut while the next writer recovers from one",
+    ),
+    "window.jsonl < Window.extend > Appender.append_lines > Appender._sync": ("messages of a window", "a power cut"),
+    "window.jsonl < Window.replace > Appender.replace > Tree.replace": (
+        "a window after a compression",
+        "a power cut",
+    ),
+    "window.jsonl < recover > Appender.set_holes_aside": (
+        "messages of a window",
+        "a power cut while the next writer recovers from one",
+    ),
+}
+
+NEEDED_ELSEWHERE = {
+    "session/ < Session._rebuild_journal > Tree.replace": (
+        "the sync of whoever looks first follows; the statement is that of `Tree.replace`, which windows need"
+    ),
+}
+"""Syncs that make no difference where they are, with the reason why they are there."""
