@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from crash_states import ROOT, Crash, Disk, Entries, Mark, Operation, Recorder, Replay, State, Sync, crashes, scanned
 
-from buoyline.errors import NotFoundError, StaleWindowError
+from buoyline.errors import CorruptError, NotFoundError, StaleWindowError
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader.view import view_of
 from buoyline.workspace import LocalWorkspace, session
@@ -388,7 +388,9 @@ async def record(
 ) -> Recording:
     """Make *calls* in *folder*, which is as *disk* says, from a new process as it were, or with *workspace*."""
     workspace = workspace or opened(folder, durability="fsync")
-    recorder = Recorder(nodes, disk.next_node, process=process, package=PACKAGE, inner=("_files.py", "commit.py"))
+    recorder = Recorder(
+        nodes, disk.next_node, process=process, package=PACKAGE, inner=("_descriptors.py", "_files.py", "commit.py")
+    )
     with recorder:
         recorder.put(session, "datetime", Noon)
         for number, call in enumerate(calls):
@@ -570,10 +572,15 @@ async def observed(folder: Path) -> Contents:
 
 
 async def found_or(default: Any, found: Awaitable[Any]) -> Any:
+    """Return what is found; *default* where nothing is there, or a lost journal keeps readers from knowing."""
     try:
         return await found
     except NotFoundError:
         return default
+    except CorruptError as error:
+        if "is gone" in error.reason:
+            return default
+        raise
 
 
 def opened(folder: Path, durability: str = "off") -> LocalWorkspace:

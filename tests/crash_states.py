@@ -476,7 +476,7 @@ class Recorder:
         while frame is not None:
             module = os.path.relpath(frame.f_code.co_filename, self._package or os.curdir)
             if not module.startswith(os.pardir):
-                if "_sync_" not in frame.f_code.co_name:
+                if "_sync_" not in frame.f_code.co_name and frame.f_code.co_name != "sync_data":
                     found.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
                 if module not in self._inner:
                     break

@@ -43,7 +43,7 @@ SYNCS = {
         "one message",
         "a kill, then a power cut after a process that was at work stores a result",
     ),
-    "context.jsonl < Session._rebuild_journal": (
+    "context.jsonl < _rebuild_journal": (
         "several messages",
         "a kill and the loss of the journal, then a power cut after the next process stores a result",
     ),
@@ -61,7 +61,10 @@ SYNCS = {
         "a tool result",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "journal.jsonl < Session._rebuild_journal > Tree.replace": ("a journal that was lost", "a power cut"),
+    "journal.jsonl < _rebuild_journal > Appender.replace > Tree.replace": (
+        "a journal that was lost",
+        "a power cut",
+    ),
     "journal.jsonl < Summaries.add > Appender.commit > Appender._sync": ("the first summary", "a power cut"),
     "journal.jsonl < Window.claim > Appender.note > Appender._sync": ("a window that is taken over", "a power cut"),
     "journal.jsonl < Window.replace > Appender.note > Appender._sync": (
@@ -167,8 +170,11 @@ SYNCS = {
 }
 
 NEEDED_ELSEWHERE = {
-    "session/ < Session._rebuild_journal > Tree.replace": (
+    "session/ < _rebuild_journal > Appender.replace > Tree.replace": (
         "the sync of whoever looks first follows; the statement is that of `Tree.replace`, which windows need"
+    ),
+    "journal.jsonl < Session._create > Tree.publish_directory": (
+        "one whose first record is torn is rebuilt; the statement is that of session.json, which is missed"
     ),
 }
 """Syncs that make no difference where they are, with the reason why they are there."""

@@ -135,6 +135,8 @@ class Session:
             closing(Appender(tree, self.directory, self._tip, shares_sync=shares_sync)) as appender,
         ):
             try:
+                if not tree.exists(self.name(layout.JOURNAL_FILE)):
+                    _rebuild_journal(appender)
                 self._journal = appender.file(layout.JOURNAL_FILE)
                 is_first_look = self._refresh_tip(self._journal)
                 if is_first_look:
@@ -142,7 +144,11 @@ class Session:
                     tree.sync_directory(layout.SESSIONS)
                     tree.sync_directory(self.directory)
                 if not self._tip.end:
-                    self._journal = self._replace_journal(appender)
+                    # Not even the first record is there, which was durable before anybody saw the session.
+                    appender.set_aside_behind(layout.JOURNAL_FILE, 0)
+                    _rebuild_journal(appender)
+                    self._journal = appender.file(layout.JOURNAL_FILE)
+                    self._refresh_tip(self._journal)
                 recover(self._tip, appender, self.content, self.index, is_first_look=is_first_look, time=now())
                 yield appender
             except BaseException:
@@ -160,16 +166,6 @@ class Session:
                 raise
         self._create()
         return self.tree.held(self.directory)
-
-    def _replace_journal(self, appender: Appender) -> Handle:
-        """Rebuild a journal that has not even its first record, which was durable before anybody saw the session."""
-        appender.set_aside_behind(layout.JOURNAL_FILE, 0)
-        context = appender.file(layout.CONTEXT_FILE)
-        context.sync()
-        appender.replace(layout.JOURNAL_FILE, rebuilt_journal(context.read(0, context.size()), now()))
-        journal = appender.file(layout.JOURNAL_FILE)
-        self._refresh_tip(journal)
-        return journal
 
     def content(self, batch: Batch) -> bytes | None:
         """Return the batch's bytes in the archive; None when they are not what was committed."""
@@ -233,6 +229,12 @@ class Shared:
     thread: int
     stack: ExitStack
     appender: Appender | None = None
+
+
+def _rebuild_journal(appender: Appender) -> None:
+    context = appender.file(layout.CONTEXT_FILE)
+    context.sync()
+    appender.replace(layout.JOURNAL_FILE, rebuilt_journal(context.read(0, context.size()), now()))
 
 
 def now() -> str:
