@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from buoyline.errors import CorruptError, StorageError
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.lanes import Lanes
+from buoyline.workspace.repair import repair
 from buoyline.workspace.verification import verify
 
 
@@ -143,3 +145,23 @@ async def test_a_journal_that_is_gone_is_no_empty_archive(tmp_path: Path) -> Non
         await stored(tmp_path)
     await LocalWorkspace(tmp_path).archive("s1", [message(1)])
     assert await stored(tmp_path) == [message(0), message(1)]
+
+
+@pytest.mark.parametrize("durability", ["fsync", "batch"])
+async def test_an_archive_that_lost_its_second_half_is_damaged_and_not_torn(tmp_path: Path, durability: str) -> None:
+    workdir, copy = tmp_path / "workspace", tmp_path / "copy"
+    workspace = LocalWorkspace(workdir, durability=durability)
+    for number in range(10):
+        await workspace.archive("s1", [message(number)], batch_id=str(number))
+    shutil.copytree(workdir, copy)
+    context = workdir / "sessions/s1/context.jsonl"
+    os.truncate(context, context.stat().st_size // 2)
+    with pytest.raises(CorruptError):
+        await stored(workdir)
+
+    assert (await LocalWorkspace(workdir).archive("s1", [message(10)])).first == 9, "the newest may have been torn"
+    with pytest.raises(CorruptError):
+        await stored(workdir)
+    assert "damage" in {finding.severity for finding in verify(LocalWorkspace(workdir)).findings}
+    repair(LocalWorkspace(workdir), copy=copy)
+    assert await stored(workdir) == [message(number) for number in (*range(9), 10)]

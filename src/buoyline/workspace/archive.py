@@ -159,15 +159,15 @@ class Archive:
             self._allowance.check_new(self._session, *needed)
 
     def _is_torn_from(self, batch: Batch, index: Index) -> bool:
-        """Tell whether the next writer will set *batch* aside: nothing behind it is there, and the newest may be torn.
+        """Tell whether the next writer will set *batch* aside.
 
-        Without syncs a power cut may take several batches.
+        Without syncs a power cut may take several batches: then nothing behind it is there, either.
         """
-        if not index.may_be_torn(index.batches[-1]):
+        if index.may_be_torn(batch):
+            return True
+        if batch.extent.end <= index.proven.context or not index.may_be_torn(index.batches[-1]):
             return False
-        return index.may_be_torn(batch) or all(
-            self._session.content(later) is None for later in batches_between(index, batch.end, None)
-        )
+        return all(self._session.content(later) is None for later in batches_between(index, batch.end, None))
 
     def _report(self, batch: Batch, on_damage: Callable[[CorruptError], None] | None) -> None:
         what = f"messages {batch.first} to {batch.end - 1} (from byte {batch.extent.offset}) are not what was written"

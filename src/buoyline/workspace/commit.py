@@ -233,10 +233,17 @@ class Appender:
             self._flushed = {name: handle.size() for name, handle in self._handles.items()}
 
     def set_aside_behind(self, name: str, end: int) -> None:
-        """Copy what stands behind byte *end* of file *name*, if anything, to ``torn/`` and cut it off."""
+        """Copy what stands behind byte *end* of file *name*, if anything, to ``torn/`` and cut it off.
+
+        A damaged file that ends before is filled up with line ends, lest what is appended stands where lost bytes
+        belong: those could not be put back from a copy.
+        """
         file = self.file(name)
-        if file.size() > end:
+        size = file.size()
+        if size > end:
             self._set_aside(name, file, end)
+        elif size < end:
+            file.append(b"\n" * (end - size))
 
     def set_holes_aside(self, name: str) -> None:
         """Copy what stands behind a hole in file *name*, if there is one, to ``torn/`` and cut it off.

@@ -14,6 +14,7 @@ from buoyline.workspace.journal import (
     extent_from,
     last_synced,
     lines_of,
+    proven_by,
     synced_before,
     tail_of,
 )
@@ -35,6 +36,7 @@ class Index:
         writer: Which window goes on with the session; empty when none ever began or claimed it.
         result_bytes: Bytes of all tool results and their views.
         synced: What was durable before the last record was written.
+        proven: Of that, what no power cut can have taken.
         end: Bytes of the journal that are whole records.
         tail: The last of these bytes; where the journal has others, it was cut and written anew.
         damaged: Journal offsets of lines that are no records although records follow.
@@ -51,6 +53,7 @@ class Index:
     writer: str = ""
     result_bytes: int = 0
     synced: Synced = NOTHING_SYNCED
+    proven: Synced = NOTHING_SYNCED
     end: int = 0
     tail: bytes = b""
     damaged: list[int] = field(default_factory=list)
@@ -128,6 +131,7 @@ class Index:
 
     def _fold(self, record: Record, offset: int) -> None:
         self.synced = synced_before(record)
+        self.proven = Synced(*map(max, self.proven, proven_by(record, self.synced)))
         match record["op"]:
             case "batch":
                 self._add_batch(batch_from(record, offset))

@@ -66,6 +66,14 @@ def synced_before(record: Record) -> Synced:
     return Synced(record["synced"] if record["op"] == "batch" else 0, journal=_ALL_SYNCED)
 
 
+def proven_by(record: Record, synced: Synced) -> Synced:
+    """Return of *synced*, which *record* says was durable, what a power cut cannot have taken.
+
+    Nothing where its writer syncs nothing (durability ``off``): it only says what was looked at.
+    """
+    return NOTHING_SYNCED if record.get("unsynced") else synced
+
+
 def tail_of(line: bytes) -> bytes:
     """Return the last bytes of a record's *line*, its end included: the checksum, which tells it from others."""
     return line[-_CRC_BYTES:] + b"\n"

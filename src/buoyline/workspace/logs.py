@@ -205,7 +205,7 @@ class Window:
         """
         note = window_note(tip, self._content() or b"")
         if note is not None and note is not tip.windows[-1]:
-            appender.note({key: note[key] for key in note if key not in {"before", "crc"}}, durable=False)
+            appender.note({key: note[key] for key in note if key not in {"before", "unsynced", "crc"}}, durable=False)
 
     def _content(self) -> bytes | None:
         name = self._session.name(layout.WINDOW_FILE)

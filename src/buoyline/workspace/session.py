@@ -40,7 +40,7 @@ class Session:
         self.tree = tree
         self._lock_timeout_s = lock_timeout_s
         self._index = Index()
-        self._tip = Tip(self._read_journal)
+        self._tip = Tip(self._read_journal, is_durable=tree.is_durable)
         self._identity: tuple[int, int] | None = None
         self._indexed: tuple[int, int] | None = None
         self._journal: Handle | None = None

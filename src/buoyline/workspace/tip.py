@@ -22,6 +22,7 @@ from buoyline.workspace.journal import (
     decode,
     extent_from,
     lines_of,
+    proven_by,
     record_at,
     synced_before,
     tail_of,
@@ -46,9 +47,10 @@ class Tip:
         has_lost_a_record: A damaged line stands behind the last batch's record: it may have been that of a batch.
     """
 
-    def __init__(self, read: Read) -> None:
-        """Read the journal with *read*; nothing is read yet."""
+    def __init__(self, read: Read, *, is_durable: bool = True) -> None:
+        """Read the journal with *read*; nothing is read yet. Records say so where their writer's syncs do nothing."""
         self._read = read
+        self._is_durable = is_durable
         self._catalogue = Catalogue(read)
         self.forget()
 
@@ -59,6 +61,7 @@ class Tip:
         self._tail = b""
         self.is_loaded = False
         self._checked = Synced()
+        self._proven = Synced()
         self.end = 0
         self.last_batch: Batch | None = None
         self.last_summary: Extent | None = None
@@ -96,8 +99,7 @@ class Tip:
         op = record["op"]
         if op in _KEPT:
             self._newest[op] = [*self._newest.get(op, ()), (offset, record)][-_KEPT[op] :]
-        synced = synced_before(record)
-        self.synced = synced._replace(journal=min(synced.journal, offset))
+        self.synced = self._claimed(record, offset)
         self.end = offset + len(line) + 1
         self._tail = tail_of(line)
         if op == "batch":
@@ -175,10 +177,11 @@ class Tip:
 
     def before(self) -> dict[str, Any]:
         """Return what the next record says of those before it; nothing in the very first."""
+        writer = {} if self._is_durable else {"unsynced": True}
         if not self.end:
-            return {}
+            return writer
         newest = {op: [offset for offset, _ in kept] for op, kept in self._newest.items()}
-        return {"before": {"synced": list(self.synced), **newest}}
+        return {**writer, "before": {"synced": list(self.synced), **newest}}
 
     @property
     def has_unsynced_records(self) -> bool:
@@ -206,7 +209,7 @@ class Tip:
 
     def unchecked_batches(self) -> list[Batch]:
         """Return the batches that may have been lost in a power cut and were not looked at since, oldest first."""
-        safe = max(self.synced.context, self._checked.context)
+        safe = max(self.synced.context, self._checked.context, self._proven.context)
         found: list[Batch] = []
         if self.context_end <= safe:
             return found
@@ -219,7 +222,7 @@ class Tip:
 
     def unchecked_summaries(self) -> list[Extent]:
         """Return the extents of summaries that may have been lost and were not looked at since, oldest first."""
-        safe = max(self.synced.summaries, self._checked.summaries)
+        safe = max(self.synced.summaries, self._checked.summaries, self._proven.summaries)
         found: list[Extent] = []
         for offset, record in self._chain("summary"):
             extent = extent_from(record, offset)
@@ -231,11 +234,12 @@ class Tip:
     def rewind(self, offset: int) -> None:
         """Forget the record at *offset* of the journal and all behind it: they were never committed.
 
-        What they say of others counts no more, either.
+        What they say was durable before them still counts: what is not there any more of that is damage.
         """
-        checked = self._checked
+        checked, proven = self._checked, self._proven
         self.forget()
         self.is_loaded = True
+        self._proven = proven
         self._load(offset)
         self._checked = Synced(min(checked.context, self.context_end), min(checked.summaries, self.summaries_end))
 
@@ -264,8 +268,8 @@ class Tip:
         if found is None:
             return
         offset, record, line = found
-        durable = min(synced_before(record).journal, offset)
-        torn = self._first_bad(durable, offset)
+        claimed = self._claimed(record, offset)
+        torn = self._first_bad(min(max(claimed.journal, self._proven.journal), offset), offset)
         if torn is not None:
             # A power cut took a part of what one sync was to make durable: all of it is unacknowledged.
             self._load(torn)
@@ -273,6 +277,13 @@ class Tip:
             self.fold(record, line, offset)
         else:
             self._fold_lines(0, offset + len(line) + 1)
+
+    def _claimed(self, record: Record, offset: int) -> Synced:
+        """Return what *record*, at *offset*, says was durable, and remember what of it is beyond doubt."""
+        synced = synced_before(record)
+        claimed = synced._replace(journal=min(synced.journal, offset))
+        self._proven = Synced(*map(max, self._proven, proven_by(record, claimed)))
+        return claimed
 
     def _first_bad(self, start: int, end: int) -> int | None:
         """Return where the first line that is no record begins."""
