@@ -75,14 +75,13 @@ class Results:
 
     def behind_all(self, texts: Sequence[str]) -> dict[str, StoredResult]:
         """Return those of *texts* that are stubs of ours, with the results that they stand for."""
-        return {text: stored for text in texts if (stored := self.behind(text)) is not None}
-
-    def behind(self, stub: str) -> StoredResult | None:
-        """Return the result that the text *stub* stands for; None when it is no stub of ours."""
-        index = self._session.index()
-        record = index.find_stub(text_digest(stub))
-        found = None if record is None else index.find_result(record["path"])
-        return None if found is None else stored_result(found, self._session.path)
+        index, found = self._session.index(), dict[str, StoredResult]()
+        for text in texts:
+            stub = index.find_stub(text_digest(text))
+            record = None if stub is None else index.find_result(stub["path"])
+            if record is not None:
+                found[text] = stored_result(record, self._session.path)
+        return found
 
     def _place(self, call_id: str, content: ResultContent) -> tuple[str, bool]:
         """Return the name that *content* has or shall have, and whether the file is there.
