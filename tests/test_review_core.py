@@ -138,9 +138,13 @@ async def test_a_batch_that_is_damaged_and_a_transcript_that_is_lost_do_not_keep
     assert {finding.kind for finding in verify(LocalWorkspace(tmp_path)).findings} == {"changed-bytes"}
 
 
-async def test_a_journal_that_is_gone_is_no_empty_archive(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_a_journal_that_is_gone_or_emptied_is_no_empty_archive(tmp_path: Path, *, is_there: bool) -> None:
     await LocalWorkspace(tmp_path).archive("s1", [message(0)])
-    (tmp_path / "sessions/s1/journal.jsonl").unlink()
+    journal = tmp_path / "sessions/s1/journal.jsonl"
+    journal.unlink()
+    if is_there:
+        journal.touch(0o600)
     with pytest.raises(CorruptError):
         await stored(tmp_path)
     await LocalWorkspace(tmp_path).archive("s1", [message(1)])

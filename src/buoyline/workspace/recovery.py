@@ -53,7 +53,7 @@ def recover(
     tip.mark_checked()
 
 
-def rebuilt_journal(context: bytes, time: str) -> bytes:
+def rebuilt_journal(context: bytes, time: str, *, is_durable: bool) -> bytes:
     """Return the journal of an archive whose own is lost: one batch per whole line, all marked as rebuilt.
 
     It is published whole. Grown record by record, a crash would leave a shorter one, and the rest of the archive would
@@ -62,12 +62,17 @@ def rebuilt_journal(context: bytes, time: str) -> bytes:
     Args:
         context: All of ``context.jsonl``.
         time: Stands in the records and headings, since the real times went with the journal.
+        is_durable: Whether syncs reach the device.
 
     Raises:
         MessageError: A line is no message; then nothing can be appended safely.
     """
     journal = bytearray(encode({**begin_record(time), "rebuilt": True}))
-    tip = Tip(lambda offset, size_bytes: bytes(journal[offset : offset + size_bytes]))
+
+    def read(offset: int, size_bytes: int) -> bytes:
+        return bytes(journal[offset : offset + size_bytes])
+
+    tip = Tip(read, is_durable=is_durable)
     tip.refresh(len(journal))
     for record in _adopted(tip, context, time):
         line = encode({**record, **tip.before()})

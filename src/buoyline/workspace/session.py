@@ -64,16 +64,18 @@ class Session:
 
         Raises:
             NotFoundError: There is no such session.
-            CorruptError: The directory belongs to another session, or the journal is gone.
+            CorruptError: The directory belongs to another session, or the journal is gone or has no record.
         """
         if not self.exists():
             raise NotFoundError("session", self.session_id, "`buoyline sessions` lists those there are")
         with self._guard:
-            if not self.tree.exists(self.name(layout.JOURNAL_FILE)):
-                raise CorruptError(self.path(layout.JOURNAL_FILE), "is gone; the next write or `repair` rebuilds it")
-            with self.tree.open(self.name(layout.JOURNAL_FILE)) as journal:
-                self._refresh_index(journal)
-            return self._index
+            if self.tree.exists(self.name(layout.JOURNAL_FILE)):
+                with self.tree.open(self.name(layout.JOURNAL_FILE)) as journal:
+                    self._refresh_index(journal)
+                if self._index.end:
+                    return self._index
+            reason = "is gone, or has not even its first record; the next write or `repair` rebuilds it"
+            raise CorruptError(self.path(layout.JOURNAL_FILE), reason)
 
     @contextmanager
     def writing(self) -> Generator[tuple[Tip, Appender]]:
@@ -136,7 +138,7 @@ class Session:
         ):
             try:
                 if not tree.exists(self.name(layout.JOURNAL_FILE)):
-                    _rebuild_journal(appender)
+                    _rebuild_journal(appender, is_durable=tree.is_durable)
                 self._journal = appender.file(layout.JOURNAL_FILE)
                 is_first_look = self._refresh_tip(self._journal)
                 if is_first_look:
@@ -146,7 +148,7 @@ class Session:
                 if not self._tip.end:
                     # Not even the first record is there, which was durable before anybody saw the session.
                     appender.set_aside_behind(layout.JOURNAL_FILE, 0)
-                    _rebuild_journal(appender)
+                    _rebuild_journal(appender, is_durable=tree.is_durable)
                     self._journal = appender.file(layout.JOURNAL_FILE)
                     self._refresh_tip(self._journal)
                 recover(self._tip, appender, self.content, self.index, is_first_look=is_first_look, time=now())
@@ -231,10 +233,11 @@ class Shared:
     appender: Appender | None = None
 
 
-def _rebuild_journal(appender: Appender) -> None:
+def _rebuild_journal(appender: Appender, *, is_durable: bool) -> None:
     context = appender.file(layout.CONTEXT_FILE)
     context.sync()
-    appender.replace(layout.JOURNAL_FILE, rebuilt_journal(context.read(0, context.size()), now()))
+    content = context.read(0, context.size())
+    appender.replace(layout.JOURNAL_FILE, rebuilt_journal(content, now(), is_durable=is_durable))
 
 
 def now() -> str:
