@@ -406,7 +406,7 @@ def test_an_unknown_durability_is_refused_with_those_there_are(tmp_path: Path) -
 async def test_a_cancelled_call_returns_when_its_work_has_ended_and_its_repetition_stores_once(
     workspace: LocalWorkspace,
 ) -> None:
-    messages = [user("x" * 1000)] * 200
+    messages = [user("x" * 1000)] * 2_000
     task = asyncio.ensure_future(workspace.archive("s1", messages, batch_id="one"))
     await asyncio.sleep(0)
     await asyncio.sleep(0.001)
