@@ -1,14 +1,19 @@
 """Compare counting in chunks with encoding the whole text at once, in one run on one machine.
 
-Usage: ``python benchmarks/tokens.py [--large] [--max-tokens N] [--rounds N]``
+Usage: ``python benchmarks/tokens.py [--large] [--huge] [--max-tokens N] [--rounds N]``
 
-The text is the standard library's own sources, 1 MB of them, and with ``--large`` also 100 MB made of
-shuffled slices of those. Every row gives the best time of the rounds, the ratio to the full encode of the
-same run, and by how much the peak memory of the process grew. Since that is a peak, the frugal operations run
-first, and a row shows what it needs beyond all rows above it.
+The text is the standard library's own sources, 1 MB of them, with ``--large`` also 100 MB made of shuffled slices of
+those, and with ``--huge`` 1 GB. Every row gives the best time of the rounds, the ratio to the full encode of the same
+run, and by how much the peak memory of the process grew. Since that is a peak, the frugal operations run first, and a
+row shows what it needs beyond all rows above it. The full encode of 1 GB would take some 11 GB; it is scaled up from
+100 MB of the same text, and marked so.
+
+The last table is about an event loop: a task that sleeps for a millisecond again and again while another thread counts.
+Its longest pause beyond that is the stall; one without anything in the other thread stands beside it.
 """
 
 import argparse
+import asyncio
 import random
 import resource
 import sys
@@ -21,6 +26,8 @@ from buoyline.tokens import default_counter
 from buoyline.tokens.vocabulary import o200k_base
 
 MEGABYTE = 1_000_000
+MOST_ENCODED_MB = 100
+TICK_S = 0.001
 SLICE_CHARS = 20_000
 RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 
@@ -29,14 +36,17 @@ def main() -> None:
     """Read the arguments and print a table for each size."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--large", action="store_true", help="also measure 100 MB")
+    parser.add_argument("--huge", action="store_true", help="also measure 1 GB")
     parser.add_argument("--max-tokens", type=int, default=10_000, help="limit for exceeds, head and tail")
     parser.add_argument("--rounds", type=int, default=3, help="times that each operation is run")
     arguments = parser.parse_args()
     default_counter().count("load the vocabulary")
     source = library_sources()
-    compare(source[:MEGABYTE], arguments.max_tokens, arguments.rounds)
-    if arguments.large:
-        compare(shuffled_slices(source, 100 * MEGABYTE), arguments.max_tokens, arguments.rounds)
+    megabytes = [1, *([100] if arguments.large else []), *([1_000] if arguments.huge else [])]
+    for size in megabytes:
+        text = shuffled_slices(source, size * MEGABYTE)
+        compare(text, arguments.max_tokens, arguments.rounds)
+    stalls(shuffled_slices(source, 20 * MEGABYTE), arguments.max_tokens)
 
 
 def library_sources() -> str:
@@ -60,15 +70,48 @@ def compare(text: str, max_tokens: int, rounds: int) -> None:
         f"head {max_tokens:,}": lambda: counter.head(text, max_tokens),
         f"tail {max_tokens:,}": lambda: counter.tail(text, max_tokens),
         "count": lambda: counter.count(text),
-        "full encode": lambda: len(encoding.encode(text, disallowed_special=())),
     }
     measured = {name: measure(operation, rounds) for name, operation in operations.items()}
-    full_s, _ = measured["full encode"]
-    print(f"\n{len(text) / MEGABYTE:,.0f} MB of text, {counter.count(text):,} tokens")
+    whole = text[: MOST_ENCODED_MB * MEGABYTE]
+    full_s, full_bytes = measure(lambda: len(encoding.encode(whole, disallowed_special=())), rounds)
+    full_s *= len(text) / len(whole)
+    measured["full encode" if whole == text else "full, scaled"] = full_s, full_bytes
+    print(f"\n{len(text) / MEGABYTE:,.0f} MB of text")
     print(f"{'':16} {'ms':>12} {'x full encode':>14} {'peak MB':>9}")
     for name, (best_s, grown_bytes) in measured.items():
         speed = f"{full_s / best_s:,.1f}"
         print(f"{name:16} {best_s * 1000:12,.3f} {speed:>14} {grown_bytes / MEGABYTE:+9,.0f}")
+
+
+def stalls(text: str, max_tokens: int) -> None:
+    """Print how long an event loop stands still while another thread counts."""
+    counter, encoding = default_counter(), o200k_base()
+    run = "a" * 5 * MEGABYTE
+    operations: dict[str, Callable[[], object]] = {
+        "nothing": lambda: time.sleep(0.5),
+        "count": lambda: counter.count(text),
+        "count a run": lambda: counter.count(run),
+        f"exceeds {max_tokens:,}": lambda: [counter.exceeds(text, max_tokens) for _ in range(1_000)],
+        f"head {max_tokens:,}": lambda: [counter.head(text, max_tokens) for _ in range(50)],
+        f"tail {max_tokens:,}": lambda: [counter.tail(text, max_tokens) for _ in range(50)],
+        "full encode": lambda: encoding.encode(text, disallowed_special=()),
+    }
+    print(f"\n{'event loop':16} {'longest stall, ms':>18} {'ms in the thread':>17}")
+    for name, operation in operations.items():
+        longest_s, took_s = asyncio.run(stall_during(operation))
+        print(f"{name:16} {longest_s * 1000:18,.1f} {took_s * 1000:17,.0f}")
+
+
+async def stall_during(operation: Callable[[], object]) -> tuple[float, float]:
+    """Return the longest stall in seconds while *operation* runs in a thread, and how long that ran."""
+    start = last = time.perf_counter()
+    longest = 0.0
+    running = asyncio.ensure_future(asyncio.to_thread(operation))
+    while not running.done():
+        await asyncio.sleep(TICK_S)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last - TICK_S), now
+    return longest, last - start
 
 
 def measure(operation: Callable[[], object], rounds: int) -> tuple[float, int]:

@@ -130,6 +130,39 @@ print(len(found), len({id(encoding) for encoding in found}))
     assert run_python(code) == "8 1"
 
 
+@pytest.mark.parametrize(
+    ("event", "detail"),
+    [("import", "tiktoken"), ("open", ".zlib")],
+    ids=["while tiktoken is imported", "while it is read"],
+)
+def test_a_process_that_is_forked_while_another_thread_loads_counts_in_both(event: str, detail: str) -> None:
+    code = f"""
+import os, signal, sys, threading, time
+
+reached = threading.Event()
+
+def pause(event, arguments):
+    if event == {event!r} and str(arguments[0]).endswith({detail!r}) and not reached.is_set():
+        reached.set()
+        time.sleep(0.2)  # while the main thread forks
+
+sys.addaudithook(pause)
+
+from buoyline.tokens import default_counter
+
+thread = threading.Thread(target=default_counter().count, args=("hello",))
+thread.start()
+assert reached.wait(20)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    os._exit(0 if default_counter().count("hello world") == 2 else 1)
+thread.join()
+print(os.waitpid(child, 0)[1], default_counter().count("hello world"))
+"""
+    assert run_python(code) == "0 2"
+
+
 def test_a_damaged_rank_file_is_refused_by_name(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "buoyline", ignore=shutil.ignore_patterns("__pycache__"))
     (packed,) = (tmp_path / "buoyline/tokens/data").glob("*.zlib")

@@ -5,12 +5,19 @@ Importing this package is cheap: tiktoken and the vocabulary are loaded when the
 
 from buoyline.tokens.bisection import as_text_counter
 from buoyline.tokens.counter import TextCounter, TokenCounter
+from buoyline.tokens.heuristic import HeuristicCounter
+from buoyline.tokens.models import context_size
 from buoyline.tokens.o200k import O200kCounter, default_counter
+from buoyline.tokens.usage import Usage, usage_of
 
 __all__ = [
+    "HeuristicCounter",
     "O200kCounter",
     "TextCounter",
     "TokenCounter",
+    "Usage",
     "as_text_counter",
+    "context_size",
     "default_counter",
+    "usage_of",
 ]

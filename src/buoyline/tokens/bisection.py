@@ -8,6 +8,7 @@ from buoyline.tokens.counter import TextCounter, TokenCounter, require_token_lim
 
 _METHODS = ("count", "exceeds", "head", "tail")
 _FIRST_CHARS_PER_TOKEN = 4
+_FEW_CHARS = 1_024
 
 
 def as_text_counter(counter: TokenCounter | Callable[[str], int]) -> TextCounter:
@@ -76,9 +77,10 @@ class BisectingCounter:
     def head(self, text: str, max_tokens: int) -> str:
         """Return a prefix of *text* that has been counted and has at most *max_tokens* tokens.
 
-        It takes at most 2·log2(len(text)) + 2 counts, of prefixes no longer than twice the result or 4
-        characters per token, so a slow counter is not asked about all of a long text. If the counter finds
-        more than *max_tokens* tokens even in the empty text, that is returned: there is no shorter one.
+        It takes at most 2·log2(len(text)) + 3 counts, of prefixes no longer than twice the result or 4
+        characters per token, and of the whole text where that is hardly longer, so a slow counter is not asked
+        about all of a long text. If the counter finds more than *max_tokens* tokens even in the empty text, that
+        is returned: there is no shorter one.
 
         Raises:
             TypeError: The counter returned no whole number.
@@ -120,6 +122,9 @@ def _longest(fits: Callable[[int], bool], first: int, last: int) -> int:
         if probe == last:
             return last
         fitting, probe = probe, min(2 * probe, last)
+    # A whole text may have fewer tokens than its beginning: "plain" is one of o200k_base, "plai" are two.
+    if 0 < last - probe <= _FEW_CHARS and fits(last):
+        return last
     return halve(fits, fitting, probe)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from buoyline.messages import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, spell
+from buoyline.messages import Json, Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.tokens.counter import TextCounter
 
 # Role, separators and the end of the message; OpenAI documents 3 to 4 for its chat models.
@@ -14,13 +14,15 @@ _PER_IMAGE = 1_600
 # A page of a PDF costs 1,500 to 3,000 tokens and takes some 75 kB; a second of MP3 costs up to 32 and takes 16 kB.
 _BYTES_PER_TOKEN: Mapping[str, int] = MappingProxyType({"document": 25, "audio": 250})
 _BYTES_PER_TEXT_TOKEN = 4
+# More fits no window, whatever its tokens are exactly; 100 MB would be counted for ten seconds.
+_COUNTED_CHARS = 4_000_000
 
 
 def count_message(message: Message, counter: TextCounter) -> int:
     """Count the tokens that *message* takes in a context.
 
-    Text is counted exactly by *counter*; what providers add around it, and pictures, are estimated on the
-    high side, so that a context that fits by this count fits.
+    Text is counted exactly by *counter*, beyond 4,000,000 characters by what these take; what providers add around it,
+    and pictures, are estimated on the high side, so that a context that fits by this count fits.
 
     Args:
         message: The view; reasoning is counted as well, since some providers want it sent back.
@@ -29,7 +31,7 @@ def count_message(message: Message, counter: TextCounter) -> int:
     Returns:
         Tokens, at least 4.
     """
-    return _PER_MESSAGE + counter.count(message.name) + sum(_count_part(part, counter) for part in message.parts)
+    return _PER_MESSAGE + counter.count(message.name) + sum(count_part(part, counter) for part in message.parts)
 
 
 def count_tools(tools: Sequence[object], counter: TextCounter) -> int:
@@ -45,18 +47,30 @@ def count_tools(tools: Sequence[object], counter: TextCounter) -> int:
     return sum(_PER_CALL + counter.count(spell(tool)) for tool in tools)
 
 
-def _count_part(part: Part, counter: TextCounter) -> int:
+def count_result(result: ToolResult, counter: TextCounter) -> int:
+    """Count the tokens of what a tool has given, without what providers put around it; media are never free."""
+    return sum(count_part(part, counter) for part in result.parts)
+
+
+def count_part(part: Part, counter: TextCounter) -> int:
+    """Count the tokens that one part of a message takes; media are never free. See `count_message`."""
     match part:
         case Text() | Reasoning():
-            return counter.count(part.text)
+            return _count_text(part.text, counter)
         case ToolCall():
             return _PER_CALL + counter.count(part.name) + counter.count(part.arguments)
         case ToolResult():
-            return _PER_CALL + sum(_count_part(inner, counter) for inner in part.parts)
+            return _PER_CALL + count_result(part, counter)
         case Media():
             return _count_media(part)
-        case Opaque():
-            return counter.count(part.json)
+        case Json() | Opaque():
+            return _count_text(part.json, counter)
+
+
+def _count_text(text: str, counter: TextCounter) -> int:
+    if len(text) <= _COUNTED_CHARS:
+        return counter.count(text)
+    return counter.count(text[:_COUNTED_CHARS]) * len(text) // _COUNTED_CHARS
 
 
 def _count_media(part: Media) -> int:

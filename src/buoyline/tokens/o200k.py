@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from buoyline.tokens.bisection import halve
 from buoyline.tokens.chunks import CHUNK_CHARS, MAX_CHUNK_CHARS, Chunk, Chunking
 from buoyline.tokens.counter import require_token_limit
+from buoyline.tokens.loading import vocabulary
+from buoyline.tokens.surrogates import chars_in, whole
 
 if TYPE_CHECKING:
-    import tiktoken
-
     from buoyline.tokens.counter import TextCounter
 
 _LONGEST_TOKEN_BYTES = 128
@@ -163,18 +163,15 @@ def _exceeds_by_length(text: str, max_tokens: int, start: int = 0) -> bool | Non
 
 
 def _spelled_chars(chunk: str, tokens: list[int], kept: slice) -> int:
-    """Return how many characters of *chunk* the *kept* ones of its *tokens* spell completely.
-
-    Where pairs of surrogates were joined, positions in *chunk* are not known from its tokens: then it is all
-    of them, and what is too much is left to `O200kCounter._shrink`.
-    """
-    if len(_decode(tokens)) != len(chunk):
-        return len(chunk)
-    return len(_decode(tokens[kept]))
+    """Return how many characters of *chunk* the *kept* ones of its *tokens*, first or last, spell completely."""
+    spelled = len(_decode(tokens[kept]))
+    if len(_decode(tokens)) == len(chunk):
+        return spelled
+    return chars_in(chunk, spelled, at_end=kept.start is not None)
 
 
 def _decode(tokens: list[int]) -> str:
-    return _vocabulary().decode(tokens, errors="ignore")
+    return vocabulary().decode(tokens, errors="ignore")
 
 
 def _encode(chunk: str) -> list[int]:
@@ -184,18 +181,12 @@ def _encode(chunk: str) -> list[int]:
     later release panic earlier, a count that is off by a token is better than the end of an agent's run.
     """
     try:
-        return _vocabulary().encode_ordinary(chunk)
+        return vocabulary().encode_ordinary(whole(chunk))
     except BaseException as error:  # the panic's type cannot be imported, only recognised
         if type(error).__name__ != "PanicException" or len(chunk) == 1:
             raise
     middle = len(chunk) // 2
     return [*_encode(chunk[:middle]), *_encode(chunk[middle:])]
-
-
-def _vocabulary() -> "tiktoken.Encoding":
-    from buoyline.tokens.vocabulary import o200k_base  # noqa: PLC0415 - tiktoken is loaded when first used
-
-    return o200k_base()
 
 
 def _first(part: str, chars: int) -> str:

@@ -13,13 +13,13 @@ Source: ranks, pattern and special tokens are those of OpenAI's tiktoken, see ``
 import functools
 import hashlib
 import struct
-import threading
 import zlib
 from importlib import resources
 
 import tiktoken
 
 from buoyline.errors import CorruptError
+from buoyline.tokens.loading import LOADING
 
 _RANK_FILE = "o200k_base.merges.zlib"
 _RANK_FILE_SHA256 = "ec515d26909804e778f04f46c0e49e565a5137ab89e9e2f8e6d950b79031ebd1"
@@ -43,8 +43,6 @@ _PIECE_PATTERN = "|".join(
     )
 )
 
-_building = threading.Lock()
-
 
 def o200k_base() -> tiktoken.Encoding:
     """Return the o200k_base encoding, the same object every time.
@@ -58,7 +56,7 @@ def o200k_base() -> tiktoken.Encoding:
     Raises:
         CorruptError: The rank file of the installed package is not the one that was released.
     """
-    with _building:
+    with LOADING:
         return _build_encoding()
 
 

@@ -1,0 +1,121 @@
+"""What a provider says a request took, read from whatever its package answers with."""
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, SupportsIndex, cast
+
+from buoyline.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request, by the provider's own count.
+
+    Attributes:
+        input_tokens: All that was sent, what came from a cache and what was put into one included.
+        output_tokens: What was answered and will be sent again; 0 where it is not known.
+
+    Raises:
+        UsageError: One of them is no whole number, or negative.
+    """
+
+    input_tokens: int
+    output_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        """Check both."""
+        object.__setattr__(self, "input_tokens", _whole(self.input_tokens, "input_tokens"))
+        object.__setattr__(self, "output_tokens", _whole(self.output_tokens, "output_tokens"))
+
+
+class _Form(NamedTuple):
+    sent: tuple[str, ...]
+    """Names of the fields that add up to the input; the first one makes the form known."""
+    answered: str
+    discarded: tuple[str, str] | None = None
+    """The answer's part that is not sent again, and where it stands."""
+
+
+# LiteLLM gives Anthropic's cache fields beside OpenAI's prompt_tokens, which include them: that form comes first.
+# Anthropic and Bedrock leave out of their input what was read from or written to the cache; the others include it.
+_FORMS = (
+    _Form(("prompt_tokens",), "completion_tokens", ("completion_tokens_details", "reasoning_tokens")),
+    _Form(("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"), "output_tokens"),
+    _Form(("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"), "outputTokens"),
+    _Form(("prompt_token_count",), "candidates_token_count"),
+    _Form(("promptTokenCount",), "candidatesTokenCount"),
+)
+_HOLDERS = ("usage", "usage_metadata", "usageMetadata")
+
+
+def usage_of(response: object) -> Usage | None:
+    """Read the usage from a provider's response, or from the usage object in it.
+
+    Known are OpenAI's chat completions and responses (and those who imitate them), Anthropic, Bedrock and Strands,
+    Gemini, and LangChain's ``usage_metadata``; as objects or as their JSON. Nothing is imported for it.
+
+    Args:
+        response: The response, its usage, or a `Usage`.
+
+    Returns:
+        The usage; None where there is none in the response, as in a stream that was not asked for it.
+
+    Raises:
+        UsageError: *response* has no field for a usage, or a number in it is none.
+    """
+    if response is None or isinstance(response, Usage):
+        return response
+    form = _form_of(response)
+    if form is not None:
+        return _read(response, form)
+    held = [value for name in _HOLDERS if (value := _field(response, name)) is not None]
+    if held:
+        form = _form_of(held[0])
+        return held[0] if isinstance(held[0], Usage) else _read_known(held[0], form)
+    if any(_has(response, name) for name in _HOLDERS):
+        return None
+    raise UsageError(f"{type(response).__name__} holds none; pass the response of the provider, its usage, or a Usage")
+
+
+def _read_known(usage: object, form: _Form | None) -> Usage:
+    if form is None:
+        raise UsageError(f"{type(usage).__name__} has no form that is known; pass Usage(input_tokens, output_tokens)")
+    return _read(usage, form)
+
+
+def _read(usage: object, form: _Form) -> Usage:
+    sent = sum(_number(usage, name) for name in form.sent)
+    answered = _number(usage, form.answered)
+    if form.discarded is not None:
+        details, discarded = form.discarded
+        answered = max(answered - _number(_field(usage, details), discarded), 0)
+    return Usage(sent, answered)
+
+
+def _form_of(usage: object) -> _Form | None:
+    return next((form for form in _FORMS if _field(usage, form.sent[0]) is not None), None)
+
+
+def _number(usage: object, name: str) -> int:
+    value = _field(usage, name)
+    return 0 if value is None else _whole(value, name)
+
+
+def _whole(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise UsageError(f"{name} is {value!r}, no whole number")
+    number = operator.index(value)
+    if number < 0:
+        raise UsageError(f"{name} is {number}, below 0")
+    return number
+
+
+def _field(value: object, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return cast("Mapping[object, Any]", value).get(name)
+    return getattr(value, name, None)
+
+
+def _has(value: object, name: str) -> bool:
+    return name in value if isinstance(value, Mapping) else hasattr(value, name)
