@@ -5,6 +5,8 @@ BuoylineError
 ├── ConfigError            (ValueError)        settings that cannot work, found when they are built
 ├── InvalidNameError       (ValueError)        a session id, path or reference that cannot be used
 ├── MessageError           (ValueError)        something that is no message of a known dialect
+├── UsageError             (ValueError)        a token usage that cannot be that of one request
+├── ToolOutputError        (ValueError)        a tool's output that cannot be taken as it comes
 ├── ConflictError          (ValueError)        a batch id that already stands for other messages
 ├── FormatVersionError     (ValueError)        a workspace written by a newer buoyline
 ├── CorruptError           (ValueError)        bytes on disk that are not what was written
@@ -81,6 +83,33 @@ class MessageError(BuoylineError, ValueError):
     def at(self, position: int) -> "MessageError":
         """Return the same error for the message at *position*."""
         return MessageError(self.reason, position)
+
+
+class UsageError(BuoylineError, ValueError):
+    """What was passed as a provider's token usage is none, or cannot be that of one request."""
+
+    def __init__(self, reason: str) -> None:
+        """Keep what is wrong with it, in words that say what to pass instead."""
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Return the reason."""
+        return f"token usage: {self.reason}"
+
+
+class ToolOutputError(BuoylineError, ValueError):
+    """What a tool gives piece by piece is too long, or is neither text nor bytes."""
+
+    def __init__(self, call_id: str, reason: str) -> None:
+        """Keep the call whose output it is, and the reason with the way out."""
+        super().__init__(call_id, reason)
+        self.call_id = call_id
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Return the call and the reason."""
+        return f"output of call {self.call_id!r}: {self.reason}"
 
 
 class ConflictError(BuoylineError, ValueError):

@@ -3,11 +3,14 @@
 from buoyline.messages.dialect import Dialect, detect, dialect_named, dialect_names, read_result
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
 from buoyline.messages.message import (
+    Base64,
+    Json,
     Media,
     Message,
     Opaque,
     Part,
     Reasoning,
+    ResultPart,
     Role,
     Text,
     ToolCall,
@@ -15,12 +18,15 @@ from buoyline.messages.message import (
 )
 
 __all__ = [
+    "Base64",
     "Dialect",
+    "Json",
     "Media",
     "Message",
     "Opaque",
     "Part",
     "Reasoning",
+    "ResultPart",
     "Role",
     "Text",
     "ToolCall",

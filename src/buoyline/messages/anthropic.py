@@ -15,6 +15,7 @@ from buoyline.messages.message import (
     Opaque,
     Part,
     Reasoning,
+    ResultPart,
     Role,
     Text,
     ToolCall,
@@ -22,10 +23,13 @@ from buoyline.messages.message import (
     join_texts,
 )
 from buoyline.messages.native import (
+    Blocks,
     blocks_of,
     fields,
     media,
+    own_fields,
     plain_fields,
+    rebuilt_content,
     role_of,
     simple_part,
     text_or_empty,
@@ -84,23 +88,31 @@ class Anthropic:
         """Return the message's own fields."""
         return dict(plain_fields(message))
 
-    def with_results(self, message: Any, texts: Mapping[int, str]) -> Any:
-        """Return a copy whose n-th ``tool_result`` block says the new text, its media blocks kept behind it."""
-        found = dict(plain_fields(message))
-        blocks: list[Any] = []
-        seen = 0
-        for block in blocks_of(found.get("content")):
-            if _block_type(block) != "tool_result":
-                blocks.append(block)
-                continue
-            blocks.append(_with_text(block, texts[seen]) if seen in texts else block)
-            seen += 1
-        found["content"] = blocks
+    def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
+        """Return a copy whose n-th ``tool_result`` block has other content."""
+        found = dict(own_fields(message))
+        content = list(blocks_of(found.get("content")))
+        places = [place for place, block in enumerate(content) if _block_type(block) == "tool_result"]
+        for number, blocks in results.items():
+            result = dict(own_fields(content[places[number]]))
+            result["content"] = rebuilt_content(result.get("content"), blocks)
+            content[places[number]] = result
+        found["content"] = content
+        return found
+
+    def with_content(self, message: Any, blocks: Blocks) -> Any:
+        """Return a copy of *message* whose content consists of *blocks*."""
+        found = dict(own_fields(message))
+        found["content"] = rebuilt_content(found.get("content"), blocks)
         return found
 
     def user_message(self, text: str) -> dict[str, Any]:
         """Return a new user message."""
         return {"role": "user", "content": text}
+
+    def tool_result_message(self, call_id: str, text: str, name: str = "") -> dict[str, Any]:  # noqa: ARG002 - the call has it
+        """Return a new user message with one ``tool_result`` block, which has no place for the tool's name."""
+        return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": text}]}
 
 
 def _block_type(block: object) -> str | None:
@@ -124,24 +136,36 @@ def _part(block: object) -> Part:
                 return _result(block)
             case "thinking":
                 return Reasoning(text_or_empty(block.get("thinking")))
-            case "image":
-                return _media("image", block)
-            case "document":
-                return _media("document", block)
+            case "image" | "document" as kind:
+                return _media(kind, block)
+            case "search_result" if is_array(block.get("content")):
+                return _search_result(block)
             case _:
                 pass
     return simple_part(block)
 
 
 def _result(block: Mapping[str, Any]) -> ToolResult:
-    parts = tuple(
-        part for inner in blocks_of(block.get("content")) if isinstance(part := _part(inner), (Text, Media, Opaque))
-    )
+    parts = tuple(map(_inner_part, blocks_of(block.get("content"))))
     return ToolResult(text_or_empty(block.get("tool_use_id")), "", parts, is_error=block.get("is_error") is True)
 
 
+def _inner_part(block: object) -> ResultPart:
+    """Read a block of a tool result: one part each, so that parts and blocks have the same numbers."""
+    part = _part(block)
+    return part if isinstance(part, (Text, Media, Opaque)) else simple_part(block)
+
+
+def _search_result(block: Mapping[str, Any]) -> Text | Opaque:
+    parts = [_part(inner) for inner in blocks_of(block.get("content"))]
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    if len(texts) != len(parts):
+        return simple_part(block)
+    return Text(join_texts([text_or_empty(block.get("title")), text_or_empty(block.get("source")), *texts]))
+
+
 def _media(kind: Any, block: Mapping[str, Any]) -> Media | Text | Opaque:
-    source = block.get("source")
+    source, title = block.get("source"), block.get("title")
     if not is_object(source):
         return simple_part(block)
     if source.get("type") == "text" and isinstance(text := source.get("data"), str):
@@ -151,16 +175,5 @@ def _media(kind: Any, block: Mapping[str, Any]) -> Media | Text | Opaque:
         texts = [part.text for part in parts if isinstance(part, Text)]
         return Text(join_texts(texts)) if len(texts) == len(parts) else simple_part(block)
     if source.get("type") == "base64":
-        return media(kind, source.get("media_type"), payload=source.get("data"))
-    return media(kind, source.get("media_type"), source=source.get("url", source.get("file_id")))
-
-
-def _with_text(block: Any, text: str) -> dict[str, Any]:
-    found = dict(block)
-    content = found.get("content")
-    if is_array(content):
-        others = [inner for inner in content if not isinstance(_part(inner), Text)]
-        found["content"] = [{"type": "text", "text": text}, *others]
-    else:
-        found["content"] = text
-    return found
+        return media(kind, source.get("media_type"), payload=source.get("data"), name=title)
+    return media(kind, source.get("media_type"), source=source.get("url", source.get("file_id")), name=title)

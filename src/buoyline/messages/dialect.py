@@ -7,7 +7,7 @@ from buoyline.errors import ConfigError, MessageError
 from buoyline.messages.anthropic import Anthropic
 from buoyline.messages.jsonl import is_object
 from buoyline.messages.message import Message, ToolResult
-from buoyline.messages.native import blocks_of, role_of
+from buoyline.messages.native import Blocks, blocks_of, role_of
 from buoyline.messages.openai_chat import OpenAIChat
 
 
@@ -40,12 +40,29 @@ class Dialect(Protocol):
         """Return the message's own JSON value as its framework writes it; may share parts with it."""
         ...
 
-    def with_results(self, message: Any, texts: Mapping[int, str]) -> Any:
-        """Return a copy whose n-th tool result says ``texts[n]`` instead of its text; its media stay."""
+    def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
+        """Return a copy whose n-th tool result consists of ``results[n]``.
+
+        Args:
+            message: The native message.
+            results: By the number of a result in the message: its new blocks, each a new text or the number of one
+                of its parts, whose block stays the very same object. All else in the message stays, too.
+        """
+        ...
+
+    def with_content(self, message: Any, blocks: Blocks) -> Any:
+        """Return a copy whose own content consists of *blocks*, numbered as the parts of its view are.
+
+        A part that is no content, such as a call, stays where it is.
+        """
         ...
 
     def user_message(self, text: str) -> Any:
         """Return a new user message that says *text*."""
+        ...
+
+    def tool_result_message(self, call_id: str, text: str, name: str = "") -> Any:
+        """Return a new message with the result *text* of the call *call_id* of the tool *name*."""
         ...
 
 

@@ -3,7 +3,8 @@
 A view is for reading only. It is never written to disk and never handed to a model; the native message is.
 """
 
-from dataclasses import dataclass
+import base64
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -24,6 +25,38 @@ class Reasoning:
 
 
 @dataclass(frozen=True, slots=True)
+class Json:
+    """A JSON value that a tool gave as such; a text that merely is JSON is a `Text`."""
+
+    json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Base64:
+    """A payload that is still spelled in base64: looking at a message decodes and copies none of it.
+
+    Attributes:
+        text: The text that it stands in, a data URL for instance.
+        start: Where in *text* the base64 begins.
+    """
+
+    text: str
+    start: int = 0
+
+    def decoded(self) -> bytes | None:
+        """Return the bytes, also of base64 that is spelled loosely; None where it is none, or stands for nothing."""
+        spelled = self.text[self.start :]
+        try:
+            return base64.b64decode(spelled, validate=True) or None
+        except ValueError:
+            compact = "".join(spelled.split()).rstrip("=").translate(_URL_SAFE)
+        try:
+            return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True) or None
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
 class Media:
     """An image, audio clip, document or other payload that is not text.
 
@@ -32,12 +65,21 @@ class Media:
         media_type: IANA media type such as ``"image/png"``; empty when the block names none.
         size_bytes: Decoded size; 0 when the block only refers to the payload.
         source: URL, file id or workspace reference; empty when the payload stands in the message.
+        name: File name or title; empty where the block has none.
+        payload: The decoded bytes, or where they stand; None when the block only refers to them. Two views are
+            compared by the facts above.
     """
 
     kind: str
     media_type: str
     size_bytes: int
     source: str = ""
+    name: str = ""
+    payload: bytes | Base64 | None = field(default=None, repr=False, compare=False)
+
+    def content(self) -> bytes | None:
+        """Return the decoded payload; None where the block has none, or one that cannot be decoded."""
+        return self.payload.decoded() if isinstance(self.payload, Base64) else self.payload or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +112,13 @@ class ToolResult:
     Attributes:
         call_id: Id of the call it answers; may be empty, may repeat, may answer no call at all.
         name: The tool's name where the dialect repeats it, else empty.
-        parts: `Text`, `Media` and `Opaque` in the tool's order; empty when the tool gave nothing.
+        parts: One for each block, in the tool's order; empty when the tool gave nothing.
         is_error: The dialect marks the result as a failure.
     """
 
     call_id: str
     name: str
-    parts: "tuple[Text | Media | Opaque, ...]"
+    parts: "tuple[ResultPart, ...]"
     is_error: bool = False
 
     @property
@@ -86,11 +128,17 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """The text parts in order, joined so that each begins on a line of its own."""
-        return join_texts([part.text for part in self.parts if isinstance(part, Text)])
+        """The text and JSON parts in order, joined so that each begins on a line of its own."""
+        return join_texts(list(self.texts))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text and JSON parts in order."""
+        return tuple(text for part in self.parts if (text := text_in(part)) is not None)
 
 
-Part: TypeAlias = Text | Reasoning | Media | Opaque | ToolCall | ToolResult
+ResultPart: TypeAlias = Text | Json | Media | Opaque
+Part: TypeAlias = Text | Json | Reasoning | Media | Opaque | ToolCall | ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +161,12 @@ class Message:
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
+    def spoken(self) -> str:
+        """What it says, calls and gets in answer, one below the other, without reasoning."""
+        calls = (f"{call.name}\n{call.arguments}" for call in self.calls)
+        return "\n".join([self.text, *calls, *(result.text for result in self.results)])
+
+    @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in order; empty when there are none."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
@@ -121,6 +175,17 @@ class Message:
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results in order; Anthropic's dialect puts several into one user message."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+def text_in(part: Part) -> str | None:
+    """Return what a text or JSON part says; None for every other part."""
+    match part:
+        case Text():
+            return part.text
+        case Json():
+            return part.json
+        case _:
+            return None
 
 
 def join_texts(texts: list[str]) -> str:
@@ -134,3 +199,6 @@ def join_texts(texts: list[str]) -> str:
     """
     *others, last = texts or [""]
     return "".join(text if text.endswith("\n") else f"{text}\n" for text in others) + last
+
+
+_URL_SAFE = str.maketrans("-_", "+/")

@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from buoyline.errors import MessageError
 from buoyline.messages.jsonl import is_array, is_object, model_fields, parse, spell
-from buoyline.messages.message import Media, Opaque, Role, Text
+from buoyline.messages.message import Base64, Media, Opaque, Role, Text
 
 _ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -18,6 +18,10 @@ _ROLES: Mapping[str, Role] = {
 }
 
 
+Blocks: TypeAlias = Sequence[str | int]
+"""What content shall consist of: the number of a block that stays the very same object, or a new text."""
+
+
 def fields(value: object) -> Mapping[str, Any] | None:
     """Return the fields of a dict or a pydantic model, or None for anything else.
 
@@ -25,6 +29,30 @@ def fields(value: object) -> Mapping[str, Any] | None:
         MessageError: A model's field has no JSON form.
     """
     return value if is_object(value) else model_fields(value)
+
+
+def own_fields(message: object) -> Mapping[str, Any]:
+    """Return the fields of *message* with the very objects that are in it, models too.
+
+    Raises:
+        MessageError: *message* is neither a mapping with text keys nor a pydantic model.
+    """
+    found = fields(message)
+    if found is None:
+        raise MessageError(f"{type(message).__name__} is no message: expected an object with 'role' and 'content'")
+    return found
+
+
+def rebuilt_content(content: object, blocks: Blocks) -> Any:
+    """Return *content* with *blocks* in place of its own: a text stays a text where one text is all there is.
+
+    Raises:
+        MessageError: *content* is neither text, a list, nor null.
+    """
+    if len(blocks) == 1 and isinstance(blocks[0], str) and not is_array(content):
+        return blocks[0]
+    old = blocks_of(content)
+    return [{"type": "text", "text": block} if isinstance(block, str) else old[block] for block in blocks]
 
 
 def plain_fields(message: object) -> Mapping[str, Any]:
@@ -37,9 +65,7 @@ def plain_fields(message: object) -> Mapping[str, Any]:
         MessageError: *message* is neither a mapping with text keys nor a pydantic model, or holds something
             that has no JSON form beside a model.
     """
-    found = fields(message)
-    if found is None:
-        raise MessageError(f"{type(message).__name__} is no message: expected an object with 'role' and 'content'")
+    found = own_fields(message)
     if _holds_model(found):
         plain: dict[str, Any] = parse(spell(found))
         return plain
@@ -99,20 +125,31 @@ def media(
     media_type: object,
     *,
     payload: object = None,
+    start: int = 0,
     source: object = None,
+    name: object = None,
 ) -> Media:
     """Build the view of a payload that stands in the message as base64, or elsewhere under *source*.
 
     The decoded size follows from the length of the base64 text, so a 10 MB image is not decoded to be seen.
     An archived message has a workspace reference in the payload's place; that is its source.
+
+    Args:
+        kind: What it is.
+        media_type: IANA media type, as far as the block names one.
+        payload: The text that it stands in.
+        start: Where in *payload* the base64 begins.
+        source: URL or id of what stands elsewhere.
+        name: File name or title.
     """
-    name = text_or_empty(media_type)
+    found, title = text_or_empty(media_type), text_or_empty(name)
     if isinstance(payload, str) and payload.startswith("workspace:///"):
-        return Media(kind, name, 0, payload)
+        return Media(kind, found, 0, payload, title)
     if isinstance(payload, str):
-        padding = len(payload) - len(payload.rstrip("="))
-        return Media(kind, name, max(0, len(payload) * 3 // 4 - padding))
-    return Media(kind, name, 0, text_or_empty(source))
+        padding = 2 if payload.endswith("==") else 1 if payload.endswith("=") else 0
+        size_bytes = max(0, (len(payload) - start) * 3 // 4 - padding)
+        return Media(kind, found, size_bytes, name=title, payload=Base64(payload, start))
+    return Media(kind, found, 0, text_or_empty(source), title)
 
 
 def data_url(url: object) -> tuple[str, str] | None:

@@ -9,14 +9,17 @@ from typing import Any
 
 from buoyline.errors import MessageError
 from buoyline.messages.jsonl import is_array, is_object, spell
-from buoyline.messages.message import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from buoyline.messages.message import Media, Message, Part, Reasoning, ResultPart, Text, ToolCall, ToolResult
 from buoyline.messages.native import (
+    Blocks,
     blocks_of,
     data_url,
     fields,
     has_known_role,
     media,
+    own_fields,
     plain_fields,
+    rebuilt_content,
     role_of,
     simple_part,
     text_or_empty,
@@ -68,22 +71,35 @@ class OpenAIChat:
         """Return the message's own fields."""
         return dict(plain_fields(message))
 
-    def with_results(self, message: Any, texts: Mapping[int, str]) -> Any:
-        """Return a copy of a tool message whose content is the new text, media blocks kept behind it."""
-        found = dict(plain_fields(message))
-        if 0 not in texts:
-            return found
+    def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
+        """Return a copy of a tool message with other content; a tool message holds one result."""
+        found = dict(own_fields(message))
+        if 0 in results:
+            found["content"] = rebuilt_content(found.get("content"), results[0])
+        return found
+
+    def with_content(self, message: Any, blocks: Blocks) -> Any:
+        """Return a copy of *message* whose content consists of *blocks*; reasoning and calls are none."""
+        found = dict(own_fields(message))
         content = found.get("content")
-        if is_array(content):
-            others = [block for block in content if not isinstance(_part(block), Text)]
-            found["content"] = [{"type": "text", "text": texts[0]}, *others]
-        else:
-            found["content"] = texts[0]
+        first = sum(isinstance(part, Reasoning) for part in self.view(message).parts)
+        inside = range(first, first + len(blocks_of(content)))
+        kept = [
+            block if isinstance(block, str) else block - first
+            for block in blocks
+            if block in inside or isinstance(block, str)
+        ]
+        found["content"] = rebuilt_content(content, kept)
         return found
 
     def user_message(self, text: str) -> dict[str, Any]:
         """Return a new user message."""
         return {"role": "user", "content": text}
+
+    def tool_result_message(self, call_id: str, text: str, name: str = "") -> dict[str, Any]:
+        """Return a new tool message; the tool is named where *name* says it."""
+        named = {"name": name} if name else {}
+        return {"role": "tool", "tool_call_id": call_id, **named, "content": text}
 
 
 def _result(found: Mapping[str, Any], name: str) -> ToolResult:
@@ -103,7 +119,7 @@ def _parts(found: Mapping[str, Any]) -> Iterator[Part]:
     yield from _calls(found)
 
 
-def _part(block: object) -> Text | Media | Opaque:
+def _part(block: object) -> ResultPart:
     if is_object(block):
         match block.get("type"):
             case "image_url":
@@ -121,10 +137,13 @@ def _part(block: object) -> Text | Media | Opaque:
 
 def _by_url(kind: Any, holder: object, key: str) -> Media:
     url = holder.get(key) if is_object(holder) else holder
-    if (found := data_url(url)) is not None:
-        return media(kind, found[0], payload=found[1])
+    name = holder.get("filename") if is_object(holder) else None
+    # Only the head is looked at: the payload behind the comma may have gigabytes.
+    comma = url.find(",") if isinstance(url, str) and url.startswith("data:") else -1
+    if isinstance(url, str) and (found := data_url(url[: comma + 1])) is not None:
+        return media(kind, found[0], payload=url, start=comma + 1, name=name)
     source = holder.get("file_id") if url is None and is_object(holder) else url
-    return media(kind, "", source=source)
+    return media(kind, "", source=source, name=name)
 
 
 def _calls(found: Mapping[str, Any]) -> Iterator[ToolCall]:

@@ -16,6 +16,8 @@ Place: TypeAlias = tuple[str | int, ...]
 """Keys and indexes that lead from a message's root to a value in it; never empty."""
 
 _URL_KEYS = frozenset({"url", "file_data", "image_url"})
+_KEYS = _URL_KEYS | {"data"}
+_LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 class Reference(NamedTuple):
@@ -71,7 +73,7 @@ def slots(value: object) -> Iterator[Slot]:
         slot = None if carrier is None else _decoded(at, str(child), carrier)
         if slot is not None:
             yield slot
-        elif not isinstance(child, str):
+        elif carrier is None:
             begun.append(_children(child, at))
 
 
@@ -146,12 +148,16 @@ def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str],
 
 
 def _children(value: object, at: Place) -> Iterator[tuple[Place, object, Carrier | None]]:
+    """Yield what stands in *value* and is a payload or may hold one; most of a message is neither."""
     if is_object(value):
         for key, child in value.items():
-            yield (*at, key), child, carrier_of(key, child, value)
+            carrier = carrier_of(key, child, value) if key in _KEYS else None
+            if carrier is not None or type(child) not in _LEAVES:
+                yield (*at, key), child, carrier
     elif is_array(value):
         for index, child in enumerate(value):
-            yield (*at, index), child, None
+            if type(child) not in _LEAVES:
+                yield (*at, index), child, None
 
 
 def _announced(text: str, carrier: Carrier) -> int:
