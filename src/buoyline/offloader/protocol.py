@@ -5,11 +5,25 @@ beyond them is a small protocol of its own. An offloader that has such abilities
 `SupportsAbilities`; one that does not still works, with less to point at.
 """
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from buoyline.messages import Message, ToolResult
+from buoyline.offloader.source import Source
+
+
+class ReadableFile(Protocol):
+    """A file, pipe or stream with a ``read`` that may be asynchronous, such as a subprocess's ``stdout``."""
+
+    def read(self, size: int, /) -> Any:
+        """Return up to *size* bytes or characters, or an awaitable of them; none at the end."""
+        ...
+
+
+ToolOutput: TypeAlias = AsyncIterable[str | bytes] | Iterable[str | bytes] | ReadableFile | os.PathLike[str]
+"""What a tool gives piece by piece. A bare text could be a path: pass ``[text]`` or ``Path(text)``."""
 
 
 class Offloader(Protocol):
@@ -28,6 +42,37 @@ class Offloader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredPart:
+    """One block of a tool result that is durable.
+
+    Attributes:
+        kind: ``"text"`` or ``"json"``, which stand in the result's own file; ``"image"``, ``"audio"``, ``"document"``
+            or what else the block was, with its decoded bytes in a file of their own; ``"opaque"`` for a block that
+            has no payload or that nobody could read, whose JSON is in that file.
+        size_bytes: Of the part.
+        offset: Where a text or JSON part begins in the result's file, in bytes; 0 for others.
+        media_type: IANA media type; empty where it is not known, and for text and JSON.
+        path: File with the bytes, relative to the workspace; empty for text and JSON, which have none of their own.
+        reference: What the agent uses to get at that file; an absolute path for a workspace on disk.
+        name: File name or title of a document, or the block's own type for ``"opaque"``; may be empty.
+        width: Of an image in pixels; 0 where it is not known.
+        height: See *width*.
+        pages: Of a document; 0 where that is not known.
+    """
+
+    kind: str
+    size_bytes: int
+    offset: int = 0
+    media_type: str = ""
+    path: str = ""
+    reference: str = ""
+    name: str = ""
+    width: int = 0
+    height: int = 0
+    pages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StoredResult:
     """A tool result that is durable.
 
@@ -36,12 +81,16 @@ class StoredResult:
         name: File name within the session, for pointers; empty without files.
         view: Absolute path of the readable view; empty where the result itself is readable.
         lines: Lines of the view where there is one, else of the result.
+        parts: One for each block, in the tool's order; empty where the offloader does not say.
+        partial: Why the tool did not come to its end, where its output so far was kept; empty for a whole result.
     """
 
     reference: str
     name: str
     view: str
     lines: int
+    parts: tuple[StoredPart, ...] = ()
+    partial: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +141,71 @@ class ResultStore(Protocol):
         """Persist *result*; the same id with other content is kept beside the first."""
         ...
 
+    async def load_result(self, session_id: str, stored: StoredResult) -> ToolResult:
+        """Return the result behind *stored*, equal to what was given; its media come with their bytes."""
+        ...
+
     async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
         """Return those of *texts* that are recorded stubs, with the results that they stand for."""
         ...
 
     async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
         """Remember that the text *stub* stands for *stored*: stubs are known by record, not by looks."""
+        ...
+
+
+class ResultWriter(Protocol):
+    """Takes one tool result piece by piece. Nothing of it is to be seen before `store`; one task at a time uses it.
+
+    It is an asynchronous context manager, at whose end what was not stored is discarded.
+    """
+
+    async def write(self, chunk: str | bytes) -> None:
+        """Take what comes next. Where that fails, all that was written is discarded."""
+        ...
+
+    async def store(self, *, partial: str = "") -> StoredResult:
+        """Make a durable result of what was written; *partial* says why it is not whole, if it is not."""
+        ...
+
+    async def discard(self) -> None:
+        """Forget what was written; nothing happens when it is stored or discarded already."""
+        ...
+
+    async def __aenter__(self) -> Self:
+        """Return the writer."""
+        ...
+
+    async def __aexit__(self, *_: object) -> None:
+        """Discard what was not stored."""
+        ...
+
+
+class ResultStreams(Protocol):
+    """Stores tool results of any size while they come, and shows them again, both at the cost of a block."""
+
+    def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> ResultWriter:
+        """Begin a tool result. Raises `ConfigError` where *keep_partial* asks for what may not be."""
+        ...
+
+    async def store_stream(
+        self,
+        session_id: str,
+        call_id: str,
+        output: ToolOutput,
+        *,
+        max_bytes: int | None = None,
+        keep_partial: bool = False,
+    ) -> StoredResult:
+        """Persist *output* as it comes. Raises `ToolOutputError` where it has more than *max_bytes*.
+
+        Whatever stops it is raised as it is, a cancellation included. With *keep_partial* what came before is a
+        stored result then, and marked so; else there is nothing of it.
+        """
+        ...
+
+    def result_source(self, session_id: str, stored: StoredResult) -> Source:
+        """Return the text that the lines of *stored* count: its view where it has one; reading it blocks."""
         ...
 
 
@@ -129,6 +237,18 @@ class ContextArchive(Protocol):
 
     async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that occur in no archived message and no stored result, in order."""
+        ...
+
+
+class TranscriptReader(Protocol):
+    """Shows the lines that archived messages take, so that a summary can cite few of them instead of whole messages."""
+
+    async def transcript_lines(self, session_id: str, first: int, end: int) -> Sequence[Sequence[str]]:
+        """Return the transcript's lines of each archived message from *first* up to *end*, without line ends.
+
+        Nothing at all where they cannot be told: then whole messages are cited. As many lines for each message as
+        `ContextArchive.locate` says that it has.
+        """
         ...
 
 
@@ -194,6 +314,23 @@ class Redactor(Protocol):
         ...
 
 
+class ReadBacks(Protocol):
+    """Knows what it has stored when the agent reads it again: storing that once more would be a loop without end."""
+
+    def reference_in(self, session_id: str, arguments: str) -> str:
+        """Return the first reference to something stored that a tool call names; empty when it names none.
+
+        Args:
+            session_id: Whose stored things a path may mean that is relative to the session.
+            arguments: Of the call, as the model gave them: JSON, or any other text. The spelling alone counts.
+        """
+        ...
+
+    async def holds(self, reference: str, text: str) -> bool:
+        """Tell whether *text* stands, word for word, in what is behind *reference*; False when that is gone."""
+        ...
+
+
 class TurnCounter(Protocol):
     """Forgets what was not used for a number of turns. Source: Strands' ``InMemoryStorage``."""
 
@@ -207,11 +344,14 @@ class Abilities:
     """What an offloader can do beyond the two methods; None for what it cannot."""
 
     results: ResultStore | None = None
+    streams: ResultStreams | None = None
     archive: ContextArchive | None = None
     summaries: SummaryLog | None = None
     windows: WindowLog | None = None
     redactor: Redactor | None = None
     turns: TurnCounter | None = None
+    read_backs: ReadBacks | None = None
+    transcript: TranscriptReader | None = None
 
 
 @runtime_checkable

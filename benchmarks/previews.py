@@ -1,0 +1,360 @@
+"""What previews keep of real tool outputs: error lines, and anomalies that were planted in copies of them.
+
+    python benchmarks/previews.py FILE... [--max-tokens 300] [--copies 5] [--verbose]
+    python benchmarks/previews.py --sizes
+
+Every file is shown by buoyline, by the preview functions of peers as far as they are installed beside it, and by three
+ways of a few lines; all get the same number of tokens where they can be told one. Asked for are the file's error lines
+(at most 20 different ones; a mean over the files that have any) and, in copies of the files, one anomaly each: a fatal
+line, a failed test, a line unlike all others, a number out of all bounds, a record or a row that deviates. A line
+counts as kept by its first 40 characters, an anomaly as shown when its own characters are.
+"""
+
+import argparse
+import asyncio
+import csv
+import io
+import json
+import random
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from buoyline.offloader import StoredResult, stub
+from buoyline.offloader.view import view_of
+from buoyline.tokens import default_counter
+
+COUNTER = default_counter()
+ERROR = re.compile(r"\b(?:ERROR|FAIL|FAILED|FATAL|panic)\b|\b[Ee]rror:|\w(?:Error|Exception):|Traceback|--- FAIL")
+WORD = re.compile("error|fail|fatal|panic|exception|traceback", re.IGNORECASE)
+MARK = "7731"
+MOST_ERRORS = 20
+KEPT_CHARS = 40
+LONG_LINE = 1_000
+CHARS_PER_TOKEN = 4
+MANY = 30
+MARGIN = 5
+
+Show = Callable[[str, int], str]
+
+
+class Planted(NamedTuple):
+    """A copy of a text with an anomaly, whose own characters are `MARK`."""
+
+    kind: str
+    text: str
+
+
+@dataclass
+class Score:
+    """What one way of showing has kept."""
+
+    kept: list[float] = field(default_factory=list[float])
+    tokens: list[int] = field(default_factory=list[int])
+    found: dict[str, list[bool]] = field(default_factory=dict[str, list[bool]])
+    seconds: float = 0.0
+
+    def line(self, name: str) -> str:
+        """Return a row of the report."""
+        hits = [hit for found in self.found.values() for hit in found]
+        errors = f"{100 * statistics.fmean(self.kept):5.1f} %" if self.kept else "     -"
+        share = f"{sum(hits):4}/{len(hits)} ({100 * sum(hits) / max(len(hits), 1):5.1f} %)"
+        size = f"{statistics.median(self.tokens):6.0f} {max(self.tokens):6}"
+        return f"{name:38} {errors}  {share}  {size}  {self.seconds:6.1f} s"
+
+
+def error_lines(text: str) -> list[str]:
+    """Return the different lines of *text* that speak of an error, the first twenty."""
+    lines = (line.strip() for line in text.split("\n") if len(line) < LONG_LINE and ERROR.search(line))
+    return list(dict.fromkeys(lines))[:MOST_ERRORS]
+
+
+def planted(text: str, rng: random.Random) -> Iterator[Planted]:
+    """Yield copies of *text* with one anomaly each, of all kinds that suit it."""
+    document = parsed(text)
+    if document is not None:
+        yield from planted_records(text, rng)
+    elif is_table(text):
+        yield from planted_rows(text, rng)
+    if document is None or text.count("\n") > MANY:
+        yield from planted_lines(text.split("\n"), rng)
+
+
+def parsed(text: str) -> Any:
+    """Return the document that *text* is; None where it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def is_table(text: str) -> bool:
+    """Tell whether the first lines of *text* are rows of equally many fields."""
+    rows = list(csv.reader(text.split("\n")[:20]))
+    return len(rows) > MARGIN and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1
+
+
+def planted_lines(lines: list[str], rng: random.Random) -> Iterator[Planted]:
+    """Yield copies with another line somewhere, and one with a number that jumps."""
+    for kind, line in (
+        ("fatal line", f"2026-02-01 03:04:05 FATAL storage: volume vol-{MARK} went read-only"),
+        ("failed test", f"--- FAIL: TestPlantedCase{MARK} (0.03s)"),
+        ("odd line", f"%% zyxwv qrstu plonk :: {MARK} %%"),
+        ("quiet line", f"the quota of volume seven went down to {MARK} of 512"),
+    ):
+        place = rng.randrange(len(lines) // 10, max(len(lines) * 9 // 10, 1))
+        yield Planted(kind, "\n".join([*lines[:place], line, *lines[place:]]))
+    yield from jumped(lines, rng)
+
+
+def jumped(lines: list[str], rng: random.Random) -> Iterator[Planted]:
+    """Yield a copy with a number a thousand times larger, in one of many lines that differ in their digits alone."""
+    kinds: dict[str, list[int]] = {}
+    for place, line in enumerate(lines):
+        if len(line) < LONG_LINE and re.search(r"\d", line) and re.search("[a-z]", line):
+            kinds.setdefault(re.sub(r"\d", "", line), []).append(place)
+    most = max(kinds.values(), key=len, default=[])
+    if len(most) >= MANY:
+        place = rng.choice(most[MARGIN:-MARGIN])
+        *_, number = re.finditer(r"\d+", lines[place])
+        changed = f"{lines[place][: number.start()]}{MARK}5577{lines[place][number.end() :]}"
+        yield Planted("number", "\n".join([*lines[:place], changed, *lines[place + 1 :]]))
+
+
+def record_lists(value: Any) -> Iterator[list[dict[str, Any]]]:
+    """Yield the lists of many objects in a document, also of those that stand under keys of their own."""
+    children = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    if len(children) > MANY and all(isinstance(child, dict) for child in children):
+        yield children
+    for child in children:
+        yield from record_lists(child)
+
+
+def planted_records(text: str, rng: random.Random) -> Iterator[Planted]:
+    """Yield copies of a document with one record that deviates."""
+    for kind, value in (
+        ("record: type", {"planted": f"zz{MARK}zz"}),
+        ("record: text", f"zz{MARK}zz"),
+        ("record: number", int(f"{MARK}5577000")),
+        ("record: key", None),
+    ):
+        document = parsed(text)
+        records = max(record_lists(document), key=len, default=[])
+        if not records:
+            return
+        record = records[rng.randrange(MARGIN, len(records) - MARGIN)]
+        record = next((child for child in record.values() if isinstance(child, dict) and len(child) > MARGIN), record)
+        numbers = [key for key, child in record.items() if isinstance(child, int | float)]
+        if kind in {"record: text", "record: number"} and not numbers:
+            continue
+        record["planted_" + MARK if value is None else rng.choice(numbers or list(record))] = value or 1
+        indent = 2 if text.count("\n") > LONG_LINE else None
+        yield Planted(kind, json.dumps(document, indent=indent))
+
+
+def planted_rows(text: str, rng: random.Random) -> Iterator[Planted]:
+    """Yield copies of a table with one row that deviates."""
+    for kind in ("row: text", "row: number", "row: short", "row: empty"):
+        rows = list(csv.reader(text.split("\n")))
+        row = rows[rng.randrange(MARGIN, len(rows) - MARGIN)]
+        if kind in {"row: text", "row: number"}:
+            row[-1] = f"zz{MARK}zz" if kind == "row: text" else f"{MARK}5.5"
+        else:
+            row[0] = f"zz{MARK}zz"
+            row[-1:] = [""] if kind == "row: empty" else []
+        written = io.StringIO()
+        csv.writer(written, lineterminator="\n").writerows(rows)
+        yield Planted(kind, written.getvalue())
+
+
+def buoyline(text: str, max_tokens: int) -> str:
+    """Show what a workspace would: notice and paths included."""
+    path = "/workspace/sessions/s1/tool_result-call_1"
+    view = "" if view_of(text) is None else f"{path}.view.txt"
+    return stub(text, StoredResult(f"{path}.txt", "tool_result-call_1.txt", view, 0), max_tokens, COUNTER)
+
+
+def preview_command(text: str, max_tokens: int) -> str:
+    """Show what `buoyline preview` does: a file as it stands, with its own line numbers."""
+    return stub(text, StoredResult("/somewhere/output.txt", "output.txt", "", 0), max_tokens, COUNTER)
+
+
+def first_characters(text: str, max_tokens: int) -> str:
+    """Show the beginning, four characters a token."""
+    return text[: CHARS_PER_TOKEN * max_tokens]
+
+
+def head_and_tail(text: str, max_tokens: int) -> str:
+    """Show beginning and end, half each."""
+    half = CHARS_PER_TOKEN * max_tokens // 2
+    return f"{text[:half]}\n...\n{text[-half:]}"
+
+
+def error_words(text: str, max_tokens: int) -> str:
+    """Show the different lines that hold an error word, as far as they fit."""
+    kept: list[str] = []
+    for line in dict.fromkeys(line[:160] for line in text.split("\n") if WORD.search(line)):
+        if COUNTER.count("\n".join([*kept, line])) > max_tokens:
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def deepagents(text: str, _: int) -> str:
+    """Show what deepagents does: ten lines, whatever these take."""
+    preview: str = import_module("deepagents.middleware._message_eviction")._create_content_preview(text).text  # noqa: SLF001 - the peer's own preview
+    return preview
+
+
+def harness(text: str, max_tokens: int) -> str:
+    """Show what pydantic-ai-harness does: the shape of a document, head and tail."""
+    limits = import_module("pydantic_ai_harness.tool_output_limits._capability")
+    sketch = limits.json_sketch(parsed(text))
+    return f"{sketch}\n{limits._head_tail_preview(text, CHARS_PER_TOKEN * max_tokens)}"  # noqa: SLF001 - as above
+
+
+def strands_offloader(text: str, max_tokens: int) -> str:
+    """Show what the offloader of Strands does: the beginning."""
+    plugin = import_module("strands.vended_plugins.context_offloader").ContextOffloader
+    made = plugin(max_result_tokens=max_tokens + 1, preview_tokens=max_tokens)
+    return str(made._slice_preview(text))  # noqa: SLF001 - as above
+
+
+def strands_manager(text: str, max_tokens: int) -> str:
+    """Show what the context manager of Strands does: three fifths of head, two of tail."""
+    truncate = import_module("strands._context_manager.methods.truncate")
+    return str(truncate._build_preview(text, 1, {"preview_tokens": max_tokens}))  # noqa: SLF001 - as above
+
+
+def agentscope(text: str, max_tokens: int) -> str:
+    """Show the first tokens, as AgentScope's agent cuts a result."""
+    return COUNTER.head(text, max_tokens)
+
+
+SHOWS: dict[str, tuple[Show, str]] = {
+    "buoyline": (buoyline, "buoyline"),
+    "buoyline preview": (preview_command, "buoyline"),
+    "deepagents (10 lines)": (deepagents, "deepagents"),
+    "pydantic-ai-harness": (harness, "pydantic_ai_harness"),
+    "strands, offloader": (strands_offloader, "strands"),
+    "strands, context manager": (strands_manager, "strands"),
+    "agentscope (the first tokens)": (agentscope, "buoyline"),
+    "the first characters": (first_characters, "buoyline"),
+    "head and tail": (head_and_tail, "buoyline"),
+    "lines with error words": (error_words, "buoyline"),
+}
+
+
+def scored(name: str, show: Show, texts: dict[str, str], copies: list[tuple[str, Planted]], args: Any) -> Score:
+    """Show everything in one way, and see what is kept."""
+    score, began = Score(), time.perf_counter()
+    for file, text in texts.items():
+        shown = show(text, args.max_tokens)
+        score.tokens.append(COUNTER.count(shown))
+        errors = error_lines(text)
+        lost = [line for line in errors if line[:KEPT_CHARS].strip() not in shown]
+        if errors:
+            score.kept.append(1 - len(lost) / len(errors))
+        if lost and args.verbose:
+            print(f"  {name} leaves out of {file}: {[line[:KEPT_CHARS] for line in lost]}")
+    for file, plant in copies:
+        is_shown = MARK in show(plant.text, args.max_tokens)
+        score.found.setdefault(plant.kind, []).append(is_shown)
+        if not is_shown and args.verbose:
+            print(f"  {name} does not show in {file}: {plant.kind}")
+    score.seconds = time.perf_counter() - began
+    return score
+
+
+def sample(kind: str, size: int) -> str:
+    """Return about *size* characters of a log, a table, a document, or one line."""
+    if kind == "log":
+        line = "2026-01-01 12:00:{0:02} INFO worker-{1} handled request {2:08x} in {3} ms\n"
+        lines = (line.format(n % 60, n % 8, n * 2654435761 % 2**32, n % 97) for n in range(100_000))
+    elif kind == "table":
+        lines = (f"{n},{n * 7 % 1000},part {n % 311},{n % 7}\n" for n in range(100_000))
+    elif kind == "document":
+        records = [{"id": n, "name": f"part {n}", "tags": ["a", "b"], "size": n % 97} for n in range(size // 80)]
+        return json.dumps(records, indent=1)
+    else:
+        return "word " * (size // 5)
+    text = "".join(lines)
+    return (text * (size // len(text) + 1))[:size]
+
+
+async def stalled(text: str) -> tuple[float, float]:
+    """Show *text* in a thread; return the seconds it took, and the longest stop of the event loop meanwhile."""
+    worst, done = 0.0, asyncio.Event()
+
+    async def tick() -> None:
+        nonlocal worst
+        last = time.perf_counter()
+        while not done.is_set():
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            worst, last = max(worst, now - last), now
+
+    ticking = asyncio.create_task(tick())
+    began = time.perf_counter()
+    await asyncio.to_thread(preview_command, text, 1_000)
+    took = time.perf_counter() - began
+    done.set()
+    await ticking
+    return took, worst
+
+
+def report_sizes() -> None:
+    """Report how long previews take by size, and how long they stop an event loop that goes on beside them."""
+    COUNTER.count("loads the vocabulary")
+    print(f"{'preview of':20} {'size':>8} {'time':>10} {'stall of a loop beside it, median and most of 3':>50}")
+    for kind in ("log", "table", "document", "one line"):
+        for size in (1_000_000, 10_000_000, 100_000_000):
+            text = sample(kind, size)
+            runs = [asyncio.run(stalled(text)) for _ in range(3)]
+            took, stalls = statistics.median(run[0] for run in runs), sorted(1000 * run[1] for run in runs)
+            print(
+                f"{kind:20} {size // 1_000_000:5} MB {took:8.2f} s {stalls[1]:36.1f} ms {stalls[2]:8.1f} ms", flush=True
+            )
+
+
+def main() -> None:
+    """Show all files in all ways, and report what each has kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--sizes", action="store_true", help="Measure the time by size instead; needs no files.")
+    parser.add_argument("--max-tokens", type=int, default=300)
+    parser.add_argument("--copies", type=int, default=3, help="Copies of each file for each kind of anomaly.")
+    parser.add_argument("--only", help="The one way of showing that is looked at.")
+    parser.add_argument("--verbose", action="store_true", help="Name all that is not shown.")
+    args = parser.parse_args()
+    if args.sizes:
+        report_sizes()
+        return
+    texts = {file.name: file.read_bytes().decode("utf-8", "replace") for file in args.files}
+    copies = [
+        (file, plant)
+        for file, text in texts.items()
+        for copy in range(args.copies)
+        for plant in planted(text, random.Random(f"{file} {copy}"))  # noqa: S311 - no secret is drawn
+    ]
+    print(f"{len(texts)} files, {len(copies)} copies with one anomaly each, {args.max_tokens} tokens a preview\n")
+    print(f"{'':38}  errors   anomalies           tokens: median, most")
+    for name, (show, package) in SHOWS.items():
+        if find_spec(package) is None:
+            print(f"{name:38} not installed")
+        elif args.only in {None, name}:
+            score = scored(name, show, texts, copies, args)
+            print(score.line(name))
+            if name.startswith("buoyline"):
+                for kind, hits in sorted(score.found.items()):
+                    print(f"    {kind:16} {sum(hits)}/{len(hits)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Which lines of a text are shown, and how much of each: everything that fits, the weightiest first.
+
+Pure and deterministic. The counts of single rows are close to what they take together; only the count of the whole
+is exact, so it has the last word.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from buoyline.offloader.previews.finding import MUST_SHOW, Digest, Finding, by_place
+from buoyline.offloader.previews.lines import MAX_SHOWN_CHARS, Excerpt, Place
+from buoyline.offloader.previews.rows import Shown, shown
+from buoyline.tokens import TextCounter
+
+_WIDTHS = (MAX_SHOWN_CHARS, 400, 240, 160, 120, 90, 70, 50)
+_MUST_SHARE = 0.85
+_OUTER = 96.0
+_FILLING = 60.0
+_WANTED = 64.0
+_LEAST_WANTED_CHARS = 70
+_FACT = 94.0
+_MORE_FACTS = 73.0
+_ALERT = 90.0
+_HEAD_SHARE = 0.6
+_LAST_CHARS = 100
+_TOKENS_PER_ROW = 4
+
+
+class Budget:
+    """How many tokens a preview may take, and by whose count."""
+
+    def __init__(self, max_tokens: int, counter: TextCounter, before: str = "") -> None:
+        """Allow *max_tokens* for *before* and the preview behind it together."""
+        self.room = max_tokens - counter.count(before)
+        self.counter = counter
+        self._max_tokens = max_tokens
+        self._before = before
+
+    def fits(self, preview: str) -> bool:
+        """Tell whether *preview* keeps within the tokens; nothing is counted beyond them."""
+        return not self.counter.exceeds(self._before + preview, self._max_tokens)
+
+    def cost(self, row: object) -> int:
+        """Return what a row takes on its own, which is close to what it takes among others."""
+        return max(1, self.counter.count(f"{row}\n"))
+
+
+class Choice(NamedTuple):
+    """Lines that may be shown, and why.
+
+    Attributes:
+        facts: See `Digest`.
+        alerts: See `Digest`.
+        findings: One a place of a line, the weightiest first; head and tail of the text included.
+        total: How many lines the text has.
+    """
+
+    facts: tuple[str, ...]
+    alerts: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    total: int
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """What is needed of the text to write them down."""
+        return frozenset((finding.number, finding.column) for finding in self.findings)
+
+
+def choice(digest: Digest, total: int, chars: int, max_tokens: int) -> Choice:
+    """Choose which lines to look at: what was found, head and tail; no more than could have a few tokens each.
+
+    Args:
+        digest: What was found.
+        total: How many lines the text has.
+        chars: And how many characters.
+        max_tokens: Of the preview.
+    """
+    most = max(max_tokens // _TOKENS_PER_ROW, 2)
+    findings = by_place([*digest.findings, *_outer(total, chars, most)])
+    return Choice(digest.facts, digest.alerts, tuple(findings[:most]), total)
+
+
+def composed(chosen: Choice, lines: Mapping[Place, Excerpt], budget: Budget) -> str:
+    """Write a preview.
+
+    Args:
+        chosen: What may be shown.
+        lines: The lines that it names.
+        budget: For the whole preview.
+
+    Returns:
+        The facts, then the lines in the order of the text, then what is left out; ``""`` where not even a part of
+        one line fits.
+    """
+    rows = [*_fact_rows(chosen), *(_row(finding, excerpt) for finding, excerpt in _found(chosen.findings, lines))]
+    rows.sort(key=lambda row: -row.weight)
+    width = _width(rows, budget)
+    taken = _fitting([row.narrowed(width) for row in rows], budget.room - budget.cost(_rest(0, chosen.total)), budget)
+    while taken:
+        written = _written(taken, chosen.total)
+        if budget.fits(written):
+            return written
+        taken.pop()
+    return _beginning(lines.get((1, 0)), chosen.total, budget)
+
+
+def whole(lines: Mapping[Place, Excerpt], total: int, budget: Budget) -> str:
+    """Write down all lines of a text; ``""`` where they do not fit, or there are none."""
+    if len(lines) < total:
+        return ""
+    written = "\n".join(str(shown(number, excerpt)) for (number, _), excerpt in lines.items())
+    return written if budget.fits(written) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row that may be shown: a fact, or a line."""
+
+    weight: float
+    fact: str = ""
+    line: Shown | None = None
+
+    def __str__(self) -> str:
+        return self.fact if self.line is None else str(self.line)
+
+    def narrowed(self, chars: int) -> "_Row":
+        if self.line is None:
+            room = max(2 * chars, _WIDTHS[-3])
+            return self if len(self.fact) <= room else _Row(self.weight, f"{self.fact[:room]}...")
+        return _Row(self.weight, line=self.line.narrowed(chars))
+
+
+def _outer(total: int, chars: int, most: int) -> Iterator[Finding]:
+    """Yield head and tail, the outermost lines as what must be shown, the others as what fills the room."""
+    for number in range(1, min(most, total) + 1):
+        yield Finding(number, _OUTER if number == 1 else _FILLING * (1 - number * (1 - _HEAD_SHARE) / most))
+    if total == 1 and chars > MAX_SHOWN_CHARS:
+        yield Finding(1, _OUTER, max(chars - _LAST_CHARS, 0))
+    for place in range(min(most, total - 1)):
+        yield Finding(total - place, _OUTER if place == 0 else _FILLING * (1 - place * _HEAD_SHARE / most))
+
+
+def _fact_rows(chosen: Choice) -> Iterator[_Row]:
+    for alert in chosen.alerts:
+        yield _Row(_ALERT, alert)
+    for place, fact in enumerate(chosen.facts):
+        # What the text is as a whole comes first; what follows is worth less than a line that is odd.
+        yield _Row(_FACT if place == 0 else _MORE_FACTS - 6 * place, fact)
+
+
+def _found(findings: Sequence[Finding], lines: Mapping[Place, Excerpt]) -> Iterator[tuple[Finding, Excerpt]]:
+    """Yield the findings whose place exists: what is far behind in a line of megabytes cannot be shown."""
+    for finding in findings:
+        excerpt = lines.get((finding.number, finding.column))
+        if excerpt is not None and (excerpt.text or not finding.column):
+            yield finding, excerpt
+
+
+def _row(finding: Finding, excerpt: Excerpt) -> _Row:
+    marks = [finding.note] if finding.note else []
+    if finding.count > 1:
+        like = f"{finding.count - 1:,} more like it"
+        marks.append(f"{like}: {', '.join(map(str, finding.others))}" if finding.others else like)
+    row = shown(finding.number, excerpt, "; ".join(marks))
+    return _Row(finding.weight, line=row)
+
+
+def _width(rows: Sequence[_Row], budget: Budget) -> int:
+    """Return how much of a line to show, so that what must be shown has room, and what is wanted too if it can be."""
+    wanted = [row for row in rows if row.weight > _WANTED]
+    musts = [row for row in wanted if row.weight >= MUST_SHOW]
+    for width in _WIDTHS:
+        if _cost(wanted if width >= _LEAST_WANTED_CHARS else musts, width, budget) <= _MUST_SHARE * budget.room:
+            return width
+    return _WIDTHS[-1]
+
+
+def _cost(rows: Sequence[_Row], width: int, budget: Budget) -> int:
+    return sum(budget.cost(row.narrowed(width)) for row in rows)
+
+
+def _fitting(rows: Sequence[_Row], room: int, budget: Budget) -> list[_Row]:
+    """Take the weightiest rows that fit; of head and tail no more once one does not, lest they have holes."""
+    taken: list[_Row] = []
+    for row in rows:
+        cost = budget.cost(row)
+        if cost <= room:
+            taken.append(row)
+            room -= cost
+        elif row.weight <= _FILLING:
+            break
+    return taken
+
+
+def _written(taken: Sequence[_Row], total: int) -> str:
+    facts = [row.fact for row in taken if row.line is None]
+    lines = sorted((row.line for row in taken if row.line is not None), key=lambda line: (line.number, line.column))
+    shown_count = len({line.number for line in lines})
+    rest = [_rest(shown_count, total)] if shown_count < total else []
+    return "\n".join([*facts, *map(str, lines), *rest])
+
+
+def _rest(shown_count: int, total: int) -> str:
+    return f"[{total - shown_count:,} of {total:,} lines not shown: those between the numbers]"
+
+
+def _beginning(line: Excerpt | None, total: int, budget: Budget) -> str:
+    """Return as much of the first line as fits beside its number."""
+    if line is None:
+        return ""
+    for room in range(budget.room - 1, 0, -1):
+        kept = budget.counter.head(line.text, room)
+        if not kept:
+            break
+        written = _written([_Row(0.0, line=Shown(1, kept, line.chars - len(kept)))], total)
+        if budget.fits(written):
+            return written
+    return ""

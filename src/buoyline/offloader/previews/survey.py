@@ -1,0 +1,135 @@
+r"""Lines of any text: the trouble they speak of, each kind once, and the lines that are unlike all others.
+
+Two lines are of one kind when they differ in their digits alone. Texts are surveyed in blocks of about a megabyte, so
+that one of any size needs little memory, and a block in calls that work on all of it at once: a loop over the lines of
+100 MB would take longer than a person waits.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from buoyline.offloader.previews import signals
+from buoyline.offloader.previews.finding import Finding
+
+_DIGITS = b"0123456789"
+_OTHERS = 3
+_MAX_KINDS = 50_000
+_MAX_COUNTED_LINES = 3_000_000
+_MAX_TROUBLES = 400
+_MAX_TROUBLES_PER_BLOCK = 2_000
+_MAX_LINE_BYTES = 4_000
+_VERDICT_LINES = 40
+_BEFORE_TROUBLE = 200
+_SUSPECT = 60.0
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """A kind of lines that speak of trouble."""
+
+    number: int
+    weight: float
+    column: int
+    count: int = 1
+    others: list[int] = field(default_factory=list[int])
+
+    def again(self, number: int) -> None:
+        self.count += 1
+        if len(self.others) < _OTHERS and number != self.number:
+            self.others.append(number)
+
+
+@dataclass(slots=True)
+class Survey:
+    """What is known of the lines of a text.
+
+    Attributes:
+        lines: How many there are.
+        kinds: How many lines there are of each kind; a kind is a line without its digits. Not all of them where
+            `is_full`.
+        is_full: There were more kinds than are told apart.
+        verdict: The number of the last line that says how a run ended; 0 where none does.
+    """
+
+    lines: int = 0
+    kinds: Counter[bytes] = field(default_factory=Counter[bytes])
+    is_full: bool = False
+    verdict: int = 0
+    _troubles: dict[bytes, _Trouble] = field(default_factory=dict[bytes, _Trouble])
+
+    def read(self, block: bytes) -> None:
+        r"""Take the next lines, UTF-8, with ``\n`` between them."""
+        keys = kinds_of(block)
+        self._find_troubles(block, keys)
+        self._find_verdict(block, len(keys))
+        if not self.is_full:
+            self.kinds.update(keys)
+            self.is_full = len(self.kinds) > _MAX_KINDS or self.lines > _MAX_COUNTED_LINES
+        self.lines += len(keys)
+
+    def troubles(self) -> list[Finding]:
+        """Return a finding for each kind of line that speaks of trouble, and one for the verdict."""
+        found = [
+            Finding(trouble.number, _settled_weight(trouble), trouble.column, trouble.count, tuple(trouble.others))
+            for trouble in self._troubles.values()
+        ]
+        return [*found, Finding(self.verdict, 98.0)] if self.verdict else found
+
+    def _find_troubles(self, block: bytes, keys: Sequence[bytes]) -> None:
+        seen = Counter[bytes]()
+        number, position = 0, 0
+        for start in islice(signals.candidates(block), _MAX_TROUBLES_PER_BLOCK):
+            number += block.count(b"\n", position, start)
+            position = start
+            key = keys[number]
+            seen[key] += 1
+            if seen[key] <= _OTHERS:
+                self._note(key, block, start, self.lines + number + 1)
+            elif key in self._troubles:
+                self._troubles[key].count += 1
+
+    def _find_verdict(self, block: bytes, count: int) -> None:
+        end = len(block)
+        for place in range(count, max(count - _VERDICT_LINES, 0), -1):
+            start = block.rfind(b"\n", 0, end) + 1
+            if signals.is_verdict(_line(block, start)):
+                self.verdict = self.lines + place
+                return
+            end = start - 1
+
+    def _note(self, key: bytes, block: bytes, found: int, number: int) -> None:
+        known = self._troubles.get(key)
+        if known is not None and known.weight > _SUSPECT:
+            known.again(number)
+            return
+        line = block.rfind(b"\n", 0, found) + 1
+        start = max(line, found - _BEFORE_TROUBLE)
+        text = _line(block, start)
+        weight = signals.weight_of(text)
+        column = len(block[line:start].decode("utf-8", "replace")) + signals.column_of(text)
+        if not weight:
+            return
+        if len(self._troubles) >= _MAX_TROUBLES:
+            lightest = min(self._troubles, key=lambda key: (self._troubles[key].weight, -self._troubles[key].number))
+            if self._troubles[lightest].weight >= weight:
+                return
+            del self._troubles[lightest]
+        self._troubles[key] = _Trouble(number, weight, column)
+
+
+def kinds_of(block: bytes) -> list[bytes]:
+    """Return the kind of each line of *block*."""
+    return block.translate(None, _DIGITS).split(b"\n")
+
+
+def _line(block: bytes, start: int) -> str:
+    end = block.find(b"\n", start, start + _MAX_LINE_BYTES)
+    line = block[start : start + _MAX_LINE_BYTES if end < 0 else end]
+    return line.decode("utf-8", "replace").removesuffix("\r")
+
+
+def _settled_weight(trouble: _Trouble) -> float:
+    """Return the weight of a kind: what is said a thousand times is worth less than what is said once."""
+    return trouble.weight - min(len(str(trouble.count)) - 1, 3)

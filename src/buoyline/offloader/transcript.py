@@ -1,0 +1,109 @@
+"""The transcript: archived messages as text for reading and searching.
+
+Pure, and the same for the same messages, so that what a crash took is rendered again. Line ranges come from the
+journal; the transcript is never parsed. Source: docs/format.md, "transcript.md".
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from buoyline.messages import Json, Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, is_object
+from buoyline.messages.message import text_in
+from buoyline.offloader.lines import readable_lines
+
+_SOURCE_CHARS = 300
+_MAX_BLANKS = 900
+
+StubLookup = Callable[[str], str | None]
+"""Given a result's text, says where the whole result is when the text is a stub that we wrote; else None."""
+
+
+def render(messages: Sequence[Message], first: int, time: str, stub: StubLookup) -> list[list[str]]:
+    """Render the messages of one batch.
+
+    Args:
+        messages: Views of the archived messages, in order.
+        first: Number of the first, 0-based, counted over the whole session.
+        time: When the batch was archived, as it shall stand in the headings.
+        stub: Tells stubs from results.
+
+    Returns:
+        For each message its lines, without line ends, each of at most 1,000 characters: a heading, the body,
+        and an empty line.
+    """
+    return [[*chain.from_iterable(pieces)] for pieces in render_parts(messages, first, time, stub)]
+
+
+def render_parts(messages: Sequence[Message], first: int, time: str, stub: StubLookup) -> Iterator[list[list[str]]]:
+    """Yield what `render` gives in pieces: for each message its heading, each of its parts, and the empty line.
+
+    Whoever shows the lines to a model needs to know which of them a tool wrote.
+    """
+    tools: dict[str, str] = {}
+    for number, message in enumerate(messages, first):
+        tools.update((call.call_id, call.name) for call in message.calls)
+        heading = [*readable_lines(_heading(number, message, tools, time))]
+        yield [heading, *([*_part(part, tools, stub)] for part in message.parts), [""]]
+
+
+def blank_lines(size: int, lines: int) -> bytes:
+    """Return *size* bytes of blanks in so many *lines*, for a part of the transcript that nobody has any more."""
+    blanks = [0] * lines
+    rest = size - lines
+    for number in range(lines):
+        blanks[number] = min(rest, _MAX_BLANKS) if number < lines - 1 else rest
+        rest -= blanks[number]
+    return b"".join(b" " * count + b"\n" for count in blanks)
+
+
+def _heading(number: int, message: Message, tools: Mapping[str, str], time: str) -> str:
+    names = [result.name or tools.get(result.call_id, "") for result in message.results]
+    speaker = message.name if message.name and not message.results else ""
+    facts = [message.role, speaker, *dict.fromkeys(names), time]
+    return f"## {number} " + " · ".join(fact for fact in facts if fact)
+
+
+def _part(part: Part, tools: Mapping[str, str], stub: StubLookup) -> Iterable[str]:
+    match part:
+        case Text() | Json():
+            return readable_lines(text_in(part) or "")
+        case Reasoning():
+            return ["(reasoning)", *readable_lines(part.text), "(end of reasoning)"]
+        case ToolCall():
+            return [*readable_lines(f"### call {part.name} {part.call_id}".rstrip()), *_arguments(part.arguments)]
+        case ToolResult():
+            return _result(part, tools, stub)
+        case Media():
+            return readable_lines(_media(part))
+        case Opaque():
+            return readable_lines(f"[{part.kind}] {part.json}")
+
+
+def _arguments(arguments: str) -> Iterator[str]:
+    try:
+        found = json.loads(arguments)
+    except (ValueError, RecursionError):
+        found = None
+    if not is_object(found):
+        yield from readable_lines(arguments)
+        return
+    for key, value in found.items():
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield from readable_lines(f"{key}:\n{shown}" if "\n" in shown else f"{key}: {shown}")
+
+
+def _result(result: ToolResult, tools: Mapping[str, str], stub: StubLookup) -> list[str]:
+    tool = result.name or tools.get(result.call_id, "")
+    failed = " (error)" if result.is_error else ""
+    lines = [*readable_lines(f"### result {tool} {result.call_id}".rstrip() + failed)]
+    for inner in result.parts:
+        offloaded = stub(inner.text) if isinstance(inner, Text) else None
+        lines += _part(inner, tools, stub) if offloaded is None else readable_lines(offloaded)
+    return lines
+
+
+def _media(part: Media) -> str:
+    size = f", {part.size_bytes:,} bytes" if part.size_bytes else ""
+    source = part.source if len(part.source) <= _SOURCE_CHARS else part.source[:_SOURCE_CHARS] + "..."
+    return f"[{part.kind}: {part.media_type or 'unknown type'}{size}]" + (f" {source}" if source else "")
