@@ -8,17 +8,23 @@ import sys
 if "pytest" in sys.modules:
     # Without it a failure in an inherited test would not show the values that it compared.
     sys.modules["pytest"].register_assert_rewrite(
-        "buoyline.testing.offloader", "buoyline.testing.sharing", "buoyline.testing.workspace"
+        "buoyline.testing.counter",
+        "buoyline.testing.offloader",
+        "buoyline.testing.sharing",
+        "buoyline.testing.workspace",
     )
 
+from buoyline.testing.counter import COUNTED_TEXTS, CounterConformance
 from buoyline.testing.faults import Faults, every_fault
 from buoyline.testing.hostile import HOSTILE_IDS, HOSTILE_TEXTS
 from buoyline.testing.offloader import OffloaderConformance
 from buoyline.testing.workspace import WorkspaceConformance
 
 __all__ = [
+    "COUNTED_TEXTS",
     "HOSTILE_IDS",
     "HOSTILE_TEXTS",
+    "CounterConformance",
     "Faults",
     "OffloaderConformance",
     "WorkspaceConformance",

@@ -3,7 +3,7 @@
 import base64
 from typing import Any, Final
 
-from buoyline.messages import Text, ToolResult
+from buoyline.messages import Base64, Json, Media, Opaque, ResultPart, Text, ToolResult
 
 _PNG: Final = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 _AUDIO: Final = bytes(range(255, 0, -1))
@@ -17,6 +17,33 @@ def said(text: str) -> dict[str, Any]:
 def result(call_id: str, text: str) -> ToolResult:
     """Return the result *text* of the call *call_id*."""
     return ToolResult(call_id, "tool", (Text(text),))
+
+
+def result_of_all_kinds(call_id: str) -> ToolResult:
+    """Return a result with a block of every kind: text, JSON, media with and without bytes, and one that is unknown."""
+    return ToolResult(
+        call_id,
+        "survey",
+        (
+            Text("exit code 1"),
+            Json('{"depth":[12,3.50],"mark":"\u2028"}'),
+            Media("image", "image/png", len(_PNG), payload=_PNG),
+            Text(""),
+            Media("document", "application/pdf", 4, name="chart.pdf", payload=Base64("data:x;base64,JVBERg==", 14)),
+            Media("image", "", 0, "https://example.org/buoy.png"),
+            Media("audio", "audio/wav", len(_AUDIO), payload=_AUDIO),
+            Media("image", "image/png", 3, payload=Base64("no base64!")),
+            Opaque("hologram", '{"type":"hologram","beams":[1,2]}'),
+            Text("half a character: \ud800\n"),
+            Json("[]"),
+        ),
+        is_error=True,
+    )
+
+
+def contents(result: ToolResult) -> list[tuple[ResultPart, bytes | None]]:
+    """Return the parts of *result* with the bytes of its media, for comparing."""
+    return [(part, part.content() if isinstance(part, Media) else None) for part in result.parts]
 
 
 def openai_messages() -> list[dict[str, Any]]:

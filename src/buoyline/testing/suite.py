@@ -8,6 +8,7 @@ from buoyline.offloader import (
     Offloader,
     ResultStore,
     SummaryLog,
+    TranscriptReader,
     WindowLog,
     abilities_of,
 )
@@ -42,6 +43,11 @@ def results_of(workspace: Offloader) -> ResultStore:
 def summaries_of(workspace: Offloader) -> SummaryLog:
     """Return the workspace's log of summaries, or skip the test."""
     return required(abilities_of(workspace).summaries, "log of summaries")
+
+
+def transcript_of(workspace: Offloader) -> TranscriptReader:
+    """Return what shows the workspace's transcript line by line, or skip the test."""
+    return required(abilities_of(workspace).transcript, "lines of the transcript")
 
 
 def windows_of(workspace: Offloader) -> WindowLog:

@@ -14,13 +14,22 @@ A workspace is an `Offloader` that has abilities; run `OffloaderConformance` on 
 """
 
 from buoyline.errors import ConflictError, MessageError, NotFoundError, SessionExistsError, StaleWindowError
+from buoyline.messages import Json, Media, Text, ToolResult
+from buoyline.messages.message import text_in
 from buoyline.offloader import Offloader
 from buoyline.offloader.lines import MAX_LINE_CHARS
-from buoyline.testing.conversation import anthropic_messages, openai_messages, result, said
+from buoyline.testing.conversation import (
+    anthropic_messages,
+    contents,
+    openai_messages,
+    result,
+    result_of_all_kinds,
+    said,
+)
 from buoyline.testing.expectations import raises
 from buoyline.testing.hostile import HOSTILE_IDS, HOSTILE_TEXTS, LONE_SURROGATES
 from buoyline.testing.sharing import SharingConformance
-from buoyline.testing.suite import ALL, archive_of, loaded, results_of, summaries_of, windows_of
+from buoyline.testing.suite import ALL, archive_of, loaded, results_of, summaries_of, transcript_of, windows_of
 
 
 class WorkspaceConformance(SharingConformance):
@@ -148,6 +157,16 @@ class WorkspaceConformance(SharingConformance):
             expected_start = end + 1
         assert (await archive.locate("s", 1, 4)).lines == located.lines[1:4]
 
+    async def test_a_transcript_shows_the_lines_of_each_message(self, workspace: Offloader) -> None:
+        """Those that its line ranges name, across batches."""
+        archive, reader = archive_of(workspace), transcript_of(workspace)
+        for start in (0, 2, 4):
+            await archive.archive("s", [said(f"needle-{number}-\n\u2028\n") for number in (start, start + 1)])
+        located = await archive.locate("s", 1, 5)
+        text = self.peek(workspace, located.transcript).split("\n")
+        shown = await reader.transcript_lines("s", 1, 5)
+        assert [list(lines) for lines in shown] == [text[start - 1 : end] for start, end in located.lines]
+
     async def test_lines_of_messages_that_are_not_archived_are_not_found(self, workspace: Offloader) -> None:
         """Rather than fewer lines than messages."""
         archive = archive_of(workspace)
@@ -181,6 +200,45 @@ class WorkspaceConformance(SharingConformance):
             stored = [await results.store_result("s", result(call_id, text)) for text in ("one", "two", "one", "two")]
             assert stored[:2] == stored[2:]
             assert [self.peek(workspace, found.reference) for found in stored[:2]] == ["one", "two"]
+
+    async def test_a_result_comes_back_with_every_kind_of_block(self, workspace: Offloader) -> None:
+        """In the tool's order, with the bytes of its media; text and JSON alone stand in its file."""
+        results, whole = results_of(workspace), result_of_all_kinds("c")
+        stored = await results.store_result("s", whole)
+        found = await results.load_result("s", stored)
+        assert found == whole
+        assert contents(found) == contents(whole)
+        assert self.peek(workspace, stored.reference) == whole.text
+        assert await results.store_result("s", result_of_all_kinds("c")) == stored
+
+    async def test_the_parts_of_a_result_say_what_they_are_and_where(self, workspace: Offloader) -> None:
+        """Offsets lead to the texts in its file, references to everything else."""
+        whole = result_of_all_kinds("c")
+        stored = await results_of(workspace).store_result("s", whole)
+        text = self.peek(workspace, stored.reference).encode("utf-8", "surrogatepass")
+        assert len(stored.parts) == len(whole.parts)
+        for part, given in zip(stored.parts, whole.parts, strict=True):
+            if isinstance(given, (Text, Json)):
+                said_there = text[part.offset : part.offset + part.size_bytes].decode("utf-8", "surrogatepass")
+                assert (said_there, part.path, part.reference) == (text_in(given), "", "")
+                assert part.kind == ("text" if isinstance(given, Text) else "json")
+            else:
+                assert part.path
+                assert part.reference
+            if isinstance(given, Media) and (content := given.content()):
+                facts = part.kind, part.media_type, part.size_bytes, part.name
+                assert facts == (given.kind, given.media_type, len(content), given.name)
+
+    async def test_results_that_differ_in_their_media_alone_are_two(self, workspace: Offloader) -> None:
+        """An id, even an empty one, may come again with another picture, and with the same."""
+        results = results_of(workspace)
+        pictures = [ToolResult("", "", (Media("image", "image/png", 1, payload=content),)) for content in (b"1", b"2")]
+        blocks = [ToolResult("", "", tuple(map(Text, texts))) for texts in (("a\n", "b"), ("a\nb",), ("a", "b"))]
+        given = [*pictures, *blocks]
+        stored = [await results.store_result("s", result) for result in (*given, *given)]
+        assert stored[: len(given)] == stored[len(given) :]
+        found = [contents(await results.load_result("s", one)) for one in stored[: len(given)]]
+        assert found == [contents(result) for result in given]
 
     async def test_a_stub_is_known_by_its_record_and_not_by_its_looks(self, workspace: Offloader) -> None:
         """In the transcript a stub is a line about its result; a text that only looks like one is a text."""

@@ -37,11 +37,25 @@ class Handle:
     Closed by `close`, or at the end of a ``with`` block.
     """
 
-    def __init__(self, descriptor: int, path: str, *, durable: bool) -> None:
-        """Take over *descriptor*; *durable* says whether `sync` reaches the device."""
+    def __init__(
+        self, descriptor: int, path: str, status: os.stat_result, *, is_durable: bool, is_locked: bool
+    ) -> None:
+        """Take over *descriptor*.
+
+        Args:
+            descriptor: Of the open file.
+            path: For messages.
+            status: Of the file, since it was opened.
+            is_durable: Whether `sync` reaches the device.
+            is_locked: Whether nobody else writes to the file as long as it is open. Then its size is known, and a file
+                that somebody has written to nevertheless fails at the next `append`; ten looks at the size took a
+                tenth of the time of one append.
+        """
         self._descriptor = descriptor
         self._path = path
-        self._durable = durable
+        self._identity = status.st_dev, status.st_ino
+        self._is_durable = is_durable
+        self._size = status.st_size if is_locked else None
 
     def __enter__(self) -> Self:
         """Return the handle."""
@@ -57,14 +71,15 @@ class Handle:
 
     def size(self) -> int:
         """Return the size in bytes."""
+        if self._size is not None:
+            return self._size
         with translated(self._path):
             return os.fstat(self._descriptor).st_size
 
+    @property
     def identity(self) -> tuple[int, int]:
-        """Return device and inode, which change when the file is replaced."""
-        with translated(self._path):
-            status = os.fstat(self._descriptor)
-            return status.st_dev, status.st_ino
+        """Device and inode, which are others where the file was replaced."""
+        return self._identity
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         """Return up to *size_bytes* bytes from *offset*; fewer only at the end of the file."""
@@ -76,22 +91,38 @@ class Handle:
                 size_bytes -= len(piece)
             return b"".join(pieces)
 
+    def descriptor_at(self, offset: int) -> int:
+        """Return the open file, for a child process to read from *offset* on; it stays this handle's to close."""
+        with translated(self._path):
+            os.lseek(self._descriptor, offset, os.SEEK_SET)
+        return self._descriptor
+
     def append(self, content: bytes) -> None:
         """Write *content* at the end, in one call where the system takes it whole, and check the size."""
+        expected = self.size() + len(content)
+        # Unknown until it is known what became of the write.
+        self._size = None
         with translated(self._path):
-            expected = os.fstat(self._descriptor).st_size + len(content)
             write_all(self._descriptor, content)
             if os.fstat(self._descriptor).st_size != expected:
                 raise OSError(errno.EIO, "the file has another size than was written", self._path)
+        self._size = expected
+
+    def write_back(self, offset: int, size_bytes: int) -> None:
+        """Let the device begin with what was written at *offset*, so that `sync` has less to wait for."""
+        if self._is_durable:
+            start_writing_back(self._descriptor, offset, size_bytes)
 
     def cut(self, size_bytes: int) -> None:
-        """Cut the file to *size_bytes*."""
+        """Cut the file to *size_bytes*, unless it is shorter: it must not grow, since the end would be zeros."""
+        self._size = None
         with translated(self._path):
-            os.ftruncate(self._descriptor, size_bytes)
+            if os.fstat(self._descriptor).st_size > size_bytes:
+                os.ftruncate(self._descriptor, size_bytes)
 
     def sync(self) -> None:
         """Make the content and the size durable. Never retried: after an error only new bytes help."""
-        if self._durable:
+        if self._is_durable:
             with translated(self._path):
                 sync_data(self._descriptor)
 
@@ -146,35 +177,39 @@ def make_entry(parent: int, name: str) -> None:
 
 def restore_mode(descriptor: int, status: os.stat_result) -> None:
     """Give our own file back what an umask such as 0777 took from it, lest its next opening fails."""
-    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & FILE_MODE != FILE_MODE:
+    if stat.S_IMODE(status.st_mode) & FILE_MODE != FILE_MODE and status.st_uid == os.geteuid():
         os.fchmod(descriptor, FILE_MODE)
 
 
-def give_name(parent: int, temporary: str, name: str) -> bool:
-    """Let the whole file *temporary* have the name *name*, and no other; False when that is taken."""
+def give_name(parent: int, temporary: str, name: str, source: int | None = None) -> bool:
+    """Let the whole file *temporary* have the name *name* in *parent*, and no other; False when that is taken.
+
+    It is in directory *source* until then, where that is another one.
+    """
+    source = parent if source is None else source
     try:
-        os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+        os.link(temporary, name, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
     except FileExistsError:
         return False
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        return _rename_unless_taken(parent, temporary, name)
+        return _rename_unless_taken(parent, temporary, name, source)
     else:
         return True
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=parent)
+            os.unlink(temporary, dir_fd=source)
 
 
-def _rename_unless_taken(parent: int, temporary: str, name: str) -> bool:
+def _rename_unless_taken(parent: int, temporary: str, name: str, source: int) -> bool:
     # A rename overwrites. Without hard links all our writers come here, and the directory's lock, which ends with
     # its holder, lets one look and rename at a time. A placeholder would be an empty file after a crash.
     wait_for_lock(parent, name, _NAMING_TIMEOUT_S, fcntl.LOCK_EX)
     try:
         os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
-        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+        os.rename(temporary, name, src_dir_fd=source, dst_dir_fd=parent)
         return True
     return False
 
@@ -263,7 +298,16 @@ def temporary_name() -> str:
 
 
 def remove_flat(parent: int, name: str, descriptor: int) -> None:
-    """Remove an open directory called *name* with the files in it."""
+    """Remove an open directory with the files in it, as long as it is called *name*.
+
+    Where giving it another name failed after that had taken effect, it is what others find there by now.
+    """
+    try:
+        is_called_so = os.path.samestat(os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(descriptor))
+    except FileNotFoundError:
+        return
+    if not is_called_so:
+        return
     for entry in os.listdir(descriptor):
         os.unlink(entry, dir_fd=descriptor)
     os.rmdir(name, dir_fd=parent)

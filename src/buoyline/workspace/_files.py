@@ -47,7 +47,7 @@ from buoyline.workspace._descriptors import (
 )
 from buoyline.workspace.layout import TEMPORARY_PREFIX
 
-__all__ = ["Handle", "HeldTree", "Tree"]
+__all__ = ["Handle", "HeldTree", "Tree", "outside_chunks"]
 
 
 class Tree:
@@ -152,7 +152,7 @@ class Tree:
         with self.open(name) as handle:
             return handle.read(offset, handle.size() - offset if size_bytes is None else size_bytes)
 
-    def chunks(self, name: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
+    def chunks(self, name: str, chunk_bytes: int = CHUNK_BYTES) -> Generator[bytes]:
         """Yield the content of a file in pieces, so that its size does not matter."""
         with self.open(name) as handle:
             offset = 0
@@ -161,7 +161,10 @@ class Tree:
                 yield chunk
 
     def open(self, name: str, *, write: bool = False, create: bool = False) -> Handle:
-        """Open a regular file, for appending with *write*, created empty and durably with *create* (mode 0600)."""
+        """Open a regular file, for appending with *write*, created empty and durably with *create* (mode 0600).
+
+        Who appends holds a lock for as long as the file is open.
+        """
         flags = REGULAR | ((os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY)
         path = self.path(name)
         with self._parent(name) as (parent, last), translated(path):
@@ -176,7 +179,7 @@ class Tree:
         except BaseException:
             os.close(descriptor)
             raise
-        return Handle(descriptor, path, durable=self._durable)
+        return Handle(descriptor, path, status, is_durable=self._durable, is_locked=write)
 
     def _open_or_create(self, parent: int, name: str, flags: int) -> int:
         try:
@@ -200,6 +203,41 @@ class Tree:
             temporary = self._write_temporary(parent, chunks)
             is_new = give_name(parent, temporary, last)
             # Where the name is taken, whoever took it may have died before it was durable.
+            self._sync_directory(parent)
+            return is_new
+
+    def stage(self, directory: str) -> tuple[str, Handle]:
+        """Create an empty file in *directory* that nobody looks at, to be filled as its content comes.
+
+        Returns:
+            Its name, for `publish_staged` or `remove`, and the open file, for the caller to sync and close.
+        """
+        temporary = temporary_name()
+        name = f"{directory}/{temporary}"
+        flags = REGULAR | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
+        with self._directory(directory) as parent, translated(self.path(name)):
+            descriptor = os.open(temporary, flags, FILE_MODE, dir_fd=parent)
+            try:
+                status = os.fstat(descriptor)
+                restore_mode(descriptor, status)
+            except BaseException:
+                os.close(descriptor)
+                os.unlink(temporary, dir_fd=parent)
+                raise
+        return name, Handle(descriptor, self.path(name), status, is_durable=self._durable, is_locked=True)
+
+    def publish_staged(self, staged: str, name: str) -> bool:
+        """Give the *staged* file, whose content its writer has synced, the name *name*; durable on return.
+
+        Returns:
+            False when *name* is taken; then the staged file is gone and nothing else was changed.
+        """
+        with (
+            self._parent(staged) as (source, temporary),
+            self._parent(name) as (parent, last),
+            translated(self.path(name)),
+        ):
+            is_new = give_name(parent, temporary, last, source)
             self._sync_directory(parent)
             return is_new
 
@@ -334,10 +372,13 @@ class Tree:
         """Open directory *name*, step by step, for the caller to close."""
         descriptor = self._open_root()
         try:
-            with translated(str(self.root)):
+            with translated(self._root_path):
                 self._require_same_root(descriptor)
-            for part in name.split("/") if name else ():
-                descriptor = self._step(descriptor, part, name)
+            with translated(self.path(name)):
+                for part in name.split("/") if name else ():
+                    inner = os.open(part, DIRECTORY, dir_fd=descriptor)
+                    os.close(descriptor)
+                    descriptor = inner
         except BaseException:
             os.close(descriptor)
             raise
@@ -345,14 +386,7 @@ class Tree:
 
     def _open_root(self) -> int:
         with translated(self._root_path):
-            return os.open(self.root, DIRECTORY & ~os.O_NOFOLLOW)
-
-    def _step(self, descriptor: int, part: str, name: str) -> int:
-        """Go from an open directory, which is closed, to the one called *part* in it."""
-        with translated(self.path(name)):
-            inner = os.open(part, DIRECTORY, dir_fd=descriptor)
-        os.close(descriptor)
-        return inner
+            return os.open(self._root_path, DIRECTORY & ~os.O_NOFOLLOW)
 
     def _require_same_root(self, descriptor: int) -> None:
         """Refuse a root that has become another directory: what we know of the first is not true of it."""
@@ -362,7 +396,7 @@ class Tree:
             self._identity = found
         elif found != self._identity:
             reason = "is another directory than before; put the first back, or open the workspace anew"
-            raise StorageError(errno.ESTALE, reason, str(self.root))
+            raise StorageError(errno.ESTALE, reason, self._root_path)
 
     def _write_temporary(self, parent: int, chunks: Iterable[bytes]) -> str:
         temporary = temporary_name()
@@ -451,6 +485,17 @@ class _Parent:
 
     def __exit__(self, *_: object) -> None:
         self._directory.__exit__()
+
+
+def outside_chunks(path: str | os.PathLike[str], chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """Yield the content of a file that is the user's own, links followed; of a pipe, what comes until it is closed.
+
+    Raises:
+        StorageError: The file system refused.
+    """
+    with translated(os.fspath(path)), open(path, "rb", buffering=0) as file:
+        while chunk := file.read(chunk_bytes):
+            yield chunk
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from buoyline.workspace.batches import (
     line_ranges,
     lines_of,
     prepared,
+    transcript_lines,
 )
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.commit import Appender
@@ -138,6 +139,14 @@ class Archive:
         """
         return line_ranges(self._session.index(), self._session.session_id, first, end)
 
+    def transcript_lines(self, first: int, end: int) -> list[list[str]]:
+        """Return the transcript's lines of the messages from *first* up to *end*; nothing where it is not whole."""
+        tree, name = self._session.tree, self._session.name(layout.TRANSCRIPT_FILE)
+        if tree.size(name) is None:
+            return []
+        batches = batches_between(self._session.index(), first, end)
+        return transcript_lines(batches, first, end, lambda offset, size_bytes: tree.read(name, offset, size_bytes))
+
     def missing(self, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that stand in neither the transcript nor any stored tool result, in order."""
         names = map(self._session.name, (layout.TRANSCRIPT_FILE, *self._session.index().results))
@@ -189,13 +198,15 @@ class _Addition(NamedTuple):
         """Return what makes the record behind those in *tip*, and the bytes for the transcript."""
         time = now()
         shown = rendered(self.messages, tip.messages, time, tip)
+        derived = transcript_bytes(shown)
 
         def record(extent: Extent) -> Record:
-            return batch_record(
-                batch_after(tip, self.messages, batch_id=self.batch_id, lines=shown, extent=extent, time=time)
+            made = batch_after(
+                tip, self.messages, batch_id=self.batch_id, lines=shown, derived=derived, extent=extent, time=time
             )
+            return batch_record(made)
 
-        return record, transcript_bytes(shown)
+        return record, derived
 
     def growth(
         self, tip: Tip, tree: Tree, record: Callable[[Extent], Record], derived: bytes

@@ -9,8 +9,9 @@ from typing import Any
 
 from buoyline.messages import Message, dialect_named, parse, spell
 from buoyline.messages.payloads import Reference
+from buoyline.offloader.placeholder import is_placeholder
+from buoyline.offloader.transcript import render
 from buoyline.workspace.journal import Batch, Known
-from buoyline.workspace.transcript import render
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def text_digest(text: str) -> str:
 
 
 def _notice(known: Known, text: str) -> str | None:
+    if is_placeholder(text):
+        return None  # what stands for a picture says already what it was, and where it is
     stub = known.find_stub(text_digest(text))
     result = None if stub is None else known.find_result(stub["path"])
     if result is None:

@@ -6,13 +6,14 @@ Pure; whoever keeps messages for a workspace does it in these terms, on disk or 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 from buoyline.errors import ConflictError, MessageError, NotFoundError, StaleWindowError
 from buoyline.messages import detect, dialect_named
 from buoyline.messages.payloads import Reference, take_out
 from buoyline.offloader.protocol import ArchivedBatch
 from buoyline.workspace import layout
-from buoyline.workspace.archived import ArchivedMessage, transcript_bytes
+from buoyline.workspace.archived import ArchivedMessage
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Known
 
@@ -80,10 +81,11 @@ def batch_after(
     *,
     batch_id: str,
     lines: list[list[str]],
+    derived: bytes,
     extent: Extent,
     time: str,
 ) -> Batch:
-    """Return the batch that follows those in *known*, with its messages rendered as *lines*."""
+    """Return the batch that follows those in *known*, with its messages rendered as *lines*: together *derived*."""
     return Batch(
         batch_id=batch_id,
         dialects=tuple(message.dialect for message in messages),
@@ -92,7 +94,7 @@ def batch_after(
         line=known.next_line,
         lines=tuple(len(message) for message in lines),
         transcript_offset=known.transcript_end,
-        transcript_bytes=len(transcript_bytes(lines)),
+        transcript_bytes=len(derived),
         time=time,
         references=references_of(messages),
     )
@@ -122,6 +124,31 @@ def line_ranges(index: Index, session_id: str, first: int, end: int) -> tuple[tu
     if len(ranges) != end - first:
         raise NotFoundError("archived messages", f"{first}-{end - 1}", f"session {session_id!r}")
     return tuple(ranges)
+
+
+def transcript_lines(
+    batches: Sequence[Batch], first: int, end: int, read: Callable[[int, int], bytes]
+) -> list[list[str]]:
+    """Return the transcript's lines of each message from *first* up to *end*.
+
+    Args:
+        batches: Those that hold the messages, in order.
+        first: Index of the first message.
+        end: Index behind the last one.
+        read: Returns so many bytes of the transcript from an offset; fewer where it is shorter.
+
+    Returns:
+        Nothing where the transcript is not what the journal says, since it is derived and may be gone or altered.
+    """
+    shown: list[list[str]] = []
+    for batch in batches:
+        lines = read(batch.transcript_offset, batch.transcript_bytes).decode("utf-8", "replace").split("\n")[:-1]
+        if len(lines) != sum(batch.lines):
+            return []
+        ends = list(accumulate(batch.lines, initial=0))
+        ranges = list(pairwise(ends))[max(first - batch.first, 0) : end - batch.first]
+        shown += [lines[start:stop] for start, stop in ranges]
+    return shown if len(shown) == end - first else []
 
 
 def located(path: Callable[[str], str], first: int, lines: tuple[tuple[int, int], ...]) -> ArchivedBatch:

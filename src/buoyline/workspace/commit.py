@@ -6,7 +6,6 @@ protocol".
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 
 from buoyline.errors import StorageError
 from buoyline.workspace import layout
@@ -51,20 +50,26 @@ class Appender:
 
     def close(self) -> None:
         """Close the files."""
-        with ExitStack() as stack:
-            for handle in self._handles.values():
-                stack.callback(handle.close)
-            self._handles.clear()
+        if self._handles:
+            _, handle = self._handles.popitem()
+            try:
+                handle.close()
+            finally:
+                self.close()
 
     def has(self, name: str) -> bool:
         """Tell whether the session has a file *name*."""
         return name in self._handles or self._tree.size(f"{self._directory}/{name}") is not None
 
-    def file(self, name: str) -> Handle:
-        """Return the session's file *name*, opened once and created empty if it is missing."""
+    def file(self, name: str, *, create: bool = True) -> Handle:
+        """Return the session's file *name*, opened once; with *create*, it is created empty if it is missing.
+
+        Raises:
+            StorageError: The file system refused; without *create*, also where the file is missing.
+        """
         handle = self._handles.get(name)
         if handle is None:
-            handle = self._handles[name] = self._tree.open(f"{self._directory}/{name}", write=True, create=True)
+            handle = self._handles[name] = self._tree.open(f"{self._directory}/{name}", write=True, create=create)
             if self._shares_sync:
                 self._flushed[name] = handle.size()
         return handle
@@ -298,6 +303,4 @@ class Appender:
 
 def _cut_back(files: Sequence[tuple[Handle, int]]) -> None:
     for handle, size in files:
-        # What is shorter already must not grow: the end would be zeros.
-        if handle.size() > size:
-            handle.cut(size)
+        handle.cut(size)

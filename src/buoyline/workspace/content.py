@@ -5,14 +5,15 @@ Pure apart from a thread that hashes.
 
 import hashlib
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from queue import Queue
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
-from buoyline.messages import Text, ToolResult
+from buoyline.messages import ToolResult
 from buoyline.messages.message import join_texts
 from buoyline.offloader.lines import is_readable
+from buoyline.offloader.source import decoded
 from buoyline.offloader.view import view_of
 
 # A character takes up to three bytes more than in ASCII, so both make about a megabyte.
@@ -31,25 +32,64 @@ class Measure(NamedTuple):
         size_bytes: Of all of it.
         sha256: Over all of it, in hexadecimal.
         lines: As `buoyline.offloader.lines.count_lines` counts them.
-        block_bytes: Of each text block, without the newlines that were put between them.
+        blocks: Offset and size of each block, without the newlines that were put between them.
     """
 
     size_bytes: int
     sha256: str
     lines: int
-    block_bytes: tuple[int, ...]
+    blocks: tuple[tuple[int, int], ...]
+
+
+class ViewedContent(Protocol):
+    """What stands in the file of a tool result, with the view of it."""
+
+    def chunks(self) -> Generator[bytes]:
+        """Yield the bytes in pieces of about a megabyte."""
+        ...
+
+    def measure(self) -> Measure:
+        """Return size, hash and lines."""
+        ...
+
+    def view(self) -> bytes | None:
+        """Return the readable view; None where the text itself is readable."""
+        ...
+
+
+class BytesContent:
+    """The content of a result that is there as bytes, whatever they are."""
+
+    def __init__(self, content: bytes) -> None:
+        """Take *content*; it is not copied."""
+        self._content = content
+
+    def chunks(self) -> Generator[bytes]:
+        """Yield the bytes."""
+        yield self._content
+
+    def measure(self) -> Measure:
+        """Return size, hash and lines."""
+        lines = self._content.count(b"\n") + (not self._content.endswith(b"\n") and bool(self._content))
+        size_bytes = len(self._content)
+        return Measure(size_bytes, hashlib.sha256(self._content).hexdigest(), lines, ((0, size_bytes),))
+
+    def view(self) -> bytes | None:
+        """Return the readable view; None where the text itself is readable."""
+        view = view_of(decoded(self._content))
+        return None if view is None else view.encode("utf-8")
 
 
 class ResultContent:
-    """What stands in the file of a tool result: its text blocks, each beginning on a line of its own.
+    """What stands in the file of a tool result: its text and JSON blocks, each beginning on a line of its own.
 
     Lone surrogates are written in their three-byte form, so that any text a tool gives comes back equal. The
     text is encoded once a slice, and hashed and counted on the way to the file.
     """
 
     def __init__(self, result: ToolResult) -> None:
-        """Take the text blocks of *result*; nothing is copied."""
-        self._texts = [part.text for part in result.parts if isinstance(part, Text)]
+        """Take the text and JSON blocks of *result*; nothing is copied."""
+        self._texts = list(result.texts)
         self._read: _Read | None = None
 
     def chunks(self) -> Generator[bytes]:
@@ -68,7 +108,7 @@ class ResultContent:
             size_bytes=sum(size for size, _ in read.sizes),
             sha256=read.digest.hexdigest(),
             lines=read.lines,
-            block_bytes=tuple(size for size, is_block in read.sizes if is_block),
+            blocks=tuple(_places(read.sizes)),
         )
 
     def view(self) -> bytes | None:
@@ -99,6 +139,15 @@ class ResultContent:
                     last = chunk
                 sizes.append((size_bytes, is_block))
         self._read = _Read(digest, sizes, newlines + (not last.endswith(b"\n")))
+
+
+def _places(sizes: Sequence[tuple[int, bool]]) -> Iterator[tuple[int, int]]:
+    """Yield offset and size of each block among the pieces whose *sizes* these are."""
+    offset = 0
+    for size, is_block in sizes:
+        if is_block:
+            yield offset, size
+        offset += size
 
 
 class _Digest:

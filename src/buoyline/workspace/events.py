@@ -61,6 +61,7 @@ class ResultStored:
         lines: Of the view where there is one, else of the file.
         view: Name of its readable view within the session; empty where it needs none.
         time: When it was committed, ISO 8601 in UTC.
+        kinds: Of its blocks in order, such as ``("text", "image")``; empty where the journal does not say.
     """
 
     session_id: str
@@ -70,6 +71,7 @@ class ResultStored:
     lines: int
     view: str
     time: str
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,9 @@ class Evictable:
         entry = self._entries.get(name)
         if entry is None:
             return None
-        entry.used = self._turn
+        # One of its files may meanwhile have come once more, with others: a picture that two results have.
+        for file in entry.files:
+            self._entries.get(file, entry).used = self._turn
         return entry.files[name]
 
     def look(self, name: str) -> bytes | None:

@@ -255,6 +255,7 @@ def _stored(session_id: str, record: Record) -> ResultStored:
         lines=record["lines"],
         view=str(record.get("view", "")),
         time=str(record.get("time", "")),
+        kinds=tuple(part["kind"] for part in record.get("parts", ())),
     )
 
 

@@ -305,9 +305,10 @@ def record_at(read: Read, offset: int) -> Record | None:
 
 
 def chunks_of_lines(read: Read, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the journal from *start* to *end* in pieces that hold whole lines, each with its offset.
+    """Yield the journal from *start* to *end* in pieces, each with its offset, at which a line begins.
 
-    What stands behind the last line end is left out.
+    What stands behind the last line end of a piece is no whole line, and begins the next piece. (To cut it off is to
+    copy the piece, which takes three times as long as reading it.)
     """
     while start < end:
         content = read(start, min(_CHUNK_BYTES, end - start))
@@ -316,5 +317,5 @@ def chunks_of_lines(read: Read, start: int, end: int) -> Iterator[tuple[int, byt
         length = content.rfind(b"\n") + 1
         if not length:
             return
-        yield start, content[:length]
+        yield start, content
         start += length

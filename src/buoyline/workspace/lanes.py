@@ -1,5 +1,6 @@
 """The threads of a workspace: what belongs together runs in order, and may share a sync."""
 
+import asyncio
 import threading
 import zlib
 from collections import deque
@@ -84,6 +85,27 @@ class Lanes:
             if not waiting:
                 self._waiting.pop(key, None)
             return group
+
+
+async def outcome(future: Future[T]) -> T:
+    """Return what *future* gives; a cancellation is let through once its work has ended, or will never begin."""
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        # What has not begun never will; what has is waited for, however often we are cancelled meanwhile.
+        if not future.cancel():
+            await _ended(asyncio.wrap_future(future))
+        raise
+
+
+async def _ended(waiting: asyncio.Future[Any]) -> None:
+    while not waiting.done():
+        try:
+            await asyncio.wait([waiting])
+        except asyncio.CancelledError:
+            continue
+    if not waiting.cancelled():
+        waiting.exception()
 
 
 def _run_sharing(group: deque[Job], shared: SharesSync) -> None:

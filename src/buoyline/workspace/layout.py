@@ -85,6 +85,9 @@ _EXTENSIONS: Mapping[str, str] = MappingProxyType(
 )
 """Our own table, since the host's MIME files differ. HTML and SVG run code when opened, so they get ``bin``."""
 
+_ALIASES: Final = frozenset({"audio/mp3", "image/jpg"})
+_MEDIA_TYPES = MappingProxyType({extension: kind for kind, extension in _EXTENSIONS.items() if kind not in _ALIASES})
+
 # An encoded id never ends in a dot and "view": those that are spelled so end in ``~`` and a hash.
 _VIEW_SUFFIX = ".view.txt"
 _RESULT = re.compile(r"tool_result-[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\.txt")
@@ -175,6 +178,11 @@ def blob_name(payload: bytes, media_type: str) -> str:
     """
     essence = media_type.split(";", maxsplit=1)[0].strip().lower()
     return f"{DATA}/{hashlib.sha256(payload).hexdigest()}.{_EXTENSIONS.get(essence, 'bin')}"
+
+
+def media_type_of(blob: str) -> str:
+    """Return the media type that the extension of a blob's name stands for; that of ``.bin`` says nothing."""
+    return _MEDIA_TYPES.get(blob.rpartition(".")[2], "application/octet-stream")
 
 
 def reference_to(name: str) -> str:

@@ -1,29 +1,37 @@
 """`LocalWorkspace`: a directory that holds what left the context. The asynchronous border of the workspace."""
 
 import asyncio
+import os
 import threading
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from buoyline.errors import ConfigError, CorruptError, FormatVersionError, MessageError, NotFoundError
-from buoyline.messages import Message, ToolResult, is_object, parse, spell
+from buoyline.errors import ConfigError, MessageError, NotFoundError
+from buoyline.messages import Message, ToolResult, is_object, parse
 from buoyline.messages.payloads import take_out
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
+from buoyline.offloader.source import BytesSource
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs
+from buoyline.workspace.document import check_format, new_document
 from buoyline.workspace.forks import watch_forks
-from buoyline.workspace.lanes import Lanes
+from buoyline.workspace.intake import StoresStreams
+from buoyline.workspace.lanes import Lanes, outcome
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.quotas import Allowance, Quotas
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
+from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, reference_in
 from buoyline.workspace.results import Results
 from buoyline.workspace.session import Session
+from buoyline.workspace.sources import file_source
 from buoyline.workspace.staging import StagedBlobs
+from buoyline.workspace.streams import StreamWriter, refuse_partial, sink_for
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -32,7 +40,7 @@ _DURABILITY = ("fsync", "batch", "off")
 _NO_QUOTAS = Quotas()
 
 
-class LocalWorkspace:
+class LocalWorkspace(StoresStreams):
     """A directory of plain files that takes what is too heavy for a context, and loses none of it.
 
     It is an `Offloader`, with the methods that AgentScope's ``Agent(offloader=...)`` calls, and it has all the
@@ -124,7 +132,16 @@ class LocalWorkspace:
     def abilities(self) -> Abilities:
         """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
         redactor = self if self._redaction.is_active else None
-        return Abilities(results=self, archive=self, summaries=self, windows=self, redactor=redactor)
+        return Abilities(
+            results=self,
+            streams=self,
+            archive=self,
+            summaries=self,
+            windows=self,
+            redactor=redactor,
+            read_backs=self,
+            transcript=self,
+        )
 
     async def offload_context(self, session_id: str, msgs: Sequence[Any], **_: Any) -> str:
         """Archive messages that leave the context.
@@ -186,18 +203,57 @@ class LocalWorkspace:
 
     async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
         """Store *result*; see `offload_tool_result`."""
-        return await self._write(
-            session_id,
-            lambda: self._redaction.result(result),
-            lambda s, redacted: Results(s, self._allowance).store(redacted),
+
+        def redacted() -> ToolResult:
+            self._allowance.check_result(result)
+            return self._redaction.result(result)
+
+        return await self._write(session_id, redacted, lambda s, given: self._results(s).store(given))
+
+    async def load_result(self, session_id: str, stored: StoredResult) -> ToolResult:
+        """Return the result behind *stored*; see `Results.load`."""
+        return await self._hop(session_id, self._in_session(session_id, lambda s: self._results(s).load(stored.name)))
+
+    def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> StreamWriter:
+        """Begin a tool result that is written piece by piece; docs/streaming.md.
+
+        Raises:
+            ConfigError: *keep_partial* is set where a hook redacts.
+            InvalidNameError: One of the ids cannot be one.
+        """
+        session = self._session(session_id)
+        layout.tool_result_name(call_id)
+        if keep_partial and self._redaction.is_active:
+            refuse_partial()
+        return StreamWriter(
+            call_id,
+            sink_for(
+                self._results(session),
+                call_id,
+                session=session,
+                allowance=self._allowance,
+                redaction=self._redaction,
+                prepare=self._open,
+            ),
+            run=partial(self._apart, uuid.uuid4().hex),
+            run_in_order=partial(self._hop, session_id),
         )
+
+    def result_source(self, session_id: str, stored: StoredResult) -> BytesSource:
+        """Return the text that the lines of *stored* count, for reading in blocks; that blocks the thread.
+
+        Raises:
+            NotFoundError: The file is gone.
+        """
+        name = layout.view_name(stored.name) if stored.view else stored.name
+        return file_source(self._tree, self._session(session_id).name(name))
 
     async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
         """Return those of *texts* that are recorded stubs; see `Results.behind_all`."""
 
         def load(session: Session) -> dict[str, StoredResult]:
             stored = self._redaction.texts(texts)
-            found = Results(session).behind_all(stored)
+            found = self._results(session).behind_all(stored)
             return {text: found[redacted] for text, redacted in zip(texts, stored, strict=True) if redacted in found}
 
         return await self._hop(session_id, self._in_session(session_id, load))
@@ -207,7 +263,7 @@ class LocalWorkspace:
         await self._write(
             session_id,
             lambda: self._redaction.text(stub),
-            lambda s, redacted: Results(s, self._allowance).record_stub(redacted, stored.name),
+            lambda s, redacted: self._results(s).record_stub(redacted, stored.name),
         )
 
     async def archive(
@@ -250,6 +306,11 @@ class LocalWorkspace:
                 session_id, lambda s: located(s.path, first, Archive(s, self._blobs).line_ranges(first, end))
             ),
         )
+
+    async def transcript_lines(self, session_id: str, first: int, end: int) -> list[list[str]]:
+        """Return the transcript's lines of archived messages; see `Archive.transcript_lines`."""
+        read = self._in_session(session_id, lambda s: Archive(s, self._blobs).transcript_lines(first, end))
+        return await self._hop(session_id, read)
 
     async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that the session's files do not hold; see `Archive.missing`."""
@@ -326,6 +387,23 @@ class LocalWorkspace:
         """Return the session's window; see `Window.load`."""
         return await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).load()))
 
+    def reference_in(self, session_id: str, arguments: str) -> str:
+        """Return the first file of the workspace that the *arguments* of a call name; see `references.reference_in`."""
+        roots = (str(self.workdir), os.path.realpath(self.workdir))
+        return reference_in(arguments, roots, layout.session_directory(session_id))
+
+    async def holds(self, reference: str, text: str) -> bool:
+        """Tell whether the file behind *reference* holds *text*, byte for byte; False when there is no such file."""
+        above, _, below = reference.partition(f"{self.workdir}/")
+        name = layout.blob_behind(reference) or ("" if above or ".." in below.split("/") else below)
+
+        def run() -> bool:
+            if not name or self._tree.size(name) is None:
+                return False
+            return holds(self._tree.chunks(name, max(LEAST_CHUNK_BYTES, len(text))), text)
+
+        return await self._hop("", run)
+
     def watch(self, session_id: str | None = None, *, last: int | None = 0) -> "AsyncGenerator[WorkspaceEvent]":
         """Tell what happens in the workspace, whoever writes: each thing once, in the order of each session.
 
@@ -357,7 +435,7 @@ class LocalWorkspace:
             if self._tree.is_directory(layout.SESSIONS):
                 hint = f"{layout.WORKSPACE_FILE} is gone: `buoyline repair` puts one there"
             raise NotFoundError("workspace", str(self.workdir), hint)
-        self._check_format()
+        check_format(self._tree)
 
     def session_ids(self) -> list[str]:
         """Return the ids of all sessions, in the order of their directories; none without a workspace.
@@ -399,6 +477,9 @@ class LocalWorkspace:
             if is_object(found) and isinstance(found.get("id"), str):
                 yield found["id"]
 
+    def _results(self, session: Session) -> Results:
+        return Results(session, self._blobs, self._allowance)
+
     def _session(self, session_id: str) -> Session:
         with self._guard:
             if session_id not in self._sessions:
@@ -437,7 +518,7 @@ class LocalWorkspace:
         self._tree.make_root()
         if not self._tree.exists(layout.WORKSPACE_FILE):
             self._tree.publish(layout.WORKSPACE_FILE, (new_document(),))
-        self._check_format()
+        check_format(self._tree)
         for name in (layout.SESSIONS, layout.DATA, layout.LOCKS):
             self._tree.make_directory(name)
         self._tree.sync_directory("")
@@ -446,19 +527,7 @@ class LocalWorkspace:
     def _look(self) -> None:
         """Refuse a newer format; what only reads creates nothing."""
         if not self._is_open and self._tree.exists(layout.WORKSPACE_FILE):
-            self._check_format()
-
-    def _check_format(self) -> None:
-        path = self._tree.path(layout.WORKSPACE_FILE)
-        try:
-            found = parse(self._tree.read(layout.WORKSPACE_FILE))
-        except MessageError:
-            found = None
-        version = found.get("format") if is_object(found) else None
-        if not isinstance(version, int) or isinstance(version, bool):
-            raise CorruptError(path, "names no format; put back what it said, or choose another workdir")
-        if version > layout.FORMAT:
-            raise FormatVersionError(path, version, layout.FORMAT)
+            check_format(self._tree)
 
     def _take_out(self, block: object) -> object:
         self._allowance.check_payloads([block])
@@ -494,37 +563,23 @@ class LocalWorkspace:
             future = self._lanes.submit_sharing(session_id, self._session(session_id), work)
         else:
             future = self._lanes.submit(session_id, work)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            # What has not begun never will; what has is waited for, however often we are cancelled meanwhile.
-            if not future.cancel():
-                await _ended(asyncio.wrap_future(future))
-            raise
+        return await outcome(future)
 
-
-def new_document() -> bytes:
-    """Return the content of ``workspace.json`` for a workspace that has none yet."""
-    return spell({"format": layout.FORMAT, "id": uuid.uuid4().hex}).encode("utf-8") + b"\n"
-
-
-async def _ended(waiting: "asyncio.Future[Any]") -> None:
-    while not waiting.done():
-        try:
-            await asyncio.wait([waiting])
-        except asyncio.CancelledError:
-            continue
-    if not waiting.cancelled():
-        waiting.exception()
+    async def _apart(self, key: str, work: Callable[[], T]) -> T:
+        """Run *work*, which concerns no session, in the lane of *key*."""
+        return await outcome(self._lanes.submit(key, work))
 
 
 if TYPE_CHECKING:
     from buoyline.offloader.protocol import (
         ContextArchive,
+        ReadBacks,
         Redactor,
         ResultStore,
+        ResultStreams,
         SummaryLog,
         SupportsAbilities,
+        TranscriptReader,
         WindowLog,
     )
     from buoyline.workspace.events import WorkspaceEvent
@@ -532,7 +587,10 @@ if TYPE_CHECKING:
     _offloader: type[Offloader] = LocalWorkspace
     _archive: type[ContextArchive] = LocalWorkspace
     _results: type[ResultStore] = LocalWorkspace
+    _streams: type[ResultStreams] = LocalWorkspace
     _summaries: type[SummaryLog] = LocalWorkspace
     _windows: type[WindowLog] = LocalWorkspace
     _redactor: type[Redactor] = LocalWorkspace
+    _transcript: type[TranscriptReader] = LocalWorkspace
+    _read_backs: type[ReadBacks] = LocalWorkspace
     _abilities: type[SupportsAbilities] = LocalWorkspace

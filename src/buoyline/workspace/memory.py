@@ -8,19 +8,23 @@ from buoyline.errors import InvalidNameError, NotFoundError
 from buoyline.messages import Message, ToolResult
 from buoyline.messages.payloads import put_back, take_out
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
+from buoyline.offloader.source import TextSource, decoded
 from buoyline.workspace import layout
 from buoyline.workspace.batches import located, prepared
 from buoyline.workspace.eviction import Evictable
 from buoyline.workspace.forks import watch_forks
+from buoyline.workspace.intake import StoresStreams
 from buoyline.workspace.journal import Batch
 from buoyline.workspace.memory_session import MemorySession
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
+from buoyline.workspace.references import holds, reference_in
+from buoyline.workspace.streams import MAX_REDACTED_BYTES, HeldSink, StreamWriter, as_result, done, refuse_partial
 
 _ROOT: Final = "memory:///"
 _NOTHING_STORED = "nothing was stored under it in this workspace"
 
 
-class MemoryWorkspace:
+class MemoryWorkspace(StoresStreams):
     """A workspace in this process's memory, for tests and for places that have no disk.
 
     It has the abilities of `LocalWorkspace`, renders the same transcript, and refuses the same calls with the
@@ -83,7 +87,17 @@ class MemoryWorkspace:
     def abilities(self) -> Abilities:
         """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
         redactor = self if self._redaction.is_active else None
-        return Abilities(results=self, archive=self, summaries=self, windows=self, redactor=redactor, turns=self)
+        return Abilities(
+            results=self,
+            streams=self,
+            archive=self,
+            summaries=self,
+            windows=self,
+            redactor=redactor,
+            turns=self,
+            read_backs=self,
+            transcript=self,
+        )
 
     def next_turn(self) -> None:
         """Begin the next turn of the agent's loop and evict what nobody used for too many.
@@ -123,12 +137,8 @@ class MemoryWorkspace:
         Raises:
             NotFoundError: There is nothing behind it; where it was evicted, the error says so.
         """
-        name = layout.blob_behind(reference) or reference.removeprefix(_ROOT)
         with self._lock:
-            found = self._content(name)
-            if found is None:
-                raise NotFoundError("content behind", reference, self._why_absent(name))
-            return found
+            return self._used(reference)
 
     def renew_after_fork(self) -> None:
         """Replace the lock in a forked child, where a thread of the parent may have held it."""
@@ -195,7 +205,45 @@ class MemoryWorkspace:
         """Store *result*; see `offload_tool_result`."""
         redacted = self._redaction.result(result)
         with self._lock:
-            return self._begun(session_id).store(redacted)
+            return self._begun(session_id).store(redacted, self._payloads)
+
+    async def load_result(self, session_id: str, stored: StoredResult) -> ToolResult:
+        """Return the result behind *stored*, which counts as a use of it.
+
+        Raises:
+            NotFoundError: There is no such session, or the result is not held, or no longer.
+        """
+        with self._lock:
+            return self._found(session_id).load(stored.name, self._used)
+
+    def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> StreamWriter:
+        """Begin a tool result that is written piece by piece; see `LocalWorkspace.result_writer`."""
+        layout.session_directory(session_id)
+        layout.tool_result_name(call_id)
+        if keep_partial and self._redaction.is_active:
+            refuse_partial()
+
+        def keep(content: bytes, partial: str) -> StoredResult:
+            with self._lock:
+                return self._begun(session_id).store_bytes(call_id, content, partial)
+
+        def keep_redacted(content: bytes, _: str) -> StoredResult:
+            redacted = self._redaction.result(as_result(call_id, content))
+            with self._lock:
+                return self._begun(session_id).store(redacted, self._payloads)
+
+        is_redacted = self._redaction.is_active
+        sink = HeldSink(call_id, keep_redacted, MAX_REDACTED_BYTES) if is_redacted else HeldSink(call_id, keep)
+        return StreamWriter(call_id, sink, run=done, run_in_order=done)
+
+    def result_source(self, session_id: str, stored: StoredResult) -> TextSource:
+        """Return the text that the lines of *stored* count, which counts as its use.
+
+        Raises:
+            NotFoundError: It was evicted, or never was there.
+        """
+        name = layout.view_name(stored.name) if stored.view else stored.name
+        return TextSource(decoded(self.retrieve(self._addressed(session_id).path(name))))
 
     async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
         """Return those of *texts* that are recorded stubs, with the results that they stand for.
@@ -272,6 +320,15 @@ class MemoryWorkspace:
         """
         with self._lock:
             return self._found(session_id).located(first, end)
+
+    async def transcript_lines(self, session_id: str, first: int, end: int) -> list[list[str]]:
+        """Return the transcript's lines of archived messages; see `TranscriptReader`.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        with self._lock:
+            return self._found(session_id).transcript_lines(first, end)
 
     async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that neither an archived message nor a tool result still held has, in order.
@@ -364,6 +421,18 @@ class MemoryWorkspace:
         with self._lock:
             return self._found(session_id).window()
 
+    def reference_in(self, session_id: str, arguments: str) -> str:
+        """Return the first reference of this workspace that the *arguments* of a call name; see `LocalWorkspace`."""
+        return reference_in(arguments, (_ROOT.removesuffix("/"),), layout.session_directory(session_id))
+
+    async def holds(self, reference: str, text: str) -> bool:
+        """Tell whether *text* stands in what is behind *reference*, which counts as a use; False when that is gone."""
+        try:
+            content = self.retrieve(reference)
+        except NotFoundError:
+            return False
+        return holds((content,), text)
+
     def session_ids(self) -> list[str]:
         """Return the ids of all sessions, in the order in which they began; none when there are none."""
         with self._lock:
@@ -401,6 +470,13 @@ class MemoryWorkspace:
     def _payload(self, reference: str) -> bytes:
         return self._payloads[layout.blob_behind(reference) or reference]
 
+    def _used(self, reference: str) -> bytes:
+        name = layout.blob_behind(reference) or reference.removeprefix(_ROOT)
+        found = self._content(name)
+        if found is None:
+            raise NotFoundError("content behind", reference, self._why_absent(name))
+        return found
+
     def _content(self, name: str) -> bytes | None:
         found = self._evictable.use(name)
         if found is None:
@@ -423,10 +499,13 @@ class MemoryWorkspace:
 if TYPE_CHECKING:
     from buoyline.offloader.protocol import (
         ContextArchive,
+        ReadBacks,
         Redactor,
         ResultStore,
+        ResultStreams,
         SummaryLog,
         SupportsAbilities,
+        TranscriptReader,
         TurnCounter,
         WindowLog,
     )
@@ -434,8 +513,11 @@ if TYPE_CHECKING:
     _offloader: type[Offloader] = MemoryWorkspace
     _archive: type[ContextArchive] = MemoryWorkspace
     _results: type[ResultStore] = MemoryWorkspace
+    _streams: type[ResultStreams] = MemoryWorkspace
     _summaries: type[SummaryLog] = MemoryWorkspace
     _windows: type[WindowLog] = MemoryWorkspace
     _redactor: type[Redactor] = MemoryWorkspace
+    _transcript: type[TranscriptReader] = MemoryWorkspace
     _turns: type[TurnCounter] = MemoryWorkspace
+    _read_backs: type[ReadBacks] = MemoryWorkspace
     _abilities: type[SupportsAbilities] = MemoryWorkspace

@@ -4,7 +4,8 @@ Synchronous and not thread-safe; `MemoryWorkspace` calls it under its lock.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -21,19 +22,24 @@ from buoyline.workspace.batches import (
     line_ranges,
     lines_of,
     located,
+    transcript_lines,
 )
-from buoyline.workspace.content import ResultContent
+from buoyline.workspace.content import BytesContent, Measure, ResultContent, ViewedContent
 from buoyline.workspace.eviction import Evictable
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Record, batch_record, encode
+from buoyline.workspace.parts import ONE_TEXT, described, placed, result_from
 from buoyline.workspace.records import (
     absent,
     check_writer,
+    has_parts,
     pins_record,
     result_record,
     settings_record,
     stored_result,
+    streamed_record,
     stub_record,
+    variant_name,
     window_line,
     window_record,
     window_state,
@@ -100,14 +106,17 @@ class MemorySession:
         check_first(self._index, self.session_id, first)
         time = now()
         shown = rendered(messages, self._index.messages, time, self._index)
+        derived = transcript_bytes(shown)
         content = b"".join(lines)
         digest = hashlib.sha256(content).hexdigest()
         end = len(self._context)
         extent = Extent(end, tuple(map(len, lines)), digest, end, self._index.end)
-        batch = batch_after(self._index, messages, batch_id=batch_id, lines=shown, extent=extent, time=time)
+        batch = batch_after(
+            self._index, messages, batch_id=batch_id, lines=shown, derived=derived, extent=extent, time=time
+        )
         self._note(batch_record(batch))
         self._context += content
-        self._transcript += transcript_bytes(shown)
+        self._transcript += derived
         return batch
 
     def archived(self, first: int, end: int) -> Iterator[ArchivedMessage]:
@@ -124,27 +133,80 @@ class MemorySession:
         """
         return located(self.path, first, line_ranges(self._index, self.session_id, first, end))
 
+    def transcript_lines(self, first: int, end: int) -> list[list[str]]:
+        """Return the transcript's lines of the messages from *first* up to *end*."""
+        batches = batches_between(self._index, first, end)
+        return transcript_lines(
+            batches, first, end, lambda offset, size: bytes(self._transcript[offset : offset + size])
+        )
+
     def missing(self, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that neither the transcript nor a tool result still held has, in order."""
         results = (self._evictable.look(self._name(name)) for name in self._index.results)
         held = (content for content in results if content is not None)
         return absent(strings, chain((bytes(self._transcript),), held))
 
-    def store(self, result: ToolResult) -> StoredResult:
-        """Store the whole text of *result* and its view, which counts as their use."""
-        content = ResultContent(result)
+    def store(self, result: ToolResult, kept: Container[str] = ()) -> StoredResult:
+        """Store the text of *result*, its view and its media, which counts as their use.
+
+        Args:
+            result: The result.
+            kept: Names of payloads that are held for good.
+        """
+        files: dict[str, bytes] = {}
+
+        def put(payload: bytes, media_type: str) -> str:
+            name = layout.blob_name(payload, media_type)
+            files.update({} if name in kept else {name: payload})
+            return layout.reference_to(name)
+
+        content, parts = ResultContent(result), described(result, put)
         view = content.view()
-        name = self._name_for(result.call_id, content.measure().sha256)
+        name = self._name_for(result.call_id, content.measure(), placed(parts, content.measure()))
         if name not in self._index.results:
-            others_bytes = self._index.result_bytes
-            self._note(
-                result_record(result.call_id, name, content.measure(), view, others_bytes=others_bytes, time=now())
+            others = self._index.result_bytes
+            record = result_record(result, name, content.measure(), parts, view, others_bytes=others, time=now())
+            self._note(record)
+        return self._stored(name, content, view, files)
+
+    def store_bytes(self, call_id: str, content: bytes, partial: str = "") -> StoredResult:
+        """Store what came piece by piece and its view, which counts as their use.
+
+        Args:
+            call_id: The id of the call.
+            content: All of it.
+            partial: Why it is not whole; empty where it is.
+        """
+        given = BytesContent(content)
+        view, measure = given.view(), given.measure()
+        name = self._name_for(call_id, measure, placed(ONE_TEXT, measure))
+        if name not in self._index.results:
+            record = streamed_record(
+                call_id,
+                name,
+                measure,
+                view=None if view is None else (view.count(b"\n"), len(view)),
+                partial=partial,
+                others_bytes=self._index.result_bytes,
+                time=now(),
             )
-        files = {self._name(name): b"".join(content.chunks())}
-        if view is not None:
-            files[self._name(layout.view_name(name))] = view
-        self._evictable.store(files)
-        return stored_result(self._index.results[name], self.path)
+            self._note(record)
+        return replace(self._stored(name, given, view, {}), partial=partial)
+
+    def load(self, name: str, use: Callable[[str], bytes]) -> ToolResult:
+        """Return the result in file *name*, equal to what was given.
+
+        Args:
+            name: Of the file within the session.
+            use: Returns the content behind a reference or a workspace-relative name, which counts as its use.
+
+        Raises:
+            NotFoundError: There is no such result, or no longer.
+        """
+        record = self._index.find_result(name)
+        if record is None:
+            raise NotFoundError("tool result", name, "nothing was stored under it in this session")
+        return result_from(record, use(self._name(name)), use)
 
     def stubs(self, texts: Sequence[str]) -> dict[str, StoredResult]:
         """Return those of *texts* that are recorded stubs, with the results that they stand for."""
@@ -227,17 +289,28 @@ class MemorySession:
     def _behind(self, stub: str) -> StoredResult | None:
         record = self._index.stubs.get(text_digest(stub))
         found = None if record is None else self._index.results.get(record["path"])
-        return None if found is None else stored_result(found, self.path)
+        return None if found is None else self._described(found)
+
+    def _stored(
+        self, name: str, content: ViewedContent, view: bytes | None, files: Mapping[str, bytes]
+    ) -> StoredResult:
+        """Put *content* and *files* where they may be evicted, and describe the result."""
+        views = {} if view is None else {self._name(layout.view_name(name)): view}
+        self._evictable.store({**files, self._name(name): b"".join(content.chunks()), **views})
+        return self._described(self._index.results[name])
 
     def _name(self, file: str) -> str:
         return f"{self.directory}/{file}"
 
-    def _name_for(self, call_id: str, sha256: str) -> str:
+    def _name_for(self, call_id: str, measure: Measure, parts: Sequence[Record]) -> str:
         """Choose the result's name; one that was evicted still stands for what it stood for."""
         name = layout.tool_result_name(call_id)
         first = self._index.results.get(name)
-        is_same = first is None or first["sha256"] == sha256
-        return name if is_same else layout.tool_result_variant(call_id, sha256)
+        is_same = first is None or (first["sha256"] == measure.sha256 and has_parts(first, parts))
+        return name if is_same else variant_name(call_id, measure, parts)
+
+    def _described(self, record: Record) -> StoredResult:
+        return stored_result(record, self.path, lambda name: f"{self._root}{name}")
 
     def _note(self, record: Record) -> None:
         # By way of its bytes: what is remembered is then a copy, exactly as a workspace on disk would read it.

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Final
 
-from buoyline.errors import ConfigError, QuotaExceededError, StorageError
+from buoyline.errors import ConfigError, CorruptError, NotFoundError, QuotaExceededError, StorageError
+from buoyline.messages import Media, ToolResult
 from buoyline.messages.payloads import announced_bytes
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
@@ -97,6 +98,18 @@ class Allowance:
             for value in values:
                 _check("blob", limit, max(announced_bytes(value), default=0))
 
+    def check_result(self, tool_result: object) -> None:
+        """Refuse media that are too large, of a tool result in any form, before one is decoded.
+
+        Raises:
+            QuotaExceededError: One is larger than a blob may be.
+        """
+        if isinstance(tool_result, ToolResult):
+            media = (part for part in tool_result.parts if isinstance(part, Media) and part.payload is not None)
+            self.check_blob(max((part.size_bytes for part in media), default=0))
+        else:
+            self.check_payloads([tool_result])
+
     def check_blob(self, size_bytes: int) -> None:
         """Refuse a decoded payload that is too large, as a redaction may have made it.
 
@@ -105,7 +118,15 @@ class Allowance:
         """
         _check("blob", self._quotas.blob_bytes, size_bytes)
 
-    def check_new(self, session: Session, size_bytes: int, records: Sequence[Record] = (), blob_bytes: int = 0) -> None:
+    def check_new(
+        self,
+        session: Session,
+        size_bytes: int,
+        records: Sequence[Record] = (),
+        blob_bytes: int = 0,
+        *,
+        staged_bytes: int = 0,
+    ) -> None:
         """Refuse what would not even fit into a session that is not there yet, so that it is not created.
 
         The arguments and errors are those of `admit`, which follows under the session's lock.
@@ -113,12 +134,19 @@ class Allowance:
         if self.is_limited and not session.exists():
             needed = size_bytes + _encoded_bytes(records)
             _check("session", self._quotas.session_bytes, needed)
-            self._check_workspace(session.tree, needed + blob_bytes)
+            self._check_workspace(session.tree, needed + blob_bytes - staged_bytes)
             # Room for what a session begins with, which nobody asks to be admitted.
             self._usage.add(_NEW_SESSION_BYTES)
 
     def admit(
-        self, session: Session, tip: Tip, size_bytes: int, records: Sequence[Record] = (), blob_bytes: int = 0
+        self,
+        session: Session,
+        tip: Tip,
+        size_bytes: int,
+        records: Sequence[Record] = (),
+        blob_bytes: int = 0,
+        *,
+        staged_bytes: int = 0,
     ) -> None:
         """Grant a write to *session*, or refuse it before it begins; the caller holds the session's lock.
 
@@ -128,6 +156,7 @@ class Allowance:
             size_bytes: By how much its files other than the journal will grow.
             records: What will be added to the journal.
             blob_bytes: By how much ``data/`` will grow.
+            staged_bytes: How much of *size_bytes* was granted by `admit_staged`.
 
         Raises:
             QuotaExceededError: The session or the workspace would exceed its quota.
@@ -138,7 +167,27 @@ class Allowance:
         limit = self._quotas.session_bytes
         if limit is not None and needed > 0:
             _check("session", limit, session_bytes(session, tip.result_bytes) + needed)
-        self.admit_blobs(session.tree, needed + blob_bytes)
+        self.admit_blobs(session.tree, needed + blob_bytes - staged_bytes)
+
+    def admit_staged(self, session: Session, staged_bytes: int, size_bytes: int) -> None:
+        """Grant *size_bytes* more of something that comes piece by piece, or refuse it.
+
+        What this grants against the session's quota is not exact, since nobody holds its lock meanwhile; `admit` is,
+        once all of it is there.
+
+        Args:
+            session: The session that it is for, which need not exist yet.
+            staged_bytes: How much of it was granted before.
+            size_bytes: How much is about to be written.
+
+        Raises:
+            QuotaExceededError: The session or the workspace would exceed its quota.
+        """
+        limit = self._quotas.session_bytes
+        if limit is not None:
+            _check("session", limit, _current_bytes(session) + staged_bytes + size_bytes)
+        if self.is_limited:
+            self.admit_blobs(session.tree, size_bytes)
 
     def admit_blobs(self, tree: Tree, size_bytes: int) -> None:
         """Grant *size_bytes* more in the workspace.
@@ -163,6 +212,17 @@ def session_bytes(session: Session, results: int) -> int:
         results: Bytes of its tool results and their views.
     """
     return results + sum(session.tree.size(session.name(file)) or 0 for file in _COUNTED_FILES)
+
+
+def _current_bytes(session: Session) -> int:
+    """Return about what *session* takes; results count where a journal says so."""
+    if not session.exists():
+        return 0
+    try:
+        results = session.index().result_bytes
+    except (CorruptError, NotFoundError):
+        results = 0
+    return session_bytes(session, results)
 
 
 class _WorkspaceUsage:

@@ -8,47 +8,110 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from buoyline.errors import StaleWindowError
-from buoyline.messages import detect, parse, spell
+from buoyline.messages import ToolResult, detect, parse, spell
 from buoyline.offloader.protocol import StoredResult, WindowState
 from buoyline.workspace import layout
 from buoyline.workspace.archived import text_digest
 from buoyline.workspace.content import Measure
 from buoyline.workspace.journal import Known, Record
+from buoyline.workspace.parts import ONE_TEXT, placed, stored_parts
 
 
 def result_record(
-    call_id: str, name: str, measure: Measure, view: bytes | None, *, others_bytes: int, time: str
+    result: ToolResult,
+    name: str,
+    measure: Measure,
+    parts: Sequence[Record],
+    view: bytes | None,
+    *,
+    others_bytes: int,
+    time: str,
 ) -> Record:
     """Return the record of a tool result whose text, with what *measure* says of it, stands in file *name*.
 
     Args:
-        call_id: The id of the call.
+        result: The result.
         name: Of the file, within the session.
         measure: Of the text.
+        parts: What `buoyline.workspace.parts` says of each of its parts, in order.
         view: What stands in its view; None without one.
         others_bytes: What the session's other results take with their views.
         time: Now.
     """
     record: dict[str, Any] = {
         "op": "result",
-        "call_id": call_id,
+        "call_id": result.call_id,
         "path": name,
         "bytes": measure.size_bytes,
         "sha256": measure.sha256,
         "lines": measure.lines if view is None else view.count(b"\n"),
-        "blocks": list(measure.block_bytes),
+        "parts": placed(parts, measure),
         "total": others_bytes + measure.size_bytes + len(view or b""),
         "time": time,
     }
+    if result.name:
+        record["tool"] = result.name
+    if result.is_error:
+        record["is_error"] = True
     return record if view is None else {**record, "view": layout.view_name(name), "view_bytes": len(view)}
 
 
-def stored_result(record: Record, path: Callable[[str], str]) -> StoredResult:
+def streamed_record(
+    call_id: str,
+    name: str,
+    measure: Measure,
+    *,
+    view: tuple[int, int] | None,
+    partial: str,
+    others_bytes: int,
+    time: str,
+) -> Record:
+    """Return the record of a tool result that came piece by piece, which is one text in file *name*.
+
+    Args:
+        call_id: The id of the call.
+        name: Of the file, within the session.
+        measure: Of the content.
+        view: Lines and bytes of its view; None without one.
+        partial: Why the tool did not come to its end; empty where it did.
+        others_bytes: What the session's other results take with their views.
+        time: Now.
+    """
+    result = ToolResult(call_id, "", ())
+    record = result_record(result, name, measure, ONE_TEXT, None, others_bytes=others_bytes, time=time)
+    if view is not None:
+        lines, size_bytes = view
+        total = record["total"] + size_bytes
+        record = {
+            **record,
+            "lines": lines,
+            "total": total,
+            "view": layout.view_name(name),
+            "view_bytes": size_bytes,
+        }
+    return {**record, "partial": partial} if partial else record
+
+
+def has_parts(record: Record | None, parts: Sequence[Record]) -> bool:
+    """Tell whether *record* may be of a result with these *parts*: it has none others, or does not say."""
+    return record is None or record.get("parts", parts) == parts
+
+
+def variant_name(call_id: str, measure: Measure, parts: Sequence[Record]) -> str:
+    """Return the name of a further result of *call_id*, which differs in its text or in its *parts* from the first."""
+    is_plain = len(parts) == 1 and parts[0]["kind"] == "text"
+    spelled = "" if is_plain else spell(parts)
+    digest = measure.sha256 if is_plain else text_digest(f"{measure.sha256} {spelled}")
+    return layout.tool_result_variant(call_id, digest)
+
+
+def stored_result(record: Record, path: Callable[[str], str], data_path: Callable[[str], str]) -> StoredResult:
     """Describe the tool result that *record* is about.
 
     Args:
         record: As `result_record` made it.
         path: Makes what the agent uses from the name of one of the session's files.
+        data_path: Makes it from the workspace-relative name of a file under ``data/``.
     """
     view = record.get("view")
     return StoredResult(
@@ -56,6 +119,8 @@ def stored_result(record: Record, path: Callable[[str], str]) -> StoredResult:
         name=record["path"],
         view=path(view) if view else "",
         lines=record["lines"],
+        parts=stored_parts(record, data_path),
+        partial=record.get("partial", ""),
     )
 
 

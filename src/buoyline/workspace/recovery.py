@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 
 from buoyline.messages import detect, parse
+from buoyline.offloader.transcript import blank_lines
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, transcript_bytes
@@ -16,7 +17,6 @@ from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Known, Record, batch_record, begin_record, encode
 from buoyline.workspace.tip import Tip
-from buoyline.workspace.transcript import blank_lines
 
 Content = Callable[[Batch], bytes | None]
 """Returns a batch's bytes, or None when they are not what was committed."""
@@ -26,7 +26,7 @@ WholeIndex = Callable[[], Index]
 
 
 def recover(
-    tip: Tip, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool, time: str
+    tip: Tip, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool, now: Callable[[], str]
 ) -> None:
     """Bring the session's files back to the last commit.
 
@@ -36,14 +36,14 @@ def recover(
         content: Reads a batch.
         index: Reads the journal.
         is_first_look: Nothing is known of these files from earlier.
-        time: Stands in records of messages whose own record is damaged.
+        now: Returns the time, for records of messages whose own record is damaged.
     """
     while (torn := _first_torn(tip, appender, content)) is not None:
         tip.rewind(torn)
     appender.set_aside_behind(layout.JOURNAL_FILE, tip.end)
     if tip.has_lost_a_record:
         # The bytes behind the last batch may be those of the damaged record: acknowledged, so they are kept.
-        _adopt(tip, appender, time)
+        _adopt(tip, appender, now())
     appender.set_aside_behind(layout.CONTEXT_FILE, tip.context_end)
     _complete_transcript(tip, appender, content, index, is_first_look=is_first_look)
     if is_first_look:
@@ -99,10 +99,9 @@ def _adopted(tip: Tip, content: bytes, time: str) -> Iterator[Record]:
         synced = min(tip.synced.context, tip.context_end)
         extent = Extent(tip.context_end, (len(line),), hashlib.sha256(line).hexdigest(), synced, tip.end)
         lines = rendered([message], tip.messages, time, tip)
-        yield {
-            **batch_record(batch_after(tip, [message], batch_id="", lines=lines, extent=extent, time=time)),
-            "rebuilt": True,
-        }
+        derived = transcript_bytes(lines)
+        batch = batch_after(tip, [message], batch_id="", lines=lines, derived=derived, extent=extent, time=time)
+        yield {**batch_record(batch), "rebuilt": True}
 
 
 def _first_torn(tip: Tip, appender: Appender, content: Content) -> int | None:

@@ -13,11 +13,14 @@ from typing import Any, Final, TypeVar
 
 from buoyline.errors import ConfigError, MessageError, RedactionError
 from buoyline.messages import (
+    Base64,
+    Json,
     Media,
     Message,
     Opaque,
     Part,
     Reasoning,
+    ResultPart,
     Text,
     ToolCall,
     ToolResult,
@@ -163,7 +166,7 @@ class Redaction:
         return [self._message(message, position, dialect) for position, message in enumerate(messages)]
 
     def result(self, tool_result: object) -> ToolResult:
-        """Read one tool result, with its id and each of its text parts as they may be stored.
+        """Read one tool result, with its id and all of its parts as they may be stored, media decoded.
 
         Raises:
             RedactionError: See `text`.
@@ -172,8 +175,8 @@ class Redaction:
         found = self._reworded(lambda: read_result(tool_result))
         if not self.is_active or not isinstance(found.call_id, str):
             return found
-        parts = tuple(Text(self.text(part.text)) if isinstance(part, Text) else part for part in found.parts)
-        return replace(found, call_id=self.text(found.call_id), parts=parts)
+        parts = tuple(self._stored_part(part) for part in found.parts)
+        return replace(found, call_id=self.text(found.call_id), name=self.text(found.name), parts=parts)
 
     def view(self, message: Message) -> Message:
         """Return the view of a message as it may be stored.
@@ -193,13 +196,29 @@ class Redaction:
             return replace(part, call_id=self.text(part.call_id), parts=tuple(map(self._inner_part, part.parts)))
         return replace(part, text=self.text(part.text)) if isinstance(part, Reasoning) else self._inner_part(part)
 
-    def _inner_part(self, part: Text | Media | Opaque) -> Text | Media | Opaque:
-        if isinstance(part, Text):
-            return Text(self.text(part.text))
-        if isinstance(part, Opaque):
-            return replace(part, json=self.text(part.json))
-        is_reference = layout.blob_behind(part.source) is not None
-        return part if is_reference else replace(part, source=self.text(part.source))
+    def _inner_part(self, part: ResultPart) -> ResultPart:
+        match part:
+            case Text():
+                return Text(self.text(part.text))
+            case Json():
+                return Json(self.text(part.json))
+            case Opaque():
+                return replace(part, kind=self.text(part.kind), json=self.text(part.json))
+            case Media():
+                is_reference = layout.blob_behind(part.source) is not None
+                source = part.source if is_reference else self.text(part.source)
+                return replace(part, source=source, name=self.text(part.name))
+
+    def _stored_part(self, part: ResultPart) -> ResultPart:
+        found = self._inner_part(part)
+        if not isinstance(found, Media) or found.payload is None:
+            return found
+        content = found.content()
+        if content is None:
+            # No base64 after all, so it is a text; what its size is follows from nothing.
+            return replace(found, payload=Base64(self.text(getattr(found.payload, "text", ""))))
+        redacted = self.payload(content, found.media_type)
+        return replace(found, payload=redacted, size_bytes=len(redacted))
 
     def _message(self, message: object, position: int, dialect: str | None) -> dict[str, Any]:
         try:

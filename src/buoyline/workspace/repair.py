@@ -10,7 +10,8 @@ from pathlib import Path
 
 from buoyline.errors import BuoylineError, FormatVersionError
 from buoyline.workspace import layout
-from buoyline.workspace.local import LocalWorkspace, new_document
+from buoyline.workspace.document import new_document
+from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.mending import Action, Mender, digest_of
 from buoyline.workspace.restoring import index_of
 from buoyline.workspace.session_repair import SessionRepair

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from buoyline.errors import MessageError
 from buoyline.messages import detect, parse
-from buoyline.workspace.archived import ArchivedMessage, rendered
+from buoyline.workspace.archived import ArchivedMessage, rendered, transcript_bytes
 from buoyline.workspace.batches import batch_after
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Extent, batch_record, decode, encode
@@ -98,7 +98,8 @@ def with_adopted(journal: bytes, context: bytes, time: str) -> bytes:
         message = ArchivedMessage(index.messages, detect(value).name, value, ())
         extent = Extent(index.context_end, (len(line),), hashlib.sha256(line).hexdigest(), index.context_end, index.end)
         shown = rendered([message], index.messages, time, index)
-        batch = batch_after(index, [message], batch_id="", lines=shown, extent=extent, time=time)
+        derived = transcript_bytes(shown)
+        batch = batch_after(index, [message], batch_id="", lines=shown, derived=derived, extent=extent, time=time)
         found.append(encode({**batch_record(batch), "rebuilt": True}))
         index.absorb(found[-1])
     return b"".join(found)

@@ -1,61 +1,192 @@
 """Whole tool results in files of their own, and the stubs that stand for them."""
 
-from collections.abc import Sequence
-from contextlib import closing
+import hashlib
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from buoyline.errors import CorruptError
+from buoyline.errors import CorruptError, NotFoundError
 from buoyline.messages import ToolResult
 from buoyline.offloader.protocol import StoredResult
 from buoyline.workspace import layout
+from buoyline.workspace._files import Tree
 from buoyline.workspace.archived import text_digest
-from buoyline.workspace.content import ResultContent
+from buoyline.workspace.blobs import Blobs
+from buoyline.workspace.content import Measure, ResultContent
 from buoyline.workspace.journal import Record
+from buoyline.workspace.parts import ONE_TEXT, described, has_data, placed, result_from
 from buoyline.workspace.quotas import UNLIMITED, Allowance
-from buoyline.workspace.records import result_record, stored_result, stub_record
+from buoyline.workspace.records import (
+    has_parts,
+    result_record,
+    stored_result,
+    streamed_record,
+    stub_record,
+    variant_name,
+)
 from buoyline.workspace.session import Session, now
+from buoyline.workspace.staging import StagedBlobs
 from buoyline.workspace.tip import Tip
+
+
+class Content(Protocol):
+    """The bytes of a result's file, in pieces of about a megabyte, as often as asked."""
+
+    def chunks(self) -> Generator[bytes]:
+        """Yield them."""
+        ...
+
+    def measure(self) -> Measure:
+        """Return what is known of them."""
+        ...
+
+    def placed(self) -> Sequence[Record]:
+        """Return what the journal says of the blocks that they are."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StagedResult:
+    """A tool result in a file without a final name, durable as far as its content goes.
+
+    Attributes:
+        tree: The workspace's files.
+        name: Of the file, relative to the workspace.
+        measured: What is known of its content.
+        view_name: Of its view, which has no final name either; empty where it needs none.
+        view_lines: Lines of the view.
+        view_bytes: Size of the view.
+    """
+
+    tree: Tree
+    name: str
+    measured: Measure
+    view_name: str = ""
+    view_lines: int = 0
+    view_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes with its view."""
+        return self.measured.size_bytes + self.view_bytes
+
+    def chunks(self) -> Generator[bytes]:
+        """Yield the content in pieces."""
+        yield from self.tree.chunks(self.name)
+
+    def measure(self) -> Measure:
+        """Return what is known of the content."""
+        return self.measured
+
+    def placed(self) -> Sequence[Record]:
+        """Return what the journal says of it: it is one text."""
+        return placed(ONE_TEXT, self.measured)
+
+    def record(self, call_id: str, name: str, *, partial: str, others_bytes: int) -> Record:
+        """Return its record in the journal; see `streamed_record`."""
+        view = (self.view_lines, self.view_bytes) if self.view_name else None
+        return streamed_record(
+            call_id, name, self.measured, view=view, partial=partial, others_bytes=others_bytes, time=now()
+        )
 
 
 class Results:
     """The tool results of a session."""
 
-    def __init__(self, session: Session, allowance: Allowance = UNLIMITED) -> None:
-        """Store into *session* what *allowance* grants."""
+    def __init__(self, session: Session, blobs: Blobs, allowance: Allowance = UNLIMITED) -> None:
+        """Store into *session*, media into *blobs*, what *allowance* grants."""
         self._session = session
+        self._blobs = blobs
         self._allowance = allowance
 
     def store(self, result: ToolResult) -> StoredResult:
-        """Store the whole text of *result*; durable on return.
+        """Store *result*, text and JSON in a file of its own and media before it in ``data/``; durable on return.
 
         The same id with the same content is the same file; with other content it is one more file, since ids
         repeat in real sessions.
 
         Raises:
             CorruptError: The file that is named by this content holds another.
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
+            QuotaExceededError: A medium, the session or the workspace would exceed its quota; nothing was written.
             StorageError: The file system refused; no file has its final name.
         """
-        content = ResultContent(result)
-        view = content.view()
-        self._check_new(result.call_id, content, view)
+        staged = StagedBlobs(self._blobs, self._allowance)
+        with ExitStack() as unswept:
+            if has_data(result):
+                unswept.enter_context(self._blobs.unswept())
+            return self._store(_Arrival(result, described(result, staged.put), staged))
+
+    def _store(self, arrival: "_Arrival") -> StoredResult:
+        view = arrival.content.view()
+        self._check_new(arrival, view)
         with self._session.writing() as (tip, appender):
-            name, is_there = self._place(result.call_id, content)
+            name, is_there = self._place(tip, arrival.result.call_id, arrival)
             record = tip.find_result(name)
             if record is None:
-                self._admit(tip, result.call_id, name, content, view)
+                self._admit(tip, arrival, name, view)
+            arrival.staged.write()
             if is_there:
                 # Whoever stored it may have been killed before its name was durable.
                 self._session.tree.sync_directory(self._session.directory)
             else:
-                self._publish(name, content)
+                self._publish(name, arrival)
             if view is not None:
                 self._publish_view(layout.view_name(name), view)
             if record is None:
-                record = _record(result.call_id, name, content, view, tip.result_bytes)
+                record = arrival.record(name, view, tip.result_bytes)
                 appender.note(record)
             else:
                 appender.settle_found()
-            return stored_result(record, self._session.path)
+            return self._described(record)
+
+    def load(self, name: str) -> ToolResult:
+        """Return the result in file *name*, equal to what was given; its media come with their bytes.
+
+        Raises:
+            NotFoundError: There is no such session, or no such result in it.
+            CorruptError: A file of it is not what was stored.
+            StorageError: A file of it is gone.
+        """
+        record = self._session.index().find_result(name)
+        if record is None:
+            raise NotFoundError("tool result", name, "`buoyline show` lists those there are")
+        text = self._session.tree.read(self._session.name(name))
+        if hashlib.sha256(text).hexdigest() != record["sha256"]:
+            raise CorruptError(self._session.path(name), "is not what the tool gave; restore it from a copy")
+        return result_from(record, text, self._blobs.get)
+
+    def publish(self, call_id: str, staged: StagedResult, partial: str = "") -> StoredResult:
+        """Give a tool result that came piece by piece its name, by the rules of `store`; durable on return.
+
+        Args:
+            call_id: The id of the call.
+            staged: What came; durable, and gone from where it was once this returns.
+            partial: Why it is not whole; empty where it is.
+
+        Raises:
+            CorruptError: See `store`.
+            QuotaExceededError: See `store`.
+            StorageError: See `store`.
+        """
+        record = staged.record(call_id, layout.tool_result_name(call_id), partial=partial, others_bytes=0)
+        self._allowance.check_new(self._session, record["total"], [record], staged_bytes=staged.size_bytes)
+        with self._session.writing() as (tip, appender):
+            name, is_there = self._place(tip, call_id, staged)
+            known = tip.find_result(name)
+            record = known or staged.record(call_id, name, partial=partial, others_bytes=tip.result_bytes)
+            if known is None:
+                new_bytes = record["total"] - tip.result_bytes
+                self._allowance.admit(self._session, tip, new_bytes, [record], staged_bytes=staged.size_bytes)
+            if not self._session.tree.publish_staged(staged.name, self._session.name(name)) and not is_there:
+                raise self._is_another(name)
+            if staged.view_name:
+                self._publish_staged_view(layout.view_name(name), staged.view_name)
+            if known is None:
+                appender.note(record)
+            else:
+                appender.settle_found()
+            return replace(self._described(record), partial=partial)
 
     def record_stub(self, stub: str, name: str) -> None:
         """Remember that the text *stub* stands for the result in file *name*.
@@ -80,25 +211,28 @@ class Results:
             stub = index.find_stub(text_digest(text))
             record = None if stub is None else index.find_result(stub["path"])
             if record is not None:
-                found[text] = stored_result(record, self._session.path)
+                found[text] = self._described(record)
         return found
 
-    def _place(self, call_id: str, content: ResultContent) -> tuple[str, bool]:
+    def _described(self, record: Record) -> StoredResult:
+        return stored_result(record, self._session.path, self._session.tree.path)
+
+    def _place(self, tip: Tip, call_id: str, content: Content) -> tuple[str, bool]:
         """Return the name that *content* has or shall have, and whether the file is there.
 
         A file that is there is read beside the text, chunk by chunk, and not written again.
         """
         first = layout.tool_result_name(call_id)
         is_taken = self._session.tree.exists(self._session.name(first))
-        if not is_taken or self._holds(first, content):
+        if not is_taken or (self._holds(first, content) and has_parts(tip.find_result(first), content.placed())):
             return first, is_taken
-        name = layout.tool_result_variant(call_id, content.measure().sha256)
+        name = variant_name(call_id, content.measure(), content.placed())
         is_taken = self._session.tree.exists(self._session.name(name))
         if is_taken and not self._holds(name, content):
             raise self._is_another(name)
         return name, is_taken
 
-    def _holds(self, name: str, content: ResultContent) -> bool:
+    def _holds(self, name: str, content: Content) -> bool:
         with self._session.tree.open(self._session.name(name)) as handle, closing(content.chunks()) as chunks:
             offset = 0
             for chunk in chunks:
@@ -107,7 +241,7 @@ class Results:
                 offset += len(chunk)
             return handle.size() == offset
 
-    def _publish(self, name: str, content: ResultContent) -> None:
+    def _publish(self, name: str, content: Content) -> None:
         with closing(content.chunks()) as chunks:
             is_ours = self._session.tree.publish(self._session.name(name), chunks)
         if not is_ours and not self._holds(name, content):
@@ -119,19 +253,57 @@ class Results:
         if not tree.publish(path, (view,)) and tree.read(path) != view:
             tree.replace(path, (view,))
 
+    def _publish_staged_view(self, name: str, staged: str) -> None:
+        tree, path = self._session.tree, self._session.name(name)
+        if tree.exists(path) and not _are_same(tree, path, staged):
+            tree.replace(path, tree.chunks(staged))
+        tree.publish_staged(staged, path)
+
     def _is_another(self, name: str) -> CorruptError:
         return CorruptError(self._session.path(name), "is not the tool result that belongs there; move it away")
 
-    def _check_new(self, call_id: str, content: ResultContent, view: bytes | None) -> None:
+    def _check_new(self, arrival: "_Arrival", view: bytes | None) -> None:
         if self._allowance.is_limited and not self._session.exists():
-            record = _record(call_id, layout.tool_result_name(call_id), content, view, 0)
-            self._allowance.check_new(self._session, record["total"], [record])
+            record = arrival.record(layout.tool_result_name(arrival.result.call_id), view, 0)
+            self._allowance.check_new(self._session, record["total"], [record], self._new_bytes(arrival))
 
-    def _admit(self, tip: Tip, call_id: str, name: str, content: ResultContent, view: bytes | None) -> None:
+    def _admit(self, tip: Tip, arrival: "_Arrival", name: str, view: bytes | None) -> None:
         if self._allowance.is_limited:
-            record = _record(call_id, name, content, view, tip.result_bytes)
-            self._allowance.admit(self._session, tip, record["total"] - tip.result_bytes, [record])
+            record = arrival.record(name, view, tip.result_bytes)
+            size_bytes = record["total"] - tip.result_bytes
+            self._allowance.admit(self._session, tip, size_bytes, [record], self._new_bytes(arrival))
+
+    def _new_bytes(self, arrival: "_Arrival") -> int:
+        return arrival.staged.new_bytes(self._session.tree)
 
 
-def _record(call_id: str, name: str, content: ResultContent, view: bytes | None, others_bytes: int) -> Record:
-    return result_record(call_id, name, content.measure(), view, others_bytes=others_bytes, time=now())
+class _Arrival:
+    """A result that is about to be stored, with the media that wait for it."""
+
+    def __init__(self, result: ToolResult, parts: Sequence[Record], staged: StagedBlobs) -> None:
+        self.result = result
+        self.content = ResultContent(result)
+        self.staged = staged
+        self._parts = parts
+
+    def chunks(self) -> Generator[bytes]:
+        yield from self.content.chunks()
+
+    def measure(self) -> Measure:
+        return self.content.measure()
+
+    def placed(self) -> Sequence[Record]:
+        """Return what the journal says of its parts; encodes the text once unless that was done."""
+        return placed(self._parts, self.content.measure())
+
+    def record(self, name: str, view: bytes | None, others_bytes: int) -> Record:
+        """Return its record in the journal."""
+        measure = self.content.measure()
+        return result_record(self.result, name, measure, self._parts, view, others_bytes=others_bytes, time=now())
+
+
+def _are_same(tree: Tree, name: str, other: str) -> bool:
+    if tree.size(name) != tree.size(other):
+        return False
+    with closing(tree.chunks(name)) as chunks, closing(tree.chunks(other)) as others:
+        return all(chunk == expected for chunk, expected in zip(chunks, others, strict=False))

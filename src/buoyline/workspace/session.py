@@ -101,7 +101,7 @@ class Session:
         try:
             if self._refresh_tip(shared.appender.file(layout.JOURNAL_FILE)):
                 # The call before has failed. What waits for the sync is not settled: that sync must tell of it.
-                recover(self._tip, shared.appender, self.content, self.index, is_first_look=False, time=now())
+                recover(self._tip, shared.appender, self.content, self.index, is_first_look=False, now=now)
             yield self._tip, shared.appender
         except BaseException:
             self._tip.forget()
@@ -137,9 +137,7 @@ class Session:
             closing(Appender(tree, self.directory, self._tip, shares_sync=shares_sync)) as appender,
         ):
             try:
-                if not tree.exists(self.name(layout.JOURNAL_FILE)):
-                    _rebuild_journal(appender, is_durable=tree.is_durable)
-                self._journal = appender.file(layout.JOURNAL_FILE)
+                self._journal = _opened_journal(appender, is_durable=tree.is_durable)
                 is_first_look = self._refresh_tip(self._journal)
                 if is_first_look:
                     # Whoever made these entries may have been killed before they were durable.
@@ -148,10 +146,9 @@ class Session:
                 if not self._tip.end:
                     # Not even the first record is there, which was durable before anybody saw the session.
                     appender.set_aside_behind(layout.JOURNAL_FILE, 0)
-                    _rebuild_journal(appender, is_durable=tree.is_durable)
-                    self._journal = appender.file(layout.JOURNAL_FILE)
+                    self._journal = _rebuild_journal(appender, is_durable=tree.is_durable)
                     self._refresh_tip(self._journal)
-                recover(self._tip, appender, self.content, self.index, is_first_look=is_first_look, time=now())
+                recover(self._tip, appender, self.content, self.index, is_first_look=is_first_look, now=now)
                 yield appender
             except BaseException:
                 # What is on disk decides; whatever we believed about it is read again.
@@ -202,7 +199,7 @@ class Session:
 
     def _refresh_tip(self, journal: Handle) -> bool:
         """Take in what others have written since; return whether nothing was known of these files."""
-        identity = journal.identity()
+        identity = journal.identity
         if identity != self._identity:
             self._check_owner()
             self._tip.forget()
@@ -210,7 +207,7 @@ class Session:
         return self._tip.refresh(journal.size())
 
     def _refresh_index(self, journal: Handle) -> None:
-        identity, size, tail = journal.identity(), journal.size(), self._index.tail
+        identity, size, tail = journal.identity, journal.size(), self._index.tail
         if identity != self._indexed or journal.read(self._index.end - len(tail), len(tail)) != tail:
             self._check_owner()
             self._index, self._indexed = Index(), identity
@@ -233,11 +230,21 @@ class Shared:
     appender: Appender | None = None
 
 
-def _rebuild_journal(appender: Appender, *, is_durable: bool) -> None:
+def _opened_journal(appender: Appender, *, is_durable: bool) -> Handle:
+    try:
+        return appender.file(layout.JOURNAL_FILE, create=False)
+    except StorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
+    return _rebuild_journal(appender, is_durable=is_durable)
+
+
+def _rebuild_journal(appender: Appender, *, is_durable: bool) -> Handle:
     context = appender.file(layout.CONTEXT_FILE)
     context.sync()
     content = context.read(0, context.size())
     appender.replace(layout.JOURNAL_FILE, rebuilt_journal(content, now(), is_durable=is_durable))
+    return appender.file(layout.JOURNAL_FILE)
 
 
 def now() -> str:

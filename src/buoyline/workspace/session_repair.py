@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 from buoyline.errors import BuoylineError, CorruptError, FormatVersionError, MessageError
 from buoyline.messages import parse
+from buoyline.offloader.source import decoded
+from buoyline.offloader.transcript import blank_lines
 from buoyline.offloader.view import view_of
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
@@ -23,7 +25,6 @@ from buoyline.workspace.restoring import (
     with_extents,
 )
 from buoyline.workspace.session import Session, now
-from buoyline.workspace.transcript import blank_lines
 from buoyline.workspace.verification import Finding
 
 Sources = Callable[[str], Sequence[str]]
@@ -212,7 +213,7 @@ class SessionRepair:
         if record is None or "view" not in record:
             return
         content = _content(self._tree, session.name(record["path"])) or b""
-        view = (view_of(content.decode("utf-8", "surrogatepass")) or "").encode("utf-8")
+        view = (view_of(decoded(content)) or "").encode("utf-8")
         # Stubs and pointers count on these lines.
         if digest_of(self._tree, session.name(record["path"])) == record["sha256"] and (
             view.count(b"\n") == record["lines"]

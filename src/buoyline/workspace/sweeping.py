@@ -10,7 +10,7 @@ import stat
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, NotFoundError, StorageError
@@ -63,6 +63,8 @@ class Collection:
         young: Blobs that nobody refers to, too young to go.
         unowned: Blobs that no session is known to have referred to since they were stored; they stay unless they are
             asked for.
+        locked: Ids of sessions that a writer held for longer than we wait. Nothing of them was removed, and what they
+            refer to stays.
         session_bytes: What the sessions that stay take, with the blobs that they refer to.
     """
 
@@ -72,6 +74,7 @@ class Collection:
     leftovers: tuple[Swept, ...]
     young: tuple[Swept, ...]
     unowned: tuple[Swept, ...]
+    locked: tuple[str, ...]
     session_bytes: int
 
     @property
@@ -95,7 +98,8 @@ def collect(
 
     Sessions go by *retention*. Blobs go that no session refers to any longer, that one has referred to once, and that
     are older than *grace_s*; so do unfinished files that a crash has left. Other processes may write meanwhile: those
-    that store payloads wait while blobs are swept, and a session that somebody has used since it was looked at stays.
+    that store payloads wait while blobs are swept, and a session that somebody has used since it was looked at, or is
+    using, stays.
 
     Args:
         workspace: The one to look after.
@@ -104,7 +108,7 @@ def collect(
         unowned: Let blobs go, too, that no session has referred to since they were stored: so stand those of
             `LocalWorkspace.offload_data_block`, and only its caller knows whether they are in use.
         dry_run: Change nothing.
-        lock_timeout_s: How long to wait for writers.
+        lock_timeout_s: How long to wait for those who store payloads, and then for writers of all sessions together.
         on_progress: Called often while files are read.
 
     Returns:
@@ -115,7 +119,7 @@ def collect(
         NotFoundError: There is no workspace, or not one of the sessions that *retention* names.
         FormatVersionError: A newer buoyline wrote it.
         CorruptError: It cannot be known what some session refers to; nothing was removed.
-        LockTimeout: A writer was at work for too long; what was removed until then is gone, the rest is there.
+        LockTimeout: Payloads were being stored all the time that we wait; nothing was removed.
         StorageError: The file system refused; the next call completes what was begun.
     """
     if not grace_s >= 0:
@@ -162,6 +166,8 @@ class _Run:
         self._lock_timeout_s = lock_timeout_s
         self._unowned = unowned
         self._now_ns = time.time_ns()
+        self._deadline_s = 0.0
+        self._locked: set[str] = set()
         # What is stored from now on is spared by this run: nobody has looked for its hash.
         self._digests = frozenset(layout.digest_in(path) or "" for path in self._blobs())
         self._marker = Marker(tree, self._digests, on_progress)
@@ -202,6 +208,7 @@ class _Run:
             leftovers=tuple(sorted(self._leftovers(gone), key=lambda swept: swept.path)),
             young=tuple(blobs["young"]),
             unowned=tuple(blobs["unowned"]),
+            locked=(),
             session_bytes=taken_bytes(staying, sizes),
         )
 
@@ -209,6 +216,8 @@ class _Run:
         """Remove what goes."""
         self._tree.make_directory(layout.LOCKS)
         with self._tree.lock(layout.GC_LOCK, self._lock_timeout_s):
+            # Payloads cannot be stored meanwhile, so one writer that hangs must not keep us for long.
+            self._deadline_s = time.monotonic() + self._lock_timeout_s
             self.look()
             interrupted = self._interrupted
             set_off = [self._set_off(departure) for departure in self.departures()]
@@ -216,8 +225,7 @@ class _Run:
             # What sessions that stay have got meanwhile counts, too: only who stores blobs was kept waiting.
             self.look()
             removed, self._interrupted = self._interrupted, interrupted
-            collection = self.collection(departures, is_dry_run=False)
-            self._sweep(collection)
+            collection = self._swept(self.collection(departures, is_dry_run=False))
             self._release(collection, self._owned(departures))
         for path in removed:
             self._tree.remove(path)
@@ -237,10 +245,12 @@ class _Run:
                 self._sessions[path] = _session_id(self._tree, path), marks
 
     def _set_off(self, departure: Departure) -> Departure | None:
-        """Give a session a name that nobody reads; None if somebody has used it since we looked."""
+        """Give a session a name that nobody reads; None if somebody has used it since we looked, or is using it."""
         session_id = departure.session.session_id
         path = layout.session_directory(session_id)
-        with self._tree.lock(layout.lock_name(session_id), self._lock_timeout_s):
+        with self._writers_out(session_id) as is_ours:
+            if not is_ours:
+                return None
             with _readable():
                 if self._marker.marks(path) != self._sessions[path][1]:
                     return None
@@ -254,21 +264,41 @@ class _Run:
         marker = self._marker if digests <= self._digests else Marker(self._tree, digests)
         return marker.marks(path).digests
 
-    def _sweep(self, collection: Collection) -> None:
+    def _swept(self, collection: Collection) -> Collection:
+        """Remove what goes beside sessions, and return what has gone."""
         for swept in collection.blobs:
             self._tree.remove(swept.path)
-        for swept in collection.leftovers:
-            if swept.path not in self._interrupted:
-                with self._writers_out(swept.path):
-                    self._tree.remove(swept.path)
+        leftovers = tuple(swept for swept in collection.leftovers if self._has_gone(swept.path))
         if collection.blobs:
             # Sessions may be gone for good only once the blobs that were theirs are.
             self._tree.sync_directory(layout.DATA)
+        return replace(collection, leftovers=leftovers, locked=tuple(sorted(self._locked)))
 
-    def _writers_out(self, path: str) -> AbstractContextManager[None]:
-        """Lock the session that *path* is in: its writers may be at work on an unfinished file."""
-        session = self._sessions.get("/".join(path.split("/")[:2]))
-        return nullcontext() if session is None else self._tree.lock(layout.lock_name(session[0]), self._lock_timeout_s)
+    def _has_gone(self, path: str) -> bool:
+        """Remove what is unfinished; False where it is in a session whose writer may be at work on it."""
+        if path in self._interrupted:
+            return True
+        session_id, _ = self._sessions.get("/".join(path.split("/")[:2]), ("", None))
+        with self._writers_out(session_id) as is_ours:
+            if is_ours:
+                self._tree.remove(path)
+            return is_ours
+
+    @contextmanager
+    def _writers_out(self, session_id: str) -> Generator[bool]:
+        """Lock a session, if the id is one; False where another writer has held it for too long, now or before.
+
+        What is in such a session was looked at like everything else, and it gets no reference to a blob meanwhile:
+        who is about to add one shares gc's lock.
+        """
+        with ExitStack() as lock:
+            if session_id and session_id not in self._locked:
+                left_s = max(0.0, self._deadline_s - time.monotonic())
+                try:
+                    lock.enter_context(self._tree.lock(layout.lock_name(session_id), left_s))
+                except LockTimeout:
+                    self._locked.add(session_id)
+            yield session_id not in self._locked
 
     def _release(self, collection: Collection, owned: Mapping[str, int]) -> None:
         """Remember of the blobs that stay for their age alone that they were some session's."""

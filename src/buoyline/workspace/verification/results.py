@@ -1,5 +1,6 @@
 """Checks of the files of tool results, of their views, and of the stubs that point to them."""
 
+from buoyline.offloader.source import decoded
 from buoyline.offloader.view import view_of
 from buoyline.workspace import layout
 from buoyline.workspace.journal import Record
@@ -52,7 +53,7 @@ def _is_view(session: Inspection, record: Record, result: Part | None) -> bool:
 
 
 def _view(content: bytes) -> bytes:
-    return (view_of(content.decode("utf-8", "surrogatepass")) or "").encode("utf-8")
+    return (view_of(decoded(content)) or "").encode("utf-8")
 
 
 def _check_name(session: Inspection, name: str) -> None:

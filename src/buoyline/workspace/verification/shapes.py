@@ -41,6 +41,10 @@ def _disagreement(record: Record) -> str:
             return "has a reference in a message that it has not"
     if record["op"] == "result" and record.get("view", own := layout.view_name(record["path"])) != own:
         return "names a view of another result"
+    if record["op"] == "result" and any(
+        part["offset"] + part["bytes"] > record["bytes"] for part in record.get("parts", ()) if "path" not in part
+    ):
+        return "has a part beyond its file"
     return ""
 
 
@@ -87,6 +91,32 @@ def _is_reference(value: Any) -> bool:
     return _is_count(position) and is_place and isinstance(head, str) and is_reference
 
 
+def _is_part(value: object) -> bool:
+    if not is_object(value) or not (_is_text(value.get("kind")) and _is_count(value.get("bytes"))):
+        return False
+    if any(not is_well_formed(value[name]) for name, is_well_formed in _FACTS.items() if name in value):
+        return False
+    return _is_count(value.get("offset")) if "path" not in value else _is_text(value.get("media_type"))
+
+
+def _is_blob(value: object) -> bool:
+    return isinstance(value, str) and layout.digest_in(value) is not None
+
+
+def _is_blob_reference(value: object) -> bool:
+    return isinstance(value, str) and layout.blob_behind(value) is not None
+
+
+_FACTS: Mapping[str, Check] = {
+    "path": _is_blob,
+    "name": _is_text,
+    "refers": _are(_is_blob_reference),
+    "width": _is_count,
+    "height": _is_count,
+    "pages": _is_count,
+}
+"""What a part of a tool result may say beyond its kind and size."""
+
 _EXTENT: Mapping[str, Check] = {
     "offset": _is_count,
     "bytes": _are(_is_count),
@@ -128,7 +158,13 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
 }
 
 _LATER: Mapping[str, Mapping[str, Check]] = {
-    "result": {"total": _is_count, "view_bytes": _is_count},
+    "result": {
+        "total": _is_count,
+        "view_bytes": _is_count,
+        "parts": _are(_is_part),
+        "tool": _is_text,
+        "partial": _is_text,
+    },
     "summary": {"n": _is_count},
 }
 """What the first journals of this format did not say yet."""

@@ -10,6 +10,7 @@ from buoyline.messages import is_object
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.parts import data_names
 from buoyline.workspace.verification.findings import Finding, Report, finding, in_order
 from buoyline.workspace.verification.inspection import (
     Inspection,
@@ -76,7 +77,7 @@ class _Verification:
         self._total_bytes = 0
         self._probe = Probe(tree, self._tell if on_progress else None)
         self._findings: list[Finding] = []
-        self._references: dict[str, tuple[str, int]] = {}
+        self._references: dict[str, tuple[str, str]] = {}
 
     def run(self) -> Report:
         root = self._root()
@@ -89,8 +90,8 @@ class _Verification:
         for directory in sessions:
             session = self._inspected(directory)
             self._findings += session.findings
-            for name, message in _references(session):
-                self._references.setdefault(name, (directory, message))
+            for name, user in _references(session):
+                self._references.setdefault(name, (directory, user))
         return self._report(len(sessions), self._check_blobs())
 
     def _report(self, sessions: int, blobs: int) -> Report:
@@ -181,9 +182,9 @@ class _Verification:
     def _check_blobs(self) -> int:
         """Check the files under ``data/``; return how many were looked at."""
         found = {f"{layout.DATA}/{name}": status for name, status in self._entries(layout.DATA).items()}
-        for name, (directory, message) in self._references.items():
+        for name, (directory, user) in self._references.items():
             if name not in found:
-                reason = f"is gone, and message {message} of {directory} refers to it; restore it from a copy"
+                reason = f"is gone, and {user} of {directory} refers to it; restore it from a copy"
                 self._findings.append(finding("missing-blob", name, reason))
         if self._chosen is not None:
             found = {name: status for name, status in found.items() if name in self._references}
@@ -229,10 +230,13 @@ class _Verification:
         )
 
 
-def _references(session: Inspection) -> Iterator[tuple[str, int]]:
-    """Yield each blob that the journal lists, with the message that it was taken out of."""
+def _references(session: Inspection) -> Iterator[tuple[str, str]]:
+    """Yield each blob that the journal lists, with what it was taken out of."""
     for batch in session.index.batches:
         for position, reference in batch.references:
             name = layout.blob_behind(reference.reference)
             if name is not None:
-                yield name, batch.first + position
+                yield name, f"message {batch.first + position}"
+    for result, record in session.index.results.items():
+        for name in data_names(record):
+            yield name, result
