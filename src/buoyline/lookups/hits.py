@@ -4,16 +4,16 @@ The file is searched in blocks of whole lines, not line by line: a call per line
 longer than a block is searched in windows that overlap.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from buoyline.lookups.patterns import Finder
 from buoyline.offloader.lines import MAX_LINE_CHARS
 
-BLOCK_BYTES = 1 << 20
 OVERLAP_BYTES = 4096
-r"""In a line over `BLOCK_BYTES`, a match up to this long is found wherever it lies; a longer one may be missed, and
-``$`` may be taken for the end of a window."""
+"""In a line over `BLOCK_BYTES`, a match up to this long is found wherever it lies; a longer one may be missed."""
+
+BLOCK_BYTES = (1 << 20) + OVERLAP_BYTES  # so that chunks of a megabyte need not be cut, see `_pieces`
 
 _CHARS_BEFORE_MATCH = 100
 _SHOWN_BYTES_FROM_MATCH = MAX_LINE_CHARS - _CHARS_BEFORE_MATCH
@@ -26,67 +26,126 @@ class Hit(NamedTuple):
     Attributes:
         number: Of the line, 1-based.
         column: Where to begin to show the line so that the match is seen: 1 in a line of up to 1,000 characters.
+        offset: Of the line's first byte in the file.
     """
 
     number: int
     column: int
+    offset: int = 0
+
+
+class LineStart(NamedTuple):
+    """Where a line begins.
+
+    Attributes:
+        number: Of the line, 1-based.
+        offset: Of its first byte in the file.
+    """
+
+    number: int = 1
+    offset: int = 0
+
+
+FIRST_LINE = LineStart()
 
 
 class Block(NamedTuple):
-    """Bytes that are searched at once.
+    r"""Bytes that are searched at once.
 
     Attributes:
-        number: Of the first line.
-        column: Of the first character in its line; over 1 where the block begins inside a line.
+        line: The line that it begins in.
+        column: Of the first character in that line; over 1 where the block begins inside a line.
+        offset: Of the first byte in the file.
         content: Whole lines, or a part of one line and whole lines behind it.
-        end: Where the last match may begin; what begins behind it is found in the next block.
+        last_start: Where the last match may begin; what begins behind it is found in the next block.
+        last_end: Where a match may end. Where the line goes on, this is before the last byte, so that ``$`` and
+            ``\b`` see that it does.
     """
 
-    number: int
+    line: LineStart
     column: int
+    offset: int
     content: bytes
-    end: int
+    last_start: int
+    last_end: int
+
+
+def _never() -> bool:
+    return False
 
 
 def hits(
-    chunks: Iterable[bytes], find: Finder, *, block_bytes: int = BLOCK_BYTES, overlap_bytes: int = OVERLAP_BYTES
+    chunks: Iterable[bytes],
+    find: Finder,
+    *,
+    first: LineStart = FIRST_LINE,
+    is_over: Callable[[], bool] = _never,
+    block_bytes: int = BLOCK_BYTES,
+    overlap_bytes: int = OVERLAP_BYTES,
 ) -> Iterator[Hit]:
     """Yield the hits of a pattern in a file, in order.
 
     A line of up to 1,000 characters is one hit, however often it matches. A longer one has a hit for about each
-    1,000 characters that hold a match, so that none of its matches is out of reach.
+    1,000 characters that hold a match, so that none of its matches is out of reach. What is found in a line
+    depends on that line alone, neither on the chunks nor on where the search began.
 
     Args:
-        chunks: The file from its beginning, none of them empty.
+        chunks: The file from the beginning of a line on, none of them empty.
         find: Finds the pattern.
+        first: That line.
+        is_over: Asked before each block, tells whether to stop there.
         block_bytes: How much of one line is searched at once.
         overlap_bytes: How much of it is searched again with what follows; less than *block_bytes*.
     """
     newest = Hit(0, 0)
-    for block in blocks(chunks, block_bytes, overlap_bytes):
+    for block in blocks(chunks, first, block_bytes, overlap_bytes):
+        if is_over():
+            return
         for hit in _hits_in(block, find):
             if hit > newest:  # two windows of a line may both show the first match of the second
                 newest = hit
                 yield hit
 
 
-def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Iterator[Block]:
-    """Yield a file in blocks of whole lines; a line over *block_bytes* in windows that overlap."""
-    number, column, held = 1, 1, b""
-    for chunk in chunks:
-        held += chunk
+def blocks(chunks: Iterable[bytes], line: LineStart, block_bytes: int, overlap_bytes: int) -> Iterator[Block]:
+    """Yield a file in blocks of whole lines; a line over *block_bytes* in windows that overlap.
+
+    The windows of a line are counted from its beginning, so they are the same wherever the chunks end.
+    """
+    column, offset, held = 1, line.offset, b""
+    for piece in _pieces(chunks, block_bytes - overlap_bytes):
+        held += piece
+        while len(held) > block_bytes + overlap_bytes and _is_too_long(held, block_bytes):
+            cut = _boundary(held, block_bytes)
+            window = held[: block_bytes + overlap_bytes]
+            yield Block(line, column, offset, window, cut, len(window) - 1)
+            column, offset, held = column + _chars(held[:cut]), offset + cut, held[cut:]
         cut = held.rfind(b"\n") + 1
-        if cut:
-            block = Block(number, column, held[:cut], cut)
-            number, column, held = number + block.content.count(b"\n"), 1, held[cut:]
-            yield block
-        elif len(held) > block_bytes:
-            cut = _boundary(held, len(held) - overlap_bytes)
-            block = Block(number, column, held, cut)
-            column, held = column + _chars(held[:cut]), held[cut:]
-            yield block
+        if cut and not _is_too_long(held, block_bytes):
+            yield Block(line, column, offset, held, cut - 1, cut)
+            offset += cut
+            line = LineStart(line.number + held.count(b"\n", 0, cut), offset)
+            column, held = 1, held[cut:]
+    if _is_too_long(held, block_bytes):
+        cut = _boundary(held, block_bytes)
+        yield Block(line, column, offset, held, cut, len(held))
+        column, offset, held = column + _chars(held[:cut]), offset + cut, held[cut:]
     if held:
-        yield Block(number, column, held, len(held))
+        yield Block(line, column, offset, held, len(held), len(held))
+
+
+def _pieces(chunks: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
+    """Yield chunks in pieces so small that only the first line of what is held can be too long for a block."""
+    for chunk in chunks:
+        if len(chunk) <= max_bytes:
+            yield chunk
+        else:
+            yield from (chunk[begin : begin + max_bytes] for begin in range(0, len(chunk), max_bytes))
+
+
+def _is_too_long(held: bytes, block_bytes: int) -> bool:
+    """Tell whether the line that *held* begins with is, as far as is known, too long for one block."""
+    return len(held) > block_bytes and held.find(b"\n", 0, block_bytes + 1) < 0
 
 
 def _hits_in(block: Block, find: Finder) -> Iterator[Hit]:
@@ -94,19 +153,20 @@ def _hits_in(block: Block, find: Finder) -> Iterator[Hit]:
     # Inside a line, the first byte was the last one to be searched before, and is the context of `^` and `\b`.
     position = 0 if block.column == 1 else 1
     cursor = _Cursor(block)
-    while position < len(content) and 0 <= (start := find(content, position)) <= block.end:
+    while position < block.last_end and 0 <= (start := find(content, position, block.last_end)) <= block.last_start:
         begin = content.rfind(b"\n", 0, start) + 1
         if begin == len(content):  # an empty match behind the last line
             return
         end = content.find(b"\n", start)
         end = len(content) if end < 0 else end
         column = cursor.column_at(start, begin)
+        offset = block.offset + begin if begin else block.line.offset
         if _is_long(block, begin, end):
-            yield Hit(cursor.number, max(column - _CHARS_BEFORE_MATCH, 1))
+            yield Hit(cursor.number, max(column - _CHARS_BEFORE_MATCH, 1), offset)
             position = start + _SHOWN_BYTES_FROM_MATCH
             position = end + 1 if position > end else position
         else:
-            yield Hit(cursor.number, 1)
+            yield Hit(cursor.number, 1, offset)
             position = end + 1
 
 
@@ -115,7 +175,7 @@ class _Cursor:
 
     def __init__(self, block: Block) -> None:
         self._content = block.content
-        self.number = block.number
+        self.number = block.line.number
         self._column = block.column
         self._at = 0
 

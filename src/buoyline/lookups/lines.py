@@ -43,22 +43,23 @@ def count_lines(chunks: Iterable[bytes]) -> int:
     return lines + (last != b"\n")
 
 
-def fragments(chunks: Iterable[bytes], ranges: Iterable[tuple[int, int]]) -> Iterator[Fragment]:
+def fragments(chunks: Iterable[bytes], ranges: Iterable[tuple[int, int]], *, first: int = 1) -> Iterator[Fragment]:
     """Yield some lines of a file.
 
     Chunks without a wanted line are only counted, at the speed of memory.
 
     Args:
-        chunks: The file from its beginning, none of them empty.
+        chunks: The file from the beginning of a line on, none of them empty.
         ranges: First and last line of each range, 1-based and inclusive, in ascending order, apart from each
             other.
+        first: The number of that line.
 
     Yields:
         The fragments of these lines in order: one for a line within a chunk, more for one that is cut by the
         end of a chunk.
     """
     wanted = deque(ranges)
-    number = 1
+    number = first
     for chunk in chunks:
         last = number + chunk.count(b"\n")
         while wanted and wanted[0][1] < number:

@@ -20,6 +20,7 @@ def glob(
     *,
     after: str = "",
     session: str | None = None,
+    confined: bool = False,
     max_tokens: int = 2_000,
     counter: Counter | None = None,
     spelling: Spelling = as_arguments,
@@ -30,10 +31,11 @@ def glob(
 
     Args:
         workspace: Where to look.
-        pattern: Relative to the workdir, with ``*``, ``?`` and ``[...]`` within a name and ``**`` for any number of
-            directories. A pattern without ``/`` matches names at any depth.
+        pattern: Relative to the workdir or absolute below it, with ``*``, ``?`` and ``[...]`` within a name and
+            ``**`` for any number of directories. A pattern without ``/`` matches names at any depth.
         after: Skip paths up to this one, as an earlier answer has spelled it.
         session: List only what is in this session's directory, to which *pattern* is then relative.
+        confined: Accepted as by the other lookups; with *session* nothing else is listed anyway.
         max_tokens: For the whole text of the answer.
         counter: Counts them; the default counter where it is None.
         spelling: Says in the answer how to go on.
@@ -46,10 +48,12 @@ def glob(
         NotFoundError: There is no such session.
         StorageError: A directory cannot be read.
     """
-    if not pattern or pattern.startswith("/") or len(pattern) > MAX_PATTERN_CHARS:
+    wanted = pattern.removeprefix(f"{workspace.workdir}/")
+    if not wanted or wanted.startswith("/") or len(pattern) > MAX_PATTERN_CHARS:
         raise ConfigError("pattern", f"must be relative to the workdir, of 1 to {MAX_PATTERN_CHARS:,} characters")
+    del confined
     directory = "" if session is None else workspace.session(session).directory
-    entries = list(_entries(workspace.tree, directory, pattern))
+    entries = list(_entries(workspace.tree, directory, _within(directory, wanted)))
     left = [entry for entry in entries if entry.order > _order(after)] if after else entries
     page = _Page(len(entries), left, spelling)
     shown = Budget(max_tokens, counter).fill(left, page)
@@ -61,6 +65,30 @@ def glob(
         total=len(entries),
         next={**repeated, **following} if following else {},
     )
+
+
+def files_matching(
+    workspace: LocalWorkspace, pattern: str, session: str | None, *, confined: bool = False
+) -> list[str]:
+    """Return the files that match *pattern* in the directory of *session*, or else, unless *confined*, in the workdir.
+
+    Raises:
+        NotFoundError: There is no such session.
+    """
+    own = [] if session is None else [workspace.session(session).directory]
+    if len(pattern) > MAX_PATTERN_CHARS:
+        return []
+    pattern = pattern.removeprefix(f"{workspace.workdir}/")
+    for directory in own if confined else [*own, ""]:
+        entries = _entries(workspace.tree, directory, _within(directory, pattern))
+        if names := [entry.path for entry in entries if entry.size_bytes is not None]:
+            return names
+    return []
+
+
+def _within(directory: str, pattern: str) -> str:
+    """Return *pattern* relative to *directory*, also where it is spelled as the answers spell paths."""
+    return pattern.removeprefix(f"{directory}/") if directory else pattern
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class Extent(NamedTuple):
     last: int = sys.maxsize
 
 
-def extent_of(workspace: LocalWorkspace, path: str, session: str | None = None) -> Extent:
+def extent_of(workspace: LocalWorkspace, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
     """Find what *path* means.
 
     Args:
@@ -42,6 +42,7 @@ def extent_of(workspace: LocalWorkspace, path: str, session: str | None = None) 
         path: Absolute below the workdir, or relative to it, or a ``workspace:///data/`` reference; with ``:120`` or
             ``:120-135`` behind it, it is a pointer to these lines.
         session: Whose directory a relative path is looked for in first, as the pointers in summaries need it.
+        confined: Whether nothing else is there but this directory, and what is in ``data/`` by its whole name.
 
     Raises:
         InvalidNameError: *path* leads out of the workspace, to a hidden file, or is no path.
@@ -51,23 +52,23 @@ def extent_of(workspace: LocalWorkspace, path: str, session: str | None = None) 
     if not isinstance(path, str):
         raise InvalidNameError(path, f"a path must be text, not {type(path).__name__}")
     directory = "" if session is None else workspace.session(session).directory
-    name = _existing(workspace, path, directory)
+    name = _existing(workspace, path, directory, confined=confined)
     if name is not None:
         return Extent(name)
     pointer = _POINTER.fullmatch(path)
-    name = None if pointer is None else _existing(workspace, pointer[1], directory)
+    name = None if pointer is None else _existing(workspace, pointer[1], directory, confined=confined)
     if name is None or pointer is None:
         raise NotFoundError("file", path, "glob lists those there are; links are not followed")
     return Extent(name, int(pointer[2]), int(pointer[3] or pointer[2]))
 
 
-def file_of(workspace: LocalWorkspace, path: str, session: str | None = None) -> Extent:
+def file_of(workspace: LocalWorkspace, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
     """Find the file that *path* means; see `extent_of`, which says what is raised.
 
     Raises:
         NotFoundError: It is a directory.
     """
-    extent = extent_of(workspace, path, session)
+    extent = extent_of(workspace, path, session, confined=confined)
     if not extent.name or workspace.tree.is_directory(extent.name):
         raise NotFoundError("file", path, f"it is a directory; glob({posixpath.join(extent.name, '*')!r}) lists it")
     return extent
@@ -96,12 +97,18 @@ def _children(tree: Tree, directory: str) -> list[str]:
     return [above + entry for entry in reversed(tree.names(directory)) if not entry.startswith(".")]
 
 
-def _existing(workspace: LocalWorkspace, path: str, directory: str) -> str | None:
+def _existing(workspace: LocalWorkspace, path: str, directory: str, *, confined: bool) -> str | None:
     """Return the name of what is there under *path*, in the session's *directory* first; None if nothing is."""
     relative = _relative(workspace, path)
     is_absolute = path.startswith("/") or layout.blob_behind(path) is not None
     names = [relative] if is_absolute or not directory else [f"{directory}/{relative}".rstrip("/"), relative]
+    if confined:
+        names = [name for name in names if _is_within(name, directory) or layout.digest_in(name) is not None]
     return next((name for name in names if _is_there(workspace.tree, name)), None)
+
+
+def _is_within(name: str, directory: str) -> bool:
+    return name == directory or name.startswith(f"{directory}/")
 
 
 def _relative(workspace: LocalWorkspace, path: str) -> str:

@@ -6,12 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 from buoyline.errors import ConfigError
+from buoyline.lookups.weakening import required_text
 
 MAX_PATTERN_CHARS = 1_000
 
-Finder = Callable[[bytes, int], int]
-r"""Returns where the first match at or behind a position begins, or -1. A match lies within one line, and ``^``,
-``$`` and ``\b`` heed what stands before the position."""
+Finder = Callable[[bytes, int, int], int]
+r"""Returns where the first match between two positions begins, or -1. A match lies within one line, and ``^``, ``$``
+and ``\b`` heed what stands before the first position and behind the second."""
+
+# While RE2 compiles a pattern it holds the interpreter lock. With its own limit of 8 MB, ``(?i)\pL{400}`` took
+# 184 ms; with this one 5. Searching is as fast.
+_COMPILED_BYTES = 1 << 20
+
+_LEAST_TEXT_CHARS = 2
+
+# As often as this a line that holds a text may turn out not to match before it is no longer looked for.
+_MAX_IDLE_LINES = 1_000
 
 # Blocks of lines are searched at once, so what stands for the ends of a text must stand for those of a line.
 _ESCAPE = re.compile(rb"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
@@ -25,7 +35,7 @@ def finder(pattern: str, *, literal: bool = False, ignore_case: bool = False) ->
 
     Args:
         pattern: A regular expression in RE2 syntax, or the text itself.
-        literal: Whether it is the text itself. Then RE2 is only needed to ignore case.
+        literal: Whether it is the text itself.
         ignore_case: Whether upper and lower case are the same, in all scripts.
 
     Raises:
@@ -38,16 +48,44 @@ def finder(pattern: str, *, literal: bool = False, ignore_case: bool = False) ->
     if not pattern or "\n" in pattern or len(pattern) > MAX_PATTERN_CHARS:
         problem = f"must have 1 to {MAX_PATTERN_CHARS:,} characters and no line end: each line is searched on its own"
         raise ConfigError("pattern", problem)
-    if literal and not ignore_case:
-        return lambda content, position: content.find(needle, position)
-    return _expression(needle, literal=literal, ignore_case=ignore_case)
+    # For text, too: with the first bytes of a pattern RE2 looks through 100 MB in 2 ms, `bytes.find` in 40.
+    find = _expression(needle, literal=literal, ignore_case=ignore_case)
+    text = "" if literal or ignore_case else required_text(pattern)
+    return find if len(text) < _LEAST_TEXT_CHARS else _by_text(_expression(text.encode(), literal=True), find)
 
 
-def _expression(pattern: bytes, *, literal: bool, ignore_case: bool) -> Finder:
+def _by_text(find_text: Finder, find: Finder) -> Finder:
+    """Find what *find* finds, looking only into lines with a text that is in all of its matches.
+
+    RE2 looks for a text ten times as fast as for an expression that does not begin with one.
+    """
+    idle_lines = 0
+
+    def find_by_text(content: bytes, position: int, end: int) -> int:
+        nonlocal idle_lines
+        while idle_lines < _MAX_IDLE_LINES:
+            place = find_text(content, position, end)
+            if place < 0:
+                return -1
+            begin = max(content.rfind(b"\n", position, place) + 1, position)
+            stop = content.find(b"\n", place, end)
+            stop = end if stop < 0 else stop
+            found = find(content, begin, stop)
+            if found >= 0 or stop == end:
+                return found
+            idle_lines += 1
+            position = stop + 1
+        return find(content, position, end)
+
+    return find_by_text
+
+
+def _expression(pattern: bytes, *, literal: bool, ignore_case: bool = False) -> Finder:
     re2: Any = importlib.import_module("re2")
     options = re2.Options()
     options.literal, options.case_sensitive = literal, not ignore_case
     options.never_nl = options.never_capture = True
+    options.max_mem = _COMPILED_BYTES
     options.log_errors = False
     expression = pattern if literal else b"(?m)" + _ESCAPE.sub(_anchor_to_line, pattern)
     try:
@@ -60,8 +98,8 @@ def _expression(pattern: bytes, *, literal: bool, ignore_case: bool) -> Finder:
         )
         raise ConfigError("pattern", problem) from error
 
-    def find(content: bytes, position: int) -> int:
-        match = search(content, position)
+    def find(content: bytes, position: int, end: int) -> int:
+        match = search(content, position, end)
         return -1 if match is None else int(match.start())
 
     return find

@@ -4,15 +4,24 @@ import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
 from buoyline.lookups.lines import count_lines, fragments, windows
+from buoyline.lookups.media import description_of
 from buoyline.lookups.paths import file_of
 from buoyline.offloader.lines import MAX_LINE_CHARS
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace._files import Tree
+
+
+class Source(Protocol):
+    """What lines are read from."""
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the content of *name* in pieces."""
+        ...
+
 
 # Bounds what is held of one line. Text has four characters a token; what has more than 16 gets shorter answers.
 _HELD_CHARS_PER_TOKEN = 16
@@ -26,6 +35,7 @@ def read(
     *,
     column: int = 1,
     session: str | None = None,
+    confined: bool = False,
     max_tokens: int = 2_000,
     counter: Counter | None = None,
     spelling: Spelling = as_arguments,
@@ -44,13 +54,15 @@ def read(
         end: Last line, inclusive; None for the end of the file.
         column: Character of line *start* to begin with, 1-based.
         session: Whose directory a relative *path* is looked for in first.
+        confined: Whether nothing else is reached but that directory, and payloads in ``data/`` by their whole name.
         max_tokens: For the whole text of the answer.
         counter: Counts them; the default counter where it is None.
         spelling: Says in the answer how to go on.
 
     Returns:
         At least one line, or a part of one, unless there are none from *start* on. Invalid UTF-8 stands as U+FFFD,
-        control and bidirectional characters as escapes.
+        control and bidirectional characters as escapes. A picture or another file without lines is described by
+        type and size instead.
 
     Raises:
         ConfigError: *start*, *end* or *column* cannot be, or *max_tokens* is too few to show anything.
@@ -59,14 +71,17 @@ def read(
         StorageError: It is no regular file, or cannot be read.
     """
     _require_positive(start=start, column=column)
-    extent = file_of(workspace, path, session)
+    extent = file_of(workspace, path, session, confined=confined)
     first, last = max(start, extent.first), min(sys.maxsize if end is None else end, extent.last)
     if last < first:
         raise ConfigError("end", f"line {last} is before line {first}; lines count from 1, the last one included")
+    described = description_of(workspace.tree, extent.name)
+    if described is not None:
+        return Answer(text=described, path=extent.name)
     total = count_lines(workspace.tree.chunks(extent.name))
     held = max(max_tokens * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
-    lines = _lines(workspace.tree, extent.name, (first, min(last, total)), column, held)
-    page = _Page(extent.name, first, min(last, total), total, spelling)
+    lines = lines_from(workspace.tree, extent.name, (first, min(last, total)), column, held)
+    page = LinePage(shown_path(extent.name), first, min(last, total), total, spelling)
     shown = Budget(max_tokens, counter).fill(lines, page)
     following = page.following(shown)
     repeated = {"path": path, "end": end, "session": session}
@@ -79,7 +94,7 @@ def read(
     )
 
 
-def lines_of(tree: Tree, name: str, first: int, last: int) -> Iterator[Line]:
+def lines_of(tree: Source, name: str, first: int, last: int) -> Iterator[Line]:
     """Yield lines of file *name* from *first* to *last*, each with 1,000 characters at most."""
     chosen = fragments(tree.chunks(name), [(first, last)])
     for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
@@ -88,7 +103,7 @@ def lines_of(tree: Tree, name: str, first: int, last: int) -> Iterator[Line]:
         yield Line(name, number, 1, content, rest, is_abridged=rest > 0)
 
 
-def _lines(tree: Tree, name: str, lines: tuple[int, int], column: int, max_chars: int) -> Iterator[Line]:
+def lines_from(tree: Source, name: str, lines: tuple[int, int], column: int, max_chars: int) -> Iterator[Line]:
     """Yield *lines*, the first one from *column* on in parts of 1,000 characters where it is asked for whole."""
     first, last = lines
     if first > last:
@@ -105,20 +120,22 @@ def _lines(tree: Tree, name: str, lines: tuple[int, int], column: int, max_chars
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
-    """The text of an answer about lines *first* to *last* of a file with *total* lines."""
+class LinePage:
+    """The text of an answer about lines *first* to *last* of what *about* says, which has *total* lines."""
 
-    path: str
+    about: str
     first: int
     last: int
     total: int
     spelling: Spelling
 
     def frame(self) -> str:
-        longest = Line(self.path, self.last, MAX_LINE_CHARS, "", rest=1)
+        """Return heading and footer at their longest."""
+        longest = Line("", self.last, MAX_LINE_CHARS, "", rest=1)
         return self._heading([longest]) + self._footer([longest])
 
     def row(self, line: Line) -> str:
+        """Return a line with its number."""
         label = str(line.number) if line.column == 1 else f"{line.number}:{line.column}"
         shown = f"{label}\t{line.text}\n"
         if not line.is_abridged:
@@ -127,6 +144,7 @@ class _Page:
         return f"{shown}[Line {line.number} has {line.rest:,} more characters: {on}]\n"
 
     def text(self, lines: Sequence[Line]) -> str:
+        """Return the whole answer."""
         return self._heading(lines) + "".join(map(self.row, lines)) + self._footer(lines)
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
@@ -139,11 +157,10 @@ class _Page:
         return {"start": newest.number + 1} if newest.number < self.last else {}
 
     def _heading(self, lines: Sequence[Line]) -> str:
-        path = shown_path(self.path)
         if not lines:
             plural = "" if self.total == 1 else "s"
-            return f"[{path} has {self.total:,} line{plural}; there is no line {self.first:,}.]\n"
-        return f"[{path}, lines {self.first}-{lines[-1].number} of {self.total}. {DATA_LABEL}]\n"
+            return f"[{self.about} has {self.total:,} line{plural}; there is no line {self.first:,}.]\n"
+        return f"[{self.about}, lines {self.first}-{lines[-1].number} of {self.total}. {DATA_LABEL}]\n"
 
     def _footer(self, lines: Sequence[Line]) -> str:
         following = self.following(lines)

@@ -3,18 +3,18 @@
 import itertools
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
-from buoyline.lookups.hits import Hit, hits
-from buoyline.lookups.lines import fragments, windows
-from buoyline.lookups.paths import Extent, below, extent_of
-from buoyline.lookups.patterns import Finder, finder
+from buoyline.lookups.extents import Extents, Rank, rank_of, searched
+from buoyline.lookups.hits import Hit, LineStart
+from buoyline.lookups.lines import Fragment, fragments, windows
+from buoyline.lookups.scanning import Deadline, Search, chunks_from, hits_in_file, lines_before, search_for
 from buoyline.offloader.lines import MAX_LINE_CHARS
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import LocalWorkspace
 from buoyline.workspace._files import Tree
 
 MAX_CONTEXT_LINES = 100
@@ -23,19 +23,22 @@ MAX_CONTEXT_LINES = 100
 # one shown.
 _MAX_COUNTED_HITS = 10_000
 _AFTER = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
-_RESULT = "tool_result-"
+# Hits are often near each other: what is read around one is little, unless its lines are long.
+_AROUND_BYTES = 1 << 13
 
 
 def grep(
     workspace: LocalWorkspace,
     pattern: str,
-    path: str | None = None,
+    path: str | Sequence[str] | None = None,
     *,
     context: int = 0,
     literal: bool = False,
     ignore_case: bool = False,
     after: str = "",
     session: str | None = None,
+    confined: bool = False,
+    timeout_s: float | None = None,
     max_tokens: int = 2_000,
     counter: Counter | None = None,
     spelling: Spelling = as_arguments,
@@ -43,18 +46,22 @@ def grep(
     """Search files of the workspace line by line.
 
     Blocking; the cost is linear in the bytes that are searched, for any pattern, and they are never held whole.
+    Where ripgrep (``rg``) is installed, it says in which lines of a large file to look; the answer is the same.
 
     Args:
         workspace: Where to search.
         pattern: A regular expression in RE2 syntax, or with *literal* the text itself.
-        path: A file, the lines of a pointer, or a directory with all that is below it. None searches what left
-            the contexts: transcripts, and tool results in their readable form.
+        path: A file, the lines of a pointer, a directory with all that is below it, a glob such as
+            ``tool_result-*.txt``, or several of these. None searches what left the contexts: transcripts, and tool
+            results in their readable form.
         context: How many lines to show before and after each hit, at most 100.
         literal: Whether *pattern* is the text itself.
         ignore_case: Whether upper and lower case are the same.
         after: Skip hits up to this one, as an earlier answer has spelled it: ``path:line:column``.
         session: The one session to search where *path* is None; else whose directory a relative *path* is looked
             for in first.
+        confined: Whether nothing else is reached but that directory, and payloads in ``data/`` by their whole name.
+        timeout_s: After how many seconds to answer with what was found until then.
         max_tokens: For the whole text of the answer.
         counter: Counts them; the default counter where it is None.
         spelling: Says in the answer how to go on.
@@ -72,9 +79,10 @@ def grep(
     """
     if not 0 <= context <= MAX_CONTEXT_LINES:
         raise ConfigError("context", f"{context} is not in 0 to {MAX_CONTEXT_LINES}")
-    find, skipped = finder(pattern, literal=literal, ignore_case=ignore_case), _place(after)
-    extents = _searched(workspace, path, session)
-    found = _found(workspace.tree, extents, find, skipped)
+    deadline = Deadline(timeout_s)
+    search = search_for(pattern, deadline, literal=literal, ignore_case=ignore_case)
+    skipped = _rank(after)
+    found = _found(workspace.tree, searched(workspace, path, session, confined=confined), search, skipped)
     budget = Budget(max_tokens, counter)
     lines = list(_lines(workspace.tree, found, context, max(max_tokens, 2 * MAX_CONTEXT_LINES)))
     page = _Page(found, spelling, len(lines), has_context=context > 0)
@@ -83,7 +91,12 @@ def grep(
         # The lines before the first hit have used up the budget. It is the hit that was asked for.
         shown = budget.fill([line for line in lines if line.is_hit], page)
     following = page.following(shown)
-    repeated = {"pattern": pattern, "path": path, "context": context, "session": session}
+    repeated = {
+        "pattern": pattern,
+        "path": path if path is None or isinstance(path, str) else [*path],
+        "context": context,
+        "session": session,
+    }
     options = {"literal": literal, "ignore_case": ignore_case}
     return Answer(
         text=page.text(shown),
@@ -91,15 +104,6 @@ def grep(
         total=found.total,
         next={**repeated, **options, **following} if following else {},
     )
-
-
-class _Place(NamedTuple):
-    """Where a hit is, in the order of searching: the transcript of a session before its tool results."""
-
-    directory: str
-    is_other: bool
-    path: str
-    hit: Hit
 
 
 @dataclass(slots=True)
@@ -112,6 +116,7 @@ class _Found:
         before: How many of these an earlier answer has shown.
         hits: The others, by file, in order; only files with hits.
         is_all: Whether counting came to the end.
+        stopped_in: The file in which the time was up; empty where it was not.
     """
 
     files: int = 0
@@ -119,60 +124,35 @@ class _Found:
     before: int = 0
     hits: dict[str, list[Hit]] = field(default_factory=dict[str, list[Hit]])
     is_all: bool = True
+    stopped_in: str = ""
 
 
-def _place_of(path: str, hit: Hit) -> _Place:
-    directory, _, name = path.rpartition("/")
-    return _Place(directory, name != layout.TRANSCRIPT_FILE, path, hit)
-
-
-def _place(after: str) -> _Place | None:
+def _rank(after: str) -> Rank | None:
     if not after:
         return None
     parts = _AFTER.fullmatch(after)
     if parts is None:
         raise ConfigError("after", f"{after!r} is not of the form path:line:column; take it from an earlier answer")
-    return _place_of(parts[1], Hit(int(parts[2]), int(parts[3])))
+    return rank_of(parts[1], int(parts[2]), int(parts[3]))
 
 
-def _searched(workspace: LocalWorkspace, path: str | None, session: str | None) -> list[Extent]:
-    """Return the files to search, in order."""
-    tree = workspace.tree
-    if path is not None:
-        extent = extent_of(workspace, path, session)
-        if extent.name and not tree.is_directory(extent.name):
-            return [extent]
-        names = [name for name, is_directory in below(tree, extent.name) if not is_directory]
-    else:
-        kept = [f"{layout.SESSIONS}/{name}" for name in tree.names(layout.SESSIONS)]
-        directories = kept if session is None else [workspace.session(session).directory]
-        names = [name for directory in directories for name in _readable_files(tree, directory)]
-    return [Extent(name) for name in sorted(names, key=lambda name: _place_of(name, Hit(0, 0)))]
-
-
-def _readable_files(tree: Tree, directory: str) -> Iterator[str]:
-    """Yield the transcript of a session, and its tool results: the view of one, where there is one."""
-    names = set(tree.names(directory)) if tree.is_directory(directory) else set[str]()
-    for name in names:
-        is_result = name.startswith(_RESULT) and name.endswith(".txt") and layout.view_name(name) not in names
-        if is_result or name == layout.TRANSCRIPT_FILE:
-            yield f"{directory}/{name}"
-
-
-def _found(tree: Tree, extents: Sequence[Extent], find: Finder, skipped: _Place | None) -> _Found:
+def _found(tree: Tree, extents: Extents, search: Search, skipped: Rank | None) -> _Found:
     found = _Found(files=len(extents))
-    for extent in extents:
-        for hit in hits(tree.chunks(extent.name), find):
-            if not extent.first <= hit.number <= extent.last:
+    for path, ranges in extents.items():
+        for hit in hits_in_file(tree, path, search):
+            if not any(first <= hit.number <= last for first, last in ranges):
                 continue
             found.total += 1
-            if skipped is not None and _place_of(extent.name, hit) <= skipped:
+            if skipped is not None and rank_of(path, hit.number, hit.column) <= skipped:
                 found.before += 1
                 continue
-            found.hits.setdefault(extent.name, []).append(hit)
+            found.hits.setdefault(path, []).append(hit)
             if found.total - found.before >= _MAX_COUNTED_HITS:
                 found.is_all = False
                 return found
+        if search.deadline.is_over():
+            found.stopped_in, found.is_all = path, False
+            return found
     return found
 
 
@@ -189,23 +169,38 @@ def _lines_around(tree: Tree, path: str, places: Sequence[Hit], context: int) ->
         number: [hit.column for hit in in_line]
         for number, in_line in itertools.groupby(places, key=lambda hit: hit.number)
     }
-    chosen = fragments(tree.chunks(path), _merged([(max(number - context, 1), number + context) for number in columns]))
-    for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
-        begins = columns.get(number, [1])
-        texts, chars = windows(line, begins, MAX_LINE_CHARS)
-        for column, text in zip(begins, texts, strict=True):
-            rest = max(chars - (column - 1) - len(text), 0)
-            yield Line(path, number, column, text, rest, is_abridged=rest > 0, is_hit=number in columns)
+    offsets = {hit.number: hit.offset for hit in places}
+    with tree.open(path) as handle:
+        for first, first_hit, last in _merged(columns, context):
+            start = lines_before(handle, LineStart(first_hit, offsets[first_hit]), first_hit - first)
+            chunks = chunks_from(handle, start.offset, _AROUND_BYTES)
+            chosen = fragments(chunks, [(first, last)], first=start.number)
+            for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
+                yield from _parts_of(path, number, line, columns.get(number))
 
 
-def _merged(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    first, last = ranges[0]
-    for begin, end in ranges[1:]:
-        if begin > last + 1:
-            yield first, last
-            first = begin
-        last = end
-    yield first, last
+def _parts_of(path: str, number: int, line: Iterable[Fragment], columns: Sequence[int] | None) -> Iterator[Line]:
+    """Yield what is shown of a line: around each hit, or of a line of context its beginning."""
+    begins = columns or [1]
+    texts, chars = windows(line, begins, MAX_LINE_CHARS)
+    for column, text in zip(begins, texts, strict=True):
+        rest = max(chars - (column - 1) - len(text), 0)
+        yield Line(path, number, column, text, rest, is_abridged=rest > 0, is_hit=columns is not None)
+
+
+def _merged(numbers: Iterable[int], context: int) -> Iterator[tuple[int, int, int]]:
+    """Yield groups of lines: the first one, the first hit, and the last line; *numbers* are those of the hits."""
+    group: tuple[int, int, int] | None = None
+    for number in numbers:
+        first = max(number - context, 1)
+        if group is not None and first <= group[2] + 1:
+            group = group[0], group[1], number + context
+            continue
+        if group is not None:
+            yield group
+        group = first, number, number + context
+    if group is not None:
+        yield group
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +228,8 @@ class _Page:
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
         """Return where to go on behind *lines*; empty when no hit is left."""
         shown = [line for line in lines if line.is_hit]
-        if len(shown) >= sum(map(len, self.found.hits.values())) and self.found.is_all:
+        is_at_end = self.found.is_all or self.found.stopped_in
+        if is_at_end and len(shown) >= sum(map(len, self.found.hits.values())):
             return {}
         newest = shown[-1] if shown else lines[-1]
         return {"after": f"{newest.path}:{newest.number}:{newest.column}"}
@@ -241,7 +237,10 @@ class _Page:
     def _heading(self, lines: Sequence[Line]) -> str:
         files = f"{self.found.files:,} file" + ("" if self.found.files == 1 else "s")
         if not lines:
-            return f"[No {'further ' if self.found.before else ''}hit in {files}.]\n"
+            until = ""
+            if self.found.stopped_in:
+                until = f" until the time was up, in {shown_path(self.found.stopped_in)}; search fewer files at once"
+            return f"[No {'further ' if self.found.before else ''}hit in {files}{until}.]\n"
         shown = self.found.before + 1, self.found.before + sum(line.is_hit for line in lines)
         more = "" if self.found.is_all else " or more"
         return f"[Hits {shown[0]}-{shown[1]} of {self.found.total}{more} in {files}. {DATA_LABEL}]\n"
@@ -266,6 +265,8 @@ class _Page:
         following = self.following(lines)
         if following:
             return f"[Cut here. To go on, {self.spelling(following)}]\n"
+        if self.found.stopped_in and lines:
+            return f"[The time was up in {shown_path(self.found.stopped_in)}: search fewer files at once.]\n"
         is_whole = not lines or len(lines) == self.count
         return "" if is_whole else f"[Context is cut here. To see more, read from line {lines[-1].number + 1}.]\n"
 

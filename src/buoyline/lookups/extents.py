@@ -1,0 +1,104 @@
+"""Which lines of which files a search goes through, and in what order."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from buoyline.errors import ConfigError, NotFoundError
+from buoyline.lookups.listing import files_matching
+from buoyline.lookups.paths import Extent, below, extent_of
+from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace._files import Tree
+
+MAX_PATHS = 100
+
+Extents = Mapping[str, Sequence[tuple[int, int]]]
+"""Ranges of lines by file, in the order of searching; a range is its first line and its last."""
+
+_RESULT = "tool_result-"
+_GLOB = frozenset("*?[")
+
+
+class Rank(NamedTuple):
+    """Where a hit is, in the order of searching: the transcript of a session before its tool results."""
+
+    directory: str
+    is_other: bool
+    path: str
+    number: int
+    column: int
+
+
+def rank_of(path: str, number: int = 0, column: int = 0) -> Rank:
+    """Return the rank of a place in the file *path*, which is relative to the workdir."""
+    directory, _, name = path.rpartition("/")
+    return Rank(directory, name != layout.TRANSCRIPT_FILE, path, number, column)
+
+
+def searched(
+    workspace: LocalWorkspace, path: str | Sequence[str] | None, session: str | None, *, confined: bool = False
+) -> Extents:
+    """Return what to search, in order.
+
+    Args:
+        workspace: Where to search.
+        path: A file, a pointer, a directory, a glob, or several of these; None for transcripts and tool results.
+        session: The one session to search where *path* is None; else whose directory a relative path is looked
+            for in first.
+        confined: Whether nothing else is there but this directory, and what is in ``data/`` by its whole name.
+
+    Raises:
+        ConfigError: More than 100 paths are given, or none.
+        InvalidNameError: A path leads out of the workspace, or to a hidden file.
+        NotFoundError: There is no such file or session, or nothing that a glob matches.
+    """
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    found = (
+        map(Extent, _readable(workspace, session))
+        if path is None
+        else _given(workspace, path, session, confined=confined)
+    )
+    for extent in found:
+        ranges.setdefault(extent.name, []).append((extent.first, extent.last))
+    return {name: ranges[name] for name in sorted(ranges, key=rank_of)}
+
+
+def _given(
+    workspace: LocalWorkspace, path: str | Sequence[str], session: str | None, *, confined: bool
+) -> Iterator[Extent]:
+    paths = [path] if isinstance(path, str) else list(path)
+    if not 0 < len(paths) <= MAX_PATHS:
+        raise ConfigError("path", f"{len(paths)} paths at once; give 1 to {MAX_PATHS}, a directory or a glob")
+    for each in paths:
+        try:
+            extent = extent_of(workspace, each, session, confined=confined)
+        except NotFoundError:
+            names = set(files_matching(workspace, each, session, confined=confined) if _GLOB & set(each) else ())
+            if not names:
+                raise
+            # Of a result with a view, the one that can be read: both say the same.
+            yield from (Extent(name) for name in names if layout.view_name(name) not in names)
+        else:
+            yield from _files(workspace.tree, extent)
+
+
+def _files(tree: Tree, extent: Extent) -> Iterator[Extent]:
+    if extent.name and not tree.is_directory(extent.name):
+        yield extent
+    else:
+        yield from (Extent(name) for name, is_directory in below(tree, extent.name) if not is_directory)
+
+
+def _readable(workspace: LocalWorkspace, session: str | None) -> Iterable[str]:
+    tree = workspace.tree
+    kept = [f"{layout.SESSIONS}/{name}" for name in tree.names(layout.SESSIONS)]
+    directories = kept if session is None else [workspace.session(session).directory]
+    return (name for directory in directories for name in _readable_files(tree, directory))
+
+
+def _readable_files(tree: Tree, directory: str) -> Iterator[str]:
+    """Yield the transcript of a session, and its tool results: the view of one, where there is one."""
+    names = set(tree.names(directory)) if tree.is_directory(directory) else set[str]()
+    for name in names:
+        is_result = name.startswith(_RESULT) and name.endswith(".txt") and layout.view_name(name) not in names
+        if is_result or name == layout.TRANSCRIPT_FILE:
+            yield f"{directory}/{name}"

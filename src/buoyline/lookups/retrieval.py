@@ -1,0 +1,201 @@
+"""Retrieve offloaded content by reference, in the form of Strands' tool ``retrieve_offloaded_content``.
+
+Source: the page on the context offloader, for the parameters, the modes and the form of an answer.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from buoyline.errors import ConfigError
+from buoyline.lookups.answer import Answer, Counter, Spelling
+from buoyline.lookups.contents import contents_of, is_text, media_of
+from buoyline.lookups.lines import count_lines
+from buoyline.lookups.passages import Form, Query, Scope, search, span
+from buoyline.lookups.patterns import finder
+from buoyline.lookups.references import Target, target_of
+from buoyline.lookups.retrieved import MediaContent, Retrieved, TextContent
+from buoyline.tokens import as_text_counter, default_counter
+from buoyline.workspace import LocalWorkspace, layout
+
+DEFAULT_MAX_TOKENS: Final = 2_500
+DEFAULT_CONTEXT_LINES: Final = 5
+
+# The longest token of o200k_base has 128 bytes; a file with more bytes than that a token need not be counted.
+_MAX_BYTES_PER_TOKEN = 128
+_MAX_NAMED_MEDIA = 5
+_EMPTY = "Content is empty (0 lines)."
+_LITERAL = "the pattern is no RE2 syntax, which has no look-around or back-references: its text itself was searched for"
+_SPLIT = "no line of the view matches; these lines are of {name}, the result as the tool gave it"
+
+
+def as_call(position: Mapping[str, Any]) -> str:
+    """Say how to go on to a model, in the JSON that its next call will hold."""
+    return "repeat the call with " + ", ".join(f'"{name}": {json.dumps(value)}' for name, value in position.items())
+
+
+def retrieve(
+    workspace: LocalWorkspace,
+    reference: str,
+    pattern: str | None = None,
+    line_range: Mapping[str, Any] | None = None,
+    context_lines: int | None = None,
+    *,
+    session: str | None = None,
+    max_tokens: int | None = DEFAULT_MAX_TOKENS,
+    counter: Counter | None = None,
+    spelling: Spelling = as_call,
+) -> Retrieved:
+    """Retrieve offloaded content: whole in its native types, or lines of it, or what matches a pattern.
+
+    Lines are counted as in stubs and pointers: in the view of a result where it has one. Where no line of the view
+    matches, the result is searched as the tool gave it, since a match may stand on two lines of the view. Blocking.
+
+    Args:
+        workspace: Where the content is.
+        reference: In any form that `buoyline.lookups.references.target_of` knows.
+        pattern: A regular expression in RE2 syntax; what is none is taken as the text itself, and the answer says so.
+            The empty pattern shows all lines.
+        line_range: ``{"start": first, "end": last}``, 1-based and inclusive; an end behind the last line stands for it.
+        context_lines: Lines before and after each hit, 5 where it is None; a negative number is 0. Without *pattern*
+            and *line_range*: how many lines to show from the beginning, at least one.
+        session: The only session whose content may be had; None for all.
+        max_tokens: For the whole text of the answer. None lifts the bound, also that of 20 MB on a payload.
+        counter: Counts them; the default counter where it is None.
+        spelling: Says in the answer how to go on.
+
+    Returns:
+        Without the three options the content itself, text as it was to the last byte. Where it has more than
+        *max_tokens* tokens: its first lines and how to go on. In this it departs from the documented tool, whose full
+        retrieval puts any size back into the context.
+
+    Raises:
+        ConfigError: *line_range* is not within the content, an option cannot be, lines of binary content are asked
+            for, or *max_tokens* is too few to show anything.
+        CorruptError: The payload that *reference* names is not what was stored.
+        InvalidNameError: *reference* leads out of the workspace, or is no text.
+        NotFoundError: There is no such content or session, or a call has several results.
+        StorageError: A file cannot be read.
+    """
+    target = target_of(workspace, reference, session)
+    form = Form(max_tokens, counter, spelling)
+    context = None if context_lines is None else max(_whole_number("context_lines", context_lines), 0)
+    if pattern is None and line_range is None and context is None and not target.is_narrowed:
+        return _whole(workspace, target, form)
+    _require_text(workspace, target)
+    total = count_lines(workspace.tree.chunks(target.name))
+    if not total:
+        return Retrieved.of(TextContent(_EMPTY))
+    if line_range is None and pattern is None and context is not None:
+        line_range = {"start": target.first, "end": target.first + max(context, 1) - 1}
+    scope = _scope(target, total, line_range)
+    if not pattern:
+        return Retrieved.shown(span(workspace.tree, scope, form))
+    query, notes = _query(pattern, DEFAULT_CONTEXT_LINES if context is None else context)
+    return Retrieved.shown(_found(workspace, target, scope, query, dataclasses.replace(form, notes=notes)))
+
+
+def _scope(target: Target, total: int, line_range: Mapping[str, Any] | None) -> Scope:
+    """Return the lines that are asked for.
+
+    Raises:
+        ConfigError: There are none such.
+    """
+    start, end = (1, total) if line_range is None else _bounds(line_range, total)
+    first, last = max(start, target.first), min(end, target.last, total)
+    if first > last:
+        problem = f"lines {start} to {end} are not within those that the reference names; the content has 1 to {total}"
+        raise ConfigError("line_range", problem)
+    column = target.column if first == target.first else 1
+    return Scope(target.name, first, last, total, column, is_narrowed=line_range is not None or target.is_narrowed)
+
+
+def _bounds(line_range: Any, total: int) -> tuple[int, int]:
+    if not isinstance(line_range, Mapping) or "start" not in line_range or "end" not in line_range:
+        raise ConfigError("line_range", f'must be {{"start": first, "end": last}}; valid are 1 to {total}')
+    start, end = (_whole_number(f"line_range.{name}", line_range[name]) for name in ("start", "end"))
+    if not 1 <= start <= end:
+        raise ConfigError(
+            "line_range", f"start {start} must be at least 1 and not behind end {end}; 1 to {total} is valid"
+        )
+    if start > total:
+        raise ConfigError("line_range", f"start {start} is behind the last line; 1 to {total} is valid")
+    return start, end
+
+
+def _whole_number(name: str, value: Any) -> int:
+    """Return *value* as a number; models also spell it as text, or with a fraction of zero."""
+    try:
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool) and int(value) == float(value):
+            return int(value)
+    except (ValueError, OverflowError):
+        pass
+    raise ConfigError(name, f"must be a whole number, not {str(value)[:80]!r}")
+
+
+def _query(pattern: str, context_lines: int) -> tuple[Query, tuple[str, ...]]:
+    """Return what to search for, and what is to be said of it."""
+    if not isinstance(pattern, str):
+        raise ConfigError("pattern", f"must be text, not {type(pattern).__name__}")
+    try:
+        return Query(pattern, finder(pattern), context_lines), ()
+    except ConfigError:
+        return Query(pattern, finder(pattern, literal=True), context_lines), (_LITERAL,)
+
+
+def _found(workspace: LocalWorkspace, target: Target, scope: Scope, query: Query, form: Form) -> Answer:
+    """Search the view of a result, and where nothing in it matches, the result itself."""
+    answer = search(workspace.tree, scope, query, form)
+    if answer.lines or scope.is_narrowed or target.whole == target.name:
+        return answer
+    total = count_lines(workspace.tree.chunks(target.whole))
+    form = dataclasses.replace(form, notes=(*form.notes, _SPLIT.format(name=target.whole)))
+    found = search(workspace.tree, Scope(target.whole, 1, total, total), query, form)
+    return found if found.lines else answer
+
+
+def _whole(workspace: LocalWorkspace, target: Target, form: Form) -> Retrieved:
+    """Return all of the content where it fits, else its first lines and the media."""
+    media = media_of(workspace, target, is_bounded=form.max_tokens is not None)
+    if not is_text(workspace, target.whole):
+        return Retrieved.of(*media)
+    whole = _fitting(workspace, target, media, form)
+    if whole is not None:
+        return whole
+    named = [part.text for part in media[:_MAX_NAMED_MEDIA]]
+    if len(media) > len(named):
+        named.append(f"[{len(media) - len(named)} more, not text either]")
+    total = count_lines(workspace.tree.chunks(target.name))
+    if not total:
+        return Retrieved(media, "\n".join(named))
+    form = dataclasses.replace(form, notes=tuple(note[1:-1] for note in named))
+    return Retrieved.shown(span(workspace.tree, _scope(target, total, None), form), *media)
+
+
+def _fitting(
+    workspace: LocalWorkspace, target: Target, media: tuple[MediaContent, ...], form: Form
+) -> Retrieved | None:
+    """Return all of the content; None where it is too large. What is far too large is not read for that."""
+    if form.max_tokens is None:
+        return Retrieved.of(*contents_of(workspace, target, media))
+    if (workspace.tree.size(target.whole) or 0) > form.max_tokens * _MAX_BYTES_PER_TOKEN:
+        return None
+    whole = Retrieved.of(*contents_of(workspace, target, media))
+    counter = as_text_counter(default_counter() if form.counter is None else form.counter)
+    return None if counter.exceeds(whole.text, form.max_tokens) else whole
+
+
+def _require_text(workspace: LocalWorkspace, target: Target) -> None:
+    """Refuse to look for lines where there are none.
+
+    Raises:
+        ConfigError: The content is a payload, or a result of payloads alone.
+    """
+    media = [part.get("path", "") for part in target.parts if "path" in part]
+    if not is_text(workspace, target.whole):
+        media = [target.whole]
+    elif not media or workspace.tree.size(target.whole):
+        return
+    problem = f"cannot search binary content ({', '.join(map(layout.media_type_of, media[:_MAX_NAMED_MEDIA]))})"
+    raise ConfigError("reference", f"{problem}; leave out pattern, line_range and context_lines to get it whole")
