@@ -5,10 +5,13 @@ from buoyline.compression.config import ContextConfig
 from buoyline.compression.extraction import Extractive
 from buoyline.compression.plan import Plan, legal_cut_before, legal_cuts, pair_spans
 from buoyline.compression.record import Summary, summary_from
-from buoyline.compression.summary import FIELDS, Draft, Item, Pointer, Source, Summarizer, SummaryRequest
+from buoyline.compression.summarizers import CallableSummarizer, ModelSummarizer, SummaryFunction
+from buoyline.compression.summary import FIELDS, POINTER, Draft, Item, Pointer, Source, Summarizer, SummaryRequest
 
 __all__ = [
     "FIELDS",
+    "POINTER",
+    "CallableSummarizer",
     "Compression",
     "Compressor",
     "ContextConfig",
@@ -16,11 +19,13 @@ __all__ = [
     "Extent",
     "Extractive",
     "Item",
+    "ModelSummarizer",
     "Plan",
     "Pointer",
     "Source",
     "Summarizer",
     "Summary",
+    "SummaryFunction",
     "SummaryRequest",
     "legal_cut_before",
     "legal_cuts",

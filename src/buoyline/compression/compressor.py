@@ -1,19 +1,25 @@
 """`Compressor`: archive the oldest messages, summarise them, check the summary."""
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from buoyline.compression.claims import mark, unverified
+from buoyline.compression.backing import with_backed_pointers
+from buoyline.compression.claims import claims, mark, unverified
 from buoyline.compression.config import ContextConfig
+from buoyline.compression.events import OnSummaryEvent, SummaryFellBack, SummaryVerified
 from buoyline.compression.excerpts import excerpts_of, lines_of_files
 from buoyline.compression.extraction import Extractive
+from buoyline.compression.merging import for_prose, with_ledger
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.record import Summary
 from buoyline.compression.rendering import Place, frame_tokens, render, with_pointers_that_resolve
+from buoyline.compression.summarizers import SummaryFunction, summarizer_from
+from buoyline.compression.summarizers.cleaning import cleaned
 from buoyline.compression.summary import Draft, Source, Summarizer, SummaryRequest, require_draft
 from buoyline.errors import SummaryError
 from buoyline.messages import Message, detect, dialect_named
@@ -75,6 +81,15 @@ class Compression:
     kept: list[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Drafted:
+    """A draft, the citations that were taken out of it, and why it is not the model's where one was asked."""
+
+    draft: Draft
+    dropped: tuple[str, ...] = ()
+    fell_back: str = ""
+
+
 class Compressor:
     """Turns messages into a summary that refers to the archive they went to.
 
@@ -88,7 +103,8 @@ class Compressor:
         *,
         config: ContextConfig | None = None,
         counter: TextCounter | None = None,
-        summarizer: Summarizer | None = None,
+        summarizer: Summarizer | SummaryFunction | None = None,
+        on_event: OnSummaryEvent | None = None,
     ) -> None:
         """Compose a compressor.
 
@@ -96,14 +112,21 @@ class Compressor:
             offloader: Takes the messages; None drops them.
             config: Left out: `ContextConfig` with its defaults.
             counter: Left out: the exact counter for ``o200k_base``.
-            summarizer: Left out: the extractive one, which needs no model and is also the fallback.
+            summarizer: What writes summaries, or an async function that takes a `SummaryRequest` and returns a text, a
+                mapping of fields or a `Draft`. Left out: the extractive one, which needs no model and is also the
+                fallback.
+            on_event: Told of each summary that was verified, and of each summariser that failed.
+
+        Raises:
+            ConfigError: *summarizer* is neither.
         """
         self._offloader = offloader
         self._abilities: Abilities = abilities_of(offloader)
         self._config = config or ContextConfig()
         self._counter = counter or default_counter()
         self._fallback = Extractive()
-        self._summarizer: Summarizer = summarizer or self._fallback
+        self._summarizer: Summarizer = self._fallback if summarizer is None else summarizer_from(summarizer)
+        self._tell: OnSummaryEvent = on_event or _to_nobody
 
     def plan(
         self, messages: Sequence[Any], counts: Sequence[int], config: ContextConfig | None = None, *, size: int
@@ -229,24 +252,28 @@ class Compressor:
         redactor, views = self._abilities.redactor, extent.views()
         if redactor is not None:
             views = await redactor.redacted(views)
+        lines = await self._lines(extent, place)
         request = self._request(
-            extent, views, place, previous=previous, max_tokens=max_tokens, config=settings, focus=focus
+            extent, views, place, lines, previous=previous, max_tokens=max_tokens, config=settings, focus=focus
         )
-        draft = await self._draft(request, extent, use_model=use_model)
-        draft = with_pointers_that_resolve(draft, place)
+        drafted = await self._draft(request, extent, place, use_model=use_model)
+        draft = with_pointers_that_resolve(drafted.draft, place)
         doubtful = await self._unverified(extent.session_id, draft, request)
         fields = {name: mark(text, doubtful) for name, text in draft.fields.items()}
         text = render(place, settings.summary_template, fields)
-        return Summary(
+        summary = Summary(
             number=0,
             messages=(extent.first, extent.end),
             draft=Draft(draft.summarizer, fields, draft.pointers, draft.items),
-            unverified=doubtful,
+            unverified=(*doubtful, *drafted.dropped),
             source_tokens=extent.tokens,
             tokens=self._counter.count(text),
             text=text,
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            fell_back=drafted.fell_back,
         )
+        self._tell(_verified(summary))
+        return summary
 
     async def record(self, session_id: str, summary: Summary) -> Summary:
         """Keep *summary* in the session's log, and return it with its number there.
@@ -263,6 +290,7 @@ class Compressor:
         extent: Extent,
         views: Sequence[Message],
         place: Place,
+        lines: Sequence[Sequence[str]],
         *,
         previous: Draft | None,
         max_tokens: int,
@@ -271,8 +299,10 @@ class Compressor:
     ) -> SummaryRequest:
         frame = frame_tokens(place, config.summary_template, config.fields, self._counter)
         sources = [
-            Source(extent.first + position, view, place.pointer(position), excerpts_of(view, extent.stubs))
-            for position, view in enumerate(views)
+            Source(
+                extent.first + position, view, place.pointer(position), excerpts_of(view, extent.stubs), tuple(shown)
+            )
+            for position, (view, shown) in enumerate(zip(views, lines, strict=True))
         ]
         return SummaryRequest(
             sources=sources,
@@ -285,16 +315,30 @@ class Compressor:
             schema=config.summary_schema,
         )
 
-    async def _draft(self, request: SummaryRequest, extent: Extent, *, use_model: bool) -> Draft:
+    async def _lines(self, extent: Extent, place: Place) -> Sequence[Sequence[str]]:
+        """Return the transcript's lines of each message; none of any where they are not those that *place* names."""
+        unknown: list[Sequence[str]] = [()] * len(extent.messages)
+        if self._abilities.transcript is None or not place.lines:
+            return unknown
+        lines = await self._abilities.transcript.transcript_lines(extent.session_id, extent.first, extent.end)
+        named = [end - start + 1 for start, end in place.lines]
+        return lines if [len(shown) for shown in lines] == named else unknown
+
+    async def _draft(self, request: SummaryRequest, extent: Extent, place: Place, *, use_model: bool) -> _Drafted:
         if not use_model or self._summarizer is self._fallback:
-            return await self._fallback.summarize(request)
+            return _Drafted(await self._fallback.summarize(request))
         try:
-            draft = require_draft(await self._summarizer.summarize(request))
+            draft = require_draft(await self._summarizer.summarize(for_prose(request)))
+            draft = replace(draft, fields={name: cleaned(text) for name, text in draft.fields.items()})
             self._check(draft, request, extent)
         except SummaryError as error:
             logger.warning("%s; the extractive summariser takes over", error)
-            return await self._fallback.summarize(request)
-        return draft
+            span = (extent.first, extent.end)
+            self._tell(SummaryFellBack(span, error.summarizer, error.reason, extent.tokens))
+            return _Drafted(await self._fallback.summarize(request), fell_back=str(error))
+        backed, dropped = await asyncio.to_thread(with_backed_pointers, draft, request, place)
+        doubtful = await self._unverified(extent.session_id, backed, request)
+        return _Drafted(await asyncio.to_thread(with_ledger, backed, request, doubtful), dropped)
 
     def _check(self, draft: Draft, request: SummaryRequest, extent: Extent) -> None:
         missing = [name for name in request.fields if not draft.fields.get(name, "").strip()]
@@ -308,7 +352,7 @@ class Compressor:
 
     async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         text = "\n".join(draft.fields.values())
-        known = [_spoken(source.message) for source in request.sources]
+        known = [source.message.spoken for source in request.sources]
         known += [] if request.previous is None else list(request.previous.fields.values())
         doubtful = unverified(text, known)
         if doubtful and self._abilities.archive is not None:
@@ -316,11 +360,17 @@ class Compressor:
         return doubtful
 
 
-def _spoken(message: Message) -> str:
-    return "\n".join(
-        [
-            message.text,
-            *(f"{call.name}\n{call.arguments}" for call in message.calls),
-            *(result.text for result in message.results),
-        ]
+def _verified(summary: Summary) -> SummaryVerified:
+    return SummaryVerified(
+        messages=summary.messages,
+        summarizer=summary.draft.summarizer,
+        claims=len(claims("\n".join(summary.draft.fields.values()))),
+        unverified=summary.unverified,
+        pointers=len(summary.draft.pointers),
+        source_tokens=summary.source_tokens,
+        tokens=summary.tokens,
     )
+
+
+def _to_nobody(_: object) -> None:
+    """Take an event that nobody asked for."""

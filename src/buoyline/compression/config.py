@@ -6,18 +6,22 @@ configuration that cannot work is refused when it is built.
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from buoyline.compression.summary import FIELDS
 from buoyline.errors import ConfigError
 from buoyline.messages import is_object
+from buoyline.offloader import ToolRule, rule_for
+from buoyline.offloader.rules import require_count
 
 MAX_TRIGGER_RATIO: Final = 0.9
 """The rest of the window is what a model that writes the summary needs for itself."""
 
 _PREVIEW_TOKENS = 1_000
+_RESULTS_IN_A_TURN = 4
+_SHARE_OF_A_TURN = 0.3
 
 COMPRESSION_PROMPT: Final = (
     "You have worked on the task above and the conversation no longer fits your context. Write down what you "
@@ -66,6 +70,11 @@ class ContextConfig:
         tool_result_limit: Tokens of one tool result above which it is offloaded; at least 2.
         preview_tokens: Tokens of what stays in its place; from 1 to below *tool_result_limit*. The default of
             1,000 becomes a third of a limit that it does not fit.
+        turn_results_limit: Tokens of all results between two model calls, above which the largest of them are offloaded
+            although each keeps its own limit; at least the largest limit of one result. Left out: four times
+            *tool_result_limit*, but at most three tenths of the window and at least the largest limit.
+        tool_rules: `ToolRule` by the tool's name, or a pattern such as ``mcp__*``; the first that matches holds.
+            Mappings with a rule's fields will do.
         compression_prompt: Tells a model how to summarise; not empty. The extractive summariser needs none.
         summary_template: Text with the fields of *summary_schema* in braces, each at most once.
         summary_schema: JSON Schema of an object; its ``properties`` are the fields of the summary.
@@ -81,6 +90,8 @@ class ContextConfig:
     reserve_ratio: float = 0.1
     tool_result_limit: int = 3_000
     preview_tokens: int = _PREVIEW_TOKENS
+    turn_results_limit: int | None = None
+    tool_rules: Mapping[str, ToolRule] = field(default_factory=dict[str, ToolRule])
     compression_prompt: str = COMPRESSION_PROMPT
     summary_template: str = SUMMARY_TEMPLATE
     summary_schema: Mapping[str, Any] = field(default_factory=default_schema)
@@ -95,10 +106,13 @@ class ContextConfig:
         if not 0 <= self.reserve_ratio < self.trigger_ratio:
             limit = f"from 0 to below trigger_ratio ({self.trigger_ratio})"
             raise ConfigError("reserve_ratio", f"{self.reserve_ratio} is not {limit}")
-        _require_count("tool_result_limit", self.tool_result_limit, least=2)
+        require_count("tool_result_limit", self.tool_result_limit, least=2)
         self._check_preview()
+        object.__setattr__(self, "tool_rules", _rules(self.tool_rules))
+        self._check_rules()
+        self._check_turn()
         if self.summary_tokens is not None:
-            _require_count("summary_tokens", self.summary_tokens)
+            require_count("summary_tokens", self.summary_tokens)
         _require_text("compression_prompt", self.compression_prompt)
         _check_template(self.summary_template, self.fields)
         # A dict of our own: the caller's may change, and no other mapping can be written down by `asdict`.
@@ -116,26 +130,72 @@ class ContextConfig:
         """Return how many tokens a summary may take in a window of *size* tokens."""
         return self.summary_tokens if self.summary_tokens is not None else min(4_000, max(400, size // 16))
 
+    def turn_limit(self, size: int) -> int:
+        """Return how many tokens all results of one turn may take in a window of *size* tokens.
+
+        Source: Claude Code and Hermes take four times the limit of one result; Hermes, at most 30 % of a small window.
+        """
+        if self.turn_results_limit is not None:
+            return self.turn_results_limit
+        usual = min(_RESULTS_IN_A_TURN * self.tool_result_limit, int(_SHARE_OF_A_TURN * size))
+        return max(usual, self._largest_limit())
+
+    def rule_for(self, tool: str) -> ToolRule:
+        """Return the rule for *tool*, with the limit and the preview that hold for it filled in."""
+        rule = rule_for(self.tool_rules, tool)
+        limit = self.tool_result_limit if rule.limit is None else rule.limit
+        preview_tokens = rule.preview_tokens
+        if preview_tokens is None:
+            preview_tokens = self.preview_tokens if self.preview_tokens < limit else max(limit // 3, 1)
+        return replace(rule, limit=limit, preview_tokens=preview_tokens)
+
+    def _largest_limit(self) -> int:
+        limits = [rule.limit for rule in self.tool_rules.values() if rule.limit is not None]
+        return max(self.tool_result_limit, *limits) if limits else self.tool_result_limit
+
+    def _check_rules(self) -> None:
+        for pattern, rule in self.tool_rules.items():
+            limit = self.tool_result_limit if rule.limit is None else rule.limit
+            if rule.preview_tokens is not None and rule.preview_tokens >= limit:
+                problem = f"preview_tokens of {pattern!r} is {rule.preview_tokens}, not below its limit ({limit})"
+                raise ConfigError("tool_rules", problem)
+
+    def _check_turn(self) -> None:
+        if self.turn_results_limit is None:
+            return
+        require_count("turn_results_limit", self.turn_results_limit)
+        if self.turn_results_limit < self._largest_limit():
+            problem = f"{self.turn_results_limit} is below the limit of one result ({self._largest_limit()})"
+            raise ConfigError("turn_results_limit", problem)
+
     def _check_preview(self) -> None:
         if self.preview_tokens == _PREVIEW_TOKENS >= self.tool_result_limit:
             object.__setattr__(self, "preview_tokens", max(self.tool_result_limit // 3, 1))
             return
-        _require_count("preview_tokens", self.preview_tokens)
+        require_count("preview_tokens", self.preview_tokens)
         if self.preview_tokens >= self.tool_result_limit:
             limit = f"below tool_result_limit ({self.tool_result_limit})"
             raise ConfigError("preview_tokens", f"{self.preview_tokens} is not {limit}")
 
 
+def _rules(rules: object) -> dict[str, ToolRule]:
+    """Return *rules* in a dict of our own, made from their fields where they come back from disk."""
+    if not is_object(rules):
+        raise ConfigError("tool_rules", "must be a mapping from names of tools, or patterns, to ToolRule")
+    return {pattern: _rule(pattern, rule) for pattern, rule in rules.items()}
+
+
+def _rule(pattern: str, rule: object) -> ToolRule:
+    if isinstance(rule, ToolRule):
+        return rule
+    if not is_object(rule):
+        raise ConfigError("tool_rules", f"{pattern!r} must have a ToolRule, not {type(rule).__name__}")
+    return ToolRule(**rule)
+
+
 def _require_number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(name, f"must be a number, not {type(value).__name__}")
-
-
-def _require_count(name: str, value: object, *, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(name, f"must be a whole number, not {type(value).__name__}")
-    if value < least:
-        raise ConfigError(name, f"{value} is below {least}")
 
 
 def _require_text(name: str, value: object) -> None:

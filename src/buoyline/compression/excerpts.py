@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from buoyline.compression.ledger import WORD
-from buoyline.messages import Message
-from buoyline.offloader import StoredResult, previewed_lines
-from buoyline.offloader.preview import Shown
+from buoyline.messages import Message, Text, ToolResult
+from buoyline.offloader import StoredResult, is_placeholder, previewed_lines
+from buoyline.offloader.previews import Shown
 
 _LAST_WORD = re.compile(rf"[!-~{WORD}]+\Z")
+_FIRST_WORD = re.compile(rf"\A[!-~{WORD}]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +23,12 @@ class Excerpt:
     Attributes:
         path: File whose lines are counted, relative to the session's directory; empty without files.
         lines: Number and text of each line, in order; empty for a stub without a preview.
+        stub: The stub's text, which tells its block from the others of the result.
     """
 
     path: str
     lines: tuple[tuple[int, str], ...]
+    stub: str = ""
 
 
 def excerpts_of(message: Message, stubs: Mapping[str, StoredResult]) -> tuple[Excerpt | None, ...]:
@@ -38,10 +41,19 @@ def excerpts_of(message: Message, stubs: Mapping[str, StoredResult]) -> tuple[Ex
     Returns:
         One for each result, None for a result that stands there whole; empty where all do.
     """
-    stored = [(result.text, stubs.get(result.text)) for result in message.results] if stubs else []
+    stored = [_stub_in(result, stubs) for result in message.results] if stubs else []
     if all(found is None for _, found in stored):
         return ()
     return tuple(None if found is None else _excerpt(text, found) for text, found in stored)
+
+
+def _stub_in(result: ToolResult, stubs: Mapping[str, StoredResult]) -> tuple[str, StoredResult | None]:
+    """Return the stub among the blocks of *result*; a placeholder of a medium shows no lines, so it is none."""
+    for part in result.parts:
+        stored = stubs.get(part.text) if isinstance(part, Text) else None
+        if isinstance(part, Text) and stored is not None and not is_placeholder(part.text):
+            return part.text, stored
+    return result.text, None
 
 
 def lines_of_files(results: Iterable[StoredResult]) -> dict[str, int]:
@@ -55,9 +67,11 @@ def _counted_file(stored: StoredResult) -> str:
 
 
 def _excerpt(stub: str, stored: StoredResult) -> Excerpt:
-    return Excerpt(_counted_file(stored), tuple((line.number, _whole_words(line)) for line in previewed_lines(stub)))
+    lines = tuple((line.number, _whole_words(line)) for line in previewed_lines(stub))
+    return Excerpt(_counted_file(stored), lines, stub)
 
 
 def _whole_words(line: Shown) -> str:
-    """Return what is shown of a line; where it was cut, without the last word, which may be half of one."""
-    return _LAST_WORD.sub("", line.text) if line.cut_chars else line.text
+    """Return what is shown of a line; where it was cut, without the word there, which may be half of one."""
+    text = _FIRST_WORD.sub("", line.text) if line.column > 1 else line.text
+    return _LAST_WORD.sub("", text) if line.cut_chars else text

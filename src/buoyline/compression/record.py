@@ -15,11 +15,13 @@ class Summary:
         number: Position among the session's summaries, counted from 1; 0 without a log.
         messages: Index of the first message that it replaced, and index behind the last, over the session.
         draft: Its fields, pointers and facts.
-        unverified: Claims found nowhere in the archive; they are marked in the text.
+        unverified: Claims found nowhere in the archive, which are marked in the text; behind them the citations that
+            were taken out, as ``path:start-end``, since their lines are not there or do not hold what was said.
         source_tokens: What the messages took.
         tokens: What the text takes.
         text: What the model sees.
         created_at: ISO 8601, UTC.
+        fell_back: Why another summariser than the one that was given wrote it; empty where it did not.
     """
 
     number: int
@@ -30,6 +32,7 @@ class Summary:
     tokens: int
     text: str
     created_at: str
+    fell_back: str = ""
 
     def numbered(self, number: int) -> "Summary":
         """Return the same summary under *number*."""
@@ -49,6 +52,7 @@ class Summary:
             "text": self.text,
             "created_at": self.created_at,
             "items": [asdict(item) for item in self.draft.items],
+            **({"fell_back": self.fell_back} if self.fell_back else {}),
         }
 
 
@@ -69,6 +73,7 @@ def summary_from(line: Mapping[str, Any]) -> Summary:
         tokens=line["tokens"],
         text=line["text"],
         created_at=line["created_at"],
+        fell_back=line.get("fell_back", ""),
     )
 
 

@@ -40,7 +40,8 @@ _ERROR = re.compile(
     r"|\u9519\u8bef[:\uff1a]|\u5931\u8d25|\u5f02\u5e38[:\uff1a]|\u62a5\u9519|\u30a8\u30e9\u30fc|\uc624\ub958|\u043e\u0448\u0438\u0431\u043a\u0430:"
 )
 _NO_ERROR = re.compile(
-    r"\b(?:0|no|without|zero)\s{1,3}(?:\w{1,20}\s)?(?:errors?|failed|failures?|issues|conflicts?)\b", re.IGNORECASE
+    r"^\W{0,20}(?:RUN|PASS|PASSED|CONT|PAUSE|ok|OK)\b|\b(?:0|no|without|zero)\s{1,3}(?:\w{1,20}\s)?(?:errors?|failed|failures?|issues|conflicts?)\b",
+    re.IGNORECASE,
 )
 _CODE = re.compile(
     r"^\s{0,80}(?:\d+\s{0,4}[\u2192|:\t-]|[+-]\s|//|/\*|\*\s|#\s)|(?:[{;,]|\\n)\s{0,8}$"

@@ -51,12 +51,15 @@ class Source:
         pointer: Where the message stands in the transcript; None with an offloader that knows no lines.
         excerpts: For each of its tool results what the stub shows, None for one that stands there whole; empty
             where all do.
+        lines: The transcript's lines that *pointer* names, so that some of them can be cited; empty where they are
+            not known, and then the whole message is.
     """
 
     index: int
     message: Message
     pointer: Pointer | None = None
     excerpts: tuple[Excerpt | None, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """What a summary held, brought into the next one: merged with what is new, or replaced by it."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from buoyline.compression.claims import ARROW
-from buoyline.compression.extraction.gathering import REPORT, RESOLVED_ERROR, TASK
+from buoyline.compression.extraction.gathering import REPORT, RESOLVED_ERROR, TASK, UNTRIED_ERROR, UNTRIED_MESSAGES
 from buoyline.compression.extraction.steps import Step
 from buoyline.compression.signals import sentences
 from buoyline.compression.summary import POINTER, Draft, Item, Pointer
@@ -18,7 +18,8 @@ _MARKS = re.compile(rf"{POINTER.pattern}(?:\s{{0,9}}{POINTER.pattern})*")
 _NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
 
 _REPLACED_BY_NEWER: Final = frozenset({"todo", "closing"})
-_STALE: Final = frozenset({"pending", "question"})
+OPEN_ERRORS: Final = frozenset({"error", "untried"})
+_STALE: Final = frozenset({"pending", "question", "working"})
 
 
 def carried(previous: Draft | None, first: int) -> list[Item]:
@@ -48,7 +49,7 @@ def carried(previous: Draft | None, first: int) -> list[Item]:
     ]
 
 
-def merged(old: Iterable[Item], new: Iterable[Item], made: Iterable[Step]) -> list[Item]:
+def merged(old: Iterable[Item], new: Iterable[Item], made: Sequence[Step], *, end: int) -> list[Item]:
     """Join the items of the last summary with those since.
 
     The same fact becomes one item with its newest pointer, seen as often as both together. A newer plan replaces
@@ -58,13 +59,14 @@ def merged(old: Iterable[Item], new: Iterable[Item], made: Iterable[Step]) -> li
         old: Items of the summary that is replaced.
         new: Items from the messages since.
         made: The calls since.
+        end: Index behind the newest message.
 
     Returns:
         Items in the order given, old ones first, each (field, kind, text) once.
     """
     fresh = list(new)
     found: dict[tuple[str, str, str], Item] = {}
-    for item in [*_still_true(old, fresh, made), *fresh]:
+    for item in [*_still_true(old, fresh, made, end=end), *fresh]:
         key = (item.field, item.kind, item.text)
         found[key] = _joined(found[key], item) if key in found else item
     return list(found.values())
@@ -75,17 +77,22 @@ def _joined(old: Item, new: Item) -> Item:
     return replace(newest, count=old.count + new.count, weight=max(old.weight, new.weight))
 
 
-def _still_true(old: Iterable[Item], fresh: Iterable[Item], made: Iterable[Step]) -> Iterator[Item]:
+def _still_true(old: Iterable[Item], fresh: Iterable[Item], made: Sequence[Step], *, end: int) -> Iterator[Item]:
     kinds = {item.kind for item in fresh}
     called = {_call_in(item) for item in fresh if item.kind == "done"}
     succeeded = {step.subject for step in made if step.answer is not None and not step.has_failed}
+    failed = {step.subject for step in made if step.has_failed} - succeeded
     for item in old:
         if item.kind in _STALE or (item.kind in _REPLACED_BY_NEWER and item.kind in kinds):
             continue
         if item.kind == "done" and _call_in(item) in called:
             continue
-        if item.kind == "error" and _call_in(item) in succeeded:
+        if item.kind in OPEN_ERRORS and _call_in(item) in failed:
+            continue  # what the newest try says stands in its own item
+        if item.kind in OPEN_ERRORS and _call_in(item) in succeeded:
             yield replace(item, kind="resolved", weight=RESOLVED_ERROR)
+        elif item.kind == "error" and end - item.last_seen > UNTRIED_MESSAGES:
+            yield replace(item, kind="untried", weight=UNTRIED_ERROR)
         elif item.kind == "report":
             yield replace(item, weight=min(item.weight, REPORT))
         else:

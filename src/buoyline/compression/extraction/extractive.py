@@ -9,13 +9,12 @@ from buoyline.compression.extraction import gathering
 from buoyline.compression.extraction.carrying import carried, merged
 from buoyline.compression.extraction.conversation import Conversation, Limits
 from buoyline.compression.extraction.selection import SHARES, Choice, select
+from buoyline.compression.extraction.shelves import Shelves
 from buoyline.compression.extraction.wording import NOTHING, field_text, pointers_of
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
 from buoyline.tokens import TextCounter
 
 NAME: Final = "extractive"
-
-MIN_TOKENS_PER_STRING: Final = 4
 
 
 class Extractive:
@@ -52,17 +51,17 @@ def extract(request: SummaryRequest) -> Draft:
         gathering.state(conversation),
         gathering.discoveries(conversation),
         gathering.next_steps(conversation),
-        gathering.preserved(conversation, max_strings=request.max_tokens // MIN_TOKENS_PER_STRING),
+        gathering.preserved(conversation),
     )
-    choice = select(merged(old, new, conversation.steps), request, end=conversation.end)
+    shelves = Shelves(conversation, old, request.counter)
+    choice = select(merged(old, new, conversation.steps, end=conversation.end), request, shelves, end=conversation.end)
     return _draft(choice, request)
 
 
 def _draft(choice: Choice, request: SummaryRequest) -> Draft:
     fields = _fitting(choice, request)
-    shown = [item for items in choice.shown.values() for item in items]
     pointers = dict.fromkeys(pointer for items in choice.shown.values() for pointer in pointers_of(items))
-    return Draft(NAME, fields, tuple(pointers), (*shown, *choice.covered))
+    return Draft(NAME, fields, tuple(pointers), choice.carried)
 
 
 def _fitting(choice: Choice, request: SummaryRequest) -> dict[str, str]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from buoyline.compression.claims import ARROW
+from buoyline.compression.claims import ARROW, BETWEEN, CUT
 from buoyline.compression.extraction.calls import tasks_of
 from buoyline.compression.extraction.conversation import Conversation
-from buoyline.compression.extraction.covering import homes
+from buoyline.compression.extraction.reading import Passage
 from buoyline.compression.extraction.sightings import MAX_TYPED_CHARS
 from buoyline.compression.extraction.wording import cut
 from buoyline.compression.signals import readable, sentences
@@ -29,11 +29,14 @@ CHANGED: Final = 4.0
 DONE: Final = 1.5
 FAILED: Final = 1.0
 LOOKED: Final = -1.0
+READ: Final = -0.5
 OPEN_ERROR: Final = 3.0
+UNTRIED_ERROR: Final = 0.5
 RESOLVED_ERROR: Final = 0.0
 TODO: Final = 4.0
 PENDING: Final = 4.0
 QUESTION: Final = 4.0
+WORKING: Final = 4.0
 CLOSING: Final = 3.0
 RULE: Final = 1.0
 REMARK: Final = 0.0
@@ -44,8 +47,14 @@ MADE: Final = -1.0
 
 MAX_AGENT_CHARS: Final = 40_000
 
+UNTRIED_MESSAGES: Final = 50
+"""An error so long ago that nobody has tried the same again is said to be that."""
+
 CLOSING_SENTENCES: Final = 3
 """At the end of the last message: they say what comes next."""
+
+INTENTION: Final = 0.5
+"""Taken from the weight of a sentence that only says what the agent was about to do."""
 
 MIN_SENTENCE_CHARS: Final = 25
 
@@ -59,6 +68,15 @@ _RULE = re.compile(
 )
 
 
+_INTENDS = re.compile(
+    r"\W{0,4}(?:(?:now|next|first|then|ok|okay|good|great|perfect),? )?(?:let me|let's|i'll|i will|i need to"
+    r"|i'm going to|ich werde|je vais|voy a)\b|\u6211\u6765|\u8ba9\u6211|\u73b0\u5728\u6211",
+    re.IGNORECASE,
+)
+
+_ONLY_COUNTS = re.compile(r"^\W*(?:found )?\d+ (?:failed|errors?|failures?|problems?)\b", re.IGNORECASE)
+"""The line of a report that says how many errors there are, and not which."""
+
 _LEADS_IN = re.compile(r"[:\uff1a][*_`]{0,3}$")
 """How a sentence ends that says nothing without the list or the code behind it."""
 
@@ -66,6 +84,9 @@ _MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\]|/[\w:-
 """A message wholly in a tag or in brackets, or a bare command of the program: nobody's words."""
 
 POINTER_TOKENS: Final = 12
+
+CHANGE_LINES: Final = 20
+"""So many lines behind a file's name show what was changed in it."""
 
 
 def overview(conversation: Conversation, *, has_task: bool) -> Iterator[Item]:
@@ -77,12 +98,21 @@ def overview(conversation: Conversation, *, has_task: bool) -> Iterator[Item]:
     """
     limits = conversation.limits
     users = conversation.spoken("user")
-    typed = [source for source in users if not _is_made(source)] or users
-    for source in users:
+    typed = _without_repetitions([source for source in users if not _is_made(source)] or users)
+    for source in typed:
         is_task = source is typed[0] and not has_task
-        text = cut(source.message.text, limits.task if is_task else limits.request, limits.counter)
+        max_tokens = limits.task if is_task else limits.line if _is_pasted(source) else limits.request
+        text = cut(source.message.text, max_tokens, limits.counter)
         kind, weight = ("task", TASK) if is_task else ("request", _request_weight(source))
-        yield _item("task_overview", kind, text, source, weight)
+        yield _item(conversation, "task_overview", kind, text, source, weight=weight)
+
+
+def _without_repetitions(sources: Sequence[Source]) -> list[Source]:
+    """Leave out what a later message says again from its first word on: it was interrupted, and said in full then."""
+    texts = [readable(source.message.text) for source in sources]
+    stems = [text.rstrip("?!. ") for text in texts]
+    later = [any(other.startswith(stem) for other in texts[at + 1 : at + 4]) for at, stem in enumerate(stems)]
+    return [source for source, is_repeated in zip(sources, later, strict=True) if not is_repeated]
 
 
 def state(conversation: Conversation) -> Iterator[Item]:
@@ -90,24 +120,34 @@ def state(conversation: Conversation) -> Iterator[Item]:
     for step in conversation.steps:
         if step.action.deed == "change" and not step.has_failed:
             for path in step.action.paths:
-                yield _item("current_state", "changed", path, step.call, CHANGED)
+                item = _item(conversation, "current_state", "changed", path, step.call, weight=CHANGED)
+                yield _backed(item, [_with_lines_behind(pointer, step.call) for pointer in item.pointers])
+        if step.action.deed == "look" and not step.has_failed:
+            for path in step.action.paths:
+                yield _item(conversation, "current_state", "read", path, step.call, weight=READ)
     yield from _deeds(conversation)
     yield from _reports(conversation)
 
 
 def discoveries(conversation: Conversation) -> Iterator[Item]:
     """Yield errors, open and resolved, and the sentences of the agent that say most about what is at work."""
-    for kind, weight, failed in (
-        ("error", OPEN_ERROR, conversation.open_errors),
-        ("resolved", RESOLVED_ERROR, conversation.resolved_errors),
-    ):
-        for step in failed:
-            for line in step.errors:
-                said = cut(line.text, 2 * conversation.limits.line, conversation.limits.counter)
-                text = f"{step.subject}{ARROW}{said}" if said else step.subject
-                item = _item("important_discoveries", kind, text, step.answer or step.call, weight)
-                yield _backed(item, step.backing(line))
+    for step in conversation.open_errors:
+        is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
+        yield _error(conversation, step, *(("untried", UNTRIED_ERROR) if is_old else ("error", OPEN_ERROR)))
+    for step in conversation.resolved_errors:
+        yield _error(conversation, step, "resolved", RESOLVED_ERROR)
     yield from _findings(conversation)
+
+
+def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -> Item:
+    limits = conversation.limits
+    lines = [line for line in step.errors if not _ONLY_COUNTS.search(line.text)] or step.errors
+    said = [cut(line.text, limits.line, limits.counter) for line in lines]
+    shown = f" {CUT} ".join(dict.fromkeys(text for text in said if text))
+    text = f"{step.subject}{ARROW}{shown}" if shown else step.subject
+    item = _item(conversation, "important_discoveries", kind, text, step.answer or step.call, weight=weight)
+    passage = Passage(shown, tuple(pointer for line in lines for pointer in line.pointers))
+    return _backed(item, step.backing(step.subject, passage, conversation.citations))
 
 
 def next_steps(conversation: Conversation) -> Iterator[Item]:
@@ -118,29 +158,23 @@ def next_steps(conversation: Conversation) -> Iterator[Item]:
         tasks = [task for task in tasks_of(step.action.arguments) if not task.is_done]
         for position, task in enumerate(tasks):
             text = f"({readable(task.status)}) {cut(task.text, limits.line, limits.counter)}"
-            yield _item("next_steps", "todo", text, step.call, TODO, order=position)
+            yield _item(conversation, "next_steps", "todo", text, step.call, weight=TODO, order=position)
     for step in conversation.steps:
         if step.answer is None and step.call.index == conversation.end - 1:
             text = cut(step.action.spoken(), limits.line, limits.counter)
-            yield _item("next_steps", "pending", text, step.call, PENDING)
+            yield _item(conversation, "next_steps", "pending", text, step.call, weight=PENDING)
     users, agents = conversation.spoken("user"), conversation.spoken("assistant")
-    if users and (not agents or agents[-1].index < users[-1].index):
-        text = cut(users[-1].message.text, limits.request, limits.counter)
-        yield _item("next_steps", "question", text, users[-1], QUESTION)
-    for source in agents[-1:]:
+    yield from _asked(conversation, users[-1:])
+    newest = max(_last_call(conversation), users[-1].index if users else -1)
+    for source in agents[-1:] if agents and agents[-1].index > newest else ():
         _, closing = _without_closing(source.message.text)
         for position, sentence in enumerate(closing):
             text = cut(sentence, limits.report // 2, limits.counter)
-            yield _item("next_steps", "closing", text, source, CLOSING, order=position)
+            yield _item(conversation, "next_steps", "closing", text, source, weight=CLOSING, order=position)
 
 
-def preserved(conversation: Conversation, max_strings: int) -> Iterator[Item]:
-    """Yield the user's rules and remarks sentence by sentence, and the exact strings in use.
-
-    Args:
-        conversation: Where to look.
-        max_strings: About how many strings there is room for; those are given places that they share.
-    """
+def preserved(conversation: Conversation) -> Iterator[Item]:
+    """Yield the user's rules and remarks sentence by sentence, and the exact strings in use, these without lines."""
     limits = conversation.limits
     for source in conversation.spoken("user"):
         if _is_pasted(source) or _is_made(source):
@@ -148,12 +182,9 @@ def preserved(conversation: Conversation, max_strings: int) -> Iterator[Item]:
         for position, sentence in enumerate(sentences(source.message.text)):
             weight = RULE if _RULE.search(sentence) else REMARK
             text = cut(sentence, 2 * limits.line, limits.counter)
-            yield _item("context_to_preserve", "constraint", text, source, weight, order=position)
-    ranked = sorted(conversation.sightings, key=conversation.value_of, reverse=True)
-    places = homes([sighting.places for sighting in ranked[:max_strings]], conversation.lines())
-    for position, sighting in enumerate(ranked):
-        place = places[position] if position < len(places) else sighting.places[-1]
-        item = Item(
+            yield _item(conversation, "context_to_preserve", "constraint", text, source, weight=weight, order=position)
+    for sighting in conversation.sightings:
+        yield Item(
             field="context_to_preserve",
             kind=sighting.kind,
             text=sighting.text,
@@ -162,7 +193,6 @@ def preserved(conversation: Conversation, max_strings: int) -> Iterator[Item]:
             count=sighting.count,
             weight=sighting.weight,
         )
-        yield _backed(item, conversation.places[place])
 
 
 def _deeds(conversation: Conversation) -> Iterator[Item]:
@@ -178,21 +208,44 @@ def _deeds(conversation: Conversation) -> Iterator[Item]:
         outcome = cut(step.outcome.text, limits.line if step.has_failed else limits.line // 2, limits.counter)
         text = cut(f"$ {spoken}" if step.action.command else spoken, limits.line, limits.counter)
         weight = FAILED if step.has_failed else LOOKED if step.action.is_harmless else DONE
-        item = _item("current_state", "done", f"{text}{ARROW}{outcome}" if outcome else text, step.call, weight)
-        yield _backed(item, step.backing(step.outcome)) if outcome else item
+        shown = f"{text}{ARROW}{outcome}" if outcome else text
+        item = _item(conversation, "current_state", "done", shown, step.call, weight=weight)
+        yield _backed(item, step.backing(text.removeprefix("$ "), step.outcome, conversation.citations))
 
 
 def _reports(conversation: Conversation) -> Iterator[Item]:
     """Yield what the agent told the user at the end of its turns, and its last words whatever they were."""
     limits = conversation.limits
     agents = conversation.spoken("assistant")
+    last_call = _last_call(conversation)
     for source in agents:
         is_last = source is agents[-1]
         if source.message.calls and not is_last:
             continue
-        text = _without_closing(source.message.text)[0] if is_last else source.message.text
+        has_closing = is_last and source.index > last_call
+        text = _without_closing(source.message.text)[0] if has_closing else source.message.text
         if shown := cut(text, limits.report, limits.counter):
-            yield _item("current_state", "report", shown, source, LAST_REPORT if is_last else REPORT)
+            yield _item(
+                conversation, "current_state", "report", shown, source, weight=LAST_REPORT if is_last else REPORT
+            )
+
+
+def _asked(conversation: Conversation, newest: Sequence[Source]) -> Iterator[Item]:
+    """Yield the user's newest message where nobody has answered it, or the agent has called tools last: it goes on."""
+    limits = conversation.limits
+    last = conversation.sources[-1].message
+    for source in newest:
+        if not any(later.message.role == "assistant" for later in conversation.sources if later.index > source.index):
+            text = cut(source.message.text, limits.request, limits.counter)
+            yield _item(conversation, "next_steps", "question", text, source, weight=QUESTION)
+        elif last.calls or last.results:
+            text = cut(source.message.text, limits.line, limits.counter)
+            yield _item(conversation, "next_steps", "working", text, source, weight=WORKING)
+
+
+def _last_call(conversation: Conversation) -> int:
+    """Return the message with the newest call that has a result: what was announced up to there is done by now."""
+    return max((step.call.index for step in conversation.steps if step.answer is not None), default=-1)
 
 
 def _without_closing(text: str) -> tuple[str, list[str]]:
@@ -213,9 +266,19 @@ def _findings(conversation: Conversation) -> Iterator[Item]:
             if len(sentence) >= MIN_SENTENCE_CHARS and not _LEADS_IN.search(sentence):
                 value = conversation.value_in(sentence) + (0 if sentence.startswith("|") else base)
                 density = (value + 0.01) / (len(sentence) / 4 + POINTER_TOKENS)
-                text = cut(sentence, 2 * limits.line, limits.counter)
-                weight = math.log(20 * density)
-                yield _item("important_discoveries", "finding", text, source, weight, order=position)
+                text = cut(_without_bars(sentence), 2 * limits.line, limits.counter)
+                weight = math.log(20 * density) - (INTENTION if _INTENDS.match(sentence) else 0)
+                item = _item(
+                    conversation, "important_discoveries", "finding", text, source, weight=weight, order=position
+                )
+                yield _backed(item, conversation.citations.of(source, cut(sentence, 2 * limits.line, limits.counter)))
+
+
+def _without_bars(sentence: str) -> str:
+    """Return a row of a table as parts of a sentence."""
+    if not sentence.startswith("|"):
+        return sentence
+    return BETWEEN.join(cell for part in sentence.split("|") if (cell := part.strip()))
 
 
 def _request_weight(source: Source) -> float:
@@ -232,8 +295,18 @@ def _is_pasted(source: Source) -> bool:
     return len(source.message.text) > MAX_TYPED_CHARS
 
 
-def _item(field: str, kind: str, text: str, source: Source, weight: float, *, order: int = 0) -> Item:
-    return Item(field, kind, text, source.pointer, source.index, weight=weight, order=order)
+def _with_lines_behind(pointer: Pointer, source: Source) -> Pointer:
+    """Return the lines of *pointer* and some that follow in the same message: what was written to a file."""
+    if source.pointer is None or pointer == source.pointer:
+        return pointer
+    return replace(pointer, end=min(pointer.start + CHANGE_LINES, source.pointer.end))
+
+
+def _item(
+    conversation: Conversation, field: str, kind: str, text: str, source: Source, *, weight: float, order: int = 0
+) -> Item:
+    item = Item(field, kind, text, None, source.index, weight=weight, order=order)
+    return _backed(item, conversation.citations.of(source, text))
 
 
 def _backed(item: Item, pointers: Sequence[Pointer]) -> Item:

@@ -4,20 +4,18 @@ An offloaded result is read in the lines that its stub shows, without the stub's
 hold these lines, so what is taken from them points into the result's own file.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from buoyline.compression.excerpts import Excerpt
+from buoyline.compression.extraction.citing import Citations
 from buoyline.compression.signals import readable
 from buoyline.compression.summary import Pointer, Source
 from buoyline.messages import ToolResult
 
 MAX_GAP_LINES: Final = 20
 """Lines so near to each other are one place: to read what lies between costs no more than a second pointer."""
-
-MAX_BLOCK_LINES: Final = 20
-"""So many lines of an offloaded result are one place for the strings in them."""
 
 
 class Passage(NamedTuple):
@@ -44,29 +42,21 @@ class Reading:
     source: Source
     excerpt: Excerpt | None = None
 
-    def passage(self, line: str) -> Passage:
-        """Return *line*, one of the text's as `readable` shows it, with its place."""
-        for number, text in self._numbered() if line else ():
-            if line in readable(text):
-                return Passage(line, self._within(number, number))
-        return Passage(line, _whole(self.source))
+    @property
+    def has_own_lines(self) -> bool:
+        """Whether its lines stand in a file of its own, and not in the transcript."""
+        return self.excerpt is not None and bool(self.excerpt.path)
 
-    def blocks(self) -> Iterator[Passage]:
-        """Yield the text in pieces that are one place each: the message, or some lines of the result's file."""
-        block: list[tuple[int, str]] = []
-        for number, text in self._numbered():
-            if block and (len(block) == MAX_BLOCK_LINES or number > block[-1][0] + 1):
-                yield self._block(block)
-                block = []
-            block.append((number, text))
-        yield self._block(block) if block else Passage(self.text, _whole(self.source))
+    def passage(self, words: str, citations: Citations) -> Passage:
+        """Return *words*, part of one of the text's lines as `readable` shows it, with their place."""
+        for number, text in self._numbered() if words else ():
+            if words in readable(text):
+                return Passage(words, self._within(number, number))
+        return Passage(words, citations.of(self.source, words))
 
     def _numbered(self) -> tuple[tuple[int, str], ...]:
         """Return the lines that have a place in a file of their own."""
-        return self.excerpt.lines if self.excerpt is not None and self.excerpt.path else ()
-
-    def _block(self, lines: Sequence[tuple[int, str]]) -> Passage:
-        return Passage("\n".join(text for _, text in lines), self._within(lines[0][0], lines[-1][0]))
+        return self.excerpt.lines if self.excerpt is not None and self.has_own_lines else ()
 
     def _within(self, first: int, last: int) -> tuple[Pointer, ...]:
         return () if self.excerpt is None else (Pointer(self.excerpt.path, first, last),)
@@ -99,7 +89,3 @@ def spanning(pointers: Iterable[Pointer]) -> tuple[Pointer, ...]:
 def _reading(source: Source, result: ToolResult, excerpt: Excerpt | None) -> Reading:
     text = result.text if excerpt is None else "\n".join(line for _, line in excerpt.lines)
     return Reading(text, source, excerpt)
-
-
-def _whole(source: Source) -> tuple[Pointer, ...]:
-    return () if source.pointer is None else (source.pointer,)

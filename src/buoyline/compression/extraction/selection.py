@@ -1,30 +1,38 @@
 """Which candidates are said: the most needed ones within the budget, every field with a share of it."""
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
 
 from buoyline.compression.claims import BETWEEN, stands_in
+from buoyline.compression.extraction.shelves import Shelves
 from buoyline.compression.extraction.sightings import likelihood
-from buoyline.compression.extraction.wording import LEDGER_KINDS, SHARING_KINDS, cut, line_of, mark_of
+from buoyline.compression.extraction.wording import (
+    LABEL_KIND,
+    LEDGER_KINDS,
+    SHARING_KINDS,
+    cut,
+    field_text,
+    line_of,
+    mark_of,
+)
 from buoyline.compression.summary import FIELDS, Item, Pointer, SummaryRequest
 
-OPEN_KINDS: Final = frozenset({"question", "pending", "error"})
+OPEN_KINDS: Final = frozenset({"question", "working", "pending", "error", "untried"})
+
+TASK_KIND: Final = "task"
 
 LEDGER_FIELD: Final = "context_to_preserve"
 
 SHARES: Final[Mapping[str, float]] = MappingProxyType(
     {
-        "task_overview": 0.15,
-        "current_state": 0.18,
+        "task_overview": 0.14,
+        "current_state": 0.17,
         "next_steps": 0.05,
-        "important_discoveries": 0.14,
-        LEDGER_FIELD: 0.48,
+        "important_discoveries": 0.12,
+        LEDGER_FIELD: 0.52,
     }
 )
 """In the order in which the fields choose. What one leaves goes to the next."""
@@ -35,7 +43,10 @@ CUSTOM_SHARE: Final = 0.2
 CARRIED_SHARE: Final = 0.4
 """Of a field's share: what the last summary held chooses first, so that new things do not crowd it out."""
 
-MAX_STRINGS_SHARE: Final = 0.48
+CARRIED_STRINGS_SHARE: Final = 0.2
+"""The same for exact strings."""
+
+MAX_STRINGS_SHARE: Final = 0.5
 """Of the whole, while there are sentences left to say: nobody can go on from a bare list of names."""
 
 MAX_RULES_SHARE: Final = 0.1
@@ -51,15 +62,6 @@ TASK_TOKENS: Final = 100
 FOCUS_WEIGHT: Final = 2.5
 """For what the caller wants kept above all, and for what a field is named after."""
 
-SIZE_POWER: Final = 0.7
-"""Less than 1, which would hold most strings: an absolute path is worth more than four names that it displaces."""
-
-MARK_TOKENS: Final = 11
-"""Of a pointer and its line, at least; the name of a result's file may take three times as many."""
-
-STRING_OVERHEAD_TOKENS: Final = 2
-"""What parts a string from the next."""
-
 _TERM = re.compile(r"[^\W_]{3,}|[\u3040-\u9fff]{2}")
 
 
@@ -70,24 +72,33 @@ class Choice:
     Attributes:
         shown: Items for each field, in the order in which they were chosen, most needed first.
         covered: Strings that a chosen sentence holds already: not said again, but carried on.
+        task: The first request in full, to be carried on: beside one huge message there is no room for a word of it.
     """
 
     shown: dict[str, list[Item]]
     covered: list[Item] = field(default_factory=list)
+    task: Item | None = None
+
+    @property
+    def carried(self) -> tuple[Item, ...]:
+        """Everything that the next summary begins from."""
+        items = (*(item for items in self.shown.values() for item in items), *self.covered)
+        return items if self.task is None else (self.task, *(item for item in items if item.kind != self.task.kind))
 
 
-def select(items: Iterable[Item], request: SummaryRequest, *, end: int) -> Choice:
+def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, end: int) -> Choice:
     """Choose what the fields of *request* say.
 
     Args:
         items: Candidates for the five fields, each fact once.
         request: Fields, tokens and focus.
+        shelves: Finds the lines behind exact strings.
         end: Index behind the newest message, which ages are counted from.
 
     Returns:
         The choice. Its text takes about ``request.max_tokens``: how lines join decides about the last few.
     """
-    selection = Selection(request, end=end)
+    selection = Selection(request, shelves, end=end)
     ranked = selection.ranked(items, _terms(request.focus))
     queues = {name: [item for item in ranked if item.field == name] for name in request.fields}
     prose = [name for name in SHARES if name in queues and name != LEDGER_FIELD]
@@ -110,13 +121,15 @@ def _fill_ledger(
 ) -> None:
     """Fill the ledger; what it leaves goes to sentences, and what they leave to the ledger again."""
     rules = [item for item in queue if item.kind not in LEDGER_KINDS]
+    strings = [item for item in queue if item.kind in LEDGER_KINDS and item.kind != LABEL_KIND]
     share = selection.share_of(LEDGER_FIELD)
-    bare = [item for item in queue if item.kind in LEDGER_KINDS]
-    strings = selection.ranked_strings(bare, terms, max_tokens=share * selection.max_tokens)
     selection.fill(rules, share=MAX_RULES_SHARE * share)
-    selection.fill(strings, share=min(share, MAX_STRINGS_SHARE))
-    for waiting in (*prose, rules, strings):
-        selection.fill(waiting, share=1.0)
+    selection.fill_strings(strings, terms, share=min(share, MAX_STRINGS_SHARE))
+    for _ in range(2):
+        for waiting in (*prose, rules):
+            selection.fill(waiting, share=1.0)
+        selection.count_again()
+    selection.fill_strings(strings, terms, share=1.0)
 
 
 def _digest(ranked: Iterable[Item], name: str) -> list[Item]:
@@ -131,18 +144,19 @@ def _terms(text: str) -> frozenset[str]:
 class Selection:
     """Fills fields with items, and keeps account of tokens and of what has been said."""
 
-    def __init__(self, request: SummaryRequest, *, end: int) -> None:
+    def __init__(self, request: SummaryRequest, shelves: Shelves, *, end: int) -> None:
         """Start with nothing chosen; *end* is the index behind the newest message."""
         self.choice = Choice({name: [] for name in request.fields})
         self.max_tokens = request.max_tokens
         self._left: float = request.max_tokens
         self._counter = request.counter
+        self._shelves = shelves
         self._end = end
         self._first = request.sources[0].index
         self._unused = 0.0
         self._all_shares = sum(SHARES.get(name, CUSTOM_SHARE) for name in request.fields)
         self._said = ""
-        self._lines: set[tuple[str, bool, tuple[Pointer, ...]]] = set()
+        self._lines: set[tuple[str, int, tuple[Pointer, ...]]] = set()
 
     def share_of(self, name: str) -> float:
         """Return the share of all tokens that the field *name* has."""
@@ -152,30 +166,9 @@ class Selection:
         """Return *items*, most needed first; those that hold one of *terms* are needed more."""
         return sorted(items, key=lambda item: self._need(item, terms), reverse=True)
 
-    def ranked_strings(self, items: Iterable[Item], terms: frozenset[str], max_tokens: float) -> list[Item]:
-        """Return *items* by need for each token; strings that share a place share the tokens of its mark.
-
-        Which ones share is known once they are chosen, so they are ranked twice: about those that *max_tokens*
-        has room for, the first ranking is right enough.
-        """
-        tokens = {item: self._counter.count(item.text) + STRING_OVERHEAD_TOKENS for item in items}
-        ranked = sorted(
-            tokens, key=lambda item: self._need(item, terms) / math.pow(tokens[item], SIZE_POWER), reverse=True
-        )
-        running = accumulate(tokens[item] for item in ranked)
-        sharing = Counter(item.pointers for item, used in zip(ranked, running, strict=True) if used <= max_tokens)
-        marks = {
-            pointers: max(MARK_TOKENS, self._mark_tokens(pointers)) for pointers in {item.pointers for item in ranked}
-        }
-
-        def value(item: Item) -> float:
-            size = tokens[item] + marks[item.pointers] / max(1, sharing[item.pointers])
-            return self._need(item, terms) / math.pow(size, SIZE_POWER)
-
-        return sorted(ranked, key=value, reverse=True)
-
     def choose_first(self, queue: list[Item]) -> None:
         """Choose the first of *queue*, the task itself, cut as far as it takes: even a few of its words help."""
+        self.choice.task = next((item for item in queue if item.kind == TASK_KIND), None)
         for item in queue[:1]:
             room = max(MAX_TASK_SHARE * self.max_tokens, min(self.max_tokens, TASK_TOKENS))
             shown = self._cut_to(item, room)
@@ -211,6 +204,33 @@ class Selection:
         self._left -= used
         self._unused = room - used
 
+    def fill_strings(self, queue: list[Item], terms: frozenset[str], *, share: float) -> None:
+        """Choose exact strings from *queue* together with the lines that they share; see `fill`."""
+        room = min(share * self.max_tokens + self._unused, self._left)
+        waiting: list[Item] = []
+        for item in queue:
+            if stands_in(self._said, item.text):
+                self.choice.covered.append(self._shelves.placed(item))
+            else:
+                waiting.append(item)
+        needs = [(item, self._need(item, terms)) for item in waiting]
+        old = [found for found in needs if found[0].last_seen < self._first]
+        chosen, used = self._shelves.stocked(old, CARRIED_STRINGS_SHARE * room) if len(old) < len(needs) else ([], 0)
+        carried = {item.text for item in chosen}
+        others, more = self._shelves.stocked([found for found in needs if found[0].text not in carried], room - used)
+        chosen, used = [*others, *chosen], used + more
+        self.choice.shown[LEDGER_FIELD] += chosen
+        shown = {(item.kind, item.text) for item in chosen}
+        queue[:] = [item for item in waiting if (item.kind, item.text) not in shown]
+        self._left -= used
+        self._unused = room - used
+
+    def count_again(self) -> None:
+        """Count what the chosen items really take together, where lines are joined, and free the rest."""
+        texts = (field_text(items) for items in self.choice.shown.values())
+        self._left = self.max_tokens - sum(self._counter.count(text) for text in texts if text)
+        self._unused = 0.0
+
     def _need(self, item: Item, terms: frozenset[str]) -> float:
         weight = item.weight
         if terms and any(term in item.text.casefold() or term in item.kind for term in terms):
@@ -239,20 +259,18 @@ class Selection:
         """Tell whether a chosen sentence says it already; that something is open is news even of what was quoted."""
         if item.kind in OPEN_KINDS:
             return False
-        return stands_in(self._said, item.text) if item.kind in LEDGER_KINDS else item.text in self._said
+        return item.text in self._said
 
     def _choose(self, item: Item, *, is_said: bool) -> None:
         if is_said:
-            self.choice.covered.extend([item] if item.kind in LEDGER_KINDS else [])
             return
         self.choice.shown[item.field].append(item)
         self._lines.add(self._line_of(item))
-        if item.kind not in LEDGER_KINDS:
-            self._said += f"{item.text}\n"
+        self._said += f"{item.text}\n"
 
     def _cost(self, item: Item) -> int:
         """Count what *item* adds to the text; where items share a line, only the first pays for the mark."""
-        if item.kind not in LEDGER_KINDS | SHARING_KINDS:
+        if item.kind not in SHARING_KINDS:
             return self._counter.count(f"{line_of(item)}\n")
         is_first = self._line_of(item) not in self._lines
         mark = self._mark_tokens(item.pointers) if is_first else 0
@@ -262,5 +280,5 @@ class Selection:
         """Count what a line takes that has no words yet."""
         return self._counter.count(f"- {mark_of(pointers)}\n")
 
-    def _line_of(self, item: Item) -> tuple[str, bool, tuple[Pointer, ...]]:
-        return item.field, item.kind in LEDGER_KINDS, item.pointers
+    def _line_of(self, item: Item) -> tuple[str, int, tuple[Pointer, ...]]:
+        return item.field, item.last_seen, item.pointers if item.kind == "note" else ()

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from buoyline.compression.claims import CUT
 from buoyline.compression.extraction.calls import Action, action_of
-from buoyline.compression.extraction.reading import NO_WORDS, Passage, Reading, readings, spanning
+from buoyline.compression.extraction.citing import Citations
+from buoyline.compression.extraction.reading import MAX_GAP_LINES, NO_WORDS, Passage, Reading, readings, spanning
 from buoyline.compression.signals import error_lines, exit_status, last_line, readable, says_error
 from buoyline.compression.summary import Pointer, Source
 
@@ -50,13 +52,12 @@ class Step:
             return self.action.paths[0]
         return _program(self.action.command) if self.action.command else self.action.name
 
-    def backing(self, passage: Passage) -> tuple[Pointer, ...]:
-        """Return the lines that hold the call and *passage* of its result, if that has words."""
-        called = () if self.call.pointer is None else (self.call.pointer,)
-        return spanning((*called, *passage.pointers))
+    def backing(self, said: str, passage: Passage, citations: Citations) -> tuple[Pointer, ...]:
+        """Return the lines that hold *said* of the call, and *passage* of its result if that has words."""
+        return spanning((*citations.of(self.call, said), *passage.pointers))
 
 
-def steps(sources: Sequence[Source]) -> list[Step]:
+def steps(sources: Sequence[Source], citations: Citations) -> list[Step]:
     """Join each call with its result.
 
     Recorded sessions repeat ids, and some have none at all, so a result answers the oldest call under its id
@@ -74,13 +75,13 @@ def steps(sources: Sequence[Source]) -> list[Step]:
         for result, reading in zip(source.message.results, readings(source), strict=True):
             if open_calls := waiting[result.call_id]:
                 position = open_calls.popleft()
-                found[position] = _answered(found[position], reading, is_error=result.is_error)
+                found[position] = _answered(found[position], reading, citations, is_error=result.is_error)
     return found
 
 
-def _answered(step: Step, reading: Reading, *, is_error: bool) -> Step:
+def _answered(step: Step, reading: Reading, citations: Citations, *, is_error: bool) -> Step:
     found = islice(_errors(step.action, reading, is_error=is_error), MAX_ERRORS)
-    errors = tuple(reading.passage(line) for line in found)
+    errors = tuple(reading.passage(line, citations) for line in found)
     status = exit_status(reading.text) if step.action.deed in {"run", "act"} else None
     has_failed = is_error or bool(status) or (status is None and bool(errors))
     return Step(
@@ -89,7 +90,7 @@ def _answered(step: Step, reading: Reading, *, is_error: bool) -> Step:
         answer=reading.source,
         errors=errors if has_failed else (),
         has_failed=has_failed,
-        outcome=errors[0] if has_failed and errors else reading.passage(_gist(reading)),
+        outcome=errors[0] if has_failed and errors else reading.passage(_gist(reading), citations),
     )
 
 
@@ -97,19 +98,31 @@ def _errors(action: Action, reading: Reading, *, is_error: bool) -> Iterator[str
     """Yield the error lines of a result; what was only read is full of words such as "failed" and no error."""
     text = reading.text
     if is_error or (action.deed == "run" and not action.is_harmless):
-        yield from dict.fromkeys(error_lines(text))
+        # What stands in the command was printed by it: `grep key file || echo "Not found"`.
+        yield from (line for line in dict.fromkeys(error_lines(text)) if line not in action.command)
         if is_error and not any(error_lines(text)):
             yield _first_line(text)
-    elif reading.excerpt is None and len(text) <= _SHORT_CHARS and says_error(first := _first_line(text)):
+    elif (
+        action.deed != "run"
+        and reading.excerpt is None
+        and len(text) <= _SHORT_CHARS
+        and says_error(first := _first_line(text))
+    ):
         yield first
 
 
 def _gist(reading: Reading) -> str:
     """Return what a result says at its start and at its end; of an offloaded one the end, for want of one place."""
     first, last = _first_line(reading.text), last_line(reading.text)
-    if reading.excerpt is not None:
-        return last or first
-    return first if not last or last == first else f"{first} … {last}"
+    if reading.excerpt is not None or reading.text.count("\n") > MAX_GAP_LINES:
+        return next((line for line in (last, first) if _is_said(line)), "")
+    told = [line for line in dict.fromkeys((first, last)) if _is_said(line)]
+    return f" {CUT} ".join(told)
+
+
+def _is_said(line: str) -> bool:
+    """Tell whether a line says something alone: not a piece of JSON, a bracket, a rule."""
+    return bool(line) and line[0] not in "[]{}\"'<|=" and ':"' not in line and '": ' not in line
 
 
 def _first_line(text: str) -> str:

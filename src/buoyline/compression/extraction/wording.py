@@ -1,23 +1,30 @@
 """How an item reads: one line each, or a share of a line in the ledger, with its pointer behind it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
 from buoyline.compression.claims import BETWEEN, CUT
+from buoyline.compression.extraction.reading import spanning
 from buoyline.compression.signals import readable
 from buoyline.compression.summary import Item, Pointer
 from buoyline.tokens import TextCounter
 
 NOTHING: Final = "None seen."
 
-LEDGER_KINDS: Final = frozenset({"path", "url", "identifier", "hash", "version", "number"})
+LABEL_KIND: Final = "label"
+"""The kind of the name that stands before bare strings and says which file they stand in."""
+
+LEDGER_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash", "version", "number"})
 """Kinds whose items are bare strings; they share lines."""
 
 SHARING_KINDS: Final = frozenset({"finding", "closing", "note"})
 """Kinds whose sentences share a line, and its pointer, where they come from the same lines."""
+
+COUNTED_KINDS: Final = frozenset({"changed", "read", "error", "untried", "resolved"})
+"""Kinds of which it is said how often they were seen."""
 
 MAX_TEXT_CHARS: Final = 20_000
 """So much of a text is looked at when it is quoted; no summary has room for more of one."""
@@ -28,10 +35,13 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
         "request": "“{}”",
         "report": "Reported: “{}”",
         "changed": "Changed {}",
+        "read": "Read {}",
         "error": "Open error: {}",
+        "untried": "Open error, not tried again since: {}",
         "resolved": "Resolved error: {}",
         "pending": "No result yet: {}",
         "question": "Not answered yet: “{}”",
+        "working": "In progress: “{}”",
         "constraint": "User: “{}”",
     }
 )
@@ -68,7 +78,7 @@ def _good_end(text: str) -> int:
 
 def said(item: Item) -> str:
     """Return the words that say *item*, without its pointer."""
-    count = f" \u00d7{item.count}" if item.count > 1 and item.kind in {"changed", "error", "resolved"} else ""
+    count = f" \u00d7{item.count}" if item.count > 1 and item.kind in COUNTED_KINDS else ""
     return f"{_FORMS.get(item.kind, '{}').format(item.text)}{count}"
 
 
@@ -101,10 +111,12 @@ def _lines(items: Iterable[Item]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     for is_shared, group in groupby(prose, _sharing):
         members = list(group)
         lines = [members] if is_shared else [[item] for item in members]
-        yield from ((BETWEEN.join(map(said, line)), line[0].pointers) for line in lines)
+        yield from ((BETWEEN.join(map(said, line)), _together(line)) for line in lines)
     ledger = sorted((item for item in chosen if item.kind in LEDGER_KINDS), key=_ledger_order)
     for pointers, group in groupby(ledger, _places):
-        yield ", ".join(item.text for item in group), pointers
+        members = list(group)
+        labels = [f"{item.text}:" for item in members if item.kind == LABEL_KIND]
+        yield " ".join([*labels, *(_unparted(item.text) for item in members if item.kind != LABEL_KIND)]), pointers
 
 
 def _reading_order(item: Item) -> tuple[int, str, int, str]:
@@ -113,13 +125,27 @@ def _reading_order(item: Item) -> tuple[int, str, int, str]:
 
 
 def _sharing(item: Item) -> tuple[int, tuple[Pointer, ...]] | None:
-    """Return what sentences on one line have in common; None for an item with a line of its own."""
-    return (item.last_seen, item.pointers) if item.kind in SHARING_KINDS else None
+    """Return what sentences on one line have in common; None for an item with a line of its own.
+
+    Those that the agent said in one message stand together. What a model's summary said may point anywhere.
+    """
+    if item.kind not in SHARING_KINDS:
+        return None
+    return item.last_seen, item.pointers if item.kind == "note" else ()
+
+
+def _together(line: Sequence[Item]) -> tuple[Pointer, ...]:
+    return line[0].pointers if len(line) == 1 else spanning(pointer for item in line for pointer in item.pointers)
 
 
 def _ledger_order(item: Item) -> tuple[tuple[Pointer, ...], bool, str, str]:
     """Sort by place, and in one place paths first: they say what the names behind them belong to."""
     return item.pointers, item.kind != "path", item.kind, item.text
+
+
+def _unparted(string: str) -> str:
+    """Return a string so that blanks part it from the next: few have blanks themselves, and commas take tokens."""
+    return f"“{string}”" if " " in string else string
 
 
 def _places(item: Item) -> tuple[Pointer, ...]:

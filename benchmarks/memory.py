@@ -1,0 +1,537 @@
+"""How much of what left the context two bounded lookups bring back, for questions about it. No model has a part.
+
+    python benchmarks/memory.py --longmemeval HAYSTACK.jsonl --contextbench DIRECTORY [--size 8000 --size 32000]
+                                [--max-tokens 2000] [--verbose]
+
+A recorded history is replayed into a workspace through windows of these sizes, and compressed once more at the end.
+For each question a plain agent then sees the summary and makes at most two lookups. It knows the question, what it
+has seen so far, and nothing else: its rules (`grep_then_follow`, `search_then_follow`, `cited_then_search`) are
+below, the same for both sets, and never look at an answer or a label.
+
+LongMemEval (``HAYSTACK.jsonl`` beside ``HAYSTACK.questions.json``) is replayed as it is. ``evidence``: a line of a
+message in the labelled ranges was seen. ``answer``: the newest of the lines that are labelled to have the answer was
+seen, or where none is, 80 % of those words of the answer that are in the labelled messages and not in the question
+(the answers themselves stand nowhere word for word). ``anywhere``: the same with the one message of all that holds most
+of these words in place of the labelled ones, since labels err.
+
+context-bench: one tool result for each file, as an agent would have read it. Its questions ask for sums and extremes
+over many people, so the evidence is a chain. ``named``: the record of everything that the question names was seen.
+``next``: also the next record of each owner, in the file that the question goes on to (the address for "same state").
+``answer``: the ground truth stands in what was seen. ``needed``: tokens of the records that the answer follows
+from; where they are more than two lookups may have, no two lookups hold them, whoever makes them.
+
+Baselines, on the raw messages and records, without a bound in tokens: one grep for the rarest word of the question (as
+counted in them), and BM25 by an implementation of its own, the best and the five best.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import math
+import re
+import statistics
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from buoyline.errors import NotFoundError
+from buoyline.lookups import Answer, grep, read, search
+from buoyline.tokens import default_counter
+from buoyline.window import ContextWindow
+from buoyline.window.replay import Replay, replay
+from buoyline.workspace import LocalWorkspace
+
+SESSION = "memory"
+LOOKUPS = 2
+ENOUGH = 0.8
+AROUND_LINES = 20
+MOST_GREPPED = 5
+LEAST_ANSWER_CHARS = 4
+
+WORD = re.compile(r"[^\W_]+(?:[-_.'][^\W_]+)*")
+QUOTED = re.compile(r"'([^']+)'|`([^`]+)`|\"([^\"]+)\"")
+IDENTIFIER = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w+(?:[-_]\w+)+\b")
+NAMED = re.compile(r"'([^']+)'|named ([A-Z]\w+)")
+LINKS = {
+    "same state": ("addresses.txt", "state"),
+    "credit card provider": ("credit_cards.txt", "provider"),
+    "expiry date": ("credit_cards.txt", "expire"),
+    "medical condition": ("medical_records.txt", "condition"),
+    "blood type": ("medical_records.txt", "blood_type"),
+    "same url": ("internet_accounts.txt", "url"),
+}
+
+
+class Place(NamedTuple):
+    """A line of what was recorded: of a message by its index, or of a file by its name."""
+
+    source: int | str
+    line: int
+
+
+Seen = dict[Place, str]
+"""What an agent has seen of the recorded text, by line; of a long line the parts one after the other."""
+
+
+class Question(Protocol):
+    """What is asked, and how to tell whether what was seen would do."""
+
+    @property
+    def text(self) -> str:
+        """The question."""
+        ...
+
+    def marks(self, seen: Seen) -> dict[str, bool]:
+        """Tell for each level of evidence whether it is in *seen*."""
+        ...
+
+
+@dataclass(frozen=True)
+class History:
+    """What is replayed.
+
+    Attributes:
+        messages: The recording.
+        units: What baselines rank: messages, or records with the lines they begin on.
+        files: By tool call id, the file that a tool result holds.
+    """
+
+    messages: list[dict[str, Any]]
+    units: dict[Place, str]
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+# --- LongMemEval
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A question about a message of long ago."""
+
+    text: str
+    answer: str
+    evidence: frozenset[int]
+    answered_at: int | None
+    history: History
+
+    @cached_property
+    def wanted(self) -> frozenset[str]:
+        """The words of the answer that are not in the question."""
+        long = {word for word in words(self.answer) if len(word) >= LEAST_ANSWER_CHARS or word.isdigit()}
+        return frozenset(long - set(words(self.text)))
+
+    @cached_property
+    def best(self) -> frozenset[int]:
+        """The message of all that holds most of the words that are wanted; the first of equals."""
+        held = [len(self.wanted & set(words(str(message["content"])))) for message in self.history.messages]
+        return frozenset([held.index(max(held))])
+
+    def marks(self, seen: Seen) -> dict[str, bool]:
+        """Tell whether a line of the evidence was seen, and enough of the answer's words in it."""
+        seen_of = {place.source for place, text in seen.items() if text.strip()}
+        is_seen = self.holds(seen, self.evidence) if self.answered_at is None else self.answered_at in seen_of
+        is_anywhere = self.holds(seen, self.best) if self.answered_at is None else is_seen
+        return {"evidence": bool(seen_of & self.evidence), "answer": is_seen, "anywhere": is_anywhere}
+
+    def holds(self, seen: Seen, messages: frozenset[int]) -> bool:
+        """Tell whether enough of the words that *messages* hold was seen there."""
+        there = self.wanted & set(words(" ".join(str(self.history.messages[index]["content"]) for index in messages)))
+        lines = [text for place, text in seen.items() if place.source in messages and text.strip()]
+        return bool(lines) and len(there & set(words("\n".join(lines)))) >= ENOUGH * len(there)
+
+
+def longmemeval(path: Path) -> tuple[History, list[Question]]:
+    """Read a haystack and its questions."""
+    messages = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    units = {Place(index, 1): str(message["content"]) for index, message in enumerate(messages)}
+    history = History(messages, units)
+    questions: list[Question] = [
+        Remembered(
+            text=found["question"],
+            answer=found["answer"],
+            evidence=frozenset(line for first, end in found["evidence_line_ranges"] for line in range(first, end)),
+            answered_at=max(found["has_answer_lines"]) if found["has_answer_lines"] else None,
+            history=history,
+        )
+        for found in json.loads(path.with_suffix(".questions.json").read_text("utf-8"))
+    ]
+    return history, questions
+
+
+# --- context-bench
+
+
+class Record(NamedTuple):
+    """A paragraph of a file that belongs to a person."""
+
+    file: str
+    first: int
+    lines: list[str]
+
+    @property
+    def owner(self) -> str:
+        """The person's id."""
+        return found[0] if (found := re.findall(r"pers-\d+", self.lines[0])) else ""
+
+    def value(self, key: str) -> str:
+        """Return what stands behind *key*."""
+        return next((line.partition(": ")[2] for line in self.lines if line.startswith(f"{key}: ")), "")
+
+    def is_in(self, seen: Seen) -> bool:
+        """Tell whether all of it was seen."""
+        return all(line in seen.get(Place(self.file, self.first + at), "") for at, line in enumerate(self.lines))
+
+
+@dataclass(frozen=True)
+class Chained:
+    """A question whose answer follows from records of several files."""
+
+    text: str
+    answer: str
+    files: Sequence[str]
+    records: Sequence[Record]
+
+    @cached_property
+    def named(self) -> list[Record]:
+        """The records with what the question names."""
+        names = {"".join(groups) for groups in NAMED.findall(self.text)}
+        return [
+            record
+            for record in self.records
+            if record.file in self.files and any(line.partition(": ")[2] in names for line in record.lines[1:])
+        ]
+
+    @cached_property
+    def link(self) -> tuple[str, str]:
+        """The file and key that the question goes on to."""
+        return next((link for words_, link in LINKS.items() if words_ in self.text.lower()), ("", ""))
+
+    @cached_property
+    def needed(self) -> list[Record]:
+        """The records of all who share with an owner what the question says, in all files that it takes."""
+        file, key = self.link
+        owners = {record.owner for record in self.named}
+        shared = {record.value(key) for record in self.records if record.file == file and record.owner in owners}
+        people = {record.owner for record in self.records if record.file == file and record.value(key) in shared}
+        return [record for record in self.records if record.file in self.files and record.owner in people]
+
+    def marks(self, seen: Seen) -> dict[str, bool]:
+        """Tell how far the chain was seen."""
+        owners = {record.owner for record in self.named}
+        linked = [record for record in self.records if record.file == self.link[0] and record.owner in owners]
+        is_named = bool(self.named) and all(record.is_in(seen) for record in self.named)
+        is_next = is_named and owners <= {record.owner for record in linked if record.is_in(seen)}
+        value = self.answer.removesuffix(" records").lstrip("$").replace(",", "")
+        has_answer = any(re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", text) for text in seen.values())
+        is_all = is_next and all(record.is_in(seen) for record in self.needed)
+        return {"named": is_named, "next": is_next, "answer": has_answer and not value.isdigit(), "all": is_all}
+
+
+def contextbench(directory: Path) -> tuple[History, list[Question]]:
+    """Read the files as tool results of a session, and the questions."""
+    paths = sorted((directory / "files").glob("*.txt"))
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Read the files, then answer my questions."}]
+    for number, path in enumerate(paths):
+        call = {"name": "read_file", "arguments": json.dumps({"path": path.name})}
+        calls = [{"id": f"call-{number}", "type": "function", "function": call}]
+        messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+        messages.append({"role": "tool", "tool_call_id": f"call-{number}", "content": path.read_text("utf-8")})
+    messages.append({"role": "assistant", "content": "I have read them. What would you like to know?"})
+    records = [record for path in paths for record in records_of(path)]
+    units = {Place(record.file, record.first): "\n".join(record.lines) for record in records}
+    files = {f"call-{number}": path.name for number, path in enumerate(paths)}
+    rows = [json.loads(line) for line in (directory / "questions.jsonl").read_text("utf-8").splitlines()]
+    questions: list[Question] = [
+        Chained(row["input"], str(row["ground_truth"]), row["agent_args"]["extra"]["required_files"], records)
+        for row in rows
+    ]
+    return History(messages, units, files), questions
+
+
+def records_of(path: Path) -> Iterator[Record]:
+    """Yield the paragraphs of a file."""
+    lines = path.read_text("utf-8").split("\n")
+    starts = [number for number, line in enumerate(lines, 1) if line.startswith("### ")]
+    for start, end in zip(starts, [*starts[1:], len(lines) + 1], strict=True):
+        yield Record(path.name, start, [line for line in lines[start - 1 : end - 1] if line])
+
+
+# --- The agent
+
+
+class Agent:
+    """Looks things up in what left a context, and keeps what it has seen."""
+
+    def __init__(self, workspace: LocalWorkspace, history: History, summary: str, max_tokens: int) -> None:
+        """Begin with *summary*, which was seen by nobody as lines of the recording."""
+        self.workspace, self.summary, self.max_tokens = workspace, summary, max_tokens
+        self.seen: Seen = {}
+        self.lookups = 0
+        ranges = (r for batch in workspace.session(SESSION).index().batches for r in batch.line_ranges())
+        self._messages = {line: index for index, (first, last) in enumerate(ranges) for line in range(first + 1, last)}
+        self._files = {f"tool_result-{call_id}.txt": name for call_id, name in history.files.items()}
+
+    def look(self, lookup: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
+        """Look something up; the answer counts as seen."""
+        if self.lookups == LOOKUPS:
+            raise RuntimeError("these were all lookups")
+        self.lookups += 1
+        try:
+            answer = lookup(self.workspace, *arguments, session=SESSION, max_tokens=self.max_tokens, **options)
+        except NotFoundError:
+            answer = Answer("")
+        for line in answer.lines:
+            name = line.path.rpartition("/")[2]
+            source = self._files.get(name) if name in self._files else self._messages.get(line.number)
+            if source is not None:
+                place = Place(source, line.number)
+                self.seen[place] = self.seen.get(place, "") + "\n" + line.content
+        return answer
+
+    def hits(self, word: str) -> int:
+        """Count the hits of *word* as the heading of a grep tells them; how an agent learns what is rare."""
+        return grep(self.workspace, rf"\b{re.escape(word)}\b", session=SESSION, ignore_case=True, max_tokens=400).total
+
+
+def names_in(question: str) -> list[str]:
+    """Return what a question is about on its face: what it quotes, else its capitalised words behind the first."""
+    quoted = ["".join(groups) for groups in QUOTED.findall(question)]
+    capitalised = [word for word in WORD.findall(question)[1:] if word[0].isupper()]
+    return quoted or capitalised
+
+
+def identifiers_near(answer: Answer, names: Iterable[str], question: str) -> list[str]:
+    """Return the new identifiers in the paragraph above where each name was first found, and on its line."""
+    found: list[str] = []
+    for name in names:
+        pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+        at = next((place for place, line in enumerate(answer.lines) if pattern.search(line.content)), None)
+        above = [] if at is None else [line.content for line in answer.lines[max(at - AROUND_LINES, 0) : at + 1]]
+        paragraph = itertools.takewhile(str.strip, reversed(above))
+        found += [word for text in paragraph for word in IDENTIFIER.findall(text) if word not in question]
+    return list(dict.fromkeys(found))
+
+
+def grep_then_follow(agent: Agent, question: str) -> None:
+    """Grep the rarest word; then the identifiers beside its hits, else read on around the first of them."""
+    names = [name for name in names_in(question) if QUOTED.search(question)] or list(
+        dict.fromkeys(WORD.findall(question))
+    )
+    counts = {name: agent.hits(name) for name in names}
+    rare = sorted((name for name in names if counts[name]), key=lambda name: (counts[name], -len(name)))
+    chosen = rare[: len(names) if QUOTED.search(question) else 1]
+    if not chosen:
+        return
+    first = agent.look(grep, "|".join(rf"\b{re.escape(name)}\b" for name in chosen), context=5, ignore_case=True)
+    found = identifiers_near(first, chosen, question)
+    if found:
+        agent.look(grep, "|".join(map(re.escape, found)), context=5)
+    elif first.lines:
+        hit = next(line for line in first.lines if line.is_hit)
+        agent.look(read, hit.path.rpartition("/")[2], max(hit.number - AROUND_LINES, 1), hit.number + AROUND_LINES)
+
+
+def search_then_follow(agent: Agent, question: str) -> None:
+    """Search the question; then the identifiers beside the names that it quotes, else read on from the best passage."""
+    first = agent.look(search, question)
+    quoted = ["".join(groups) for groups in NAMED.findall(question)]
+    found = identifiers_near(first, quoted, question)
+    if found:
+        agent.look(search, f"{' '.join(found)} {question}")
+    elif first.lines:
+        best = first.lines[0]
+        agent.look(read, best.path.rpartition("/")[2], best.number)
+
+
+def search_and_go_on(agent: Agent, question: str) -> None:
+    """Search the question, and take the next passages, too."""
+    first = agent.look(search, question)
+    if first.next:
+        agent.look(search, question, start=first.next["start"])
+
+
+def search_once(agent: Agent, question: str) -> None:
+    """Search the question."""
+    agent.look(search, question)
+
+
+def cited_then_search(agent: Agent, question: str) -> None:
+    """Read what the line of the summary cites that shares most words with the question; then search."""
+    asked = set(words(question))
+    cited = [
+        (line, found) for line in agent.summary.split("\n") for found in re.findall(r"[\w.~-]+:\d+(?:-\d+)?", line)
+    ]
+    if cited:
+        _, pointer = max(cited, key=lambda pair: len(asked & set(words(pair[0]))))
+        agent.look(read, pointer)
+    agent.look(search, question)
+
+
+def summary_alone(agent: Agent, question: str) -> None:
+    """Look nothing up."""
+
+
+AGENTS = {
+    "summary alone": summary_alone,
+    "grep, then follow": grep_then_follow,
+    "cited lines, then search": cited_then_search,
+    "search once": search_once,
+    "search, and go on": search_and_go_on,
+    "search, then follow": search_then_follow,
+}
+
+
+# --- Baselines
+
+
+def words(text: str) -> list[str]:
+    """Return the words of *text* in lower case."""
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+def grepped(units: Mapping[Place, str], question: str) -> list[Place]:
+    """Return the units with the rarest word of the question, in order."""
+    holding = Counter(word for text in units.values() for word in set(words(text)))
+    known = [word for word in dict.fromkeys(words(question)) if holding[word]]
+    rarest = min(known, key=lambda word: (holding[word], -len(word)), default="")
+    return [place for place, text in units.items() if rarest in words(text)]
+
+
+def ranked(units: Mapping[Place, str], question: str) -> list[Place]:
+    """Return the units by BM25, the best first."""
+    split = {place: Counter(words(text)) for place, text in units.items()}
+    mean = statistics.mean(count.total() for count in split.values())
+    scores: Counter[Place] = Counter()
+    for word in set(words(question)):
+        holding = sum(word in count for count in split.values())
+        weight = math.log1p((len(units) - holding + 0.5) / (holding + 0.5))
+        for place, count in split.items():
+            if word in count:
+                damping = 1.2 * (0.25 + 0.75 * count.total() / mean)
+                scores[place] += weight * count[word] * 2.2 / (count[word] + damping)
+    return [place for place, _ in sorted(scores.items(), key=lambda pair: (-pair[1], str(pair[0])))]
+
+
+def seen_whole(units: Mapping[Place, str], places: Iterable[Place]) -> Seen:
+    """Return what one has seen who was shown these units."""
+    return {
+        Place(place.source, place.line + at): line
+        for place in places
+        for at, line in enumerate(units[place].split("\n"))
+    }
+
+
+# --- Figures
+
+
+async def replayed(history: History, workspace: LocalWorkspace, size: int) -> str:
+    """Feed *history* through a window of *size* tokens, compress what is left, and return the summary."""
+    seen = Replay()
+    window = ContextWindow(session_id=SESSION, offloader=workspace, size=size, on_event=seen.record)
+    await replay(history.messages, window, seen, counter=default_counter())
+    await window.compress(before=len(history.messages))
+    if not seen.compressions:
+        raise SystemExit("nothing was compressed")
+    return seen.compressions[-1].summary.text
+
+
+def report(marks: Mapping[str, Sequence[dict[str, bool]]]) -> None:
+    """Print the share of questions by level, for each way."""
+    levels = list(next(iter(marks.values()))[0])
+    print(f"  {'':28}" + "".join(f"{level:>10}" for level in levels))
+    for name, found in marks.items():
+        shares = (sum(mark[level] for mark in found) / len(found) for level in levels)
+        print(f"  {name:28}" + "".join(f"{share:>10.0%}" for share in shares))
+
+
+def baselines(history: History, questions: Sequence[Question]) -> dict[str, list[dict[str, bool]]]:
+    """Return the marks of the baselines."""
+    shown: dict[str, Callable[[str], list[Place]]] = {
+        "grep rarest word, first hit": lambda text: grepped(history.units, text)[:1],
+        "grep rarest word, five hits": lambda text: grepped(history.units, text)[:MOST_GREPPED],
+        "BM25 by unit, best": lambda text: ranked(history.units, text)[:1],
+        "BM25 by unit, five best": lambda text: ranked(history.units, text)[:5],
+    }
+    return {
+        name: [question.marks(seen_whole(history.units, choose(question.text))) for question in questions]
+        for name, choose in shown.items()
+    }
+
+
+async def compare(history: History, questions: Sequence[Question], size: int, options: argparse.Namespace) -> None:
+    """Replay *history* and print what each agent reaches."""
+    with tempfile.TemporaryDirectory() as directory:
+        async with LocalWorkspace(directory, durability="off") as workspace:
+            summary = await replayed(history, workspace, size)
+            print(f" window {size:,}: summary of {default_counter().count(summary):,} tokens")
+            marks: dict[str, list[dict[str, bool]]] = {}
+            for name, strategy in AGENTS.items():
+                for question in questions:
+                    agent = Agent(workspace, history, summary, options.max_tokens)
+                    if isinstance(question, Remembered):
+                        agent.seen.update(known_from(summary, question))
+                    strategy(agent, question.text)
+                    marks.setdefault(name, []).append(question.marks(agent.seen))
+                    if options.verbose:
+                        print(f"   {name}: {marks[name][-1]} {question.text[:80]}")
+            report(marks)
+
+
+def known_from(summary: str, question: Remembered) -> Seen:
+    """Return lines of the evidence that stand in the summary word for word."""
+    return {
+        Place(index, -at): line
+        for index in question.evidence
+        for at, line in enumerate(str(question.history.messages[index]["content"]).split("\n"), 1)
+        if line.strip() and line.strip() in summary
+    }
+
+
+def needed(questions: Sequence[Question], max_tokens: int) -> None:
+    """Print what the whole evidence takes, and for how many questions two lookups could hold it."""
+    count = default_counter().count
+    sizes = [
+        sum(count("\n".join(record.lines)) for record in question.needed)
+        for question in questions
+        if isinstance(question, Chained) and question.needed
+    ]
+    if sizes:
+        least, middle, most = min(sizes), statistics.median(sizes), max(sizes)
+        fitting = sum(size <= LOOKUPS * max_tokens for size in sizes)
+        print(
+            f" needed: {least:,} to {most:,} tokens, median {middle:,.0f}; "
+            f"within two lookups: {fitting} of {len(questions)}"
+        )
+
+
+def main() -> None:
+    """Read the arguments and print a table for each set and window."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--longmemeval", type=Path, help="a haystack, HAYSTACK.jsonl")
+    parser.add_argument("--contextbench", type=Path, help="a directory with questions.jsonl and files/")
+    parser.add_argument("--size", type=int, action="append", help="of the window in tokens; may be repeated")
+    parser.add_argument("--max-tokens", type=int, default=2_000, help="of each lookup")
+    parser.add_argument("--verbose", action="store_true", help="each question, too")
+    options = parser.parse_args()
+    sets = {
+        "LongMemEval": partial(longmemeval, options.longmemeval),
+        "context-bench": partial(contextbench, options.contextbench),
+    }
+    for (name, load), path in zip(sets.items(), (options.longmemeval, options.contextbench), strict=True):
+        if path is None:
+            continue
+        history, questions = load()
+        print(f"{name}: {len(history.messages)} messages, {len(questions)} questions")
+        needed(questions, options.max_tokens)
+        report(baselines(history, questions))
+        for size in options.size or [8_000, 32_000]:
+            asyncio.run(compare(history, questions, size, options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,376 @@
+"""What a summary keeps of the strings that the agent used again after a compaction.
+
+    python benchmarks/retention.py NEEDLES_DIR SESSIONS_DIR [--derived] [--verbose] [--show DIR]
+
+For each compaction on record the session is fed through the code path of ``buoyline replay``, with a compression at
+the same message and a summary of as many tokens as the recorded one has characters / 4 (``summary_chars // 4``; ours
+are counted exactly, so that this is the harder measure). Messages that hold a recorded summary are replaced by a
+neutral line. Then each needle is looked for in the summary's text, in the lines that it cites (of ``transcript.md`` and
+of tool results), and in all files of the session. *Rare* needles stand in at most three messages before. Beside it:
+the recorded summary, the last characters of what left, and a bare list of the identifiers in it, by count and recency
+(for each message that holds one 1 / (1 + age / 50)), with as many characters as the recorded one, and half.
+
+``--derived`` asks of the sessions without a recorded compaction for strings of other kinds: they are cut at three
+fifths of their messages, and what the agent says again behind the cut is asked for: names, numbers, commands, plain
+words that are rare before it, and runs of four words. Sessions are parted by a hash of their names into two halves, so
+that what was tried on one can be measured on the other.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from buoyline import ContextConfig, ContextWindow, LocalWorkspace
+from buoyline.compression import Summary, legal_cut_before
+from buoyline.compression.extraction.wording import LEDGER_KINDS
+from buoyline.messages import Message, detect
+from buoyline.tokens import default_counter
+from buoyline.window import ContextCompressed
+from buoyline.window.replay import Replay, replay
+
+COUNTER = default_counter()
+CHARS_PER_TOKEN = 4
+RARE_MESSAGES = 3
+NEUTRAL = "The conversation goes on."
+SESSION = "s1"
+CONTEXT_TOKENS = 1_000_000
+"""No compression but those asked for."""
+
+DERIVED_SHARE = 0.05
+DERIVED_LEAST_TOKENS = 400
+MIN_MESSAGES = 12
+MOST_OF_A_KIND = 40
+
+_IDENTIFIER = re.compile(
+    r"https?://[^\s\"'<>)\]}]{4,200}|(?<![\w./-])[\w.@~-]{0,80}(?:/[\w.@~-]{1,80}){1,20}"
+    r"|\b[A-Z]{2,10}-\d{1,6}\b|\b[0-9a-f]{7,64}\b|\b[A-Za-z]\w{0,80}(?:[_.]\w{1,80}){1,8}|\b\w{0,60}[a-z][A-Z]\w{0,60}\b"
+)
+_NUMBER = re.compile(r"(?<![\w.])\d[\d,.:-]{2,30}\d(?![\w])|(?<![\w.])\d{4,12}(?!\w)")
+_PLAIN = re.compile(r"(?<!\w)[^\W\d_]{6,30}(?!\w)")
+_WORDS = re.compile(r"\w+")
+
+
+class Needle(NamedTuple):
+    """A string that is asked for; *messages* is how many messages held it before."""
+
+    text: str
+    kind: str
+    messages: int
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether only few messages held it."""
+        return self.messages <= RARE_MESSAGES
+
+
+class Cut(NamedTuple):
+    """A compression to try: where, how large, and what is asked for afterwards."""
+
+    session: str
+    conversation: list[dict[str, Any]]
+    at: list[int]
+    first: int
+    max_tokens: int
+    chars: int
+    needles: list[Needle]
+    recorded: str = ""
+
+
+@dataclass
+class Score:
+    """How many needles one way has kept, of all and of the rare ones."""
+
+    all: list[bool] = field(default_factory=list[bool])
+    rare: list[bool] = field(default_factory=list[bool])
+
+    def note(self, needle: Needle, *, is_kept: bool) -> None:
+        """Count one needle."""
+        self.all.append(is_kept)
+        if needle.is_rare:
+            self.rare.append(is_kept)
+
+    def __str__(self) -> str:
+        """Return both shares."""
+        return f"{share(self.all):6.1%}  rare {share(self.rare):6.1%}"
+
+
+class Replayed(NamedTuple):
+    """The last summary of a replay, the lines that it cites, and all that the session's files hold."""
+
+    summary: Summary
+    cited: str
+    stored: str
+    cited_share: float
+    unresolved: int
+
+
+def share(flags: Sequence[bool]) -> float:
+    """Return the share of true ones; 0 of none."""
+    return sum(flags) / len(flags) if flags else 0.0
+
+
+def view_of(message: dict[str, Any]) -> Message:
+    """Return the view of a message in any dialect."""
+    return detect(message).view(message)
+
+
+def said_in(view: Message) -> str:
+    """Return all that a message says, calls and results included."""
+    calls = (f"{call.name} {' '.join(_leaves(_parsed(call.arguments)))}" for call in view.calls)
+    return "\n".join([view.text, *calls, *(result.text for result in view.results)])
+
+
+def _parsed(arguments: str) -> object:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+def _leaves(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _leaves(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner)
+    else:
+        yield str(value)
+
+
+def recorded_cuts(needles_dir: Path, sessions_dir: Path) -> Iterator[Cut]:
+    """Yield the compactions on record."""
+    for path in sorted(needles_dir.glob("*.json")):
+        compactions = json.loads(path.read_text("utf-8"))["compactions"]
+        conversation = read(sessions_dir / f"{path.stem}.jsonl")
+        recorded = {c["compaction_line"]: said_in(view_of(conversation[c["compaction_line"]])) for c in compactions}
+        neutral = [
+            {"role": "user", "content": NEUTRAL} if line in recorded else message
+            for line, message in enumerate(conversation)
+        ]
+        at: list[int] = []
+        for found in compactions:
+            first, end = found["compressed_lines"]
+            at.append(end)
+            needles = [Needle(n["needle"], "recorded", n["messages_before"]) for n in found["needles"]]
+            chars = found["summary_chars"]
+            summary = recorded[found["compaction_line"]]
+            yield Cut(path.stem, neutral, list(at), first, chars // CHARS_PER_TOKEN, chars, needles, summary)
+
+
+def derived_cuts(needles_dir: Path, sessions_dir: Path) -> Iterator[Cut]:
+    """Yield cuts of the sessions that have no compaction on record."""
+    known = {path.stem for path in needles_dir.glob("*.json")}
+    for path in sorted(sessions_dir.glob("*.jsonl")):
+        conversation = read(path)
+        if path.stem in known or len(conversation) < MIN_MESSAGES:
+            continue
+        # As the replay does: what would part a call from its result stays in the context and is not asked for.
+        at = legal_cut_before([view_of(message) for message in conversation], len(conversation) * 3 // 5)
+        texts = [said_in(view_of(message)) for message in conversation[:at]]
+        needles = list(derived_needles(texts, conversation[at:]))
+        tokens = sum(map(len, texts)) // CHARS_PER_TOKEN
+        budget = max(int(DERIVED_SHARE * tokens), DERIVED_LEAST_TOKENS)
+        if needles:
+            yield Cut(path.stem, conversation, [at], 0, budget, budget * CHARS_PER_TOKEN, needles)
+
+
+def derived_needles(before: Sequence[str], after: Sequence[dict[str, Any]]) -> Iterator[Needle]:
+    """Yield what stood in *before* and the agent says again in *after*, at most so many of each kind."""
+    views = [view for view in map(view_of, after) if view.role == "assistant"]
+    again = "\n".join(map(said_in, views))
+    whole = "\n".join(before)
+    held = Counter(word for text in before for word in set(_WORDS.findall(text)))
+
+    def found(kind: str, candidates: Iterable[str]) -> Iterator[Needle]:
+        asked = [text for text in sorted(set(candidates)) if text in whole]
+        asked.sort(key=lambda text: hashlib.sha256(text.encode()).digest())
+        for text in asked[:MOST_OF_A_KIND]:
+            yield Needle(text, kind, sum(text in message for message in before))
+
+    yield from found("name", (name.rstrip(".,:") for name in _IDENTIFIER.findall(again) if len(name) > 7))  # noqa: PLR2004
+    yield from found("number", _NUMBER.findall(again))
+    yield from found("command", _commands(views))
+    rare = (word for word in _PLAIN.findall(again) if 1 <= held[word] <= RARE_MESSAGES)
+    yield from found("word", rare)
+    yield from found("phrase", _phrases("\n".join(view.text for view in views)))
+
+
+def _commands(views: Iterable[Message]) -> Iterator[str]:
+    for view in views:
+        for call in view.calls:
+            arguments = _parsed(call.arguments)
+            command = arguments.get("command") if isinstance(arguments, dict) else None
+            if isinstance(command, str) and "\n" not in command and len(command) > 7:  # noqa: PLR2004
+                yield command[:200]
+
+
+def _phrases(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        words = line.split()
+        yield from (" ".join(words[at : at + 4]) for at in range(len(words) - 3))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the messages of a session."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def replayed(cut: Cut) -> Replayed:
+    """Feed the session up to the cut through a window, and read the files that the summary leads to."""
+    seen, summaries = Replay(), list[Summary]()
+
+    def note(event: Any) -> None:
+        seen.record(event)
+        if isinstance(event, ContextCompressed):
+            summaries.append(event.summary)
+
+    async def feed(workdir: str) -> None:
+        async with LocalWorkspace(workdir, durability="off") as workspace:
+            config = ContextConfig(summary_tokens=cut.max_tokens)
+            window = ContextWindow(
+                session_id=SESSION, offloader=workspace, size=CONTEXT_TOKENS, config=config, on_event=note
+            )
+            conversation = cut.conversation[: cut.at[-1] + 1]
+            await replay(conversation, window, seen, counter=COUNTER, compress_at=cut.at)
+
+    with tempfile.TemporaryDirectory() as workdir:
+        asyncio.run(feed(workdir))
+        return _followed(summaries[-1], Path(workdir) / "sessions" / SESSION)
+
+
+def _followed(summary: Summary, directory: Path) -> Replayed:
+    files = {path.name: path.read_text("utf-8", "replace") for path in directory.iterdir() if path.is_file()}
+    stored = "\n".join(
+        text for name, text in files.items() if name in {"context.jsonl", "transcript.md"} or name.startswith("tool_")
+    )
+    lines = {name: text.removesuffix("\n").split("\n") for name, text in files.items()}
+    cited: set[tuple[str, int]] = set()
+    unresolved = 0
+    for pointer in summary.draft.pointers:
+        has_lines = 1 <= pointer.start <= pointer.end <= len(lines.get(pointer.path, ()))
+        unresolved += not has_lines
+        cited |= {(pointer.path, number) for number in range(pointer.start, pointer.end + 1) if has_lines}
+    named = "\n".join(lines[path][number - 1] for path, number in sorted(cited))
+    transcript = sum(path == "transcript.md" for path, _ in cited) / len(lines["transcript.md"])
+    return Replayed(summary, named.replace("\n\u2026 ", ""), stored, transcript, unresolved)
+
+
+def prose_share(summary: Summary) -> float:
+    """Return the share of the fields' tokens that are not the ledger's lines, which hold strings alone."""
+    ledger = {item.text for item in summary.draft.items if item.kind in LEDGER_KINDS}
+    lines = [line for text in summary.draft.fields.values() for line in text.splitlines()]
+    counts = [(COUNTER.count(line), _is_ledger(line, ledger)) for line in lines]
+    return sum(count for count, is_ledger in counts if not is_ledger) / max(1, sum(count for count, _ in counts))
+
+
+def _is_ledger(line: str, strings: set[str]) -> bool:
+    shown = re.sub(r" \[[^\[\]\s:]+:\d+(?:-\d+)?\]", "", line.removeprefix("- "))
+    parts = shown.rpartition(": ")[2].split()
+    return bool(parts) and all(part in strings for part in parts)
+
+
+def list_of_names(cut: Cut, chars: int) -> str:
+    """Return the identifiers of what left by count and recency, as many as *chars* have room for."""
+    leaving = [said_in(view_of(message)) for message in cut.conversation[cut.first : cut.at[-1]]]
+    values: Counter[str] = Counter()
+    for age, text in enumerate(reversed(leaving)):
+        for name in sorted(set(_IDENTIFIER.findall(text))):
+            values[name] += 1 / (1 + age / 50)  # type: ignore[assignment]  # a Counter sums floats as well
+    taken = ""
+    for name, _ in values.most_common():
+        if len(taken) + len(name) + 1 <= chars:
+            taken += f"{name}\n"
+    return taken
+
+
+def last_chars(cut: Cut) -> str:
+    """Return the end of what left."""
+    leaving = "\n".join(said_in(view_of(message)) for message in cut.conversation[cut.first : cut.at[-1]])
+    return leaving[-cut.chars :]
+
+
+def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
+    """Print a table of all ways."""
+    scores: dict[str, Score] = {}
+    shares: list[tuple[float, float]] = []
+    kinds: dict[str, Score] = {}
+    lost = unresolved = tokens = 0
+    for number, cut in enumerate(cuts):
+        found = replayed(cut)
+        text = found.summary.text
+        ways = {
+            "summary's text": text,
+            "cited lines": found.cited,
+            "text or cited lines": f"{text}\n{found.cited}",
+            "recorded summary": cut.recorded,
+            "last characters": last_chars(cut),
+            "list of identifiers": list_of_names(cut, cut.chars),
+            "half such a list": list_of_names(cut, cut.chars // 2),
+        }
+        for needle in cut.needles:
+            for way, kept in ways.items():
+                scores.setdefault(way, Score()).note(needle, is_kept=needle.text in kept)
+            kinds.setdefault(needle.kind, Score()).note(needle, is_kept=needle.text in text)
+            lost += not _is_stored(needle.text, found.stored)
+        shares.append((found.cited_share, prose_share(found.summary)))
+        unresolved += found.unresolved
+        tokens += found.summary.tokens > cut.max_tokens
+        if verbose:
+            kept = [needle.text in text for needle in cut.needles]
+            near = [needle.text in ways["text or cited lines"] for needle in cut.needles]
+            print(
+                f"  {cut.session[:36]:36} at {cut.at[-1]:4} {found.summary.tokens:6,}/{cut.max_tokens:6,} tokens"
+                f"  text {share(kept):4.0%}  or cited {share(near):4.0%}  lines cited {shares[-1][0]:4.0%}"
+                f"  prose {shares[-1][1]:4.0%}"
+            )
+        if show is not None:
+            (show / f"{number:02}-{cut.session}-{cut.at[-1]}.md").write_text(text, "utf-8")
+    _report(scores, kinds, shares)
+    print(f"  lost {lost}, unresolved pointers {unresolved}, summaries over their tokens {tokens}")
+
+
+def _is_stored(needle: str, stored: str) -> bool:
+    return needle in stored or json.dumps(needle, ensure_ascii=False)[1:-1] in stored
+
+
+def _report(scores: dict[str, Score], kinds: dict[str, Score], shares: Sequence[tuple[float, float]]) -> None:
+    for way, score in scores.items():
+        print(f"  {way:22} {score}  of {len(score.all)} and {len(score.rare)}")
+    for kind, score in kinds.items() if len(kinds) > 1 else ():
+        print(f"    text, {kind:14} {score}  of {len(score.all)}")
+    for name, values in zip(
+        ("transcript's lines cited", "fields' tokens in prose"), zip(*shares, strict=True), strict=True
+    ):
+        print(f"  {name:26} mean {sum(values) / len(values):5.1%}, from {min(values):5.1%} to {max(values):5.1%}")
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("needles", type=Path)
+    parser.add_argument("sessions", type=Path)
+    parser.add_argument("--derived", action="store_true", help="ask for other kinds of strings in other sessions, too")
+    parser.add_argument("--verbose", action="store_true", help="a line for each compression")
+    parser.add_argument("--show", type=Path, help="an existing directory for the texts of the summaries")
+    options = parser.parse_args()
+    print("compactions on record")
+    measure(recorded_cuts(options.needles, options.sessions), verbose=options.verbose, show=options.show)
+    if options.derived:
+        cuts = list(derived_cuts(options.needles, options.sessions))
+        for half, name in enumerate(("first half", "second half")):
+            print(f"derived, {name} of the sessions")
+            chosen = [cut for cut in cuts if hashlib.sha256(cut.session.encode()).digest()[0] % 2 == half]
+            measure(chosen, verbose=options.verbose, show=options.show)
+
+
+if __name__ == "__main__":
+    main()

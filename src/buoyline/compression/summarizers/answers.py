@@ -1,0 +1,142 @@
+"""Read an answer, whatever form it has, into the fields of a summary.
+
+Pure. Models wrap JSON in fences and prose, and leave raw line ends in its strings; none of that is worth a second
+request. What is missing or of another kind is.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from buoyline.compression.summarizers.cleaning import cleaned
+from buoyline.compression.summarizers.failure import Failure, Kind
+from buoyline.compression.summary import Draft, SummaryRequest
+from buoyline.messages import is_array, is_object
+
+NOTHING_NOTED: Final = "Nothing noted."
+"""Said of a field that was left empty on purpose: the model was asked for it and had nothing to say."""
+
+_FENCED = re.compile(r"\A\s*```[a-zA-Z]{0,10}\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
+_MAX_STARTS = 20
+_MAX_DEPTH = 4
+_SHOWN_CHARS = 80
+
+
+def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
+    """Return the fields that *answer* holds, cleaned.
+
+    Args:
+        answer: A text (JSON, text under the names of fields) or a mapping.
+        request: Says which fields are wanted.
+
+    Returns:
+        Text for each field that was asked for, in their order, none of them empty.
+
+    Raises:
+        Failure: The answer is empty, is of another form, or lacks a field.
+    """
+    if isinstance(answer, str):
+        if not answer.strip():
+            raise Failure(Kind.EMPTY, "the answer is empty")
+        found: object = _object_in(answer)
+        if found is None:
+            found = sections(answer, request.fields)
+    else:
+        found = answer
+    if not is_object(found):
+        raise Failure(Kind.MALFORMED, f"the answer is no JSON object, but begins {_start_of(answer)}")
+    return _checked(found, request)
+
+
+def sections(text: str, names: Sequence[str]) -> dict[str, str] | None:
+    """Return what stands under the names of fields, spelled as headings or with a colon; None where none does."""
+    spelled = {name.replace("_", " ").casefold(): name for name in names}
+    pattern = "|".join(re.escape(name).replace(r"\ ", "[ _]") for name in spelled)
+    heading = re.compile(
+        rf"^[ \t]{{0,3}}(?:#{{1,6}}[ \t]*)?[*_`\"]{{0,3}}({pattern})[*_`\"]{{0,3}}[ \t]*(:|$)",
+        re.IGNORECASE | re.MULTILINE,
+    )
+    matches = list(heading.finditer(text))
+    if not matches:
+        return None
+    found: dict[str, str] = {}
+    for match, end in zip(matches, [*(later.start() for later in matches[1:]), len(text)], strict=True):
+        name = spelled[match[1].replace("_", " ").casefold()]
+        said = text[match.end() : end].lstrip("*_` \t").strip()
+        found[name] = f"{found[name]}\n{said}" if name in found else said
+    return found
+
+
+def _object_in(text: str) -> Mapping[str, object] | None:
+    """Return the JSON object that *text* is, or the first one in it."""
+    wrapped = _FENCED.match(text)
+    body = wrapped[1] if wrapped else text
+    decoder = json.JSONDecoder(strict=False)
+    start = body.find("{")
+    for _ in range(_MAX_STARTS):
+        if start < 0:
+            break
+        try:
+            found: object = decoder.raw_decode(body, start)[0]
+        except (ValueError, RecursionError):
+            found = None
+        if is_object(found) and found:
+            return found
+        start = body.find("{", start + 1)
+    return None
+
+
+def _checked(found: Mapping[str, object], request: SummaryRequest) -> dict[str, str]:
+    missing = [name for name in request.fields if name not in found]
+    if missing:
+        raise Failure(Kind.MALFORMED, f"the answer lacks {', '.join(missing)}")
+    fields = {name: cleaned(text_of(found[name])) for name in request.fields}
+    if not any(fields.values()):
+        raise Failure(Kind.EMPTY, "every field of the answer is empty")
+    return {name: text or NOTHING_NOTED for name, text in fields.items()}
+
+
+def text_of(value: object, depth: int = 0) -> str:
+    """Return a JSON value as text: a list is one line each, which models give where a text was asked for."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if depth < _MAX_DEPTH and is_array(value):
+        return "\n".join(f"- {text_of(item, depth + 1)}" for item in value)
+    if depth < _MAX_DEPTH and is_object(value):
+        return "\n".join(f"- {name}: {text_of(item, depth + 1)}" for name, item in value.items())
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def draft_of(answer: object, request: SummaryRequest, name: str) -> Draft:
+    """Return what a function of the user's gave as a draft.
+
+    A text without fields is taken as a whole for ``current_state``, and the other fields refer to it: to refuse it
+    would be to refuse the simplest summariser there is.
+
+    Raises:
+        Failure: There is nothing in it, or it lacks fields.
+    """
+    if isinstance(answer, Draft):
+        return answer
+    if isinstance(answer, str) and _is_plain(answer, request.fields):
+        return Draft(name, _whole(cleaned(answer), request.fields))
+    return Draft(name, fields_of(answer, request))
+
+
+def _is_plain(text: str, names: tuple[str, ...]) -> bool:
+    return bool(text.strip()) and _object_in(text) is None and sections(text, names) is None
+
+
+def _whole(text: str, names: tuple[str, ...]) -> dict[str, str]:
+    if not text:
+        raise Failure(Kind.EMPTY, "the answer is empty")
+    place = "current_state" if "current_state" in names else names[0]
+    return {name: text if name == place else f"See {place.replace('_', ' ')}." for name in names}
+
+
+def _start_of(answer: object) -> str:
+    text = answer if isinstance(answer, str) else type(answer).__name__
+    return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "...")

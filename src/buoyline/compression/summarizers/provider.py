@@ -1,0 +1,220 @@
+"""Talk to a model through pydantic-ai, the one module that imports it.
+
+Its model classes cover the providers and sort their errors, so that neither has to be done here again. Requests
+are made directly, without its agents: how often to ask again, and what for, is decided in one place, and that is
+`buoyline.compression.summarizers.model`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+from pydantic_ai import exceptions
+from pydantic_ai.direct import model_request
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters, infer_model
+from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.tools import ToolDefinition
+
+from buoyline.compression.summarizers.failure import Failure, Kind
+from buoyline.compression.summarizers.prompting import Prompt
+from buoyline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic_ai.settings import ModelSettings
+
+OutputMode: TypeAlias = Literal["auto", "native", "tool", "text"]
+
+_TOOL: Final = "write_summary"
+_TOOL_DESCRIPTION: Final = "Write down the summary."
+_BUSY_STATUSES: Final = frozenset({408, 409, 425, 429})
+_MAX_REASON_CHARS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered.
+
+    Attributes:
+        content: The arguments of the output tool, else the text.
+        is_cut: The model ran out of tokens.
+        refusal: Why it would not answer; empty where it did.
+    """
+
+    content: object
+    is_cut: bool
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        """How the answer reads, for showing it to the model again."""
+        return self.content if isinstance(self.content, str) else json.dumps(self.content, ensure_ascii=False)
+
+
+def model_named(name: str, *, base_url: str | None, api_key: str | None, provider: Any) -> Model:
+    """Return the model that *name* stands for, with a client of its own.
+
+    Args:
+        name: ``"provider:model"``; with *base_url*, what stands before the colon does not matter.
+        base_url: Of a server that speaks the API of OpenAI's chat completions.
+        api_key: For *base_url*; left out: a dummy, since most local servers want none.
+        provider: A provider of pydantic-ai, used in place of the one that *name* says.
+
+    Raises:
+        ConfigError: There is no such provider, its package is not installed, or it has no key.
+    """
+    try:
+        if base_url is not None:
+            return _compatible(name, base_url, api_key)
+        if provider is not None:
+            return infer_model(name, provider_factory=lambda _: provider)
+        return infer_model(name)
+    except (exceptions.UserError, ImportError, ValueError) as error:
+        raise ConfigError("model", f"{name!r}: {error}") from error
+
+
+def _compatible(name: str, base_url: str, api_key: str | None) -> Model:
+    from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415 - an extra of its own
+    from pydantic_ai.providers.openai import OpenAIProvider  # noqa: PLC0415 - as above
+
+    plain = name.partition(":")[2] or name
+    return OpenAIChatModel(plain, provider=OpenAIProvider(base_url=base_url, api_key=api_key or "none"))
+
+
+def window_of(model: Model) -> int | None:
+    """Return the size of the model's window as far as pydantic-ai knows it."""
+    return model.profile.get("context_window")
+
+
+async def ask(
+    model: Model,
+    prompt: Prompt,
+    remarks: Sequence[tuple[str, str]],
+    *,
+    schema: Mapping[str, object],
+    mode: OutputMode,
+    settings: Mapping[str, object],
+) -> Reply:
+    """Send one request and return the answer. Nothing is asked again here, also not by the provider's client.
+
+    Args:
+        model: Entered, so that it has a client of the running loop.
+        prompt: What is sent.
+        remarks: Answers so far, each with what is wrong with it.
+        schema: JSON Schema of the answer.
+        mode: How the provider is told of *schema*; ``"text"``: not at all.
+        settings: pydantic-ai's ``ModelSettings``.
+
+    Raises:
+        Failure: There is no answer.
+    """
+    merged = cast("ModelSettings", {"max_retries": 0, **settings})
+    try:
+        response = await model_request(
+            model,
+            _messages(prompt, remarks),
+            model_settings=merged,
+            model_request_parameters=_parameters(schema, mode),
+        )
+    except TimeoutError as error:
+        raise Failure(Kind.BUSY, "no answer in time") from error
+    except (exceptions.AgentRunError, exceptions.UserError, exceptions.FallbackExceptionGroup) as error:
+        raise _failure(error) from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        # An answer without choices, or of broken JSON, is nothing that pydantic-ai 2.68 foresees: it trips over them.
+        raise Failure(Kind.BUSY, f"the server's answer has no known form ({type(error).__name__}: {error})") from error
+    return _reply(response)
+
+
+def _messages(prompt: Prompt, remarks: Sequence[tuple[str, str]]) -> list[ModelMessage]:
+    messages: list[ModelMessage] = [ModelRequest([SystemPromptPart(prompt.system), UserPromptPart(prompt.user)])]
+    for answer, remark in remarks:
+        if answer:
+            messages.append(ModelResponse([TextPart(answer)]))
+        messages.append(ModelRequest([UserPromptPart(remark)]))
+    return messages
+
+
+def _parameters(schema: Mapping[str, object], mode: OutputMode) -> ModelRequestParameters:
+    if mode == "text":
+        return ModelRequestParameters()
+    return ModelRequestParameters(
+        output_mode=mode,
+        output_object=OutputObjectDefinition(json_schema=dict(schema), name=_TOOL, description=_TOOL_DESCRIPTION),
+        output_tools=[
+            ToolDefinition(
+                name=_TOOL, description=_TOOL_DESCRIPTION, parameters_json_schema=dict(schema), kind="output"
+            )
+        ],
+        allow_text_output=False,
+    )
+
+
+def _reply(response: ModelResponse) -> Reply:
+    calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    content: object = "\n".join(part.content for part in response.parts if isinstance(part, TextPart))
+    if calls:
+        content = calls[0].args if calls[0].args is not None else ""
+    details = response.provider_details or {}
+    refusal = str(details.get("refusal") or "")
+    if not refusal and response.finish_reason == "content_filter":
+        refusal = "a content filter stopped the answer"
+    return Reply(content, response.finish_reason == "length", refusal)
+
+
+_KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], Kind]]] = (
+    ((exceptions.ModelContextWindowExceededError,), Kind.OVERFLOW),
+    (
+        (exceptions.ModelQuotaExceededError, exceptions.ModelAuthenticationError, exceptions.ModelNotFoundError),
+        Kind.HOPELESS,
+    ),
+    (
+        (
+            exceptions.ModelRateLimitError,
+            exceptions.ModelUnavailableError,
+            exceptions.ModelServerError,
+            exceptions.ModelConnectionError,
+        ),
+        Kind.BUSY,
+    ),
+    ((exceptions.ModelRequestRejectedError,), Kind.REJECTED),
+    ((exceptions.ContentFilterError,), Kind.REFUSED),
+    ((exceptions.OutputTokenLimitExceeded,), Kind.TRUNCATED),
+    # An answer that is not of the provider's own form is the server's fault, and not the model's.
+    ((exceptions.UnexpectedModelBehavior, exceptions.ModelRequestTimeout), Kind.BUSY),
+    ((exceptions.UserError,), Kind.REJECTED),
+)
+"""In the order in which they are asked: the narrower before the wider."""
+
+_OVERFLOW_WORDS: Final = ("context length", "context_length", "context window", "too many tokens", "prompt is too long")
+
+
+def _failure(error: Exception) -> Failure:
+    """Return what *error* means for us, with the provider's words and its wish for a pause."""
+    if isinstance(error, exceptions.FallbackExceptionGroup):
+        found = [_failure(inner) for inner in error.exceptions if isinstance(inner, Exception)]
+        return next((one for one in found if one.kind in {Kind.BUSY, Kind.OVERFLOW}), found[0])
+    reason = " ".join(str(error).split())[:_MAX_REASON_CHARS]
+    kind = next((kind for kinds, kind in _KINDS if isinstance(error, kinds)), None)
+    if kind in {None, Kind.REJECTED} and isinstance(error, exceptions.ModelHTTPError):
+        kind = _by_status(error)
+    kind = kind or Kind.BUSY
+    wait_s = error.retry_after if isinstance(error, exceptions.ModelAPIError) else None
+    return Failure(kind, f"{type(error).__name__}: {reason}", wait_s if kind is Kind.BUSY else None)
+
+
+def _by_status(error: exceptions.ModelHTTPError) -> Kind:
+    """Judge what pydantic-ai leaves open: servers that only resemble a known API have codes of their own."""
+    said = str(error.body).casefold()
+    if error.status_code == 413 or any(words in said for words in _OVERFLOW_WORDS):  # noqa: PLR2004 - HTTP's
+        return Kind.OVERFLOW
+    return Kind.BUSY if error.status_code in _BUSY_STATUSES else Kind.REJECTED
