@@ -2,10 +2,31 @@
 
 import logging
 
-from buoyline.window.events import ContextCompressed, Event, ResultOffloaded
+from buoyline.compression.events import SummaryFellBack, SummaryVerified
+from buoyline.window.choosing import OffloadCandidate, ShouldOffload
+from buoyline.window.events import (
+    ContextCompressed,
+    Event,
+    MessagesArchived,
+    OverflowRecovered,
+    ResultOffloaded,
+    WindowResumed,
+)
 from buoyline.window.window import ContextWindow
 
 # A library says nothing on stderr by itself; whoever wants to hear it adds a handler.
 logging.getLogger("buoyline").addHandler(logging.NullHandler())
 
-__all__ = ["ContextCompressed", "ContextWindow", "Event", "ResultOffloaded"]
+__all__ = [
+    "ContextCompressed",
+    "ContextWindow",
+    "Event",
+    "MessagesArchived",
+    "OffloadCandidate",
+    "OverflowRecovered",
+    "ResultOffloaded",
+    "ShouldOffload",
+    "SummaryFellBack",
+    "SummaryVerified",
+    "WindowResumed",
+]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from buoyline.messages import ToolCall
 from buoyline.window.entry import Entry
 
 
@@ -38,6 +39,13 @@ class Contents:
         """The session index that the next message gets."""
         return self.first + len(self._entries)
 
+    def answer_tokens(self, index: int | None) -> int:
+        """Return what the assistant's message with the session *index* takes; 0 where there is none."""
+        if index is None or not self.first <= index < self.end:
+            return 0
+        entry = self[index - self.first]
+        return entry.tokens if entry.message.role == "assistant" else 0
+
     def since(self, position: int) -> list[Entry]:
         """Return the messages from *position* on."""
         return self._entries[position:]
@@ -45,6 +53,20 @@ class Contents:
     def until(self, position: int) -> list[Entry]:
         """Return the messages before *position*."""
         return self._entries[:position]
+
+    def turn_at(self, position: int) -> int:
+        """Return the position behind the model's last message before *position*: what follows answers its calls."""
+        while position > 0 and self._entries[position - 1].message.role != "assistant":
+            position -= 1
+        return position
+
+    def call(self, call_id: str) -> tuple[str, ToolCall] | None:
+        """Return the newest call of this id, with the dialect of its message; None where it is not here."""
+        for entry in reversed(self._entries):
+            for call in entry.message.calls:
+                if call.call_id == call_id:
+                    return entry.dialect, call
+        return None
 
     def append(self, entry: Entry) -> None:
         """Take a message to the end."""

@@ -1,11 +1,29 @@
 """One message in a window."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from buoyline.messages import Message, detect, dialect_named, parse, spell
+from buoyline.messages import (
+    Json,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    detect,
+    dialect_named,
+    parse,
+    spell,
+)
+from buoyline.messages.dialect import Dialect
+from buoyline.messages.native import Blocks
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
+from buoyline.window.beside import beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +37,7 @@ class Entry:
         tokens: What it takes.
         index: Its position in the session, 0-based; -1 for a summary, which is no message of the session.
         pinned: It stays in the context, as a copy when it is archived.
+        by_hand: What is large in it shall be offloaded, whoever said it.
     """
 
     native: Any
@@ -27,6 +46,7 @@ class Entry:
     tokens: int
     index: int
     pinned: bool = False
+    by_hand: bool = False
 
     @property
     def stays(self) -> bool:
@@ -38,11 +58,16 @@ class Entry:
         value: dict[str, Any] = parse(spell(dialect_named(self.dialect).to_json(self.native)))
         return value
 
-    def with_results(self, texts: dict[int, str], counter: TextCounter) -> "Entry":
-        """Return the entry with other texts in place of the n-th results."""
-        dialect = dialect_named(self.dialect)
-        native = dialect.with_results(self.native, texts)
-        message = dialect.view(native)
+    def with_results(self, results: Mapping[int, Blocks], counter: TextCounter) -> "Entry":
+        """Return the entry with other blocks in the n-th results; see `Dialect.with_results`."""
+        return self._changed(dialect_named(self.dialect).with_results(self.native, results), counter)
+
+    def with_content(self, blocks: Blocks, counter: TextCounter) -> "Entry":
+        """Return the entry with other content of its own; see `Dialect.with_content`."""
+        return self._changed(dialect_named(self.dialect).with_content(self.native, blocks), counter)
+
+    def _changed(self, native: Any, counter: TextCounter) -> "Entry":
+        message = dialect_named(self.dialect).view(native)
         return replace(self, native=native, message=message, tokens=count_message(message, counter))
 
 
@@ -53,6 +78,7 @@ def entry_of(
     *,
     dialect: str | None = None,
     pinned: bool = False,
+    by_hand: bool = False,
 ) -> Entry:
     """Read and count a native message.
 
@@ -62,11 +88,47 @@ def entry_of(
         counter: Counts it.
         dialect: Left out: detected.
         pinned: See `Entry`.
+        by_hand: See `Entry`.
 
     Raises:
         MessageError: It is no message, or has no JSON form: then nothing could ever be done with it.
     """
     found = dialect_named(dialect) if dialect else detect(native)
+    return _entry(native, found, found.view(native), index, counter, pinned=pinned, by_hand=by_hand)
+
+
+async def entry_beside(
+    native: Any,
+    index: int,
+    counter: TextCounter,
+    *,
+    dialect: str | None = None,
+    pinned: bool = False,
+    by_hand: bool = False,
+) -> Entry:
+    """Read and count a native message as `entry_of` does, a large one beside the event loop."""
+    found = dialect_named(dialect) if dialect else detect(native)
     message = found.view(native)
-    spell(found.to_json(native))
-    return Entry(native, found.name, message, count_message(message, counter), index, pinned)
+    chars = sum(map(_chars, message.parts))
+    return await beside(chars, _entry, native, found, message, index, counter, pinned=pinned, by_hand=by_hand)
+
+
+def _entry(
+    native: Any, dialect: Dialect, message: Message, index: int, counter: TextCounter, *, pinned: bool, by_hand: bool
+) -> Entry:
+    spell(dialect.to_json(native))
+    return Entry(native, dialect.name, message, count_message(message, counter), index, pinned, by_hand)
+
+
+def _chars(part: Part) -> int:
+    match part:
+        case Text() | Reasoning():
+            return len(part.text)
+        case ToolCall():
+            return len(part.arguments)
+        case ToolResult():
+            return sum(map(_chars, part.parts))
+        case Json() | Opaque():
+            return len(part.json)
+        case Media():
+            return part.size_bytes

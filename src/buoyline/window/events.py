@@ -1,10 +1,15 @@
-"""What a window tells of what it does."""
+"""What a window tells of what it does: one hook for all of it, given as ``on_event``.
+
+An event is told right after the deed, by the task that did it, once. The tokens are those of the window's own counter.
+What the hook raises comes out of the call that told of the event; what was done stays done.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from buoyline.compression import Summary
+from buoyline.compression.events import SummaryFellBack, SummaryVerified
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,24 @@ class ResultOffloaded:
 
 
 @dataclass(frozen=True, slots=True)
+class MessagesArchived:
+    """The oldest messages are durable in the archive and about to leave the context, which is as it was so far.
+
+    Told before they are summarised, so that somebody who waits for a model knows for what. Told again with the same
+    numbers where a failed compression is repeated.
+
+    Attributes:
+        messages: Index of the first of them, and index behind the last, over the session.
+        tokens: What they take.
+        reference: Where they are, as the offloader says; empty without one, when they are lost.
+    """
+
+    messages: tuple[int, int]
+    tokens: int
+    reference: str
+
+
+@dataclass(frozen=True, slots=True)
 class ContextCompressed:
     """The oldest messages left the context and a summary stands in their place.
 
@@ -38,12 +61,54 @@ class ContextCompressed:
         summary: What stands there.
         tokens_before: What the whole context took.
         tokens_after: What it takes now.
+        duration_s: Seconds from the decision to the last sync; most of them a model's, where one summarises.
     """
 
     summary: Summary
     tokens_before: int
     tokens_after: int
+    duration_s: float = 0.0
 
 
-Event: TypeAlias = ResultOffloaded | ContextCompressed
+@dataclass(frozen=True, slots=True)
+class OverflowRecovered:
+    """The provider had refused the context, and it is smaller now. What it took is told by events of its own before.
+
+    Attributes:
+        tokens_before: What the whole context took.
+        tokens_after: What it takes now: at least a tenth less.
+        duration_s: Seconds that this took.
+    """
+
+    tokens_before: int
+    tokens_after: int
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WindowResumed:
+    """A window goes on with a session that it found on disk.
+
+    Attributes:
+        session_id: The session.
+        added: How many messages it has had.
+        archived: How many of them are in the archive.
+        tokens: What the whole context takes.
+    """
+
+    session_id: str
+    added: int
+    archived: int
+    tokens: int
+
+
+Event: TypeAlias = (
+    ResultOffloaded
+    | MessagesArchived
+    | SummaryVerified
+    | SummaryFellBack
+    | ContextCompressed
+    | OverflowRecovered
+    | WindowResumed
+)
 OnEvent: TypeAlias = Callable[[Event], None]

@@ -1,27 +1,44 @@
 """Taking tool results out of messages: the window's use of an offloader."""
 
+import asyncio
+import logging
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from buoyline.messages import Message, ToolResult
+from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
+from buoyline.messages.message import join_texts, text_in
+from buoyline.messages.native import Blocks
 from buoyline.offloader import (
     Abilities,
     Offloader,
     StoredResult,
+    block_of,
+    is_placeholder,
     is_smaller,
     is_too_large,
+    leaving,
     notice_of,
+    placeholder_for,
+    read_back_notice,
     stub,
+    stub_of,
+    tokens_of,
     truncated,
 )
 from buoyline.tokens import TextCounter
+from buoyline.tokens.messages import count_result
+from buoyline.window.beside import beside
+from buoyline.window.choosing import Choice, Choices
 from buoyline.window.entry import Entry
 from buoyline.window.events import OnEvent, ResultOffloaded
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class ResultOffloading:
-    """Replaces the texts of large tool results by stubs.
+    """Replaces what is large in tool results by stubs and placeholders.
 
     Attributes:
         offloader: Takes the whole results; None drops what does not fit, with one warning.
@@ -30,7 +47,7 @@ class ResultOffloading:
         counter: Counts.
         on_event: Told of each result.
         tools: Tool names by call id, as far as the dialect names them in the call only.
-        stubs: Stored results by the texts that stand for them.
+        stubs: Stored results by the texts that stand for them or for one of their media.
         has_warned: The loss of content was announced.
     """
 
@@ -43,50 +60,137 @@ class ResultOffloading:
     stubs: dict[str, StoredResult]
     has_warned: bool = False
 
-    async def offload(self, entry: Entry, *, limit: int, max_tokens: int) -> Entry:
-        """Return *entry* with every result over *limit* tokens replaced by a stub of *max_tokens*.
+    async def replace(self, entry: Entry, choices: Choices) -> Entry:
+        """Return *entry* with the chosen results offloaded, the largest blocks of each first.
 
-        The whole result is durable before its stub exists. A stub that would not be smaller is not used.
+        The whole result is durable before anything of it leaves. One stub of *max_tokens* stands for all texts that
+        leave, and a line for each medium. What would not be smaller is not used, and what already stands for something
+        stays.
 
         Raises:
             StorageError: The file system refused; the caller's message is as it was.
         """
         self.tools.update((call.call_id, call.name) for call in entry.message.calls)
-        texts: dict[int, str] = {}
-        for number, result in enumerate(entry.message.results):
-            if result.text in self.stubs or not is_too_large(result, limit, self.counter):
-                continue
-            replacement = await self._replacement(entry, result, limit=limit, max_tokens=max_tokens)
-            if replacement is not None:
-                texts[number] = replacement
-        return entry.with_results(texts, self.counter) if texts else entry
+        changed: dict[int, Blocks] = {}
+        for number, choice in sorted(choices.items()):
+            result = entry.message.results[number]
+            self.tools[result.call_id] = choice.tool
+            blocks = await self._cut_short(entry, result, choice.source)
+            if blocks is None:
+                blocks = await self._offloaded(
+                    entry, result, result.parts, limit=choice.limit, max_tokens=choice.max_tokens
+                )
+            if blocks is not None:
+                changed[number] = blocks
+        return entry.with_results(changed, self.counter) if changed else entry
+
+    async def offload_by_hand(self, entry: Entry, *, max_tokens: int) -> Entry:
+        """Return *entry* with its results and its own content offloaded where they take more than *max_tokens*.
+
+        What the message itself says is stored like a result of the call ``message-<index>``.
+
+        Raises:
+            StorageError: The file system refused; the caller's message is as it was.
+        """
+        results = enumerate(entry.message.results)
+        names = {number: result.name or self.tools.get(result.call_id, "") for number, result in results}
+        entry = await self.replace(entry, {number: Choice(name, max_tokens) for number, name in names.items()})
+        own = ToolResult(f"message-{entry.index}", entry.message.role, ())
+        blocks = await self._offloaded(entry, own, entry.message.parts, limit=max_tokens, max_tokens=max_tokens)
+        return entry if blocks is None else entry.with_content(blocks, self.counter)
 
     async def shrink(self, entry: Entry) -> Entry:
         """Return *entry* with its stubs cut down to their notices."""
-        texts: dict[int, str] = {}
+        changed: dict[int, Blocks] = {}
         for number, result in enumerate(entry.message.results):
-            stored = self.stubs.get(result.text)
-            if stored is not None:
-                notice = notice_of(result.text)
-                await self._record(notice, stored)
-                texts[number] = notice
-        return entry.with_results(texts, self.counter) if texts else entry
+            blocks = [await self._shrunk(part, position) for position, part in enumerate(result.parts)]
+            if any(isinstance(block, str) for block in blocks):
+                changed[number] = blocks
+        return entry.with_results(changed, self.counter) if changed else entry
 
-    async def _replacement(self, entry: Entry, result: ToolResult, *, limit: int, max_tokens: int) -> str | None:
+    async def _shrunk(self, part: ResultPart, position: int) -> str | int:
+        stored = self.stubs.get(part.text) if isinstance(part, Text) else None
+        if stored is None or not isinstance(part, Text) or is_placeholder(part.text):
+            return position
+        notice = notice_of(part.text)
+        if notice == part.text:
+            return position
+        await self._record(notice, stored)
+        return notice
+
+    async def _cut_short(self, entry: Entry, result: ToolResult, source: str) -> Blocks | None:
+        """Return a notice instead of what was read back from *source* and still stands there, word for word.
+
+        What a tool has made of the file, such as lines with numbers, stands nowhere: None, and it is stored.
+        """
+        read_backs = self.abilities.read_backs
+        if not source or read_backs is None or not await read_backs.holds(source, result.text):
+            return None
+        notice = read_back_notice(source, self.counter.count(result.text))
+        if not is_smaller(notice, result.text, self.counter):
+            return None
+        stored = self.stubs[notice] = StoredResult(source, "", "", 0)
+        texts = [number for number, part in enumerate(result.parts) if text_in(part) is not None]
+        await self._tell(entry, result, {**dict.fromkeys(texts, ""), texts[0]: notice}, stored)
+        return [notice, *(number for number in range(len(result.parts)) if number not in texts)]
+
+    async def _offloaded(
+        self, entry: Entry, result: ToolResult, content: Sequence[Part], *, limit: int, max_tokens: int
+    ) -> Blocks | None:
+        """Return of what *content* shall consist once *result*, which it makes up, is offloaded; None: as before."""
+        numbers = [number for number, part in enumerate(content) if self._is_given(part)]
+        parts = tuple(part for number in numbers if isinstance(part := content[number], _RESULT_PARTS))
+        whole = replace(result, parts=parts)
+        if not any(map(_may_leave, parts)) or not is_too_large(whole, limit, self.counter):
+            return None
+        replacements = await self._replacements(entry, whole, limit=limit, max_tokens=max_tokens)
+        by_number = {numbers[position]: text for position, text in replacements.items()}
+        blocks = [by_number.get(number, number) for number in range(len(content))]
+        return [block for block in blocks if block != ""] if replacements else None
+
+    def _is_given(self, part: Part) -> bool:
+        """Tell whether *part* is the tool's, or the user's, and no stub or placeholder of ours."""
+        is_ours = isinstance(part, Text) and part.text in self.stubs
+        return isinstance(part, _RESULT_PARTS) and not is_ours
+
+    async def _replacements(self, entry: Entry, whole: ToolResult, *, limit: int, max_tokens: int) -> dict[int, str]:
+        """Store *whole* and return what stands in place of its parts that leave; nothing where one stub is enough."""
+        stored = await self._stored(whole)
+        placeholders = _placeholders(whole.parts, stored)
+        pairs = zip(whole.parts, placeholders, strict=True)
+        blocks = [block_of(part, placeholder, limit, self.counter) for part, placeholder in pairs]
+        chosen = leaving(blocks, limit, max_tokens)
+        texts = [number for number in sorted(chosen) if blocks[number].is_text]
+        found = {number: placeholders[number] or "" for number in chosen if not blocks[number].is_text}
+        if texts:
+            staying = sum(block.tokens for number, block in enumerate(blocks) if number not in chosen)
+            room = max(limit - staying, limit // 4) if stored is None else max_tokens
+            leaves = join_texts([text_in(whole.parts[number]) or "" for number in texts])
+            standing = await self._standing(whole, leaves, stored, room)
+            if is_smaller(standing, leaves, self.counter):
+                found |= {**dict.fromkeys(texts, ""), texts[0]: standing}
+        if stored is not None:
+            for text in filter(None, found.values()):
+                await self._record(text, stored)
+        if found:
+            await self._tell(entry, whole, found, stored)
+        return found
+
+    async def _standing(self, whole: ToolResult, leaves: str, stored: StoredResult | None, max_tokens: int) -> str:
+        """Return the text that stands in place of the texts *leaves*: their beginning where nothing keeps the rest.
+
+        A stub shows the whole result, what stays of it included, since its line numbers are those of the file.
+        """
+        if stored is None:
+            return truncated(leaves, max_tokens, self.counter)
+        text = await self._redacted(whole)
+        return await beside(len(text), stub, text, stored, max_tokens, self.counter)
+
+    async def _stored(self, whole: ToolResult) -> StoredResult | None:
         if self.offloader is None:
             self.warn_of_loss()
-            replacement = truncated(result.text, limit, self.counter)
-            if not is_smaller(replacement, result.text, self.counter):
-                return None
-            self._tell(entry, result, replacement, "")
-            return replacement
-        stored = await self._store(self.offloader, result)
-        replacement = stub(await self._redacted(result), stored, max_tokens, self.counter)
-        if not is_smaller(replacement, result.text, self.counter):
             return None
-        await self._record(replacement, stored)
-        self._tell(entry, result, replacement, stored.reference)
-        return replacement
+        return await self._store(self.offloader, whole)
 
     async def _store(self, offloader: Offloader, result: ToolResult) -> StoredResult:
         if self.abilities.results is not None:
@@ -106,6 +210,32 @@ class ResultOffloading:
             await self.abilities.results.record_stub(self.session_id, replacement, stored)
         self.stubs[replacement] = stored
 
+    async def stub_of(self, entry_index: int, call: ToolCall, stored: StoredResult, max_tokens: int) -> str:
+        """Return the stub of a result that was stored as it came, made from its file, and remember it.
+
+        Args:
+            entry_index: Session index of the message that will hold it.
+            call: The call, with the name of the tool.
+            stored: The result, of a session of `abilities.streams`.
+            max_tokens: For the whole stub, as far as its notice leaves a choice.
+
+        Raises:
+            StorageError: The file system refused.
+        """
+        if self.abilities.streams is None:
+            raise LookupError(stored.reference)
+        source = self.abilities.streams.result_source(self.session_id, stored)
+        # Gigabytes may be read here, and a megabyte of them is counted.
+        standing = await asyncio.to_thread(stub_of, source, stored, max_tokens, self.counter)
+        await self._record(standing, stored)
+        self._log(call.call_id, entry_index, stored.reference)
+        if self.on_event is not None:
+            tokens = await asyncio.to_thread(tokens_of, source, self.counter)
+            stub_tokens = self.counter.count(standing)
+            path = stored.reference
+            self.on_event(ResultOffloaded(entry_index, call.call_id, call.name, path, tokens, stub_tokens, standing))
+        return standing
+
     def warn_of_loss(self) -> None:
         """Say once that what leaves the context is gone; nothing is said where an offloader takes it."""
         if self.offloader is None and not self.has_warned:
@@ -116,8 +246,38 @@ class ResultOffloading:
                 stacklevel=2,
             )
 
-    def _tell(self, entry: Entry, result: ToolResult, replacement: str, path: str) -> None:
-        if self.on_event is not None:
-            tool = result.name or self.tools.get(result.call_id, "")
-            tokens, stub_tokens = self.counter.count(result.text), self.counter.count(replacement)
-            self.on_event(ResultOffloaded(entry.index, result.call_id, tool, path, tokens, stub_tokens, replacement))
+    def _log(self, call_id: str, index: int, path: str) -> None:
+        """Log what left, without its tokens: to count it once more for a line that hardly anybody reads is too much."""
+        logger.debug("session %s: the result of %r left message %d for %r", self.session_id, call_id, index, path)
+
+    async def _tell(
+        self, entry: Entry, whole: ToolResult, found: Mapping[int, str], stored: StoredResult | None
+    ) -> None:
+        path = "" if stored is None else stored.reference
+        self._log(whole.call_id, entry.index, path)
+        if self.on_event is None:
+            return
+        standing = "\n".join(text for _, text in sorted(found.items()) if text)
+        left = replace(whole, parts=tuple(whole.parts[number] for number in found))
+        tokens = await beside(len(left.text), count_result, left, self.counter)
+        tool = whole.name or self.tools.get(whole.call_id, "")
+        event = ResultOffloaded(entry.index, whole.call_id, tool, path, tokens, self.counter.count(standing), standing)
+        self.on_event(event)
+
+
+_RESULT_PARTS = (Text, Json, Media, Opaque)
+
+
+def _may_leave(part: ResultPart) -> bool:
+    return bool(text_in(part)) or (isinstance(part, Media) and part.payload is not None)
+
+
+def _placeholders(parts: Sequence[ResultPart], stored: StoredResult | None) -> list[str | None]:
+    """Return what would stand for each part; None for texts, and for what is stored nowhere with its bytes."""
+    known = () if stored is None else stored.parts
+    if len(known) != len(parts):
+        return [None] * len(parts)
+    return [
+        placeholder_for(kept) if isinstance(part, Media) and kept.kind == part.kind and kept.reference else None
+        for part, kept in zip(parts, known, strict=True)
+    ]

@@ -9,6 +9,7 @@ from buoyline.errors import MessageError
 from buoyline.messages import Message, detect
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
+from buoyline.window.costs import Request, Requests
 from buoyline.window.events import ContextCompressed, Event, ResultOffloaded
 from buoyline.window.window import ContextWindow
 
@@ -20,24 +21,35 @@ class Replay:
     Attributes:
         messages: How many messages were fed.
         step_tokens: What the context took at each model call, the last one being the call after all messages.
+        turn_tokens: What the tool results took there that had come since the call before.
         unmanaged_tokens: What it would have taken there without buoyline.
         offloaded: Every result that was offloaded, in order.
         compressions: Every compression, in order.
         exceeding: Session index and tokens of each message that alone exceeds the window.
+        requests: What a prompt cache could reuse of each model call's input.
+        output_tokens: What the recorded answers take together.
     """
 
     messages: int = 0
     step_tokens: list[int] = field(default_factory=list)
+    turn_tokens: list[int] = field(default_factory=list)
     unmanaged_tokens: list[int] = field(default_factory=list)
     offloaded: list[ResultOffloaded] = field(default_factory=list)
     compressions: list[ContextCompressed] = field(default_factory=list)
     exceeding: dict[int, int] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
+    output_tokens: int = 0
+
+    @property
+    def saved_tokens(self) -> int:
+        """What the offloaded results took beyond their stubs, each once."""
+        return sum(event.tokens - event.stub_tokens for event in self.offloaded)
 
     def record(self, event: Event) -> None:
         """Take note of an event; give this method to the window as its ``on_event``."""
         if isinstance(event, ResultOffloaded):
             self.offloaded.append(event)
-        else:
+        elif isinstance(event, ContextCompressed):
             self.compressions.append(event)
 
 
@@ -56,7 +68,7 @@ async def replay(
         conversation: Native messages in order.
         window: A new window whose ``on_event`` is ``seen.record``.
         seen: Takes what happens.
-        counter: Counts what the conversation takes unmanaged.
+        counter: Counts what the conversation takes unmanaged, and its answers; best the window's own.
         compress_at: Positions before which everything leaves the context, moved back where that would part a
             call from its result.
         on_message: Told the position of each message after it was fed.
@@ -66,23 +78,27 @@ async def replay(
         ContextOverflowError: The window is smaller than the system prompt; nothing was written.
     """
     views = [_view(message, position) for position, message in enumerate(conversation)]
-    unmanaged = 0
+    unmanaged, requests = 0, Requests(counter)
     for position, (message, view) in enumerate(zip(conversation, views, strict=True)):
         if position in compress_at:
             await window.compress(before=legal_cut_before(views, position))
         if view.role == "assistant":
-            await _step(window, seen, unmanaged)
+            await _step(window, seen, unmanaged, requests)
         await window.add(message)
-        unmanaged += count_message(view, counter)
+        tokens = count_message(view, counter)
+        unmanaged += tokens
+        seen.output_tokens += tokens if view.role == "assistant" else 0
         seen.messages += 1
         if on_message is not None:
             on_message(position)
-    await _step(window, seen, unmanaged)
+    await _step(window, seen, unmanaged, requests)
 
 
-async def _step(window: ContextWindow, seen: Replay, unmanaged: int) -> None:
-    await window.prepare()
+async def _step(window: ContextWindow, seen: Replay, unmanaged: int, requests: Requests) -> None:
+    messages = await window.prepare()
+    seen.requests.append(requests.note(messages, window.tokens))
     seen.step_tokens.append(window.tokens)
+    seen.turn_tokens.append(window.turn_tokens)
     seen.unmanaged_tokens.append(unmanaged)
     seen.exceeding.update(window.exceeding())
 

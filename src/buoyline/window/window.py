@@ -1,9 +1,9 @@
 """`ContextWindow`: the messages a model sees, kept under the limit of its window."""
 
 import logging
-import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self, cast
 
 from buoyline.compression import (
@@ -12,29 +12,35 @@ from buoyline.compression import (
     Extent,
     Summarizer,
     Summary,
+    SummaryFunction,
     legal_cut_before,
-    summary_from,
 )
 from buoyline.compression.plan import plan
 from buoyline.compression.rendering import Place
-from buoyline.errors import ConfigError, ContextOverflowError, CorruptError, NotFoundError, StaleWindowError
-from buoyline.messages import dialect_named, spell
-from buoyline.offloader import Abilities, Offloader, WindowState, abilities_of
-from buoyline.tokens import TokenCounter, as_text_counter, default_counter
-from buoyline.tokens.messages import count_tools
+from buoyline.errors import ConfigError, ContextOverflowError, NotFoundError
+from buoyline.messages import ToolCall, dialect_named
+from buoyline.offloader import Abilities, Offloader, StoredResult, ToolOutput, WindowState, abilities_of
+from buoyline.tokens import TokenCounter, as_text_counter, default_counter, usage_of
+from buoyline.tokens.messages import count_result
+from buoyline.window.anchor import Anchor, Sent
+from buoyline.window.choosing import Choices, ResultChoosing, ShouldOffload
 from buoyline.window.completion import completed
-from buoyline.window.contents import Contents
-from buoyline.window.entry import Entry, entry_of
-from buoyline.window.events import ContextCompressed, OnEvent
+from buoyline.window.context import Context
+from buoyline.window.entry import Entry, entry_beside, entry_of
+from buoyline.window.events import ContextCompressed, MessagesArchived, OnEvent, OverflowRecovered, WindowResumed
+from buoyline.window.fitting import Fitting
+from buoyline.window.keeping import ContextKeeping
 from buoyline.window.offloading import ResultOffloading
+from buoyline.window.reporting import reporting
+from buoyline.window.restoring import check_archived, load_summaries, restore, stubs_in
+from buoyline.window.settings import config_from_json, config_to_json, require_methods, size_of
+from buoyline.window.streaming import HeldOutput, writer_for
 
 logger = logging.getLogger(__name__)
 
 _LEAST_SUMMARY_TOKENS = 64
 _SMALL_SUMMARY_TOKENS = 400
 _LEAST_PROGRESS = 0.1
-# A notice with its path takes about 100 tokens; below that nothing is won.
-_WORTH_OFFLOADING_TOKENS = 100
 
 
 class ContextWindow:
@@ -53,62 +59,76 @@ class ContextWindow:
         *,
         session_id: str,
         offloader: Offloader | None = None,
-        size: int = 128_000,
+        size: int | None = None,
+        model: str | None = None,
         config: ContextConfig | None = None,
         system: Any = "",
         tools: Sequence[Any] = (),
-        summarizer: Summarizer | None = None,
+        summarizer: Summarizer | SummaryFunction | None = None,
         counter: TokenCounter | Callable[[str], int] | None = None,
         dialect: str | None = None,
         on_event: OnEvent | None = None,
+        should_offload: ShouldOffload | None = None,
     ) -> None:
         """Begin a new session; nothing is written before the first `prepare`.
 
         Args:
             session_id: Names the session at the offloader.
             offloader: Takes what leaves the context; None drops it, with a warning.
-            size: Tokens of the model's window.
+            size: Tokens of the model's window; left out: what *model* has, or 128,000 without one.
+            model: Name of the model as it is sent to the provider, for its size; see `buoyline.tokens.context_size`.
             config: Left out: `ContextConfig` with its defaults.
             system: A system prompt that is sent beside the messages, as text or as the provider's blocks; only
                 counted. System *messages* are added like all others and stay at the head.
             tools: Definitions of the tools, as sent to the model; only counted.
-            summarizer: Left out: the extractive one, which needs no model.
+            summarizer: See `Compressor`; left out: the extractive one, which needs no model.
             counter: Counts the tokens of a text; left out: exactly, for ``o200k_base``.
             dialect: Name of the form that all messages have, e.g. ``"anthropic"``; left out: detected for each.
-            on_event: Told of each offloading and compression, right after it.
+            on_event: Told of each `Event` right after it: what was offloaded, archived, verified, compressed, and more.
+            should_offload: Asked once about each result that limits, rules or the budget of its turn would offload,
+                with the tool's name, the tokens and an `OffloadCandidate`; where it answers False, the result stays
+                whole. May be asynchronous. Not asked about what an agent reads back, what came piece by piece and
+                went to a file meanwhile, nor about what has to leave
+                because the context does not fit the window. Where it raises, `prepare` and `save` do, and the context
+                is as it was. (Source: Strands, which logs a warning then, and offloads.)
 
         Raises:
-            ConfigError: *size* is no whole number above 0, there is no such *dialect*, or *offloader*, *summarizer*
-                or *config* is something else.
+            ConfigError: *size* is no whole number above 0, there is no such *dialect*, or *offloader*, *summarizer*,
+                *config* or *should_offload* is something else.
+            NotFoundError: *size* is left out and *model* is not known.
             TypeError: *counter* cannot count.
         """
-        _require_size(size)
-        _require("offloader", offloader, "offload_context", "offload_tool_result")
-        _require("summarizer", summarizer, "summarize")
+        self.size = size_of(size, model)
+        require_methods("offloader", offloader, "offload_context", "offload_tool_result")
+        require_methods("should_offload", should_offload, "__call__")
         if config is not None and not isinstance(cast("object", config), ContextConfig):
             raise ConfigError("config", f"{type(config).__name__} is no ContextConfig")
         self.session_id = session_id
-        self.size = size
         self.config = config or ContextConfig()
         self._counter = default_counter() if counter is None else as_text_counter(counter)
-        self._system, self._tools = system, list(tools)
+        self._context = Context(system, list(tools), self._counter)
         self._abilities: Abilities = abilities_of(offloader)
-        self._compressor = Compressor(offloader, config=self.config, counter=self._counter, summarizer=summarizer)
+        self._tell = reporting(session_id, on_event)
+        self._compressor = Compressor(
+            offloader, config=self.config, counter=self._counter, summarizer=summarizer, on_event=self._tell
+        )
         self._results = ResultOffloading(
             offloader, self._abilities, session_id, self._counter, on_event, tools={}, stubs={}
         )
+        self._choosing = ResultChoosing(
+            session_id,
+            self.config,
+            self.size,
+            self._counter,
+            self._results.stubs,
+            self._abilities.read_backs,
+            should_offload,
+            can_store=offloader is not None,
+        )
         self._dialect = None if dialect is None else dialect_named(dialect).name
-        self._on_event = on_event
-        self._fixed_tokens: int | None = None
-        self._head = Contents()
-        self._summary: tuple[Entry, Summary] | None = None
-        self._contents = Contents()
-        self._pins: list[int] = []
-        self._settled = 0
-        self._archived = 0
-        self._attempted = 0
+        self._anchor = Anchor(self.size)
         self._unshown: Summary | None = None
-        self._writer = uuid.uuid4().hex
+        self._keeping = ContextKeeping(self._abilities.windows, session_id)
         self._is_open = False
 
     @classmethod
@@ -121,9 +141,10 @@ class ContextWindow:
         config: ContextConfig | None = None,
         system: Any = None,
         tools: Sequence[Any] | None = None,
-        summarizer: Summarizer | None = None,
+        summarizer: Summarizer | SummaryFunction | None = None,
         counter: TokenCounter | Callable[[str], int] | None = None,
         on_event: OnEvent | None = None,
+        should_offload: ShouldOffload | None = None,
     ) -> Self:
         """Go on with a session exactly where another process stopped, also where that was killed.
 
@@ -140,6 +161,7 @@ class ContextWindow:
             summarizer: See `__init__`; not kept on disk.
             counter: See `__init__`; not kept on disk.
             on_event: See `__init__`.
+            should_offload: See `__init__`; not kept on disk. What it decided stands.
 
         Returns:
             A window whose `messages` are those of the last `prepare` or `save` of the other one.
@@ -159,35 +181,45 @@ class ContextWindow:
             session_id=session_id,
             offloader=offloader,
             size=kept["size"] if size is None else size,
-            config=_config_from(kept["config"]) if config is None else config,
+            config=config_from_json(kept["config"]) if config is None else config,
             system=kept["system"] if system is None else system,
             tools=kept["tools"] if tools is None else tools,
             summarizer=summarizer,
             counter=counter,
             dialect=kept.get("dialect"),
             on_event=on_event,
+            should_offload=should_offload,
         )
-        await abilities.windows.claim_window(session_id, writer=window._writer)
+        await abilities.windows.claim_window(session_id, writer=window._keeping.writer)
         await window._restore(await abilities.windows.load_window(session_id))
+        window._tell(WindowResumed(session_id, window.added, window._context.archived, window.tokens))
         return window
 
     @property
     def messages(self) -> list[Any]:
         """The native messages in the context, in order; those added since the last `prepare` included."""
-        return [entry.native for entry in (*self._standing(), *self._contents)]
+        return [entry.native for entry in (*self._context.standing(), *self._context.contents)]
 
     @property
     def tokens(self) -> int:
-        """What the whole context takes: system prompt, tools, head, summary and messages."""
-        summary = self._summary[0].tokens if self._summary else 0
-        return self._fixed() + self._head.tokens + summary + self._contents.tokens
+        """What the whole context takes: system prompt, tools, head, summary and messages.
+
+        Counted by the window's counter; after `note_usage` by the provider's count of the last request, and what was
+        added since.
+        """
+        return self._anchor.total(self._context.tokens(), self._context.contents.answer_tokens(self._anchor.answer))
+
+    @property
+    def turn_tokens(self) -> int:
+        """What all tool results take that have come since the model spoke last."""
+        return sum(count_result(result, self._counter) for entry in self._turn() for result in entry.message.results)
 
     @property
     def added(self) -> int:
         """How many messages the session has had so far; the index of the next one."""
-        return self._contents.end
+        return self._context.contents.end
 
-    async def add(self, message: Any, *, pinned: bool = False) -> None:
+    async def add(self, message: Any, *, pinned: bool = False, offload: bool = False) -> None:
         """Take a message of any known dialect to the end of the context.
 
         It is held in memory until the next `prepare` or `save`.
@@ -195,14 +227,57 @@ class ContextWindow:
         Args:
             message: The native message; it is neither changed nor copied.
             pinned: It shall stay in the context when it is archived.
+            offload: What is large in it shall leave before a model sees it, whoever said it: a pasted document, a
+                long user message. The next `prepare` stores it whole and puts a stub of `preview_tokens` in its
+                place; what takes no more than that stays, and so do small blocks beside a large one.
 
         Raises:
             MessageError: It is no message.
         """
-        entry = entry_of(message, self.added, self._counter, dialect=self._dialect, pinned=pinned)
-        self._contents.append(entry)
+        entry = await entry_beside(
+            message, self.added, self._counter, dialect=self._dialect, pinned=pinned, by_hand=offload
+        )
+        self._context.contents.append(entry)
         if pinned:
-            self._pins.append(entry.index)
+            self._context.pins.append(entry.index)
+
+    async def add_tool_output(
+        self,
+        call_id: str,
+        output: ToolOutput,
+        *,
+        name: str = "",
+        max_bytes: int | None = None,
+        keep_partial: bool = False,
+    ) -> None:
+        """Take a tool's output while it comes, and add it as a tool message once it has ended; docs/streaming.md.
+
+        What exceeds a megabyte and the tool's limit goes to a file meanwhile, where there is a workspace, and its stub
+        is made from there, so that its size costs no memory. All else is a message like any other, about which
+        `prepare` decides. A tool whose rule is ``"never"`` has as its limit what may be read back in a turn, or its
+        own where that is more; *should_offload* is not asked about what exceeds the limit.
+
+        Args:
+            call_id: The call that it answers.
+            output: An iterator of str or bytes, asynchronous or not; a file, pipe or stream; or a path.
+            name: The tool; left out: as the call says.
+            max_bytes: Most that may come.
+            keep_partial: Where the tool fails or is cancelled, add what came before, marked so, and raise that then.
+
+        Raises:
+            Exception: See `LocalWorkspace.store_stream`; nothing is added but with *keep_partial*.
+        """
+        dialect, call = self._called(call_id, name)
+        writer = writer_for(self._abilities, self.session_id, call_id, keep_partial=keep_partial)
+        held = HeldOutput(call_id, writer, self._counter, self._choosing.held_limit(call))
+
+        async def add() -> None:
+            text = await held.end()
+            if isinstance(text, StoredResult):
+                text = await self._stub_of(call, text)
+            await self.add(dialect_named(dialect).tool_result_message(call_id, text, name))
+
+        await held.fill(output, add, max_bytes=max_bytes, keep_partial=keep_partial)
 
     async def prepare(self) -> list[Any]:
         """Return the messages for the next model call.
@@ -223,8 +298,9 @@ class ContextWindow:
             FormatVersionError: A newer buoyline wrote the workspace; nothing was touched.
             CorruptError: What stands on disk is not what was written.
             StorageError: The file system refused. The context is as it was, and nothing was lost.
-            Exception: Whatever the summariser raises, `SummaryError` apart; what was archived stays so, and the
-                next attempt goes on from there.
+            TypeError: *should_offload* answered with something else than True or False. The context is as it was.
+            Exception: Whatever *should_offload* raises; the context is as it was. And whatever the summariser raises,
+                `SummaryError` apart; what was archived stays so, and the next attempt goes on from there.
         """
         await self._settle()
         if self.tokens > self.config.trigger_ratio * self.size:
@@ -232,7 +308,29 @@ class ContextWindow:
         await completed(self._fit())
         if self._abilities.turns is not None:
             self._abilities.turns.next_turn()
-        return self.messages
+        return self._hand_out()
+
+    def note_usage(self, response: Any) -> bool:
+        """Take what the provider says the last request took as the true size of its context.
+
+        The messages of that request are those that the last `prepare` handed out; the assistant's message that is
+        added next, before or after this call, takes what the provider says of its output. Everything newer is counted,
+        and scaled where the provider's count grows faster than ours. A compression drops the usage: until the next
+        one, everything is counted. Nothing of it is kept on disk.
+
+        Args:
+            response: The provider's response, the usage in it, or a `buoyline.tokens.Usage`; see
+                `buoyline.tokens.usage_of`.
+
+        Returns:
+            True if the usage counts from now on; False if it holds none, or one that cannot be this request's: it is
+            0, less than half of what we count, the same as the request before had, or comes after a compression.
+
+        Raises:
+            UsageError: It is no usage, or has a number that is negative or more than twice what the window holds.
+        """
+        usage = usage_of(response)
+        return usage is not None and self._anchor.note(usage)
 
     async def save(self) -> None:
         """Write down what was added since the last `prepare`, so that `resume` finds it.
@@ -271,8 +369,11 @@ class ContextWindow:
         settings = config or self.config
         await self._settle()
         if before is not None:
-            views = [entry.message for entry in self._contents]
-            cut = max(legal_cut_before(views, before - self._contents.first), self._attempted - self._contents.first)
+            views = [entry.message for entry in self._context.contents]
+            cut = max(
+                legal_cut_before(views, before - self._context.contents.first),
+                self._context.attempted - self._context.contents.first,
+            )
             return await self._leave(cut, settings, focus or "") if cut > 0 else None
         if not force and self.tokens <= settings.trigger_ratio * self.size:
             return None
@@ -289,7 +390,9 @@ class ContextWindow:
             StorageError: The file system refused; the context is as it was.
         """
         await self._settle()
-        tokens = self.tokens
+        # Progress is told by one measure from beginning to end; a compression in between would change to ours.
+        self._anchor.drop()
+        began, tokens = time.perf_counter(), self.tokens
         target = int(tokens * (1 - _LEAST_PROGRESS))
         for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
             if self.tokens > target:
@@ -297,7 +400,8 @@ class ContextWindow:
         await completed(self._fit(target))
         if self.tokens > target:
             raise ContextOverflowError(tokens, self.size, f"the newest messages alone take {self.tokens:,} tokens")
-        return self.messages
+        self._tell(OverflowRecovered(tokens, self.tokens, time.perf_counter() - began))
+        return self._hand_out()
 
     def exceeding(self) -> list[tuple[int, int]]:
         """Return index and tokens of the messages because of which the context does not fit the window.
@@ -307,23 +411,26 @@ class ContextWindow:
         """
         if self.tokens <= self.size:
             return []
-        room = self.size - (self.tokens - self._contents.tokens)
-        found = [(entry.index, entry.tokens) for entry in self._contents if entry.tokens > room]
-        largest = max(self._contents, key=lambda entry: entry.tokens, default=None)
-        return found or ([] if largest is None else [(largest.index, largest.tokens)])
+        return self._context.exceeding(self._anchor.ours(self.size))
 
-    def _standing(self) -> list[Entry]:
-        return [*self._head, *((self._summary[0],) if self._summary else ())]
+    def _turn(self) -> list[Entry]:
+        return self._context.contents.since(self._context.contents.turn_at(len(self._context.contents)))
 
-    def _fixed(self) -> int:
-        if self._fixed_tokens is None:
-            tools = count_tools(self._tools, self._counter)
-            system = self._system if isinstance(self._system, str) else spell(self._system)
-            self._fixed_tokens = self._counter.count(system) + tools
-        return self._fixed_tokens
+    def _called(self, call_id: str, name: str) -> tuple[str, ToolCall]:
+        """Return the call that an output answers, with the dialect of its message; *name* counts more than its own."""
+        dialect, call = self._context.contents.call(call_id) or (self._dialect or "openai", ToolCall(call_id, "", ""))
+        return dialect, ToolCall(call_id, name or call.name, call.arguments)
+
+    async def _stub_of(self, call: ToolCall, stored: StoredResult) -> str:
+        await self._open()
+        return await self._results.stub_of(self.added, call, stored, self._choosing.stub_tokens(call, self._turn()))
+
+    def _hand_out(self) -> list[Any]:
+        self._anchor.hand_out(Sent(self._context.tokens(), self.added))
+        return self.messages
 
     def _check_room(self) -> None:
-        needed = self._fixed() + self._head.tokens + self._contents.staying_tokens
+        needed = self._context.least_tokens()
         if needed > self.size:
             reason = "system prompt, tools and pinned messages leave no room; use a larger window or pin less"
             raise ContextOverflowError(needed, self.size, reason)
@@ -331,15 +438,14 @@ class ContextWindow:
     async def _open(self) -> None:
         if self._is_open:
             return
-        if self._abilities.windows is not None:
-            settings = {
-                "size": self.size,
-                "config": {**asdict(self.config), "summary_schema": dict(self.config.summary_schema)},
-                "system": self._system,
-                "tools": self._tools,
-                "dialect": self._dialect,
-            }
-            await self._abilities.windows.start_window(self.session_id, settings, writer=self._writer)
+        settings = {
+            "size": self.size,
+            "config": config_to_json(self.config),
+            "system": self._context.system,
+            "tools": self._context.tools,
+            "dialect": self._dialect,
+        }
+        await self._keeping.start(settings)
         self._is_open = True
 
     async def _settle(self) -> None:
@@ -348,28 +454,26 @@ class ContextWindow:
         await completed(self._open())
         if self._unshown is not None:
             await completed(self._adopt(self._unshown))
-        await completed(self._settle_new())
+        choices = await self._choosing.choose(self._context.contents.since(self._context.settled))
+        await completed(self._settle_new(choices))
 
-    async def _settle_new(self) -> None:
-        for position in range(self._settled, len(self._contents)):
-            entry = await self._results.offload(
-                self._contents[position],
-                limit=self.config.tool_result_limit,
-                max_tokens=self.config.preview_tokens,
-            )
-            self._contents.replace(position, entry)
-        new = self._contents.since(self._settled)
-        if new and self._abilities.windows is not None:
-            natives = [entry.native for entry in new]
-            await self._abilities.windows.extend_window(self.session_id, natives, self._pins, writer=self._writer)
-        self._settled = len(self._contents)
+    async def _settle_new(self, choices: Mapping[int, Choices]) -> None:
+        for position in range(self._context.settled, len(self._context.contents)):
+            entry = self._context.contents[position]
+            if entry.by_hand:
+                entry = await self._results.offload_by_hand(entry, max_tokens=self.config.preview_tokens)
+            self._context.contents.replace(position, await self._results.replace(entry, choices.get(entry.index, {})))
+        new = self._context.contents.since(self._context.settled)
+        await self._keeping.extend(new, self._context.pins)
+        self._context.settled = len(self._context.contents)
+        self._choosing.settle(new)
 
     async def _compress(self, settings: ContextConfig, focus: str = "", *, use_model: bool = True) -> Summary | None:
         decided = plan(
-            [entry.message for entry in self._contents],
-            [entry.tokens for entry in self._contents],
-            max_kept_tokens=int(settings.reserve_ratio * self.size),
-            at_least=self._attempted - self._contents.first,
+            [entry.message for entry in self._context.contents],
+            [entry.tokens for entry in self._context.contents],
+            max_kept_tokens=self._anchor.ours(settings.reserve_ratio * self.size),
+            at_least=self._context.attempted - self._context.contents.first,
         )
         logger.debug("session %s: %d messages leave: %s", self.session_id, decided.cut, decided.reason)
         if decided.cut == 0:
@@ -378,38 +482,38 @@ class ContextWindow:
 
     async def _leave(self, cut: int, settings: ContextConfig, focus: str, *, use_model: bool = True) -> Summary:
         """Let the oldest *cut* messages leave: archive, summarise, write down, and only then forget them."""
-        tokens_before = self.tokens
-        leaving = self._contents.until(cut)
+        began, tokens_before = time.perf_counter(), self.tokens
+        leaving = self._context.contents.until(cut)
         extent = Extent(
             self.session_id,
-            self._contents.first,
+            self._context.contents.first,
             [entry.native for entry in leaving],
             sum(entry.tokens for entry in leaving),
-            archived=self._archived - self._contents.first,
-            attempted=self._attempted - self._contents.first,
+            archived=self._context.archived - self._context.contents.first,
+            attempted=self._context.attempted - self._context.contents.first,
             dialect=self._dialect,
             stubs=self._results.stubs,
         )
         place = await completed(self._archive(extent))
+        self._tell(MessagesArchived((extent.first, extent.end), extent.tokens, place.reference))
         summary = await self._compressor.summarize(
             extent,
             place,
-            previous=self._summary[1].draft if self._summary else None,
+            previous=self._context.summary[1].draft if self._context.summary else None,
             max_tokens=self._summary_room(cut, settings),
             config=settings,
             focus=focus,
             use_model=use_model,
         )
         shown = await completed(self._show(summary))
-        if self._on_event is not None:
-            self._on_event(ContextCompressed(shown, tokens_before, self.tokens))
+        self._tell(ContextCompressed(shown, tokens_before, self.tokens, time.perf_counter() - began))
         return shown
 
     async def _archive(self, extent: Extent) -> Place:
-        self._attempted = max(self._attempted, extent.end)
+        self._context.attempted = max(self._context.attempted, extent.end)
         self._results.warn_of_loss()
         place = await self._compressor.archive(extent)
-        self._archived = extent.end
+        self._context.archived = extent.end
         return place
 
     async def _show(self, summary: Summary) -> Summary:
@@ -418,144 +522,58 @@ class ContextWindow:
         return await self._adopt(self._unshown)
 
     def _summary_room(self, cut: int, settings: ContextConfig) -> int:
-        leaving = sum(entry.tokens for entry in self._contents.until(cut) if not entry.stays)
-        others = self._fixed() + self._head.tokens + self._contents.tokens - leaving
-        room = int(settings.trigger_ratio * self.size) - others
+        leaving = sum(entry.tokens for entry in self._context.contents.until(cut) if not entry.stays)
+        others = self._context.fixed_tokens() + self._context.head.tokens + self._context.contents.tokens - leaving
+        room = self._anchor.ours(settings.trigger_ratio * self.size) - others
         # A summary of half its source still makes room; below some hundred tokens it could not hold its frame.
         worth = max(leaving // 2, _SMALL_SUMMARY_TOKENS)
         return max(min(settings.summary_limit(self.size), worth, room), _LEAST_SUMMARY_TOKENS)
 
     async def _adopt(self, summary: Summary) -> Summary:
         """Put *summary* in the place of the messages that it stands for, on disk first."""
-        cut = summary.messages[1] - self._contents.first
-        leaving = self._contents.until(cut)
+        cut = summary.messages[1] - self._context.contents.first
+        leaving = self._context.contents.until(cut)
         staying = [entry for entry in leaving if entry.stays]
         dialect = leaving[-1].dialect
         native = dialect_named(dialect).user_message(summary.text)
         stand_in = entry_of(native, -1, self._counter, dialect=dialect)
-        await self._write_down([*self._head, *staying, stand_in], self._contents.since(cut), summary.messages[1])
+        standing, following = [*self._context.head, *staying, stand_in], self._context.contents.since(cut)
+        await self._keeping.replace(standing, following, summary.messages[1], self._context.pins)
         for entry in staying:
-            self._head.append(entry)
-        self._summary = (stand_in, summary)
-        self._contents.leave(cut)
-        self._settled = len(self._contents)
+            self._context.head.append(entry)
+        self._context.summary = (stand_in, summary)
+        self._context.contents.leave(cut)
+        self._context.settled = len(self._context.contents)
         self._unshown = None
+        self._anchor.drop()
+        self._choosing.restart(self._context.contents)
         return summary
-
-    async def _write_down(self, standing: Sequence[Entry], entries: Sequence[Entry], first: int) -> None:
-        if self._abilities.windows is None:
-            return
-        natives = [entry.native for entry in (*standing, *entries)]
-        kinds = [_kind(entry) for entry in standing]
-        await self._abilities.windows.replace_window(
-            self.session_id, natives, kinds, first, self._pins, writer=self._writer
-        )
 
     async def _fit(self, max_tokens: int | None = None) -> None:
         """Shrink tool results that were kept, largest first, while the context does not fit."""
         limit = self.size if max_tokens is None else max_tokens
         if self.tokens <= limit:
             return
-        changed = [await self._shrink(limit, shrunk) for shrunk in (self._stubbed, self._results.shrink, self._noticed)]
-        if any(changed):
-            await self._write_down(self._standing(), list(self._contents), self._contents.first)
+        context, fitting = self._context, Fitting(self._results, self._choosing, self.config.preview_tokens)
+        if await fitting.shrink(context, lambda: self.tokens <= limit):
+            self._choosing.restart(context.contents)
+            await self._keeping.replace(
+                context.standing(), list(context.contents), context.contents.first, context.pins
+            )
         if self.tokens > limit:
             logger.warning("session %s: %d tokens do not fit %d", self.session_id, self.tokens, limit)
 
-    async def _shrink(self, limit: int, shrunk: Callable[[Entry], Awaitable[Entry]]) -> bool:
-        before = self.tokens
-        # What an attempt may have archived already stays as it was then: the attempt is repeated word for word.
-        movable = range(self._attempted - self._contents.first, len(self._contents))
-        for position in sorted(movable, key=lambda position: -self._contents[position].tokens):
-            if self.tokens <= limit:
-                break
-            self._contents.replace(position, await shrunk(self._contents[position]))
-        return self.tokens != before
-
-    async def _stubbed(self, entry: Entry) -> Entry:
-        preview_tokens = self.config.preview_tokens
-        return await self._results.offload(entry, limit=preview_tokens, max_tokens=preview_tokens)
-
-    async def _noticed(self, entry: Entry) -> Entry:
-        return await self._results.offload(entry, limit=_WORTH_OFFLOADING_TOKENS, max_tokens=1)
-
     async def _restore(self, state: WindowState) -> None:
-        summaries = await self._load_summaries()
-        head, others = state.messages[: len(state.head)], state.messages[len(state.head) :]
-        archived_pins = iter([pin for pin in state.pins if pin < state.first])
-        for kind, (dialect, native) in zip(state.head, head, strict=True):
-            index = next(archived_pins) if kind == "pin" else -1
-            entry = entry_of(native, index, self._counter, dialect=dialect, pinned=kind == "pin")
-            if kind == "summary":
-                self._summary = (entry, _shown(summaries, entry))
-            else:
-                self._head.append(entry)
-        self._contents = Contents(first=state.first)
-        for dialect, native in others:
-            pinned = self.added in state.pins
-            named = self._dialect or dialect
-            self._contents.append(entry_of(native, self.added, self._counter, dialect=named, pinned=pinned))
-        self._pins = list(state.pins)
-        self._settled = len(self._contents)
-        self._archived = self._attempted = state.archived
+        summaries = await load_summaries(self._abilities, self.session_id)
+        restore(self._context, state, summaries, self._dialect)
         self._is_open = True
-        await self._check_archived()
-        await self._load_stubs()
-        await self._finish_compression(summaries)
-
-    async def _check_archived(self) -> None:
-        """Make sure that what the archive holds beyond the window's first message is the window's own."""
-        first = self._contents.first
-        if self._abilities.archive is None or self._archived == first:
-            return
-        archived = await self._abilities.archive.load_messages(self.session_id, first, self._archived)
-        mine = [(entry.dialect, entry.json()) for entry in self._contents.until(self._archived - first)]
-        if archived != mine:
-            reason = "its archive holds messages that did not come from its window"
-            hint = "nothing is lost, archive and window.jsonl are whole; begin a new session from what they hold"
-            raise StaleWindowError(self.session_id, reason, hint)
-
-    async def _load_stubs(self) -> None:
-        if self._abilities.results is not None:
-            texts = [result.text for entry in self._contents for result in entry.message.results]
-            self._results.stubs.update(await self._abilities.results.load_stubs(self.session_id, texts))
+        await check_archived(self._context, self._abilities, self.session_id)
+        self._results.stubs.update(await stubs_in(self._context, self._abilities, self.session_id))
+        self._choosing.recall(self._context.contents)
+        await completed(self._finish_compression(summaries))
 
     async def _finish_compression(self, summaries: Sequence[Summary]) -> None:
         """Show a summary that was written just before the other process ended."""
-        first = self._contents.first
-        if summaries and self._archived > first and summaries[-1].messages == (first, self._archived):
-            await completed(self._adopt(summaries[-1]))
-
-    async def _load_summaries(self) -> list[Summary]:
-        if self._abilities.summaries is None:
-            return []
-        return [summary_from(line) for line in await self._abilities.summaries.load_summaries(self.session_id)]
-
-
-def _config_from(kept: Mapping[str, Any]) -> ContextConfig:
-    """Read a configuration from disk; keys of a newer buoyline are ignored, as everywhere."""
-    known = {field.name for field in fields(ContextConfig)}
-    return ContextConfig(**{name: value for name, value in kept.items() if name in known})
-
-
-def _require(name: str, value: object, *methods: str) -> None:
-    if value is not None and not all(callable(getattr(value, method, None)) for method in methods):
-        raise ConfigError(name, f"{type(value).__name__} has not {' and '.join(methods)}")
-
-
-def _require_size(size: object) -> None:
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")
-
-
-def _kind(entry: Entry) -> str:
-    if entry.pinned:
-        return "pin"
-    return "system" if entry.message.role == "system" else "summary"
-
-
-def _shown(summaries: Sequence[Summary], entry: Entry) -> Summary:
-    for summary in reversed(summaries):
-        if summary.text == entry.message.text:
-            return summary
-    raise CorruptError("summaries.jsonl", "does not hold the summary that stands in the context")
+        first, archived = self._context.contents.first, self._context.archived
+        if summaries and archived > first and summaries[-1].messages == (first, archived):
+            await self._adopt(summaries[-1])

@@ -1,0 +1,75 @@
+"""What stands in a window, and what it takes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from buoyline.compression import Summary
+from buoyline.messages import spell
+from buoyline.tokens import TextCounter
+from buoyline.tokens.messages import count_tools
+from buoyline.window.contents import Contents
+from buoyline.window.entry import Entry
+
+
+@dataclass(slots=True)
+class Context:
+    """System prompt, tools, head, summary and messages of a session, and how far each of them has come.
+
+    Attributes:
+        system: As the provider gets it, beside the messages.
+        tools: Definitions of the tools.
+        counter: Counts.
+        head: System messages and pins that are archived.
+        summary: Stands for the messages that are archived; as a message, and with all that is known of it.
+        contents: The messages that are not.
+        pins: Session indexes of pinned messages.
+        settled: How many of `contents` have the form that they keep, and are written down.
+        archived: Up to this session index the archive holds the messages.
+        attempted: Up to this one it was tried; what was tried stays as it was then, so that it can be repeated.
+    """
+
+    system: Any
+    tools: list[Any]
+    counter: TextCounter
+    head: Contents = field(default_factory=Contents)
+    summary: tuple[Entry, Summary] | None = None
+    contents: Contents = field(default_factory=Contents)
+    pins: list[int] = field(default_factory=list[int])
+    settled: int = 0
+    archived: int = 0
+    attempted: int = 0
+    _fixed_tokens: int | None = None
+
+    def standing(self) -> list[Entry]:
+        """Return what stands before the messages: the head and the summary."""
+        return [*self.head, *((self.summary[0],) if self.summary else ())]
+
+    def fixed_tokens(self) -> int:
+        """Return what system prompt and tools take; counted once."""
+        if self._fixed_tokens is None:
+            system = self.system if isinstance(self.system, str) else spell(self.system)
+            self._fixed_tokens = self.counter.count(system) + count_tools(self.tools, self.counter)
+        return self._fixed_tokens
+
+    def tokens(self) -> int:
+        """Return what everything takes."""
+        summary = self.summary[0].tokens if self.summary else 0
+        return self.fixed_tokens() + self.head.tokens + summary + self.contents.tokens
+
+    def least_tokens(self) -> int:
+        """Return what takes its room however much is archived."""
+        return self.fixed_tokens() + self.head.tokens + self.contents.staying_tokens
+
+    def movable(self) -> range:
+        """Return the positions in `contents` whose form may still change."""
+        return range(self.attempted - self.contents.first, len(self.contents))
+
+    def exceeding(self, size: int) -> list[tuple[int, int]]:
+        """Return index and tokens of each message that alone does not fit *size* beside what must stand.
+
+        Where each of them does, it is the largest.
+        """
+        room = size - (self.tokens() - self.contents.tokens)
+        found = [(entry.index, entry.tokens) for entry in self.contents if entry.tokens > room]
+        largest = max(self.contents, key=lambda entry: entry.tokens, default=None)
+        return found or ([] if largest is None else [(largest.index, largest.tokens)])

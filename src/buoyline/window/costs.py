@@ -1,0 +1,168 @@
+"""What requests cost: how much of each a provider's prompt cache could reuse, at prices that the user gives.
+
+Pure.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self, cast
+
+from buoyline.errors import ConfigError
+from buoyline.messages import detect
+from buoyline.tokens import TextCounter
+from buoyline.tokens.messages import count_message
+
+_PER_TOKENS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A model call's input, beside that of the call before.
+
+    Attributes:
+        messages: How many it has.
+        reused_messages: How many of these, from the first on, the request before began with, too.
+        tokens: What it takes, system prompt and tools included.
+        reused_tokens: What of this the request before began with: a prompt cache can hold no more of it.
+    """
+
+    messages: int
+    reused_messages: int
+    tokens: int
+    reused_tokens: int
+
+
+class Requests:
+    """Compares each request with the one before.
+
+    A provider's prompt cache holds beginnings of requests: up to the first message that is another one, everything may
+    come from it, and nothing behind that. Messages are the same here when they are the same object, or equal ones; one
+    that was changed in place goes unnoticed.
+    """
+
+    def __init__(self, counter: TextCounter) -> None:
+        """Begin before the first request; *counter* counts each message once."""
+        self._counter = counter
+        self._messages: list[Any] = []
+        self._tokens: list[int] = []
+        self._is_first = True
+
+    def note(self, messages: Sequence[Any], total_tokens: int | None = None) -> Request:
+        """Take the messages of the next request, as they are handed to the provider.
+
+        Args:
+            messages: In order, of any known dialect.
+            total_tokens: What the whole request takes. What this is beyond the messages is taken for the system prompt
+                and the tools, which stand before them and are always the same. Left out: what the messages take.
+
+        Raises:
+            MessageError: One of *messages* is no message.
+        """
+        shared = shared_prefix(self._messages, messages)
+        known = {id(message): tokens for message, tokens in zip(self._messages, self._tokens, strict=True)}
+        new = [self._count(message, known) for message in messages[shared:]]
+        self._messages[shared:] = messages[shared:]
+        self._tokens[shared:] = new
+        sent = sum(self._tokens)
+        total = sent if total_tokens is None else total_tokens
+        before = 0 if self._is_first else max(total - sent, 0)
+        self._is_first = False
+        return Request(len(messages), shared, total, min(before + sum(self._tokens[:shared]), total))
+
+    def _count(self, message: Any, known: Mapping[int, int]) -> int:
+        tokens = known.get(id(message))
+        return count_message(detect(message).view(message), self._counter) if tokens is None else tokens
+
+
+def shared_prefix(previous: Sequence[Any], messages: Sequence[Any]) -> int:
+    """Return with how many messages, the same or equal ones, both begin."""
+    pairs = enumerate(zip(previous, messages, strict=False))
+    ends = min(len(previous), len(messages))
+    return next((place for place, (one, other) in pairs if one is not other and one != other), ends)
+
+
+def appended(tokens: Sequence[int]) -> list[Request]:
+    """Return the requests of a context that only ever grows, from what each of them takes: all before is reused.
+
+    The number of messages is not known: it stands as 0.
+    """
+    return [Request(0, 0, now, min(before, now)) for before, now in zip([0, *tokens], tokens, strict=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a million tokens cost, in any currency.
+
+    Attributes:
+        input: Of input that is read anew.
+        output: Of output.
+        cached: Of input that is read from the cache; None: as much as any other.
+        cache_write: Of input that is read anew where the provider asks more for keeping it; None: nothing more.
+    """
+
+    input: float
+    output: float
+    cached: float | None = None
+    cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no price.
+
+        Raises:
+            ConfigError: One of them is no number, negative or infinite.
+        """
+        for name, price in asdict(self).items():
+            is_price = isinstance(price, int | float) and not isinstance(price, bool)
+            if price is not None and not (is_price and math.isfinite(price) and price >= 0):
+                raise ConfigError(f"price of {name}", f"{price!r} is no amount of 0 or more for a million tokens")
+
+    @classmethod
+    def of(cls, table: object) -> Self:
+        """Read a table such as ``{"input": 3, "cached": 0.3, "output": 15}``.
+
+        Raises:
+            ConfigError: It is something else, lacks input or output, has other keys, or what is no price.
+        """
+        names = [field.name for field in fields(cls)]
+        if not isinstance(table, Mapping):
+            raise ConfigError("prices", f'{type(table).__name__} is no table such as {{"input": 3, "output": 15}}')
+        given = cast("Mapping[str, Any]", table)
+        unknown = [str(name) for name in given if name not in names]
+        missing = [name for name in ("input", "output") if given.get(name) is None]
+        if unknown or missing:
+            problem = f"has no {' and no '.join(missing)}" if missing else f"{unknown[0]!r} is unknown"
+            raise ConfigError("prices", f"{problem}; the keys are {', '.join(names)}")
+        return cls(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What requests and their answers cost.
+
+    Attributes:
+        input_tokens: Read anew.
+        cached_tokens: Read from the cache.
+        output_tokens: Of the answers.
+        amount: In the currency of the prices.
+    """
+
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    amount: float
+
+
+def cost_of(requests: Iterable[Request], output_tokens: int, prices: Prices) -> Cost:
+    """Price *requests* with answers of *output_tokens* together.
+
+    Every beginning that can be reused is taken to be read from the cache: it is never too old, nor too small to be
+    kept. Steps in a provider's prices, such as for long contexts, are not known here.
+    """
+    priced = list(requests)
+    cached = sum(request.reused_tokens for request in priced)
+    anew = sum(request.tokens for request in priced) - cached
+    price_anew = prices.input if prices.cache_write is None else prices.cache_write
+    price_cached = prices.input if prices.cached is None else prices.cached
+    amount = (anew * price_anew + cached * price_cached + output_tokens * prices.output) / _PER_TOKENS
+    return Cost(anew, cached, output_tokens, amount)

@@ -1,0 +1,82 @@
+"""Making a context again of what another process has written down of it."""
+
+from collections.abc import Sequence
+
+from buoyline.compression import Summary, summary_from
+from buoyline.errors import CorruptError, StaleWindowError
+from buoyline.messages import Text
+from buoyline.offloader import Abilities, StoredResult, WindowState
+from buoyline.window.contents import Contents
+from buoyline.window.context import Context
+from buoyline.window.entry import Entry, entry_of
+
+
+def restore(context: Context, state: WindowState, summaries: Sequence[Summary], dialect: str | None) -> None:
+    """Fill the empty *context* with what *state* says.
+
+    Args:
+        context: Has system prompt, tools and counter.
+        state: Of the session's window.
+        summaries: Of the session, in order.
+        dialect: The one that all messages have; None: each its own.
+
+    Raises:
+        CorruptError: The summary that stands in the context is not among *summaries*.
+    """
+    head, others = state.messages[: len(state.head)], state.messages[len(state.head) :]
+    archived_pins = iter([pin for pin in state.pins if pin < state.first])
+    for kind, (named, native) in zip(state.head, head, strict=True):
+        index = next(archived_pins) if kind == "pin" else -1
+        entry = entry_of(native, index, context.counter, dialect=named, pinned=kind == "pin")
+        if kind == "summary":
+            context.summary = (entry, _shown(summaries, entry))
+        else:
+            context.head.append(entry)
+    contents = context.contents = Contents(first=state.first)
+    for named, native in others:
+        pinned = contents.end in state.pins
+        contents.append(entry_of(native, contents.end, context.counter, dialect=dialect or named, pinned=pinned))
+    context.pins = list(state.pins)
+    context.settled = len(contents)
+    context.archived = context.attempted = state.archived
+
+
+async def check_archived(context: Context, abilities: Abilities, session_id: str) -> None:
+    """Make sure that what the archive holds beyond the context's first message is the context's own.
+
+    Raises:
+        StaleWindowError: It is not.
+        BuoylineError: The archive cannot be read.
+    """
+    first = context.contents.first
+    if abilities.archive is None or context.archived == first:
+        return
+    archived = await abilities.archive.load_messages(session_id, first, context.archived)
+    mine = [(entry.dialect, entry.json()) for entry in context.contents.until(context.archived - first)]
+    if archived != mine:
+        reason = "its archive holds messages that did not come from its window"
+        hint = "nothing is lost, archive and window.jsonl are whole; begin a new session from what they hold"
+        raise StaleWindowError(session_id, reason, hint)
+
+
+async def stubs_in(context: Context, abilities: Abilities, session_id: str) -> dict[str, StoredResult]:
+    """Return the stored results behind what stands in the tool results of *context*, by the texts that do."""
+    if abilities.results is None:
+        return {}
+    results = [result for entry in context.contents for result in entry.message.results]
+    texts = [part.text for result in results for part in result.parts if isinstance(part, Text)]
+    return await abilities.results.load_stubs(session_id, texts)
+
+
+async def load_summaries(abilities: Abilities, session_id: str) -> list[Summary]:
+    """Return all summaries of the session, in order."""
+    if abilities.summaries is None:
+        return []
+    return [summary_from(line) for line in await abilities.summaries.load_summaries(session_id)]
+
+
+def _shown(summaries: Sequence[Summary], entry: Entry) -> Summary:
+    for summary in reversed(summaries):
+        if summary.text == entry.message.text:
+            return summary
+    raise CorruptError("summaries.jsonl", "does not hold the summary that stands in the context")

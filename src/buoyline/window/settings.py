@@ -1,0 +1,54 @@
+"""What a window is set up with, checked before anything is done with it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from buoyline.compression import ContextConfig
+from buoyline.errors import ConfigError
+from buoyline.offloader import ToolRule
+from buoyline.tokens import context_size
+
+_USUAL_SIZE = 128_000
+
+
+def config_to_json(config: ContextConfig) -> dict[str, Any]:
+    """Return *config* as JSON values; the rules keep their order, in which they are looked at."""
+    return {**asdict(config), "summary_schema": dict(config.summary_schema)}
+
+
+def config_from_json(kept: Mapping[str, Any]) -> ContextConfig:
+    """Read a configuration from disk; keys of a newer buoyline are ignored, as everywhere."""
+    settings = _known(ContextConfig, kept)
+    rules = settings.get("tool_rules", {})
+    settings["tool_rules"] = {tool: ToolRule(**_known(ToolRule, rule)) for tool, rule in rules.items()}
+    return ContextConfig(**settings)
+
+
+def _known(kind: type[ContextConfig | ToolRule], kept: Mapping[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in kept.items() if name in names}
+
+
+def require_methods(name: str, value: object, *methods: str) -> None:
+    """Refuse an argument that cannot do what it is for.
+
+    Raises:
+        ConfigError: *value* is neither None nor has all of *methods*.
+    """
+    if value is not None and not all(callable(getattr(value, method, None)) for method in methods):
+        raise ConfigError(name, f"{type(value).__name__} has not {' and '.join(methods)}")
+
+
+def size_of(size: object, model: str | None) -> int:
+    """Return the size of a window in tokens: *size*, or that of *model*, or the usual one.
+
+    Raises:
+        ConfigError: *size* is no whole number above 0.
+        NotFoundError: *size* is None and *model* is not known.
+    """
+    if size is None:
+        return _USUAL_SIZE if model is None else context_size(model)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")
+    return size
