@@ -14,6 +14,8 @@ from buoyline.cli.units import Duration, Size
 from buoyline.workspace.retention import Departure, Retention
 from buoyline.workspace.sweeping import Collection, Swept, collect
 
+_REMAINING = 1
+
 
 @click.command("gc")
 @click.option("--older-than", type=Duration(), metavar="TIME", help="Sessions last active longer ago go, e.g. 30d.")
@@ -42,12 +44,12 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
     unowned: bool,
     is_meant: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Remove old sessions, and payloads that nobody needs.
 
     This deletes for good, so it only says what would go unless --yes is given. Each limit alone lets sessions go.
     Without any, all stay, and only leftovers of crashes and payloads of sessions that are gone go. A payload that a
-    session refers to never goes. A session that cannot be read stops everything.
+    session refers to never goes. A session that cannot be read stops everything; one that is in use stays.
 
     Exit status: 0 done, 1 nothing could be removed safely, or not all that was to go.
 
@@ -68,6 +70,7 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
         print_json(_fields(found))
     else:
         print_lines(_in_words(found, max_bytes))
+    return _REMAINING if found.locked else 0
 
 
 def _fields(found: Collection) -> dict[str, Any]:
@@ -80,6 +83,7 @@ def _fields(found: Collection) -> dict[str, Any]:
             name: [dataclasses.asdict(swept) for swept in getattr(found, name)]
             for name in ("blobs", "leftovers", "young", "unowned")
         },
+        "locked": list(found.locked),
     }
 
 
@@ -100,10 +104,13 @@ def _in_words(found: Collection, max_bytes: int | None) -> Iterator[str]:
         yield f"session   {session.session_id}: {facts}"
     for kind, swept in (("blob", found.blobs), ("leftover", found.leftovers)):
         yield from (f"{kind:<8}  {one.path}: {one.size_bytes:,} bytes" for one in swept)
+    yield from (
+        f"locked    {session_id}: a writer is at work, so it stays; repeat later" for session_id in found.locked
+    )
     yield from _what_stays(found, max_bytes)
     going = {"session": found.sessions, "blob": found.blobs, "leftover": found.leftovers}
     if not any(going.values()):
-        yield "nothing to remove"
+        yield "nothing was removed" if found.locked else "nothing to remove"
         return
     verb = "would be freed; --yes removes this" if found.is_dry_run else "freed"
     counts = ", ".join(counted(len(what), name) for name, what in going.items())

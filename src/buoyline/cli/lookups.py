@@ -1,8 +1,8 @@
-"""``buoyline read``, ``grep`` and ``glob``: what an agent has for looking things up, for people and for shells."""
+"""``buoyline read``, ``grep``, ``search``, ``glob``, ``query``: what an agent looks things up with, for people, too."""
 
 import dataclasses
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from buoyline.cli.options import (
     workdir_option,
 )
 from buoyline.cli.output import print_json, print_text
-from buoyline.lookups import Answer, Line, glob, grep, read
+from buoyline.lookups import Answer, Line, glob, grep, query, read, search
 
 
 @click.command("read")
@@ -42,7 +42,7 @@ def read_command(path: str, workdir: Path, *, as_json: bool, **options: Any) -> 
 
 @click.command("grep")
 @click.argument("pattern")
-@click.argument("path", required=False)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("-C", "--context", type=click.IntRange(0, 100), default=0, help="Lines before and after each hit.")
 @click.option("-F", "--literal", is_flag=True, help="PATTERN is the text itself, no regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Upper and lower case are the same.")
@@ -51,17 +51,39 @@ def read_command(path: str, workdir: Path, *, as_json: bool, **options: Any) -> 
 @max_tokens_option
 @workdir_option
 @json_option
-def grep_command(pattern: str, path: str | None, workdir: Path, *, as_json: bool, **options: Any) -> None:
+def grep_command(pattern: str, paths: Sequence[str], workdir: Path, *, as_json: bool, **options: Any) -> None:
     """Search files of the workspace for PATTERN.
 
-    PATTERN is in RE2 syntax and matches within a line. Without PATH, transcripts and tool results are searched.
-    No hit is no failure: the exit status is 0.
+    PATTERN is in RE2 syntax and matches within a line. PATH is a file, a directory, or a quoted glob such as
+    "tool_result-*.txt"; without one, transcripts and tool results are searched. No hit is no failure: the exit
+    status is 0. Where rg is installed, it makes the search of large files faster, with the same answer.
 
     Example: buoyline grep -i -C 2 "error|failed" --session s1
     """
     workspace = existing_workspace(workdir)
-    place = None if path is None else _below(workdir, path)
-    _print(grep(workspace, pattern, place, spelling=_as_options, **options), as_json=as_json)
+    places = [_below(workdir, path) for path in paths] or None
+    _print(grep(workspace, pattern, places, spelling=_as_options, **options), as_json=as_json)
+
+
+@click.command("search")
+@click.argument("query")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--start", type=click.IntRange(min=1), default=1, help="Rank of the first passage to print.")
+@session_option
+@max_tokens_option
+@workdir_option
+@json_option
+def search_command(query: str, paths: Sequence[str], workdir: Path, *, as_json: bool, **options: Any) -> None:
+    """Print the passages that have most to do with QUERY, a question or some words of any language.
+
+    Rare words weigh most, identifiers and quoted words as a whole. PATH is as for grep; without one, transcripts and
+    tool results are searched. No passage is no failure: the exit status is 0.
+
+    Example: buoyline search "which port did we choose for staging" --session s1
+    """
+    workspace = existing_workspace(workdir)
+    places = [_below(workdir, path) for path in paths] or None
+    _print(search(workspace, query, places, spelling=_as_options, **options), as_json=as_json)
 
 
 @click.command("glob")
@@ -80,6 +102,27 @@ def glob_command(pattern: str, workdir: Path, *, as_json: bool, **options: Any) 
     Example: buoyline glob "sessions/*/summaries.jsonl"
     """
     _print(glob(existing_workspace(workdir), pattern, spelling=_as_options, **options), as_json=as_json)
+
+
+@click.command("query")
+@click.argument("expression")
+@click.argument("path")
+@click.option("--start", type=click.IntRange(min=1), default=1, help="First line of the result.")
+@click.option("--column", type=click.IntRange(min=1), default=1, help="Character of the first line to begin with.")
+@session_option
+@max_tokens_option
+@workdir_option
+@json_option
+def query_command(expression: str, path: str, workdir: Path, *, as_json: bool, **options: Any) -> None:
+    """Evaluate EXPRESSION on PATH, a file that holds JSON or one JSON value a line.
+
+    EXPRESSION is JMESPath (https://jmespath.org). Of lines of JSON it sees the list. The result is printed as
+    indented JSON, with the numbers of its lines.
+
+    Example: buoyline query "rows[?state=='failed'].id" tool_result-c1.txt --session s1
+    """
+    workspace = existing_workspace(workdir)
+    _print(query(workspace, _below(workdir, path), expression, spelling=_as_options, **options), as_json=as_json)
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:

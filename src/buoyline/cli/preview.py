@@ -1,32 +1,63 @@
 """``buoyline preview``."""
 
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from buoyline.cli.options import json_option
 from buoyline.cli.output import print_json, print_text
-from buoyline.offloader import StoredResult, stub
+from buoyline.offloader import Source, StoredResult, stub_of
 from buoyline.offloader.lines import visible
 from buoyline.tokens import default_counter
+from buoyline.workspace.sources import outside_source
+
+_STDIN = Path("-")
 
 
 @click.command("preview")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--max-tokens", type=click.IntRange(min=1), default=1_000, show_default=True, help="Size of the stub.")
 @json_option
 def preview_command(file: Path, max_tokens: int, *, as_json: bool) -> None:
-    """Show what an agent would see in place of FILE.
+    """Show what an agent would see in place of FILE; ``-`` reads what is piped in.
 
-    That is, if a tool had printed it. The notice with the path stands even where it alone takes more than
-    --max-tokens. Bytes that are not UTF-8 are shown as replacement characters.
+    That is, if a tool had printed it: what kind of text it is, what is wrong or odd in it, its head and its tail, with
+    line numbers. The notice with the path stands even where it alone takes more than --max-tokens. The numbers are
+    those of FILE; beside a result with lines over 1,000 characters a workspace keeps a readable copy with short
+    ones, and counts in that. Bytes that are not UTF-8 are shown as replacement characters.
 
-    Example: buoyline preview build.log --max-tokens 300
+    Example: make test 2>&1 | buoyline preview - --max-tokens 300
     """
-    text = file.read_bytes().decode("utf-8", "replace")
     counter = default_counter()
-    shown = stub(text, StoredResult(str(file.absolute()), file.name, "", 0), max_tokens, counter)
+    with _source(file) as (source, name):
+        shown = stub_of(source, StoredResult(name, file.name, "", _lines(source)), max_tokens, counter)
     if as_json:
-        print_json({"path": str(file.absolute()), "tokens": counter.count(shown), "text": shown})
+        print_json({"path": name, "tokens": counter.count(shown), "text": shown})
     else:
         print_text("\n".join(map(visible, shown.split("\n"))))
+
+
+@contextmanager
+def _source(file: Path) -> Generator[tuple[Source, str]]:
+    """Yield the text of *file* and what to call it; standard input is copied, since it is read more than once."""
+    if file != _STDIN:
+        yield outside_source(file), str(file.absolute())
+        return
+    with tempfile.NamedTemporaryFile(prefix="buoyline-") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield outside_source(Path(copy.name)), "(standard input)"
+
+
+def _lines(source: Source) -> int:
+    """Count lines as ``grep -c ''`` does."""
+    lines, last = 0, "\n"
+    for block in source.blocks():
+        lines += block.count("\n")
+        last = block
+    return lines + (not last.endswith("\n"))

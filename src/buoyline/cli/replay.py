@@ -13,11 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from buoyline.cli.options import json_option, workdir_option
 from buoyline.cli.output import print_json, print_lines
+from buoyline.cli.prices import costs, costs_in_words, price_options, prices_in
 from buoyline.compression import ContextConfig
 from buoyline.errors import MessageError
 from buoyline.messages import detect, dialect_named, dialect_names, parse, spell
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow, ResultOffloaded
+from buoyline.window.costs import Prices, appended
 from buoyline.window.replay import Replay, replay
 from buoyline.workspace import LocalWorkspace
 
@@ -37,6 +39,12 @@ _DEFAULTS = ContextConfig()
     help="Tokens above which a result is offloaded.",
 )
 @click.option(
+    "--turn-results-limit",
+    type=click.IntRange(min=2),
+    help="Tokens of all results between two model calls, above which the largest are offloaded.  [default: four times "
+    "the limit of one, at most 30 % of the context]",
+)
+@click.option(
     "--compress-at",
     type=click.IntRange(min=0),
     multiple=True,
@@ -45,6 +53,7 @@ _DEFAULTS = ContextConfig()
 )
 @click.option("--summary-tokens", type=click.IntRange(min=1), help="Size of each summary.")
 @click.option("--dialect", type=click.Choice(list(dialect_names())), help="Form of the messages.  [default: detected]")
+@price_options
 @json_option
 def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: Any) -> None:
     """Feed a recorded conversation through the live code path.
@@ -52,14 +61,19 @@ def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: An
     SESSION.jsonl holds one message a line. The session in --workdir is named after the file, and must be new there. At
     the end, retained.jsonl in --workdir holds what is in the context.
 
+    The report says how much of what was sent a provider's prompt cache could reuse: all that a request has in common
+    with the one before, from its beginning. With prices it also says what the session would have cost, with and without
+    buoyline.
+
     Example: buoyline replay run.jsonl --workdir ./replayed --context-size 32000
     """
+    prices = prices_in(options)
     conversation = _read(session, options["dialect"])
     beyond = [line for line in options["compress_at"] if line >= len(conversation)]
     if beyond:
         raise click.BadParameter(f"message {beyond[0]} is behind the last one, {len(conversation) - 1}")
     seen, window = asyncio.run(_replayed(conversation, session.stem, workdir, options))
-    report = _report(session.stem, workdir, seen, window)
+    report = _report(session.stem, workdir, seen, window, prices)
     if as_json:
         print_json(report)
     else:
@@ -89,7 +103,8 @@ def _message(line: bytes, dialect: str | None) -> dict[str, Any]:
 async def _replayed(
     conversation: Sequence[Any], session_id: str, workdir: Path, options: dict[str, Any]
 ) -> tuple[Replay, ContextWindow]:
-    config = ContextConfig(tool_result_limit=options["tool_result_limit"], summary_tokens=options["summary_tokens"])
+    names = ("tool_result_limit", "turn_results_limit", "summary_tokens")
+    config = ContextConfig(**{name: options[name] for name in names})
     seen = Replay()
     # Not entered: entering creates the directory, and a window that is too small shall leave none behind.
     workspace = LocalWorkspace(workdir)
@@ -127,7 +142,10 @@ def _progress(total: int) -> Any:
     return bar
 
 
-def _report(session_id: str, workdir: Path, seen: Replay, window: ContextWindow) -> dict[str, Any]:
+def _report(
+    session_id: str, workdir: Path, seen: Replay, window: ContextWindow, prices: Prices | None
+) -> dict[str, Any]:
+    unmanaged = appended(seen.unmanaged_tokens)
     return {
         "session": session_id,
         "workdir": str(workdir.absolute()),
@@ -139,8 +157,17 @@ def _report(session_id: str, workdir: Path, seen: Replay, window: ContextWindow)
         "peak_tokens_unmanaged": max(seen.unmanaged_tokens),
         "sent_tokens": sum(seen.step_tokens),
         "sent_tokens_unmanaged": sum(seen.unmanaged_tokens),
+        "exceeding_steps_unmanaged": sum(tokens > window.size for tokens in seen.unmanaged_tokens),
+        "output_tokens": seen.output_tokens,
+        "reusable_tokens": sum(request.reused_tokens for request in seen.requests),
+        "reusable_tokens_unmanaged": sum(request.reused_tokens for request in unmanaged),
+        "cost": costs(seen.requests, unmanaged, seen.output_tokens, prices),
+        "turn_results_limit": window.config.turn_limit(window.size),
+        "peak_turn_tokens": max(seen.turn_tokens),
+        "saved_tokens": seen.saved_tokens,
         "offloaded": [_offloaded(event) for event in seen.offloaded],
         "exceeding": [{"message": index, "tokens": tokens} for index, tokens in sorted(seen.exceeding.items())],
+        "requests": [asdict(request) for request in seen.requests],
         "compressions": [event.summary.to_json() for event in seen.compressions],
     }
 
@@ -155,7 +182,9 @@ def _in_words(report: dict[str, Any]) -> list[str]:
         f"{report['messages']:,} messages, {report['steps']:,} model calls, window {report['context_size']:,} tokens",
         f"peak      {report['peak_tokens']:>12,} tokens, unmanaged {report['peak_tokens_unmanaged']:,}",
         f"sent      {sent:>12,} tokens, unmanaged {unmanaged:,} ({1 - sent / max(unmanaged, 1):.0%} less)",
-        f"offloaded {len(report['offloaded']):>12,} tool results",
+        *costs_in_words(report),
+        f"offloaded {len(report['offloaded']):>12,} tool results, {report['saved_tokens']:,} tokens less",
+        f"one turn  {report['peak_turn_tokens']:>12,} tokens of results, limit {report['turn_results_limit']:,}",
     ]
     for summary in report["compressions"]:
         first, end = summary["messages"]

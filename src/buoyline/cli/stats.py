@@ -14,6 +14,7 @@ from buoyline.cli.output import columns, print_json, print_lines, print_problems
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.index import Index
 from buoyline.workspace.logs import Summaries
+from buoyline.workspace.parts import data_names
 from buoyline.workspace.session import Session
 
 _KINDS = {
@@ -33,7 +34,7 @@ class Stats:
     Attributes:
         archived: Messages that left the context.
         tool_results: Bytes of each tool result that is stored whole.
-        blobs: By name, bytes of each blob that archived messages refer to; 0 for one that is gone.
+        blobs: By name, bytes of each blob that archived messages and tool results refer to; 0 for one that is gone.
         summaries: One for each compression.
         source_tokens: What the summarised messages took.
         summary_tokens: What the summaries take.
@@ -128,7 +129,8 @@ def _kind(name: str) -> str:
 
 def _blobs(index: Index) -> set[str]:
     references = (reference.reference for batch in index.batches for _, reference in batch.references)
-    return {name for name in map(layout.blob_behind, references) if name is not None}
+    archived = {name for name in map(layout.blob_behind, references) if name is not None}
+    return archived.union(*map(data_names, index.results.values()))
 
 
 def _times(index: Index) -> Iterator[str]:

@@ -1,17 +1,18 @@
 """``buoyline summaries``, and how a summary is shown in short."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import print_json, print_lines
+from buoyline.cli.output import counted, print_json, print_lines
 from buoyline.errors import NotFoundError
 from buoyline.workspace.logs import Summaries
 
 _FIELD_CHARS = 200
+_SHOWN_CLAIMS = 5
 
 
 @click.command("summaries")
@@ -22,7 +23,8 @@ _FIELD_CHARS = 200
 def summaries_command(session: str, number: int | None, workdir: Path, *, as_json: bool) -> None:
     """List the summaries of SESSION, or print one.
 
-    With N, counted from 1, it is the text as the model saw it.
+    With N, counted from 1, it is the text as the model saw it; `buoyline diff` shows what it took the place of, and
+    what backs each of its sentences.
 
     Example: buoyline summaries s1 2
     """
@@ -42,7 +44,17 @@ def in_short(summary: Mapping[str, Any]) -> Iterator[str]:
     first, end = summary.get("messages") or (0, 0)
     source, tokens = summary.get("source_tokens", 0), summary.get("tokens", 0)
     yield f"summary {summary.get('n')}: messages {first}-{end - 1}, {source:,} tokens in {tokens:,}"
+    yield from _made(summary)
     fields: Mapping[str, Any] = summary.get("fields") or {}
     for name, value in fields.items():
         text = " ".join(str(value).split())
         yield f"  {name}: {text if len(text) <= _FIELD_CHARS else text[:_FIELD_CHARS] + '…'}"
+
+
+def _made(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield who wrote a summary, when, and how well it is backed."""
+    pointers: Sequence[Any] = summary.get("pointers") or ()
+    unverified: Sequence[Any] = summary.get("unverified") or ()
+    claims = ", ".join(map(str, unverified[:_SHOWN_CLAIMS])) + (", …" if len(unverified) > _SHOWN_CLAIMS else "")
+    backed = f"{counted(len(pointers), 'pointer')}, {len(unverified):,} unverified{': ' * bool(claims)}{claims}"
+    yield f"  by {summary.get('summarizer')}, {summary.get('created_at', 'at an unknown time')}: {backed}"

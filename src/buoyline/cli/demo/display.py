@@ -54,6 +54,8 @@ class Display:
                 self._page.title("A detail that left the context is found again")
                 where = f"none of the {step.messages} messages that the model sees now"
                 self._page.paragraph(f'"{step.detail.text}" stands in {where}. The agent is asked for it:')
+            case _:
+                pass
 
     def _show_tools(self) -> None:
         for used in self._used:

@@ -119,7 +119,7 @@ class Outcome:
                 self.compressions.append(step)
             case DetailChosen():
                 self.detail = step.detail
-            case Said():
+            case _:
                 pass
 
 

@@ -1,0 +1,165 @@
+"""``buoyline diff``."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from buoyline.cli.options import existing_workspace, json_option, workdir_option
+from buoyline.cli.output import columns, counted, print_json, print_lines
+from buoyline.window.citations import Citation, Sentence
+from buoyline.window.difference import Difference, OffloadedFile, SeenMessage, difference
+
+T = TypeVar("T")
+
+_HEADINGS: Sequence[str | int] = ("", "role", "tool", "tokens", "transcript", "begins")
+_SHOWN_MESSAGES = 20
+_SHOWN_SENTENCES = 100
+_SENTENCE_CHARS = 160
+_SHOWN_CLAIMS = 20
+
+
+@click.command("diff")
+@click.argument("session")
+@click.argument("number", metavar="N", type=click.IntRange(min=1))
+@click.option("--full", is_flag=True, help="All messages, and every sentence as a whole.")
+@workdir_option
+@json_option
+def diff_command(session: str, number: int, workdir: Path, *, full: bool, as_json: bool) -> None:
+    """Show what the model saw before and after compression N of SESSION, counted from 1.
+
+    Which messages left, which stayed, what took their place, and which lines back each sentence of that. Messages are
+    numbered from 0 over the whole session; `buoyline show SESSION --messages A-B` and `buoyline read` show all of them.
+    What the files do not tell is said at the end. Nothing is written.
+
+    Example: buoyline diff s1 2 --workdir ./workspace
+    """
+    workspace = existing_workspace(workdir)
+    with _progress() as bar:
+        found = difference(workspace, session, number, on_message=_advancing(bar))
+    print_json(asdict(found)) if as_json else print_lines(_in_words(found, full=full))
+
+
+def _progress() -> AbstractContextManager[Progress | None]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return nullcontext()
+    return Progress(TextColumn("messages"), BarColumn(), MofNCompleteColumn(), console=console, transient=True)
+
+
+def _advancing(bar: Progress | None) -> Callable[[int, int], None] | None:
+    if bar is None:
+        return None
+    task = bar.add_task("messages", total=None)
+    return lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _in_words(found: Difference, *, full: bool) -> Iterator[str]:
+    summary, (first, end) = found.summary, found.summary["messages"]
+    yield (
+        f"summary {summary['n']} of {found.session_id}, {summary.get('summarizer', '')}, "
+        f"{summary.get('created_at', '')}: messages {first}-{end - 1}, {summary.get('source_tokens', 0):,} tokens in "
+        f"{summary.get('tokens', 0):,}"
+    )
+    yield from _balance(found)
+    yield from _messages("left the context; the archive has them", found.left, full=full)
+    if found.stayed is not None:
+        yield from _messages("stayed, word for word", (*found.head, *found.stayed), full=full)
+    yield from _sentences(found, full=full)
+    yield from _claims(found, full=full)
+    yield ""
+    yield from (f"not on disk: {unknown}" for unknown in found.unknown)
+
+
+def _balance(found: Difference) -> Iterator[str]:
+    """Yield what the context took before and after."""
+    if found.tokens_before is None or found.tokens_after is None or found.stayed is None:
+        return
+    less = 1 - found.tokens_after / max(found.tokens_before, 1)
+    replaced = "" if found.previous is None else f", summary {found.previous['n']}"
+    again = len(found.head) + sum(message.stands_again for message in found.left)
+    yield (
+        f"before {found.tokens_before:>9,} tokens: {counted(len(found.head), 'message')} at the head{replaced}, "
+        f"{len(found.left):,} that left, {len(found.stayed):,} that stayed"
+    )
+    yield (
+        f"after  {found.tokens_after:>9,} tokens ({less:.0%} less): {counted(again, 'message')} at the head, "
+        f"summary {found.summary['n']}, {len(found.stayed):,} that stayed"
+    )
+    yield f"       {found.fixed_tokens:>9,} tokens of both are system prompt and tools"
+
+
+def _messages(title: str, messages: Sequence[SeenMessage], *, full: bool) -> Iterator[str]:
+    yield ""
+    yield f"{title}: {counted(len(messages), 'message')}"
+    shown, left_out = _ends(messages, len(messages) if full else _SHOWN_MESSAGES)
+    if not shown:
+        return
+    lines = list(columns([_HEADINGS, *map(_row, shown)]))
+    if left_out:
+        lines.insert(1 + _SHOWN_MESSAGES // 2, f"… {left_out:,} more; --full lists them")
+    yield from lines
+
+
+def _ends(items: Sequence[T], most: int) -> tuple[list[T], int]:
+    """Return the first and last of *items*, *most* in all, and how many are left out between them."""
+    if len(items) <= most:
+        return list(items), 0
+    return [*items[: most // 2], *items[len(items) - (most - most // 2) :]], len(items) - most
+
+
+def _row(message: SeenMessage) -> Sequence[str | int]:
+    lines = "in the window" if message.lines is None else f"{message.lines[0]}-{message.lines[1]}"
+    kept = "(stands again at the head) " if message.stands_again else ""
+    # Where there is a file, its stub would only say the same once more.
+    said = kept + ("; ".join(map(_file, message.offloaded)) or message.begins)
+    return f"{message.message}", message.role, _cut(message.tool, 30), message.tokens, lines, said
+
+
+def _file(offloaded: OffloadedFile) -> str:
+    size = f"{counted(offloaded.lines, 'line')}, {offloaded.bytes:,} bytes"
+    return f"offloaded to {offloaded.view or offloaded.path}, {size}"
+
+
+def _sentences(found: Difference, *, full: bool) -> Iterator[str]:
+    number = found.summary["n"]
+    yield ""
+    yield f"in their place; `buoyline summaries {found.session_id} {number}` prints it as the model saw it"
+    shown = found.sentences if full else found.sentences[:_SHOWN_SENTENCES]
+    field = ""
+    for sentence in shown:
+        if sentence.field != field:
+            field = sentence.field
+            yield field
+        yield from _sentence(sentence, full=full)
+    if len(found.sentences) > len(shown):
+        yield f"… {len(found.sentences) - len(shown):,} more sentences; --full lists them"
+
+
+def _sentence(sentence: Sentence, *, full: bool) -> Iterator[str]:
+    yield f"  {sentence.text if full else _cut(sentence.text, _SENTENCE_CHARS)}"
+    if not sentence.citations:
+        yield "    (no pointer)"
+    yield from (f"    {_citation(citation)}" for citation in sentence.citations)
+
+
+def _citation(citation: Citation) -> str:
+    lines = f"{citation.start}" if citation.start == citation.end else f"{citation.start}-{citation.end}"
+    return f"{citation.path}:{lines}  {citation.begins if citation.is_there else '(these lines are not there)'}"
+
+
+def _claims(found: Difference, *, full: bool) -> Iterator[str]:
+    unverified = [str(claim) for claim in found.summary.get("unverified", ())]
+    shown = unverified if full else unverified[:_SHOWN_CLAIMS]
+    more = "" if len(shown) == len(unverified) else f", … {len(unverified) - len(shown):,} more"
+    yield ""
+    yield f"unverified claims: {', '.join(shown)}{more}" if unverified else "unverified claims: none"
+
+
+def _cut(text: str, chars: int) -> str:
+    return text if len(text) <= chars else f"{text[:chars]}…"
