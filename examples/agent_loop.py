@@ -15,7 +15,7 @@ import tempfile
 from typing import Any
 
 from buoyline import ContextWindow, LocalWorkspace
-from buoyline.window import ContextCompressed, Event
+from buoyline.window import ContextCompressed, Event, ResultOffloaded
 
 MODULES = iter(["json.decoder", "shlex", "bisect", "argparse", "string", "netrc", "queue", "textwrap"])
 
@@ -42,7 +42,7 @@ def tell(event: Event) -> None:
     """Print what the window has done; without this it works silently."""
     if isinstance(event, ContextCompressed):
         print(f"compressed: {event.tokens_before:,} -> {event.tokens_after:,} tokens")
-    else:
+    elif isinstance(event, ResultOffloaded):
         print(f"offloaded: {event.call_id}, {event.tokens:,} -> {event.stub_tokens:,} tokens; whole in {event.path}")
 
 

@@ -6,6 +6,7 @@ prints what belongs here.
 
 SYNCS = {
     "(blob) < Blobs.put > Tree.publish": ("a payload", "a power cut"),
+    "(result) < _StagedFile.sync": ("a result that is streamed", "a power cut"),
     "(result) < Results._publish > Tree.publish": ("a tool result", "a power cut"),
     "(torn bytes) < Summaries.add > Appender.set_aside_behind > Appender._set_aside > Tree.publish": (
         "the first summary",
@@ -23,6 +24,7 @@ SYNCS = {
         "messages of a window",
         "a power cut while the next writer recovers from one",
     ),
+    "(view) < _StagedFile.sync": ("a result with a view that is streamed", "a power cut"),
     "(view) < Results._publish_view > Tree.publish": ("a tool result with a view", "a power cut"),
     "/ < LocalWorkspace._open": ("the first call of a workspace", "a power cut"),
     "/ < LocalWorkspace._open > Tree.publish": ("the first call of a workspace", "a power cut"),
@@ -39,7 +41,7 @@ SYNCS = {
         "one message",
         "a power cut",
     ),
-    "context.jsonl < Results.store > Appender.note > Appender._sync > Appender.settle_committed": (
+    "context.jsonl < Results._store > Appender.note > Appender._sync > Appender.settle_committed": (
         "one message",
         "a kill, then a power cut after a process that was at work stores a result",
     ),
@@ -56,9 +58,14 @@ SYNCS = {
         "a kill, then a power cut after a process that was at work repeats it",
     ),
     "journal.jsonl < Archive._commit > Appender.commit > Appender._sync": ("one message", "a power cut"),
-    "journal.jsonl < Results.store > Appender.note > Appender._sync": ("a tool result", "a power cut"),
-    "journal.jsonl < Results.store > Appender.settle_found > Appender._sync": (
+    "journal.jsonl < Results._store > Appender.note > Appender._sync": ("a tool result", "a power cut"),
+    "journal.jsonl < Results._store > Appender.settle_found > Appender._sync": (
         "a tool result",
+        "a kill, then a power cut after a process that was at work repeats it",
+    ),
+    "journal.jsonl < Results.publish > Appender.note > Appender._sync": ("a result that is streamed", "a power cut"),
+    "journal.jsonl < Results.publish > Appender.settle_found > Appender._sync": (
+        "a result that is streamed",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
     "journal.jsonl < _rebuild_journal > Appender.replace > Tree.replace": (
@@ -79,7 +86,12 @@ SYNCS = {
     "session.json < Session._create > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
     "session/ < Results._publish > Tree.publish": ("a tool result", "a power cut"),
     "session/ < Results._publish_view > Tree.publish": ("a tool result with a view", "a power cut"),
-    "session/ < Results.store": (
+    "session/ < Results._publish_staged_view > Tree.publish_staged": (
+        "a result with a view that is streamed",
+        "a power cut",
+    ),
+    "session/ < Results.publish > Tree.publish_staged": ("a result that is streamed", "a power cut"),
+    "session/ < Results._store": (
         "a tool result",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
@@ -126,7 +138,7 @@ SYNCS = {
         "the first summary",
         "a kill, then a power cut after a process that was at work archives something else",
     ),
-    "summaries.jsonl < Results.store > Appender.note > Appender._sync > Appender.settle_committed": (
+    "summaries.jsonl < Results._store > Appender.note > Appender._sync > Appender.settle_committed": (
         "the first summary",
         "a kill, then a power cut after a process that was at work stores a result",
     ),
@@ -171,10 +183,14 @@ SYNCS = {
 
 NEEDED_ELSEWHERE = {
     "session/ < _rebuild_journal > Appender.replace > Tree.replace": (
-        "the sync of whoever looks first follows; the statement is that of `Tree.replace`, which windows need"
+        "a journal that was lost",
+        "a power cut",
+        "the sync of whoever looks first follows; the statement is that of `Tree.replace`, which windows need",
     ),
     "journal.jsonl < Session._create > Tree.publish_directory": (
-        "one whose first record is torn is rebuilt; the statement is that of session.json, which is missed"
+        "the first call of a session",
+        "a power cut",
+        "one whose first record is torn is rebuilt; the statement is that of session.json, which is missed",
     ),
 }
-"""Syncs that make no difference where they are, with the reason why they are there."""
+"""Syncs that make no difference where they are, with a scenario that has them and the reason why they are there."""

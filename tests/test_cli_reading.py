@@ -1,4 +1,4 @@
-"""The commands that read a workspace: ``sessions``, ``show``, ``summaries``, ``read``, ``grep`` and ``glob``."""
+"""The commands that read a workspace: ``sessions``, ``show``, ``summaries``, and the lookups."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from buoyline.cli.output import columns
 from buoyline.lookups import read
 from buoyline.workspace import LocalWorkspace
 
-READING = ("sessions", "show", "summaries", "read", "grep", "glob")
+READING = ("sessions", "show", "summaries", "read", "grep", "search", "glob", "retrieve")
 SUMMARY = {
     "messages": [0, 20],
     "summarizer": "extractive",
@@ -135,6 +135,7 @@ def test_a_path_may_be_typed_from_where_one_is(workdir: Path, monkeypatch: pytes
     [
         ("read", "sessions/s1/transcript.md", "--max-tokens", "150"),
         ("grep", "question", "--max-tokens", "150"),
+        ("search", "question please", "--max-tokens", "150"),
         ("glob", "**", "--max-tokens", "150"),
     ],
 )
@@ -173,6 +174,7 @@ def test_the_workdir_may_come_from_the_environment(workdir: Path) -> None:
         (("read", "../../etc/passwd"), 2, "must not hold '..'"),
         (("read", "/etc/passwd"), 2, "lies outside the workspace"),
         (("grep", "(?<!a)b"), 2, "RE2 syntax"),
+        (("search", "?!"), 2, "query: has no word"),
         (("read", "workspace.json", "--max-tokens", "1"), 2, "max_tokens: 1 is too few"),
         (("read", "workspace.json", "--start", "0"), 2, "try `buoyline read --help`"),
         (("show", "s1", "--messages", "9-3"), 2, "no range of messages"),
@@ -261,3 +263,11 @@ def test_columns_are_aligned_and_numbers_stand_at_the_right() -> None:
         "a         1,234",
         "long one      5",
     ]
+
+
+def test_preview_reads_what_is_piped_in() -> None:
+    text = "".join(f"step {number} is done\n" for number in range(3_000)) + "FATAL: no disk\n"
+    shown = CliRunner().invoke(main, ["preview", "-", "--max-tokens", "150"], input=text)
+    assert shown.exit_code == 0
+    assert "[Tool result offloaded: 3,001 lines" in shown.output
+    assert "\n3001: FATAL: no disk\n" in shown.output

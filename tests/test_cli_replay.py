@@ -55,6 +55,8 @@ def test_the_report_the_archive_and_the_retained_messages_make_up_the_recording(
     assert report["steps"] == 13
     assert report["peak_tokens"] <= 3000 < report["peak_tokens_unmanaged"]
     assert report["exceeding"] == []
+    assert report["saved_tokens"] == sum(found["tokens"] - found["stub_tokens"] for found in report["offloaded"])
+    assert 0 < report["peak_turn_tokens"] <= report["turn_results_limit"] == 900
     assert retained[0] == conversation()[0]
     assert retained[1]["content"] == report["compressions"][-1]["text"]
     held = archived + retained[2:]
@@ -163,6 +165,7 @@ def test_a_workdir_that_cannot_be_made_is_one_clear_line(tmp_path: Path, session
         ["replay", "absent.jsonl"],
         ["replay", "{session}", "--context-size", "0"],
         ["replay", "{session}", "--compress-at", "37"],
+        ["replay", "{session}", "--turn-results-limit", "1"],
         ["replay", "{session}", "--dialect", "esperanto"],
         ["preview"],
         ["preview", "{session}", "--max-tokens", "-1"],

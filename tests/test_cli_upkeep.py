@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from buoyline.cli import main
+from buoyline.cli import gc, main
 from buoyline.cli.units import Duration, Size
-from buoyline.workspace import LocalWorkspace
+from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace.sweeping import collect
 
 
 def _picture(name: str) -> dict[str, Any]:
@@ -87,6 +89,17 @@ def test_gc_keeps_a_named_session_and_says_where_a_limit_is_not_met(workdir: Pat
 def test_gc_sweeps_what_nobody_ever_referred_to_on_demand(workdir: Path) -> None:
     assert len(_json(workdir, "gc", "--unowned", "--yes")["blobs"]) == 1
     assert len(list((workdir / "data").iterdir())) == 2
+
+
+def test_gc_names_a_session_that_is_in_use_and_exits_with_1(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "collect", partial(collect, lock_timeout_s=0.05))
+    with LocalWorkspace(workdir).tree.lock(layout.lock_name("old"), 1):
+        result = _run(workdir, "gc", "--keep", "1", "--yes")
+        assert result.exit_code == 1
+        assert "locked    old: a writer is at work" in result.output
+        result = _run(workdir, "gc", "--keep", "1", "--yes", "--json")
+        assert (result.exit_code, json.loads(result.output)["locked"]) == (1, ["old"])
+    assert _json(workdir, "gc", "--keep", "1", "--yes")["locked"] == []
 
 
 def test_gc_stops_at_a_session_that_cannot_be_read(workdir: Path) -> None:

@@ -289,6 +289,14 @@ def test_bisection_asks_seldom_and_never_about_much_more_than_it_returns(max_tok
     assert max(map(len, counting.asked)) <= max(4 * max_tokens, 1)
 
 
+def test_a_text_within_the_limit_is_its_own_head_though_its_beginning_is_not() -> None:
+    counter = as_text_counter(default_counter().count)
+
+    assert counter.count("plai") == 2
+    assert counter.count("plain") == 1
+    assert counter.head("plain", 1) == counter.tail("plain", 1) == "plain"
+
+
 def test_an_empty_text_that_already_exceeds_gives_an_empty_head() -> None:
     counter = as_text_counter(lambda text: len(text) + 5)  # as one that counts a start-of-text token
 

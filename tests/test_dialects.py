@@ -1,5 +1,7 @@
+import base64
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,10 @@ OPENAI = dialect_named("openai")
 ANTHROPIC = dialect_named("anthropic")
 
 PNG_BASE64 = "iVBORw0KGgo="  # 8 bytes
+PNG = base64.b64decode(PNG_BASE64)
 REFERENCE = f"workspace:///data/{'0' * 64}.png"
 IMAGE_URL = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG_BASE64}"}}
-IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}}
+IMAGE: dict[str, Any] = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
 TOOL_USE = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a"}}
 
@@ -93,7 +96,7 @@ def test_every_role_of_openai_is_known(role: str, seen: str) -> None:
         ),
         (
             [{"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PNG_BASE64}", "filename": "a.pdf"}}],
-            (Media("document", "application/pdf", 8),),
+            (Media("document", "application/pdf", 8, name="a.pdf"),),
         ),
         ([{"type": "file", "file": {"file_id": "file-1"}}], (Media("document", "", 0, "file-1"),)),
         ([{"type": "refusal", "refusal": "I will not."}], (Text("I will not."),)),
@@ -376,36 +379,101 @@ anthropic_results = st.lists(
 
 
 @given(st.data(), openai_results | anthropic_results)
-def test_new_texts_of_results_change_nothing_but_these_texts(data: st.DataObject, message: dict[str, Any]) -> None:
+def test_new_blocks_of_results_change_nothing_else_and_leave_the_others_the_same_objects(
+    data: st.DataObject, message: dict[str, Any]
+) -> None:
     dialect = OPENAI if message["role"] == "tool" else ANTHROPIC
     before = copy.deepcopy(message)
     view = dialect.view(message)
-    texts_by_number: dict[int, str] = data.draw(
-        st.dictionaries(st.integers(0, max(0, len(view.results) - 1)), st.text(min_size=1))
-    )
+    chosen = data.draw(st.sets(st.sampled_from(range(len(view.results))))) if view.results else set()
+    blocks: dict[int, list[str | int]] = {
+        number: data.draw(
+            st.lists(st.text(min_size=1) | st.sampled_from([*range(len(view.results[number].parts)), "stub"]))
+        )
+        for number in chosen
+    }
 
-    changed = dialect.with_results(message, texts_by_number)
+    changed = dialect.with_results(message, blocks)
 
     assert message == before
-    found = dialect.view(changed)
-    assert [result.text for result in found.results] == [
-        texts_by_number.get(number, result.text) for number, result in enumerate(view.results)
-    ]
-    assert [_without_text(part) for part in found.parts] == [_without_text(part) for part in view.parts]
     assert {**changed, "content": None} == {**message, "content": None}
+    found = dialect.view(changed)
+    assert [part for part in found.parts if not isinstance(part, ToolResult)] == [
+        part for part in view.parts if not isinstance(part, ToolResult)
+    ]
+    for number, (old, new) in enumerate(zip(view.results, found.results, strict=True)):
+        expected = [Text(block) if isinstance(block, str) else old.parts[block] for block in blocks.get(number, ())]
+        assert new == (replace(old, parts=tuple(expected)) if number in blocks else old)
+    for number, (old_content, content) in enumerate(zip(_contents(message), _contents(changed), strict=True)):
+        if number in blocks and isinstance(old_content, list):
+            kept = [(old_content[block], place) for place, block in enumerate(blocks[number]) if isinstance(block, int)]
+            assert all(block is content[place] for block, place in kept)
 
 
-def _without_text(part: Part) -> Any:
-    if not isinstance(part, ToolResult):
-        return part
-    return part.call_id, part.is_error, [inner for inner in part.parts if not isinstance(inner, Text)]
+def _contents(message: dict[str, Any]) -> list[Any]:
+    if message["role"] == "tool":
+        return [message["content"]]
+    blocks = [block for block in message["content"] if block["type"] == "tool_result"]
+    return [block["content"] for block in blocks]
+
+
+def test_a_text_stays_a_text_where_a_stub_is_all_that_is_left() -> None:
+    assert OPENAI.with_results(tool_message("long"), {0: ["stub"]})["content"] == "stub"
+    assert OPENAI.with_results(tool_message("long"), {0: ["stub", 0]})["content"] == [
+        text_block("stub"),
+        text_block("long"),
+    ]
 
 
 def test_a_stub_takes_the_place_of_a_text_document_too() -> None:
     """Else the stub would stand beside the very text that it was to replace."""
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "long"}}
-    changed = ANTHROPIC.with_results({"role": "user", "content": [tool_result([document, IMAGE])]}, {0: "stub"})
+    message = {"role": "user", "content": [tool_result([document, IMAGE])]}
+    changed = ANTHROPIC.with_results(message, {0: ["stub", 1]})
     assert changed["content"][0]["content"] == [text_block("stub"), IMAGE]
+    assert changed["content"][0]["content"][1] is IMAGE
+
+
+@pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC], ids=lambda dialect: dialect.name)
+def test_blocks_of_a_users_message_are_replaced_like_those_of_a_result(dialect: Any) -> None:
+    message = {"role": "user", "content": [text_block("Look:"), text_block("long"), IMAGE], "name": "ada"}
+    changed = dialect.with_content(message, [0, "stub", 2])
+    assert changed == {**message, "content": [text_block("Look:"), text_block("stub"), IMAGE]}
+    assert [changed["content"][place] is message["content"][place] for place in (0, 2)] == [True, True]
+    assert dialect.with_content({"role": "user", "content": "long"}, ["stub"]) == {"role": "user", "content": "stub"}
+
+
+def test_a_search_result_is_read_with_its_title_and_its_source() -> None:
+    found = {"type": "search_result", "title": "Buoys", "source": "https://x/b", "content": [text_block("one")]}
+    odd = {"type": "search_result", "title": "Buoys", "source": "https://x/b", "content": [IMAGE]}
+    (result,) = ANTHROPIC.result(tool_result([found, odd])).results
+    assert result.text == "Buoys\nhttps://x/b\none"
+    assert [type(part) for part in result.parts] == [Text, Opaque]
+
+
+def test_each_block_of_a_result_is_one_part_whatever_it_is() -> None:
+    """So that blocks can be chosen by the numbers of the parts."""
+    (result,) = ANTHROPIC.result(tool_result([TOOL_USE, text_block("a"), tool_result("b"), None, IMAGE])).results
+    assert [type(part) for part in result.parts] == [Opaque, Text, Opaque, Opaque, Media]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "block", "expected"),
+    [
+        (OPENAI, IMAGE_URL, PNG),
+        (OPENAI, {"type": "input_audio", "input_audio": {"data": PNG_BASE64, "format": "wav"}}, PNG),
+        (OPENAI, {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PNG_BASE64}"}}, PNG),
+        (ANTHROPIC, IMAGE, PNG),
+        (ANTHROPIC, {**IMAGE, "source": {**IMAGE["source"], "data": PNG_BASE64.replace("=", " \n")}}, PNG),
+        (ANTHROPIC, {**IMAGE, "source": {**IMAGE["source"], "data": "?"}}, None),
+        (ANTHROPIC, {**IMAGE, "source": {**IMAGE["source"], "data": ""}}, None),
+        (OPENAI, {"type": "image_url", "image_url": {"url": "https://x/a.png"}}, None),
+        (OPENAI, {"type": "image_url", "image_url": {"url": "data:image/png;base64,ü"}}, None),
+    ],
+)
+def test_a_view_leads_to_the_decoded_payload(dialect: Any, block: dict[str, Any], expected: bytes | None) -> None:
+    (part,) = dialect.view({"role": "user", "content": [block]}).parts
+    assert part.content() == expected
 
 
 @pytest.mark.parametrize("message", [tool_message("a"), {"role": "user", "content": [tool_result("a"), TOOL_USE]}])
@@ -515,8 +583,9 @@ def test_anthropics_own_blocks_are_read_within_a_result(anthropic_types: Any) ->
     message: dict[str, Any] = {"role": "user", "content": [tool_result([block, IMAGE])]}
     assert ANTHROPIC.view(message).results[0].text == "out"
     assert ANTHROPIC.result(tool_result([block])).results[0].text == "out"
-    changed = ANTHROPIC.with_results(message, {0: "stub"})
+    changed = ANTHROPIC.with_results(message, {0: ["stub", 1]})
     assert changed["content"][0]["content"] == [text_block("stub"), IMAGE]
+    assert ANTHROPIC.with_results(message, {0: [0, "stub"]})["content"][0]["content"][0] is block
     assert message["content"][0]["content"][0] is block
 
 

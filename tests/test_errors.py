@@ -27,7 +27,9 @@ from buoyline.errors import (
     StaleWindowError,
     StorageError,
     SummaryError,
+    ToolOutputError,
     UnsupportedPlatformError,
+    UsageError,
     WorkspaceFull,
     storage_error,
 )
@@ -40,6 +42,8 @@ EXAMPLES: list[tuple[BuoylineError, str]] = [
     (InvalidNameError("q" * 100, "too long"), f"'{'q' * 79}...: too long"),
     (MessageError("role None is unknown"), "role None is unknown"),
     (MessageError("role None is unknown", 3), "message 3: role None is unknown"),
+    (UsageError("input_tokens is -1, below 0"), "token usage: input_tokens is -1, below 0"),
+    (ToolOutputError("c1", "is over 9 bytes"), "output of call 'c1': is over 9 bytes"),
     (
         ConflictError("s1", "b1"),
         "session 's1': batch 'b1' is already archived with other messages; repeat it unchanged, or use a new batch id",

@@ -51,5 +51,5 @@ def test_inspecting_a_session_shows_its_files_and_the_lines_that_the_pointers_le
     parts = [line.split(":")[0] for line in printed.splitlines() if not line.startswith(" ")]
     assert parts == ["context.jsonl", "journal.jsonl", "transcript.md", "summaries.jsonl"]
     followed = printed.partition("summaries.jsonl")[2]
-    assert "transcript.md:1-" in followed
+    assert "transcript.md:2-" in followed
     assert "Which buoy is deepest? Never round a depth." in followed

@@ -321,11 +321,32 @@ def test_a_writer_that_knew_the_session_begins_it_anew_or_is_told(workdir: Path)
     assert verify(LocalWorkspace(workdir)).is_sound
 
 
-def test_a_session_that_is_held_is_not_removed(workdir: Path) -> None:
+def test_a_session_that_is_held_stays_with_its_blobs_and_all_else_goes(workdir: Path) -> None:
+    asyncio.run(LocalWorkspace(workdir, durability="off").archive("s3", [message("three")]))
+    age(workdir, 2)
     tree = LocalWorkspace(workdir).tree
-    with tree.lock(layout.lock_name("s1"), 1), pytest.raises(LockTimeout):
-        swept(workdir, ONLY_S2, lock_timeout_s=0.05)
-    assert (workdir / "sessions/s1").is_dir()
+    with tree.lock(layout.lock_name("s1"), 1):
+        found = swept(workdir, ONLY_S2, lock_timeout_s=0.05)
+    assert found.locked == ("s1",)
+    assert [departure.session.session_id for departure in found.sessions] == ["s3"]
+    assert not blob(workdir, "three").exists()
+    assert blob(workdir, "one").exists()
+    assert verify(LocalWorkspace(workdir)).is_sound
+    found = swept(workdir, ONLY_S2)
+    assert not found.locked
+    assert [departure.session.session_id for departure in found.sessions] == ["s1"]
+    assert not blob(workdir, "one").exists()
+
+
+def test_what_is_unfinished_in_a_session_that_is_held_stays(workdir: Path) -> None:
+    unfinished = workdir / "sessions/s1/.tmp-0123456789abcdef"
+    unfinished.write_text(blob(workdir, "two").stem)
+    age(unfinished, 2)
+    with LocalWorkspace(workdir).tree.lock(layout.lock_name("s1"), 1):
+        found = swept(workdir, Retention(max_sessions=0, kept=frozenset({"s1"})), lock_timeout_s=0.05)
+    assert (found.locked, found.leftovers) == (("s1",), ())
+    assert unfinished.exists()
+    assert blob(workdir, "two").exists()
 
 
 def test_writers_wait_for_a_sweep_and_a_sweep_for_writers(workdir: Path) -> None:

@@ -21,7 +21,7 @@ MAX_FUNCTION_LINES = 60
 FILES_MODULES = {"workspace/_files.py", "workspace/_descriptors.py"}
 """The two halves of what alone opens, renames, syncs and locks."""
 
-CORE_DEPENDENCIES = frozenset({"aiofiles", "click", "pydantic", "re2", "rich", "tiktoken", "watchfiles"})
+CORE_DEPENDENCIES = frozenset({"click", "pydantic", "re2", "rich", "tiktoken", "watchfiles"})
 """As they are imported; what is not among them is a framework, or a tool for tests."""
 
 SLOW_TO_LOAD = CORE_DEPENDENCIES | {"asyncio", "anthropic", "openai"}
@@ -29,6 +29,9 @@ SLOW_TO_LOAD = CORE_DEPENDENCIES | {"asyncio", "anthropic", "openai"}
 
 STANDARD_LIBRARY = sys.stdlib_module_names | {"compression"}
 """``compression`` is new in Python 3.14, and imported there by gzip, tarfile and zipfile."""
+
+LOADED_WHEN_USED = {"compression/summarizers/provider.py": {"pydantic_ai"}}
+"""Modules that stand for a framework, and are loaded by those alone who use it."""
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Definition: TypeAlias = Function | ast.ClassDef
@@ -200,7 +203,7 @@ def _imported_on_loading(body: list[ast.stmt]) -> Iterator[str]:
 
 def _allowed_on_loading(place: str) -> frozenset[str]:
     tools = {"hypothesis", "pytest"} if place.startswith("testing/") else set[str]()
-    return sys.stdlib_module_names | CORE_DEPENDENCIES | {"buoyline"} | tools
+    return sys.stdlib_module_names | CORE_DEPENDENCIES | {"buoyline"} | tools | LOADED_WHEN_USED.get(place, set())
 
 
 def test_no_framework_is_needed_to_load_a_module() -> None:
@@ -242,6 +245,8 @@ def test_a_module_offers_each_name_once_and_has_it(path: Path) -> None:
     name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
     if name.endswith("__main__"):
         pytest.skip("loading it starts the command line")
+    for framework in LOADED_WHEN_USED.get(_place(path), ()):
+        pytest.importorskip(framework)
     module = importlib.import_module(name)
     offered: list[str] = getattr(module, "__all__", [])
     assert len(offered) == len(set(offered))

@@ -53,9 +53,9 @@ def test_a_text_cut_anywhere_gives_the_bytes_and_the_measure_of_the_whole(blocks
     measure = content.measure()
     assert (measure.size_bytes, measure.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
     assert measure.lines == count_lines(result.text)
-    assert measure.block_bytes == tuple(
-        len(part.text.encode("utf-8", "surrogatepass")) for part in blocks if isinstance(part, Text)
-    )
+    assert [whole[offset : offset + size] for offset, size in measure.blocks] == [
+        part.text.encode("utf-8", "surrogatepass") for part in blocks if isinstance(part, Text)
+    ]
     assert ResultContent(result).measure() == measure
     view = view_of(result.text)
     assert content.view() == (None if view is None else view.encode("utf-8"))

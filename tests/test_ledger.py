@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.compression.extraction import covering
-from buoyline.compression.extraction.covering import homes
+from buoyline.compression.extraction.covering import Wanted, allotted
 from buoyline.compression.ledger import MAX_CHARS, atoms, classify, mentions, runs
 from buoyline.compression.signals import error_lines, exit_status, last_line, readable, sentences
 
@@ -143,17 +143,32 @@ def test_an_exit_status_is_read_off_the_ends_of_an_output() -> None:
     assert exit_status("all is well") is None
 
 
-@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=5), max_size=30))
-def test_every_string_gets_a_place_that_holds_it(places: list[list[int]]) -> None:
-    chosen = homes(places, {3: 500})
-    assert len(chosen) == len(places)
-    assert all(home in held for home, held in zip(chosen, places, strict=True))
+WANTED = st.builds(
+    Wanted,
+    need=st.floats(0.001, 1),
+    tokens=st.integers(1, 9),
+    windows=st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True),
+)
+
+
+@given(st.lists(WANTED, max_size=30), st.lists(st.integers(0, 20), min_size=8, max_size=8), st.integers(0, 90))
+def test_strings_stand_once_where_they_are_held_and_within_the_tokens(
+    wanted: list[Wanted], mark_tokens: list[int], max_tokens: int
+) -> None:
+    found = allotted(wanted, mark_tokens, max_tokens)
+    chosen = [position for positions in found.values() for position in positions]
+    assert len(set(chosen)) == len(chosen)
+    assert all(window in wanted[position].windows for window, positions in found.items() for position in positions)
+    assert sum(wanted[position].tokens for position in chosen) + sum(map(mark_tokens.__getitem__, found)) <= max_tokens
+    assert all(found.values())
 
 
 def test_strings_share_places() -> None:
     assert doctest.testmod(covering).failed == 0
-    assert homes([[1, 2], [2, 3], [2, 9], [9]], {}) == [2, 2, 2, 9]
+    wanted = [Wanted(0.5, 2, windows) for windows in ([1, 2], [2, 3], [2, 9], [9])]
+    assert allotted(wanted, [10] * 10, 100) == {2: [0, 1, 2], 9: [3]}
+    assert allotted(wanted, [10] * 10, 20) == {2: [0, 1, 2]}
 
 
-def test_a_small_place_is_better_than_a_large_one() -> None:
-    assert homes([[1, 2]], {1: 10, 2: 10_000}) == [1]
+def test_a_place_that_costs_less_is_better() -> None:
+    assert allotted([Wanted(0.5, 2, [1, 2])], [0, 10, 30], 60) == {1: [0]}

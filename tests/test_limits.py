@@ -181,7 +181,7 @@ async def test_without_hard_links_a_failure_at_any_call_leaves_the_whole_file_or
 
 
 FEW_DESCRIPTORS = """
-import asyncio, resource, sys
+import asyncio, random, resource, sys
 from buoyline.errors import StorageError
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
@@ -206,7 +206,7 @@ async def main():
                     await what()
                 except StorageError as error:
                     refused.add(error.errno)
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(random.uniform(0, 0.05))
                 else:
                     break
 
@@ -243,6 +243,32 @@ async def test_no_descriptor_is_left_open_by_a_failure(tmp_path: Path) -> None:
             except StorageError:
                 pass
         assert count() == before
+
+
+@pytest.mark.parametrize("name", ["context.jsonl", "journal.jsonl", "transcript.md"])
+@pytest.mark.parametrize("durability", ["fsync", "batch"])
+async def test_a_file_that_somebody_without_the_lock_writes_to_is_noticed_and_nothing_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, durability: str
+) -> None:
+    workspace = LocalWorkspace(tmp_path, durability=durability)
+    await workspace.archive("s", [user("first")])
+    path = tmp_path / "sessions" / "s" / name
+    write, writes = os.write, iter(["context.jsonl", "journal.jsonl", "transcript.md"])
+
+    def written_between(descriptor: int, content: bytes) -> int:
+        if next(writes, None) == name:
+            with path.open("ab") as other:
+                other.write(b"stray\n")
+        return write(descriptor, content)
+
+    monkeypatch.setattr(os, "write", written_between)
+    with pytest.raises(StorageError, match="another size"):
+        await workspace.archive("s", [user("second")])
+    monkeypatch.undo()
+    assert b"stray" not in path.read_bytes()
+    await workspace.archive("s", [user("second")])
+    assert await stored(workspace) == [user("first"), user("second")]
+    assert_it_is_sound(tmp_path)
 
 
 async def test_a_failure_while_a_payload_is_stored_leaves_no_other_bytes_under_its_name(tmp_path: Path) -> None:

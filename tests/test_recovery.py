@@ -21,8 +21,9 @@ import pytest
 
 from buoyline.errors import NotFoundError, StorageError, WorkspaceFull
 from buoyline.messages import Text, ToolResult
-from buoyline.testing import every_fault
+from buoyline.testing import Faults, every_fault
 from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.verification import verify
 
 A = [{"role": "user", "content": "a1"}, {"role": "assistant", "content": "a2 " * 300}]
 B = [{"role": "user", "content": "b1 " * 400}, {"role": "user", "content": "b2"}]
@@ -210,6 +211,7 @@ async def test_a_failure_at_any_call_raises_keeps_what_was_there_and_a_repetitio
 WRITER = """
 import asyncio, sys
 from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.verification import verify
 
 async def main():
     workspace = LocalWorkspace(sys.argv[1])
@@ -258,6 +260,7 @@ FULL = """
 import asyncio, resource, signal, sys
 from buoyline.errors import WorkspaceFull
 from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.verification import verify
 
 async def main():
     workspace = LocalWorkspace(sys.argv[1])
@@ -347,3 +350,21 @@ async def test_a_journal_that_was_emptied_is_rebuilt_like_a_lost_one(tmp_path: P
     await assert_the_transcript_is_whole(tmp_path)
     kept = [path.read_bytes() for path in (tmp_path / "sessions/s1").glob("torn/*")]
     assert kept == ([content] if content else [])
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_session_whose_rename_is_said_to_have_failed_is_there_whole_or_not_at_all(
+    tmp_path: Path, *, after: bool
+) -> None:
+    """The clean-up once emptied the directory that had its final name already."""
+    workspace = LocalWorkspace(tmp_path)
+    result = ToolResult("c", "", (Text("given"),))
+    with Faults(1, errno.ENOSPC, after=after, calls=["rename"]) as faults, pytest.raises(StorageError):
+        await workspace.store_result("s", result)
+
+    assert faults.has_struck
+    assert workspace.session_ids() == (["s"] if after else [])
+    assert [path.name for path in (tmp_path / "sessions").iterdir()] == (["s"] if after else [])
+    stored = await workspace.store_result("s", result)
+    assert await workspace.load_result("s", stored) == result
+    assert verify(workspace).findings == ()

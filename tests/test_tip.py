@@ -39,10 +39,10 @@ def perform(workspace: LocalWorkspace, session: Session, operation: str, number:
         case "named":
             Archive(session, workspace.blobs).add([message], batch_id=f"b{number}")
         case "result":
-            Results(session).store(result)
+            Results(session, workspace.blobs).store(result)
         case "stub":
-            name = Results(session).store(result).name
-            Results(session).record_stub(f"stub {number}", name)
+            name = Results(session, workspace.blobs).store(result).name
+            Results(session, workspace.blobs).record_stub(f"stub {number}", name)
         case "summary":
             Summaries(session).add({"text": f"summary {number}"})
         case "extend":

@@ -163,7 +163,7 @@ def test_each_thing_is_told_once_and_in_order(writer: Writer) -> None:
     assert [type(event) for event in mine] == [SessionCreated, MessagesArchived, ResultStored, SummaryWritten]
     assert mine[1:] == [
         MessagesArchived("s1", 0, 2, (1, 6), mine[1].time),
-        ResultStored("s1", "c1", "tool_result-c1.txt", 3_000, 4, "tool_result-c1.view.txt", mine[2].time),
+        ResultStored("s1", "c1", "tool_result-c1.txt", 3_000, 4, "tool_result-c1.view.txt", mine[2].time, ("text",)),
         SummaryWritten("s1", 1, 0, 2, 1_500, 100, "2026-01-01"),
     ]
     assert all(event.time.endswith("Z") for event in mine[:3])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from buoyline.compression import Compressor, ContextConfig, Draft, Summarizer, Summary, SummaryRequest
     from buoyline.errors import BuoylineError, ContextOverflowError
-    from buoyline.offloader import Offloader
+    from buoyline.offloader import Offloader, ToolRule
     from buoyline.tokens import TokenCounter
     from buoyline.window import ContextWindow
     from buoyline.workspace import LocalWorkspace, MemoryWorkspace, Quotas
@@ -38,6 +38,7 @@ __all__ = [
     "Summary",
     "SummaryRequest",
     "TokenCounter",
+    "ToolRule",
 ]
 
 _HOMES = {
@@ -55,6 +56,7 @@ _HOMES = {
     "Summary": "compression",
     "SummaryRequest": "compression",
     "TokenCounter": "tokens",
+    "ToolRule": "offloader",
 }
 
 

@@ -1,0 +1,77 @@
+"""Few lines are cited, and they hold the words."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buoyline.compression.extraction.citing import Citations
+from buoyline.compression.extraction.sections import MAX_LEAD_LINES, Sections
+from buoyline.compression.summary import Pointer, Source
+from buoyline.messages import detect
+from buoyline.offloader.lines import readable_lines
+
+
+def _source(text: str) -> Source:
+    """Return a message as a transcript from line 11 on shows it: a heading, its text, an empty line."""
+    message = {"role": "user", "content": text}
+    lines = ("## 0 \u00b7 user", *readable_lines(text), "")
+    return Source(0, detect(message).view(message), Pointer("transcript.md", 11, 10 + len(lines)), (), lines)
+
+
+def _cited(source: Source, pointer: Pointer) -> str:
+    return "\n".join(source.lines[pointer.start - 11 : pointer.end - 10])
+
+
+def test_a_quotation_cites_its_lines_alone() -> None:
+    source = _source("one\ntwo words\nand three\nfour")
+    assert Citations().of(source, "words and three") == (Pointer("transcript.md", 13, 14),)
+    assert Citations().of(source, "one \u2026 four") == (Pointer("transcript.md", 12, 15),)
+
+
+def test_words_that_are_not_found_cite_the_whole_message() -> None:
+    source = _source("one\ntwo")
+    assert Citations().of(source, "three") == (source.pointer,)
+    assert Citations().of(source, "") == (source.pointer,)
+    assert Citations().of(Source(0, source.message), "one") == ()
+
+
+def test_a_line_that_was_wrapped_or_escaped_is_found() -> None:
+    source = _source("word " * 400 + "\x1b[31mred\x1b[0m end\nlast")
+    (pointer,) = Citations().of(source, "word word red end")
+    assert "red" in _cited(source, pointer)
+    assert pointer.end < 11 + len(source.lines) - 2
+
+
+@given(st.lists(st.text(max_size=40), min_size=1, max_size=12), st.data())
+def test_cited_lines_hold_what_was_quoted(lines: list[str], data: st.DataObject) -> None:
+    source = _source("\n".join(lines))
+    quoted = data.draw(st.sampled_from(lines))
+    (pointer,) = Citations().of(source, quoted)
+    assert 11 <= pointer.start <= pointer.end <= 10 + len(source.lines)
+    if quoted.isascii() and quoted.isprintable() and quoted.strip():
+        assert "".join(quoted.split()) in "".join(_cited(source, pointer).split())
+
+
+def _strings(text: str) -> set[str]:
+    return {word for word in text.split() if "_" in word}
+
+
+@given(st.lists(st.sampled_from(["a_1", "b_2", "c_3", "plain", ""]), min_size=1, max_size=200), st.integers(1, 5_000))
+def test_a_window_holds_its_strings_in_few_lines(words: list[str], max_tokens: int) -> None:
+    source = _source("\n".join(words))
+    sections = Sections([source], _strings, max_tokens=max_tokens)
+    for string in {word for word in words if "_" in word}:
+        windows = sections.windows(string)
+        assert windows
+        for window in windows:
+            (pointer,) = sections.lines_of(window, [string])
+            assert string in _cited(source, pointer)
+            assert pointer.start == pointer.end
+
+
+def test_a_name_that_stands_shortly_before_leads_the_lines() -> None:
+    source = _source("\n".join(["file: main_7.py", *["x"] * 5, "load_rows", *["x"] * 60, "save_rows"]))
+    sections = Sections([source], _strings, max_tokens=100)
+    assert sections.led_by(Pointer("transcript.md", 18, 18), "main_7.py") == Pointer("transcript.md", 12, 18)
+    assert sections.led_by(Pointer("transcript.md", 79, 79), "main_7.py") is None
+    assert sections.led_by(Pointer("transcript.md", 11, 20), "main_7.py") == Pointer("transcript.md", 11, 20)
+    assert MAX_LEAD_LINES < 60

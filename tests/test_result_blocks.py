@@ -1,0 +1,311 @@
+"""Results of several blocks: what a workspace keeps of each, and what becomes of it."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buoyline import LocalWorkspace, MemoryWorkspace, Quotas
+from buoyline.cli.stats import stats_of
+from buoyline.errors import NotFoundError, QuotaExceededError, RedactionError, StorageError
+from buoyline.messages import Base64, Json, Media, Opaque, ResultPart, Text, ToolResult
+from buoyline.testing.conversation import contents, result_of_all_kinds
+from buoyline.workspace import layout
+from buoyline.workspace.events import ResultStored
+from buoyline.workspace.journal import decode, encode
+from buoyline.workspace.repair import repair
+from buoyline.workspace.retention import Retention
+from buoyline.workspace.sweeping import collect
+from buoyline.workspace.verification import verify
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + (800).to_bytes(4, "big") + (600).to_bytes(4, "big")
+any_text = st.text(st.characters(exclude_categories=()), max_size=20)
+payloads = st.binary(max_size=20).flatmap(
+    lambda content: st.sampled_from([content or None, Base64(base64.b64encode(content).decode(), 0)])
+)
+media = st.builds(
+    Media,
+    st.sampled_from(["image", "audio", "document", "video"]),
+    st.sampled_from(["image/png", "", "text/html", "x\n\ud800"]),
+    st.integers(0, 9),
+    any_text,
+    any_text,
+    payloads | st.none() | st.builds(Base64, any_text, st.integers(0, 3)),
+)
+blocks: st.SearchStrategy[ResultPart] = (
+    any_text.map(Text) | any_text.map(Json) | st.builds(Opaque, any_text, any_text) | media
+)
+results = st.builds(ToolResult, any_text, any_text, st.lists(blocks, max_size=5).map(tuple), is_error=st.booleans())
+
+
+def picture(content: bytes = PNG, **facts: Any) -> Media:
+    return Media("image", "image/png", len(content), payload=content, **facts)
+
+
+def shown(call_id: str, *parts: ResultPart) -> ToolResult:
+    return ToolResult(call_id, "shoot", parts)
+
+
+def record_of(workdir: Path, call_id: str) -> dict[str, Any]:
+    lines = (workdir / "sessions/s/journal.jsonl").read_text().splitlines()
+    return next(record for record in map(json.loads, lines) if record.get("call_id") == call_id)
+
+
+def _as_kept(result: ToolResult) -> ToolResult:
+    """A medium with bytes keeps these; what a block says of them, or of where else they are, is told by them."""
+    parts = [
+        Media(part.kind, part.media_type, len(content), "", part.name, content)
+        if isinstance(part, Media) and (content := part.content())
+        else part
+        for part in result.parts
+    ]
+    return replace(result, parts=tuple(parts))
+
+
+@given(given_results=st.lists(results, max_size=4))
+def test_any_results_come_back_equal_and_apart(
+    tmp_path_factory: pytest.TempPathFactory, given_results: list[ToolResult]
+) -> None:
+    async def round_trip(workspace: LocalWorkspace | MemoryWorkspace) -> None:
+        stored = [await workspace.store_result("s", result) for result in given_results]
+        for one, result in zip(stored, given_results, strict=True):
+            found = await workspace.load_result("s", one)
+            assert contents(found) == contents(_as_kept(result))
+            assert found.call_id == result.call_id
+        assert [await workspace.store_result("s", result) for result in given_results] == stored
+
+    workdir = tmp_path_factory.mktemp("w")
+    workspace = LocalWorkspace(workdir, durability="off")
+    asyncio.run(round_trip(workspace))
+    asyncio.run(round_trip(MemoryWorkspace()))
+    if given_results:
+        assert not [found for found in verify(workspace).findings if found.severity != "note"]
+        assert not collect(workspace, grace_s=0).blobs
+
+
+async def test_the_journal_says_what_each_block_is_and_where(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    report = Media("document", "application/pdf", 9, name="r.pdf", payload=b"%PDF-1.7\n")
+    opaque = Opaque("hologram", '{"type":"hologram"}')
+    stored = await workspace.store_result("s", shown("c", Text("a"), picture(), Json("{}"), report, opaque))
+    text, image, value, document, unknown = record_of(tmp_path, "c")["parts"]
+    assert text == {"kind": "text", "offset": 0, "bytes": 1}
+    assert value == {"kind": "json", "offset": 2, "bytes": 2}
+    name = layout.blob_name(PNG, "image/png")
+    assert image == {
+        "kind": "image",
+        "media_type": "image/png",
+        "bytes": len(PNG),
+        "path": name,
+        "width": 800,
+        "height": 600,
+    }
+    assert (document["kind"], document["name"], document["bytes"]) == ("document", "r.pdf", 9)
+    assert (unknown["kind"], unknown["name"], unknown["media_type"]) == ("opaque", "hologram", "application/json")
+    assert (tmp_path / name).read_bytes() == PNG
+    assert stored.parts[1].reference == str(tmp_path / name)
+    assert (stored.parts[1].width, stored.parts[1].height) == (800, 600)
+    assert Path(stored.reference).read_text(encoding="utf-8") == "a\n{}"
+
+
+async def test_a_result_that_was_stored_before_its_parts_were_recorded_is_known(tmp_path: Path) -> None:
+    """Journals of earlier versions have no parts; their results are texts, and a repetition finds them."""
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.store_result("s", shown("c", Text("a")))
+    journal = tmp_path / "sessions/s/journal.jsonl"
+    *others, line = journal.read_bytes().splitlines(keepends=True)
+    record = decode(line[:-1])
+    assert record is not None
+    journal.write_bytes(b"".join(others) + encode({key: record[key] for key in record if key not in {"parts", "crc"}}))
+    later = LocalWorkspace(tmp_path)
+    stored = await later.store_result("s", shown("c", Text("a")))
+    assert stored.parts == ()
+    assert (await later.load_result("s", stored)).parts == (Text("a"),)
+    assert not verify(later).findings
+
+
+async def test_gc_keeps_the_data_of_results_as_long_as_their_session(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    refers = Opaque("block", json.dumps({"data": await _offloaded(workspace, b"referred to")}))
+    await workspace.store_result("s", shown("c", picture(), refers))
+    assert not collect(workspace, grace_s=0, dry_run=False).blobs
+    gone = collect(workspace, Retention(max_sessions=0), grace_s=0, dry_run=False)
+    assert len(gone.sessions) == 1
+    left = [file.name for file in (tmp_path / "data").iterdir() if not file.name.startswith(".")]
+    assert left == []
+
+
+async def _offloaded(workspace: LocalWorkspace, content: bytes) -> str:
+    spelled = base64.b64encode(content).decode()
+    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": spelled}}
+    found = await workspace.offload_data_block(block)
+    return str(found["source"]["data"])
+
+
+async def test_a_lost_picture_of_a_result_is_found_and_restored_from_a_copy(tmp_path: Path) -> None:
+    workspace, copy = LocalWorkspace(tmp_path / "w"), LocalWorkspace(tmp_path / "copy")
+    for each in (workspace, copy):
+        stored = await each.store_result("s", shown("c", Text("a"), picture()))
+    lost = workspace.workdir / stored.parts[1].path
+    lost.unlink()
+    (found,) = verify(workspace).findings
+    assert (found.kind, found.path) == ("missing-blob", stored.parts[1].path)
+    assert "tool_result-c.txt" in found.message
+    with pytest.raises(StorageError):
+        await workspace.load_result("s", stored)
+    assert repair(workspace, copy=copy.workdir).is_mended
+    assert lost.read_bytes() == PNG
+    lost.write_bytes(b"other")
+    assert {found.kind for found in verify(workspace).findings} >= {"changed-bytes"}
+    assert repair(workspace, copy=copy.workdir).is_mended
+    assert verify(workspace, sessions=["s"]).blobs == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"kind": "text", "offset": 5, "bytes": 1}, "part beyond its file"),
+        ({"kind": "text", "bytes": 1}, "'parts' of another form"),
+        ({"kind": 1, "offset": 0, "bytes": 1}, "'parts' of another form"),
+        ({"kind": "image", "bytes": 1, "media_type": "", "path": "../x"}, "'parts' of another form"),
+        ({"kind": "image", "bytes": 1, "path": f"data/{'0' * 64}.png"}, "'parts' of another form"),
+        ({"kind": "text", "offset": 0, "bytes": 1, "width": "9"}, "'parts' of another form"),
+    ],
+)
+async def test_parts_of_another_form_are_a_finding(tmp_path: Path, part: dict[str, Any], words: str) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.store_result("s", shown("c", Text("a")))
+    journal = tmp_path / "sessions/s/journal.jsonl"
+    *others, line = journal.read_bytes().splitlines(keepends=True)
+    record = decode(line[:-1])
+    assert record is not None
+    journal.write_bytes(
+        b"".join(others) + encode({key: value for key, value in {**record, "parts": [part]}.items() if key != "crc"})
+    )
+    assert any(words in found.message for found in verify(LocalWorkspace(tmp_path)).findings)
+
+
+async def test_quotas_count_the_media_of_results_and_refuse_before_anything_is_written(tmp_path: Path) -> None:
+    large = picture(PNG * 200)
+    for name, quotas in (("blob", Quotas(blob_bytes=100)), ("workspace", Quotas(workspace_bytes=3_000))):
+        workspace = LocalWorkspace(tmp_path / name, quotas=quotas)
+        with pytest.raises(QuotaExceededError, match=name):
+            await workspace.store_result("s", shown("c", Text("a"), large))
+        assert not workspace.session_ids()
+        assert not [*(tmp_path / name).glob("data/*.png")]
+        await workspace.store_result("s", shown("c", Text("a"), picture()))
+        with pytest.raises(QuotaExceededError, match=name):
+            await workspace.store_result("s", shown("d", Text("b"), large))
+        assert [file.read_bytes() for file in (tmp_path / name).glob("data/*.png")] == [PNG]
+        assert not verify(workspace).findings
+
+
+async def test_native_blocks_over_the_quota_are_refused_before_they_are_decoded(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, quotas=Quotas(blob_bytes=100))
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * 4_000}
+    block = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "image", "source": source}]}
+    with pytest.raises(QuotaExceededError, match="blob"):
+        await workspace.offload_tool_result("s", block)
+    assert not tmp_path.joinpath("data").exists()
+
+
+@pytest.mark.parametrize("make", [LocalWorkspace, lambda _, **h: MemoryWorkspace(**h)])
+async def test_everything_of_a_result_goes_through_the_hooks(tmp_path: Path, make: Callable[..., Any]) -> None:
+    def redact(text: str) -> str:
+        return text.replace("SECRET", "***")
+
+    workspace = make(tmp_path, redact=redact, redact_payload=lambda content, _: content.replace(b"SECRET", b"***"))
+    given = ToolResult(
+        "SECRET",
+        "SECRET",
+        (
+            Text("SECRET"),
+            Json('{"a":"SECRET","b":"S\\u0045CRET"}'),
+            Opaque("SECRET", '"SECRET"'),
+            picture(b"SECRET", name="SECRET"),
+            Media("image", "", 0, "https://x/SECRET"),
+            Media("image", "", 6, payload=Base64("~SECRET~")),
+            Media("image", "image/png", 8, payload=Base64(base64.b64encode(b"SECRET").decode())),
+        ),
+    )
+    stored = await workspace.store_result("s", given)
+    found = await workspace.load_result("s", stored)
+    assert "SECRET" not in repr((found, stored, contents(found)))
+    assert [part.size_bytes for part in stored.parts if part.kind == "image"] == [3, 3]
+    kept = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert b"SECRET" not in kept
+    assert "SECRET" not in " ".join(str(file) for file in tmp_path.rglob("*"))
+    assert await workspace.store_result("s", given) == stored
+
+
+async def test_nothing_of_a_result_is_stored_where_a_hook_fails(tmp_path: Path) -> None:
+    def fail(content: bytes, media_type: str) -> bytes:
+        raise ValueError(media_type, content)
+
+    workspace = LocalWorkspace(tmp_path, redact_payload=fail)
+    with pytest.raises(RedactionError):
+        await workspace.store_result("s", shown("c", Text("a"), picture()))
+    assert not tmp_path.joinpath("sessions").exists()
+
+
+async def test_media_in_memory_come_and_go_with_their_results() -> None:
+    workspace = MemoryWorkspace(evict_after_turns=2)
+    first = await workspace.store_result("s", shown("a", Text("a"), picture(b"shared"), picture(b"own")))
+    second = await workspace.store_result("s", shown("b", Text("b"), picture(b"shared")))
+    assert workspace.retrieve(first.parts[1].reference) == b"shared"
+    for _ in range(4):
+        workspace.next_turn()
+        assert workspace.read(first.reference) == "a"
+    assert workspace.retrieve(first.parts[1].reference) == b"shared"
+    assert workspace.read(second.reference) == "b"  # it has a picture that is in use
+    for _ in range(4):
+        workspace.next_turn()
+    for part in first.parts[1:]:
+        with pytest.raises(NotFoundError, match="evicted"):
+            workspace.retrieve(part.reference)
+    with pytest.raises(NotFoundError, match="evicted"):
+        await workspace.load_result("s", first)
+    await workspace.store_result("s", shown("a", Text("a"), picture(b"shared"), picture(b"own")))
+    assert len((await workspace.load_result("s", first)).parts) == 3
+
+
+async def test_a_picture_of_archived_messages_outlives_the_results_that_have_it() -> None:
+    workspace = MemoryWorkspace(evict_after_turns=1)
+    spelled = base64.b64encode(PNG).decode()
+    url = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{spelled}"}}
+    message = {"role": "user", "content": [url]}
+    stored = await workspace.store_result("s", shown("a", picture()))
+    await workspace.archive("s", [message])
+    await workspace.store_result("s", shown("b", picture()))
+    for _ in range(3):
+        workspace.next_turn()
+    assert workspace.retrieve(stored.parts[0].reference) == PNG
+    assert await workspace.load_messages("s", 0, 1) == [("openai", message)]
+
+
+async def test_what_is_no_result_of_the_session_is_not_found(tmp_path: Path) -> None:
+    for workspace in (LocalWorkspace(tmp_path), MemoryWorkspace()):
+        stored = await workspace.store_result("s", shown("a", Text("a")))
+        with pytest.raises(NotFoundError):
+            await workspace.load_result("s", replace(stored, name="tool_result-b.txt"))
+        with pytest.raises(NotFoundError):
+            await workspace.load_result("nobody", stored)
+
+
+async def test_watchers_and_stats_know_the_media_of_results(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.store_result("s", result_of_all_kinds("c"))
+    async for event in workspace.watch("s", last=1):
+        assert isinstance(event, ResultStored)
+        assert event.kinds[:5] == ("text", "json", "image", "text", "document")
+        break
+    stats = stats_of(workspace.session("s"))
+    assert len(stats.blobs) == 6
+    assert all(stats.blobs.values())
