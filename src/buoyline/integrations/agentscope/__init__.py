@@ -1,0 +1,1 @@
+"""buoyline in AgentScope: the offloader, the middleware and the tools of an agent."""

@@ -1,0 +1,1 @@
+"""buoyline in Strands: storage, the offloading plugin and the conversation manager of an agent."""

@@ -1,0 +1,1 @@
+"""Context management as documents: which managers run at which hook, and when."""
