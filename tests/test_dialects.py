@@ -317,12 +317,14 @@ def test_what_holds_no_result_or_two_is_refused_as_a_result() -> None:
 
 
 def test_dialects_are_known_by_name() -> None:
-    assert list(dialect_names()) == ["anthropic", "openai"]
-    assert [dialect_named(name).name for name in dialect_names()] == ["anthropic", "openai"]
+    assert list(dialect_names()) == ["agentscope", "anthropic", "openai"]
+    assert [dialect_named(name).name for name in dialect_names()] == ["agentscope", "anthropic", "openai"]
 
 
 def test_an_unknown_dialect_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="dialect: 'bedrock' is not known; choose one of anthropic, openai"):
+    with pytest.raises(
+        ConfigError, match="dialect: 'bedrock' is not known; choose one of agentscope, anthropic, openai"
+    ):
         dialect_named("bedrock")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from buoyline.errors import ConfigError, MessageError
+from buoyline.messages.agentscope import AgentScope
 from buoyline.messages.anthropic import Anthropic
 from buoyline.messages.jsonl import is_object
 from buoyline.messages.message import Message, ToolResult
@@ -66,8 +67,8 @@ class Dialect(Protocol):
         ...
 
 
-_DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (Anthropic(), OpenAIChat())}
-"""In the order of detection: Anthropic's blocks are unmistakable, OpenAI's form is what remains."""
+_DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (AgentScope(), Anthropic(), OpenAIChat())}
+"""In the order of detection: what AgentScope and Anthropic have is unmistakable, OpenAI's form is what remains."""
 
 
 def dialect_names() -> Sequence[str]:

@@ -32,9 +32,10 @@ def is_array(value: object) -> TypeGuard[Sequence[Any]]:
 def model_fields(value: object) -> dict[str, Any] | None:
     """Return the fields of a pydantic model as JSON values, or None for anything else.
 
-    Unset fields are left out, since the providers' packages send none of them either; nor does a field that a
-    compatible provider fills with another type cause a warning. pydantic is only looked up, not imported (it
-    takes 60 ms): without it there can be no model.
+    Unset fields are left out, since the providers' packages send none of them either; a class that fills in ids,
+    times or its own type, as AgentScope's do, has all of its fields written. A field that a compatible provider
+    fills with another type causes no warning. pydantic is only looked up, not imported (it takes 60 ms): without it
+    there can be no model.
 
     Raises:
         MessageError: A field has no JSON form.
@@ -46,9 +47,16 @@ def model_fields(value: object) -> dict[str, Any] | None:
     if not isinstance(value, BaseModel):
         return None
     try:
-        return value.model_dump(mode="json", exclude_unset=True, warnings=False)
+        return value.model_dump(mode="json", exclude_unset=not _fills_itself(type(value)), warnings=False)
     except ValueError as error:
         raise MessageError(f"cannot be written as JSON: {error}") from error
+
+
+def _fills_itself(model: Any) -> bool:
+    """Tell whether what a model says of itself may stand in fields that nobody has set."""
+    fields = model.model_fields
+    kind = fields.get("type")
+    return any(field.default_factory for field in fields.values()) or isinstance(kind and kind.default, str)
 
 
 def spell(value: object) -> str:

@@ -121,7 +121,7 @@ def text_of(block: object) -> str | None:
 
 
 def media(
-    kind: Literal["image", "audio", "document"],
+    kind: Literal["image", "audio", "document", "video"],
     media_type: object,
     *,
     payload: object = None,
