@@ -88,6 +88,10 @@ class Anthropic:
         """Return the message's own fields."""
         return dict(plain_fields(message))
 
+    def from_json(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return *value*: a message is its own JSON form."""
+        return dict(value)
+
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy whose n-th ``tool_result`` block has other content."""
         found = dict(own_fields(message))

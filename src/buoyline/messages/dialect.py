@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages.agentscope import AgentScope
 from buoyline.messages.anthropic import Anthropic
+from buoyline.messages.bedrock import Bedrock
 from buoyline.messages.jsonl import is_object
 from buoyline.messages.message import Message, ToolResult
 from buoyline.messages.native import Blocks, blocks_of, role_of
@@ -41,6 +42,10 @@ class Dialect(Protocol):
         """Return the message's own JSON value as its framework writes it; may share parts with it."""
         ...
 
+    def from_json(self, value: Mapping[str, Any]) -> Any:
+        """Return the message that *value*, what `to_json` has returned or its copy from disk, is the JSON form of."""
+        ...
+
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy whose n-th tool result consists of ``results[n]``.
 
@@ -67,8 +72,10 @@ class Dialect(Protocol):
         ...
 
 
-_DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (AgentScope(), Anthropic(), OpenAIChat())}
-"""In the order of detection: what AgentScope and Anthropic have is unmistakable, OpenAI's form is what remains."""
+_DIALECTS: Mapping[str, Dialect] = {
+    dialect.name: dialect for dialect in (AgentScope(), Anthropic(), Bedrock(), OpenAIChat())
+}
+"""In the order of detection: what the first three have is unmistakable, OpenAI's form is what remains."""
 
 
 def dialect_names() -> Sequence[str]:

@@ -71,6 +71,10 @@ class OpenAIChat:
         """Return the message's own fields."""
         return dict(plain_fields(message))
 
+    def from_json(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return *value*: a message is its own JSON form."""
+        return dict(value)
+
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy of a tool message with other content; a tool message holds one result."""
         found = dict(own_fields(message))

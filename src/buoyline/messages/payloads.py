@@ -1,14 +1,16 @@
 """Base64 payloads inside a message's JSON: found, taken out, put back.
 
-Only places where a provider expects a payload are looked at (a data URL under ``url`` or ``file_data``, and
-``data`` beside ``type: base64`` or ``format``), so text that merely looks like one stays text. A payload is
-taken out only when its base64 is spelled canonically; otherwise putting it back would not give the same JSON.
+Only places where a provider expects a payload are looked at (a data URL under ``url`` or ``file_data``, and ``data``
+beside ``type: base64``, ``format`` or the mark of Bedrock's bytes), so text that merely looks like one stays text. A
+payload is taken out only when its base64 is spelled canonically; else putting it back would not give the same JSON.
 """
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from buoyline.messages.encoded import BYTES_MARK
+from buoyline.messages.formats import guessed_media_type
 from buoyline.messages.jsonl import is_array, is_object, model_fields
 from buoyline.messages.native import data_url
 
@@ -63,22 +65,21 @@ def slots(value: object) -> Iterator[Slot]:
     Args:
         value: A message's JSON value.
     """
-    begun = [_children(value, ())]
+    begun = [_children(value, (), "")]
     while begun:
         found = next(begun[-1], None)
         if found is None:
             begun.pop()
             continue
-        at, child, carrier = found
-        slot = None if carrier is None else _decoded(at, str(child), carrier)
+        slot = None if found.carrier is None else _decoded(found.at, str(found.value), found.carrier)
         if slot is not None:
             yield slot
-        elif carrier is None:
-            begun.append(_children(child, at))
+        elif found.carrier is None:
+            begun.append(_children(found.value, found.at, found.format_name))
 
 
 def announced_bytes(value: object) -> Iterator[int]:
-    """Yield the decoded size of every payload in *value* by the length of its base64 text, which is not copied.
+    """Yield the size of every payload in *value*: of bytes, or by the length of base64 text, which is not copied.
 
     Exact where the base64 is spelled canonically, and at least the size where it is not.
 
@@ -89,17 +90,41 @@ def announced_bytes(value: object) -> Iterator[int]:
     waiting, seen = [value], {id(value): value}
     while waiting:
         node = waiting.pop()
+        if isinstance(node, (bytes, bytearray)):
+            yield len(node)
+            continue
         plain = node if is_object(node) or is_array(node) else model_fields(node)
-        for _, child, carrier in _children(plain, ()):
-            if carrier is not None:
-                yield _announced(str(child), carrier)
-            elif id(child) not in seen:
-                seen[id(child)] = child
-                waiting.append(child)
+        for child in _children(plain, (), ""):
+            if child.carrier is not None:
+                yield _announced(str(child.value), child.carrier)
+            elif id(child.value) not in seen:
+                seen[id(child.value)] = child.value
+                waiting.append(child.value)
 
 
-def carrier_of(key: str, value: object, siblings: Mapping[str, Any]) -> Carrier | None:
-    """Tell whether *value*, under *key* among its *siblings*, stands where a payload is expected; decodes nothing."""
+def format_below(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
+    """Return the format that holds for what is under *key*: Bedrock names it beside the source of its bytes.
+
+    Args:
+        key: Of an object.
+        siblings: The object.
+        format_name: The one that holds for the object itself; empty where there is none.
+    """
+    if key == "source":
+        found = siblings.get("format")
+        return found if isinstance(found, str) else ""
+    return format_name if key == "bytes" else ""
+
+
+def carrier_of(key: str, value: object, siblings: Mapping[str, Any], format_name: str = "") -> Carrier | None:
+    """Tell whether *value*, under *key* among its *siblings*, stands where a payload is expected; decodes nothing.
+
+    Args:
+        key: Of an object.
+        value: What is under it.
+        siblings: The object.
+        format_name: See `format_below`.
+    """
     if not isinstance(value, str):
         return None
     if key in _URL_KEYS:
@@ -109,8 +134,10 @@ def carrier_of(key: str, value: object, siblings: Mapping[str, Any]) -> Carrier 
         return None if found is None else Carrier(found[0], comma + 1)
     if key == "data" and siblings.get("type") == "base64":
         return Carrier(str(siblings.get("media_type", "")), 0)
-    if key == "data" and isinstance(format_name := siblings.get("format"), str):
-        return Carrier(f"audio/{format_name}", 0)
+    if key == "data" and siblings.get(BYTES_MARK) is True:
+        return Carrier(guessed_media_type(format_name) if format_name else "", 0)
+    if key == "data" and isinstance(audio := siblings.get("format"), str):
+        return Carrier(f"audio/{audio}", 0)
     return None
 
 
@@ -147,17 +174,26 @@ def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str],
     return value
 
 
-def _children(value: object, at: Place) -> Iterator[tuple[Place, object, Carrier | None]]:
+class _Child(NamedTuple):
+    """What stands in a value and is a payload, which *carrier* says, or may hold one."""
+
+    at: Place
+    value: object
+    carrier: Carrier | None
+    format_name: str
+
+
+def _children(value: object, at: Place, format_name: str) -> Iterator[_Child]:
     """Yield what stands in *value* and is a payload or may hold one; most of a message is neither."""
     if is_object(value):
         for key, child in value.items():
-            carrier = carrier_of(key, child, value) if key in _KEYS else None
+            carrier = carrier_of(key, child, value, format_name) if key in _KEYS else None
             if carrier is not None or type(child) not in _LEAVES:
-                yield (*at, key), child, carrier
+                yield _Child((*at, key), child, carrier, format_below(key, value, format_name))
     elif is_array(value):
         for index, child in enumerate(value):
             if type(child) not in _LEAVES:
-                yield (*at, index), child, None
+                yield _Child((*at, index), child, None, "")
 
 
 def _announced(text: str, carrier: Carrier) -> int:

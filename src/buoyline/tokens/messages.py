@@ -11,8 +11,9 @@ _PER_MESSAGE = 4
 _PER_CALL = 8
 # A picture at the resolution that Anthropic scales down to, (1,568 x 1,568) / 750 capped at 1,600.
 _PER_IMAGE = 1_600
-# A page of a PDF costs 1,500 to 3,000 tokens and takes some 75 kB; a second of MP3 costs up to 32 and takes 16 kB.
-_BYTES_PER_TOKEN: Mapping[str, int] = MappingProxyType({"document": 25, "audio": 250})
+# A page of a PDF costs 1,500 to 3,000 tokens and takes some 75 kB; a second of MP3 costs up to 32 and takes 16 kB,
+# one of video up to 300 and takes 125 kB, at a megabit.
+_BYTES_PER_TOKEN: Mapping[str, int] = MappingProxyType({"document": 25, "audio": 250, "video": 250})
 _BYTES_PER_TEXT_TOKEN = 4
 # More fits no window, whatever its tokens are exactly; 100 MB would be counted for ten seconds.
 _COUNTED_CHARS = 4_000_000

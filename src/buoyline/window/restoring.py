@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from buoyline.compression import Summary, summary_from
 from buoyline.errors import CorruptError, StaleWindowError
-from buoyline.messages import Text
+from buoyline.messages import Text, dialect_named
 from buoyline.offloader import Abilities, StoredResult, WindowState
 from buoyline.window.contents import Contents
 from buoyline.window.context import Context
@@ -27,7 +27,8 @@ def restore(context: Context, state: WindowState, summaries: Sequence[Summary], 
     archived_pins = iter([pin for pin in state.pins if pin < state.first])
     for kind, (named, native) in zip(state.head, head, strict=True):
         index = next(archived_pins) if kind == "pin" else -1
-        entry = entry_of(native, index, context.counter, dialect=named, pinned=kind == "pin")
+        message = dialect_named(named).from_json(native)
+        entry = entry_of(message, index, context.counter, dialect=named, pinned=kind == "pin")
         if kind == "summary":
             context.summary = (entry, _shown(summaries, entry))
         else:
@@ -35,7 +36,8 @@ def restore(context: Context, state: WindowState, summaries: Sequence[Summary], 
     contents = context.contents = Contents(first=state.first)
     for named, native in others:
         pinned = contents.end in state.pins
-        contents.append(entry_of(native, contents.end, context.counter, dialect=dialect or named, pinned=pinned))
+        message = dialect_named(named).from_json(native)
+        contents.append(entry_of(message, contents.end, context.counter, dialect=dialect or named, pinned=pinned))
     context.pins = list(state.pins)
     context.settled = len(contents)
     context.archived = context.attempted = state.archived

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from buoyline.errors import ConfigError, MessageError, RedactionError
 from buoyline.messages import (
@@ -32,8 +32,9 @@ from buoyline.messages import (
     read_result,
     spell,
 )
+from buoyline.messages.encoded import BYTES_MARK
 from buoyline.messages.native import data_url
-from buoyline.messages.payloads import Carrier, carrier_of
+from buoyline.messages.payloads import Carrier, carrier_of, format_below
 from buoyline.workspace import layout
 
 T = TypeVar("T")
@@ -134,18 +135,19 @@ class Redaction:
         plain = self._reworded(lambda: parse(spell(value)))
         holder: list[Any] = [None]
         # Not recursive: a tool's arguments may be nested more deeply than Python's stack.
-        waiting: list[tuple[Any, Any, Any, str]] = [(plain, holder, 0, "")]
+        waiting: list[tuple[Any, Any, Any, _Holder]] = [(plain, holder, 0, _Holder("", ""))]
         while waiting:
-            node, into, at, name = waiting.pop()
+            node, into, at, within = waiting.pop()
             if is_object(node):
                 into[at] = made = dict.fromkeys(self._keys(node))
                 for key, (old, child) in zip(list(made), node.items(), strict=True):
                     is_text = isinstance(child, str)
-                    made[key] = self._string(old, child, node, name) if is_text else child
-                    waiting += [] if is_text else [(child, made, key, old)]
+                    made[key] = self._string(old, child, node, within) if is_text else child
+                    below = _Holder(old, format_below(old, node, within.format_name))
+                    waiting += [] if is_text else [(child, made, key, below)]
             elif is_array(node):
                 into[at] = made_list = list(node)
-                waiting += [(child, made_list, number, name) for number, child in enumerate(node)]
+                waiting += [(child, made_list, number, within) for number, child in enumerate(node)]
             else:
                 into[at] = self.text(node) if isinstance(node, str) else node
         return holder[0]
@@ -235,10 +237,11 @@ class Redaction:
             raise RedactionError("redact", "gave two keys of one object the same name")
         return keys
 
-    def _string(self, key: str, text: str, siblings: Any, holder_name: str) -> str:
-        carrier = carrier_of(key, text, siblings)
+    def _string(self, key: str, text: str, siblings: Any, within: "_Holder") -> str:
+        carrier = carrier_of(key, text, siblings, within.format_name)
         if carrier is not None:
-            is_payload = carrier.head_chars > 0 or siblings.get("type") == "base64" or holder_name == "input_audio"
+            is_marked = siblings.get("type") == "base64" or siblings.get(BYTES_MARK) is True
+            is_payload = carrier.head_chars > 0 or is_marked or within.key == "input_audio"
             return self._carried(text, carrier, is_payload=is_payload)
         is_reference = key in _PAYLOAD_KEYS and layout.blob_behind(text) is not None
         return text if is_reference else self.text(text)
@@ -295,6 +298,13 @@ class Redaction:
             failure = error
         # Behind the handler, so that the error does not carry the first one along.
         raise MessageError(self.text(failure.reason), failure.position)
+
+
+class _Holder(NamedTuple):
+    """What leads to a value: the key it stands under, and the format that holds for it, see `format_below`."""
+
+    key: str
+    format_name: str
 
 
 class _FailingClosed:
