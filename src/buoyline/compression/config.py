@@ -80,6 +80,11 @@ class ContextConfig:
         summary_schema: JSON Schema of an object; its ``properties`` are the fields of the summary.
         summary_tokens: Tokens of the whole summary; at least 1. Left out: a sixteenth of the window, from 400 to
             4,000.
+        background_ratio: Share of the window above which a compression is made ready in the background, to be there
+            when *trigger_ratio* is exceeded; above 0 and below *trigger_ratio*, e.g. 0.6. None: nothing is done in the
+            background.
+        max_images: So many pictures may stand in the context; beyond that the oldest are offloaded, a quarter of the
+            limit at once. From 0; None: any number. The default is what Anthropic's API takes in one request.
 
     Raises:
         ConfigError: A value cannot work; it says which would.
@@ -96,6 +101,8 @@ class ContextConfig:
     summary_template: str = SUMMARY_TEMPLATE
     summary_schema: Mapping[str, Any] = field(default_factory=default_schema)
     summary_tokens: int | None = None
+    background_ratio: float | None = None
+    max_images: int | None = 100
 
     def __post_init__(self) -> None:
         """Check every value, and fill in what follows from the others."""
@@ -113,6 +120,9 @@ class ContextConfig:
         self._check_turn()
         if self.summary_tokens is not None:
             require_count("summary_tokens", self.summary_tokens)
+        self._check_background()
+        if self.max_images is not None:
+            require_count("max_images", self.max_images, least=0)
         _require_text("compression_prompt", self.compression_prompt)
         _check_template(self.summary_template, self.fields)
         # A dict of our own: the caller's may change, and no other mapping can be written down by `asdict`.
@@ -167,6 +177,14 @@ class ContextConfig:
         if self.turn_results_limit < self._largest_limit():
             problem = f"{self.turn_results_limit} is below the limit of one result ({self._largest_limit()})"
             raise ConfigError("turn_results_limit", problem)
+
+    def _check_background(self) -> None:
+        if self.background_ratio is None:
+            return
+        _require_number("background_ratio", self.background_ratio)
+        if not 0 < self.background_ratio < self.trigger_ratio:
+            limit = f"above 0 and below trigger_ratio ({self.trigger_ratio})"
+            raise ConfigError("background_ratio", f"{self.background_ratio} is not {limit}")
 
     def _check_preview(self) -> None:
         if self.preview_tokens == _PREVIEW_TOKENS >= self.tool_result_limit:

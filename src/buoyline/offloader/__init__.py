@@ -25,7 +25,7 @@ from buoyline.offloader.protocol import (
     WindowState,
     abilities_of,
 )
-from buoyline.offloader.readback import read_back_limit, read_back_notice
+from buoyline.offloader.readback import is_read_back_notice, read_back_limit, read_back_notice
 from buoyline.offloader.rules import ToolRule, rule_for
 from buoyline.offloader.source import BytesSource, Source, TextSource
 from buoyline.offloader.stub import TRUNCATION_MARKER, notice_of, previewed_lines, stub, stub_of, tokens_of, truncated
@@ -59,6 +59,7 @@ __all__ = [
     "abilities_of",
     "block_of",
     "is_placeholder",
+    "is_read_back_notice",
     "is_smaller",
     "is_too_large",
     "leaving",

@@ -3,9 +3,11 @@
 Pure. It is never stored again: peers that did so sent their agents round in circles, each stub naming the next file.
 """
 
+import re
 from typing import Final
 
 _SHARE_OF_WINDOW: Final = 0.25
+_TOKENS: Final = re.compile(r"\[([0-9]{1,3}(?:,[0-9]{3})*) tokens read back")
 
 
 def read_back_limit(size: int, tool_result_limit: int) -> int:
@@ -18,6 +20,12 @@ def read_back_limit(size: int, tool_result_limit: int) -> int:
         tool_result_limit: What any result may take; what is read back may, too.
     """
     return max(int(_SHARE_OF_WINDOW * size), tool_result_limit)
+
+
+def is_read_back_notice(text: str, reference: str) -> bool:
+    """Tell whether *text* is what `read_back_notice` says of *reference*."""
+    found = _TOKENS.match(text)
+    return found is not None and text == read_back_notice(reference, int(found[1].replace(",", "")))
 
 
 def read_back_notice(reference: str, tokens: int) -> str:

@@ -17,6 +17,7 @@ from buoyline.offloader import (
     StoredResult,
     ToolRule,
     TurnResult,
+    is_read_back_notice,
     is_too_large,
     read_back_limit,
     stub_budgets,
@@ -152,6 +153,7 @@ class ResultChoosing:
         calls: The calls that were settled.
         turn: The newest turn, carried along: to add it up before each call would cost what a long one costs, squared.
         verdicts: Answers about results that are not decided yet, so that nobody is asked twice after a failure.
+        refused: Results that somebody wanted to keep, whatever the limits.
     """
 
     session_id: str
@@ -165,6 +167,7 @@ class ResultChoosing:
     calls: _Calls = field(default_factory=dict[str, tuple[_Call, ...]])
     turn: _Turn = field(default_factory=_Turn)
     verdicts: dict[tuple[int, int], bool] = field(default_factory=dict[tuple[int, int], bool])
+    refused: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
     async def choose(self, entries: Sequence[Entry]) -> dict[int, Choices]:
         """Decide about all results of new *entries*; those that were shown before stay as they are.
@@ -195,18 +198,34 @@ class ResultChoosing:
             turn.new = []
             self.turn = turn
         self.calls.update(calls.maps[0])
+        self.refused.update(key for key, may_leave in self.verdicts.items() if not may_leave)
         self.verdicts.clear()
 
-    def recall(self, contents: Contents) -> None:
-        """Take note of all messages of a window that is gone on with."""
+    def recall(self, contents: Contents) -> dict[str, StoredResult]:
+        """Take note of all messages of a window that is gone on with.
+
+        Returns:
+            What was read back and cut to a notice, by the notices: the journal has no record of them.
+        """
+        notices: dict[str, StoredResult] = {}
         for entry in contents:
             self.calls.update(self._calls_of(entry.message))
-        self.restart(contents)
+            for number, result in enumerate(entry.message.results):
+                source = self._last_call(result).source
+                if source:
+                    found = (part.text for part in result.parts if isinstance(part, Text))
+                    known = StoredResult(source, "", "", 0)
+                    notices.update((text, known) for text in found if is_read_back_notice(text, source))
+                elif self._was_refused(result):
+                    self.refused.add((entry.index, number))
+        self.restart(contents, len(contents))
+        return notices
 
-    def restart(self, contents: Contents) -> None:
-        """Take note anew of what the newest turn shows, when something of it was changed or has left."""
+    def restart(self, contents: Contents, end: int) -> None:
+        """Take note anew of what the newest turn before position *end* shows, when it was changed or has left."""
         self.turn = _Turn()
-        self.settle(contents.since(max(contents.turn_at(len(contents)) - 1, 0)))
+        self.refused = {key for key in self.refused if key[0] >= contents.first}
+        self.settle(contents.since(max(contents.turn_at(end) - 1, 0), end))
 
     def held_limit(self, call: ToolCall) -> int:
         """Return up to how many tokens an output that comes piece by piece is taken for a message like any other.
@@ -239,9 +258,11 @@ class ResultChoosing:
         }
 
     def keeps(self, entry: Entry) -> bool:
-        """Tell whether a rule wants to keep a result of *entry*, as far as the room allows."""
-        results = entry.message.results
-        return any(_is_kept(result, self._rule(result.name or self._last_call(result).name)) for result in results)
+        """Tell whether a rule or the predicate wants to keep a result of *entry*, as far as the room allows."""
+        return any(
+            (entry.index, number) in self.refused or self._is_kept(result)
+            for number, result in enumerate(entry.message.results)
+        )
 
     def _turns(self, entries: Sequence[Entry], calls: _Calls) -> Iterator[_Turn]:
         """Yield the turn that goes on and those that begin, each with the results that *entries* add to it."""
@@ -275,6 +296,14 @@ class ResultChoosing:
 
     def _rule(self, tool: str) -> ToolRule:
         return self.config.rule_for(tool)
+
+    def _is_kept(self, result: ToolResult) -> bool:
+        return _is_kept(result, self._rule(result.name or self._last_call(result).name))
+
+    def _was_refused(self, result: ToolResult) -> bool:
+        """Tell whether somebody kept what stands there over its limit: who did is not on disk, only that it stands."""
+        limit = self._rule(result.name or self._last_call(result).name).limit or self.config.tool_result_limit
+        return self.can_store and is_too_large(self._given(result), limit, self.counter)
 
     def _limits(self, entry: Entry) -> int:
         rules = (self._rule(result.name or self._last_call(result).name) for result in entry.message.results)

@@ -1,6 +1,7 @@
 """The messages in a window behind its head, with their totals kept up to date."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from buoyline.messages import ToolCall
 from buoyline.window.entry import Entry
@@ -18,6 +19,7 @@ class Contents:
         self.first = first
         self.tokens = 0
         self.staying_tokens = 0
+        self.images = 0
         self._entries: list[Entry] = []
         for entry in entries:
             self.append(entry)
@@ -46,9 +48,9 @@ class Contents:
         entry = self[index - self.first]
         return entry.tokens if entry.message.role == "assistant" else 0
 
-    def since(self, position: int) -> list[Entry]:
-        """Return the messages from *position* on."""
-        return self._entries[position:]
+    def since(self, position: int, end: int | None = None) -> list[Entry]:
+        """Return the messages from *position* on, up to *end* where one is given."""
+        return self._entries[position:end]
 
     def until(self, position: int) -> list[Entry]:
         """Return the messages before *position*."""
@@ -79,6 +81,17 @@ class Contents:
         self._entries[position] = entry
         self._count(entry, 1)
 
+    @contextmanager
+    def unchanged_on_failure(self, first: int, end: int) -> Iterator[None]:
+        """Put the messages from position *first* up to *end* back as they were where the block fails."""
+        before = self._entries[first:end]
+        try:
+            yield
+        except BaseException:
+            for position, entry in enumerate(before, first):
+                self.replace(position, entry)
+            raise
+
     def leave(self, cut: int) -> None:
         """Drop the oldest *cut* messages."""
         for entry in self._entries[:cut]:
@@ -88,5 +101,6 @@ class Contents:
 
     def _count(self, entry: Entry, sign: int) -> None:
         self.tokens += sign * entry.tokens
+        self.images += sign * entry.images
         if entry.stays:
             self.staying_tokens += sign * entry.tokens

@@ -61,8 +61,16 @@ class Context:
         return self.fixed_tokens() + self.head.tokens + self.contents.staying_tokens
 
     def movable(self) -> range:
-        """Return the positions in `contents` whose form may still change."""
-        return range(self.attempted - self.contents.first, len(self.contents))
+        """Return the positions in `contents` that are written down, and whose form may still change."""
+        return range(self.attempted - self.contents.first, self.settled)
+
+    def written(self) -> list[Entry]:
+        """Return the messages that are written down; those that were added since are not."""
+        return self.contents.until(self.settled)
+
+    def pins_until(self, position: int) -> list[int]:
+        """Return the session indexes of the pinned messages before *position* in `contents`."""
+        return [pin for pin in self.pins if pin < self.contents.first + position]
 
     def exceeding(self, size: int) -> list[tuple[int, int]]:
         """Return index and tokens of each message that alone does not fit *size* beside what must stand.

@@ -49,6 +49,11 @@ class Entry:
     by_hand: bool = False
 
     @property
+    def images(self) -> int:
+        """How many pictures stand in the message and in its results."""
+        return sum(map(_images, self.message.parts))
+
+    @property
     def stays(self) -> bool:
         """Tell whether the message stands again at the head when it is archived."""
         return self.pinned or self.message.role == "system"
@@ -118,6 +123,17 @@ def _entry(
 ) -> Entry:
     spell(dialect.to_json(native))
     return Entry(native, dialect.name, message, count_message(message, counter), index, pinned, by_hand)
+
+
+def is_image(part: Part) -> bool:
+    """Tell a picture, wherever its bytes are, from all else."""
+    return isinstance(part, Media) and part.kind == "image"
+
+
+def _images(part: Part) -> int:
+    if isinstance(part, ToolResult):
+        return sum(map(is_image, part.parts))
+    return is_image(part)
 
 
 def _chars(part: Part) -> int:

@@ -1,7 +1,9 @@
 """What a window tells of what it does: one hook for all of it, given as ``on_event``.
 
-An event is told right after the deed, by the task that did it, once. The tokens are those of the window's own counter.
-What the hook raises comes out of the call that told of the event; what was done stays done.
+An event is told after the deed, once it is on disk, by the task that did it, once. The tokens are those of the window's
+own counter. What the hook raises comes out of the call that told of the event, with a note that says so; what was done
+stays done, and events that were to follow are told by the next call. In the background it is logged, and the next
+compression, which is not in the background, tells the event again.
 """
 
 from collections.abc import Callable
@@ -61,13 +63,16 @@ class ContextCompressed:
         summary: What stands there.
         tokens_before: What the whole context took.
         tokens_after: What it takes now.
-        duration_s: Seconds from the decision to the last sync; most of them a model's, where one summarises.
+        duration_s: Seconds from the decision to the last sync; most of them a model's, where one summarises. Those
+            that a summary waited in the background until it was needed are not among them.
+        in_background: It was made ready while the window went on.
     """
 
     summary: Summary
     tokens_before: int
     tokens_after: int
     duration_s: float = 0.0
+    in_background: bool = False
 
 
 @dataclass(frozen=True, slots=True)

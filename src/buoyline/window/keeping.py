@@ -32,6 +32,15 @@ class ContextKeeping:
         if self.log is not None:
             await self.log.start_window(self.session_id, settings, writer=self.writer)
 
+    async def check(self, pins: Sequence[int]) -> None:
+        """Make sure that the window is still this one's, before something is done that it does not write down.
+
+        Raises:
+            StaleWindowError: Another window has gone on with the session.
+        """
+        if self.log is not None:
+            await self.log.extend_window(self.session_id, [], pins, writer=self.writer)
+
     async def extend(self, new: Sequence[Entry], pins: Sequence[int]) -> None:
         """Write down what was added.
 

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
 from buoyline.messages.message import join_texts, text_in
@@ -12,6 +13,7 @@ from buoyline.messages.native import Blocks
 from buoyline.offloader import (
     Abilities,
     Offloader,
+    StoredPart,
     StoredResult,
     block_of,
     is_placeholder,
@@ -32,8 +34,22 @@ from buoyline.window.beside import beside
 from buoyline.window.choosing import Choice, Choices
 from buoyline.window.entry import Entry
 from buoyline.window.events import OnEvent, ResultOffloaded
+from buoyline.window.reporting import tell
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part stands in a message.
+
+    Attributes:
+        part: Its number among the parts of the message, or of one of its results.
+        result: The number of that result; None for the message's own content.
+    """
+
+    part: int
+    result: int | None = None
 
 
 @dataclass(slots=True)
@@ -48,6 +64,7 @@ class ResultOffloading:
         on_event: Told of each result.
         tools: Tool names by call id, as far as the dialect names them in the call only.
         stubs: Stored results by the texts that stand for them or for one of their media.
+        untold: Events of what was done and is not written down, or was not told since the hook raised before.
         has_warned: The loss of content was announced.
     """
 
@@ -58,6 +75,7 @@ class ResultOffloading:
     on_event: OnEvent | None
     tools: dict[str, str]
     stubs: dict[str, StoredResult]
+    untold: list[ResultOffloaded] = field(default_factory=list[ResultOffloaded])
     has_warned: bool = False
 
     async def replace(self, entry: Entry, choices: Choices) -> Entry:
@@ -99,6 +117,45 @@ class ResultOffloading:
         blocks = await self._offloaded(entry, own, entry.message.parts, limit=max_tokens, max_tokens=max_tokens)
         return entry if blocks is None else entry.with_content(blocks, self.counter)
 
+    async def offload_images(self, entry: Entry, places: Collection[Place]) -> Entry:
+        """Return *entry* with the pictures at *places* offloaded, and a line in the place of each.
+
+        What they stand in is stored whole, as in `replace`. A picture that is elsewhere leaves as well, since it counts
+        for the provider; what the message says of it is stored then, its URL for instance.
+
+        Raises:
+            StorageError: The file system refused; the caller's message is as it was.
+        """
+        changed: dict[int, Blocks] = {}
+        for number, result in enumerate(entry.message.results):
+            chosen = {place.part for place in places if place.result == number}
+            if chosen:
+                changed[number] = await self._without_images(entry, result, result.parts, chosen)
+        if changed:
+            entry = entry.with_results(changed, self.counter)
+        chosen = {place.part for place in places if place.result is None}
+        if not chosen:
+            return entry
+        own = ToolResult(f"message-{entry.index}", entry.message.role, ())
+        blocks = await self._without_images(entry, own, entry.message.parts, chosen)
+        return entry.with_content(blocks, self.counter)
+
+    @contextmanager
+    def told_when_done(self) -> Iterator[None]:
+        """Tell of what is replaced within the block once that has ended; where it fails, nothing was replaced."""
+        before = len(self.untold)
+        try:
+            yield
+        except BaseException:
+            del self.untold[before:]
+            raise
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell of what was replaced; where the hook raises, the events that are left are told next time."""
+        while self.untold:
+            tell(self.on_event, self.untold.pop(0))
+
     async def shrink(self, entry: Entry) -> Entry:
         """Return *entry* with its stubs cut down to their notices."""
         changed: dict[int, Blocks] = {}
@@ -133,6 +190,25 @@ class ResultOffloading:
         texts = [number for number, part in enumerate(result.parts) if text_in(part) is not None]
         await self._tell(entry, result, {**dict.fromkeys(texts, ""), texts[0]: notice}, stored)
         return [notice, *(number for number in range(len(result.parts)) if number not in texts)]
+
+    async def _without_images(
+        self, entry: Entry, result: ToolResult, content: Sequence[Part], chosen: Collection[int]
+    ) -> Blocks:
+        """Store *result*, which *content* makes up, and return the content with lines in place of *chosen* parts."""
+        numbers = [number for number, part in enumerate(content) if self._is_given(part)]
+        parts = tuple(part for number in numbers if isinstance(part := content[number], _RESULT_PARTS))
+        whole = replace(result, parts=parts)
+        stored = await self._stored(whole)
+        kept = stored.parts if stored is not None and len(stored.parts) == len(parts) else (None,) * len(parts)
+        found: dict[int, str] = {}
+        for position, (number, part, known) in enumerate(zip(numbers, parts, kept, strict=True)):
+            if number in chosen and isinstance(part, Media):
+                found[position] = _image_line(part, known, stored)
+                if stored is not None:
+                    await self._record(found[position], stored)
+        await self._tell(entry, whole, found, stored)
+        by_number = {numbers[position]: text for position, text in found.items()}
+        return [by_number.get(number, number) for number in range(len(content))]
 
     async def _offloaded(
         self, entry: Entry, result: ToolResult, content: Sequence[Part], *, limit: int, max_tokens: int
@@ -233,7 +309,8 @@ class ResultOffloading:
             tokens = await asyncio.to_thread(tokens_of, source, self.counter)
             stub_tokens = self.counter.count(standing)
             path = stored.reference
-            self.on_event(ResultOffloaded(entry_index, call.call_id, call.name, path, tokens, stub_tokens, standing))
+            event = ResultOffloaded(entry_index, call.call_id, call.name, path, tokens, stub_tokens, standing)
+            self.untold.append(event)
         return standing
 
     def warn_of_loss(self) -> None:
@@ -262,7 +339,7 @@ class ResultOffloading:
         tokens = await beside(len(left.text), count_result, left, self.counter)
         tool = whole.name or self.tools.get(whole.call_id, "")
         event = ResultOffloaded(entry.index, whole.call_id, tool, path, tokens, self.counter.count(standing), standing)
-        self.on_event(event)
+        self.untold.append(event)
 
 
 _RESULT_PARTS = (Text, Json, Media, Opaque)
@@ -270,6 +347,17 @@ _RESULT_PARTS = (Text, Json, Media, Opaque)
 
 def _may_leave(part: ResultPart) -> bool:
     return bool(text_in(part)) or (isinstance(part, Media) and part.payload is not None)
+
+
+def _image_line(part: Media, known: StoredPart | None, stored: StoredResult | None) -> str:
+    """Return what stands for a picture, with the best there is to find it by."""
+    if known is not None and known.kind == part.kind and known.reference:
+        return placeholder_for(known)
+    reference = (known.reference if known is not None else "") or (stored.reference if stored is not None else "")
+    name = part.name or part.source
+    return placeholder_for(
+        StoredPart(part.kind, part.size_bytes, media_type=part.media_type, name=name, reference=reference)
+    )
 
 
 def _placeholders(parts: Sequence[ResultPart], stored: StoredResult | None) -> list[str | None]:

@@ -23,12 +23,22 @@ def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
     summariser that failed, was logged as WARNING where it was found.
     """
 
-    def tell(event: Event) -> None:
+    def report(event: Event) -> None:
         _log(session_id, event)
-        if on_event is not None:
-            on_event(event)
+        tell(on_event, event)
 
-    return tell
+    return report
+
+
+def tell(on_event: OnEvent | None, event: Event) -> None:
+    """Pass *event* on to the user's hook, where there is one; a note says of what the hook raises whose it is."""
+    if on_event is None:
+        return
+    try:
+        on_event(event)
+    except Exception as error:
+        error.add_note(f"raised by on_event when told of {type(event).__name__}; what it tells of is done and stays so")
+        raise
 
 
 def _log(session_id: str, event: Event) -> None:

@@ -8,8 +8,10 @@ from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError
 from buoyline.offloader import ToolRule
 from buoyline.tokens import context_size
+from buoyline.tokens.models import max_output as max_output_of
 
 _USUAL_SIZE = 128_000
+_OUTPUT_SHARE = 0.1
 
 
 def config_to_json(config: ContextConfig) -> dict[str, Any]:
@@ -52,3 +54,27 @@ def size_of(size: object, model: str | None) -> int:
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")
     return size
+
+
+def output_room(max_output_tokens: object, model: str | None, size: int, trigger_ratio: float) -> int:
+    """Return how much of a window is kept free for the model's answer.
+
+    Args:
+        max_output_tokens: What was asked for; None: what *model* answers at most, but only a tenth of the window, since
+            most answers take far less than a model can give; 0 without one.
+        model: Name of the model.
+        size: Tokens of the window.
+        trigger_ratio: Share of the window that context and answer may take.
+
+    Raises:
+        ConfigError: *max_output_tokens* is no whole number from 0 to below the trigger.
+    """
+    trigger = trigger_ratio * size
+    if max_output_tokens is None:
+        most = None if model is None else max_output_of(model)
+        return 0 if most is None else min(most, int(_OUTPUT_SHARE * min(size, trigger)))
+    is_flag = isinstance(max_output_tokens, bool)
+    if isinstance(max_output_tokens, int) and not is_flag and 0 <= max_output_tokens < trigger:
+        return max_output_tokens
+    problem = f"{max_output_tokens!r} is no whole number from 0 to below trigger_ratio x size ({int(trigger):,})"
+    raise ConfigError("max_output_tokens", problem)

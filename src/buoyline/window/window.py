@@ -1,46 +1,45 @@
 """`ContextWindow`: the messages a model sees, kept under the limit of its window."""
 
-import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
 from buoyline.compression import (
     Compressor,
     ContextConfig,
-    Extent,
+    Plan,
     Summarizer,
     Summary,
     SummaryFunction,
     legal_cut_before,
 )
-from buoyline.compression.plan import plan
-from buoyline.compression.rendering import Place
 from buoyline.errors import ConfigError, ContextOverflowError, NotFoundError
 from buoyline.messages import ToolCall, dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, ToolOutput, WindowState, abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter, usage_of
 from buoyline.tokens.messages import count_result
+from buoyline.window.ahead import CompressionAhead
 from buoyline.window.anchor import Anchor, Sent
-from buoyline.window.choosing import Choices, ResultChoosing, ShouldOffload
+from buoyline.window.choosing import ResultChoosing, ShouldOffload
 from buoyline.window.completion import completed
+from buoyline.window.compressing import ContextCompressing
 from buoyline.window.context import Context
-from buoyline.window.entry import Entry, entry_beside, entry_of
-from buoyline.window.events import ContextCompressed, MessagesArchived, OnEvent, OverflowRecovered, WindowResumed
-from buoyline.window.fitting import Fitting
+from buoyline.window.entry import Entry, entry_beside
+from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed
+from buoyline.window.images import ImageLimit
 from buoyline.window.keeping import ContextKeeping
 from buoyline.window.offloading import ResultOffloading
 from buoyline.window.reporting import reporting
 from buoyline.window.restoring import check_archived, load_summaries, restore, stubs_in
-from buoyline.window.settings import config_from_json, config_to_json, require_methods, size_of
+from buoyline.window.room import Room
+from buoyline.window.settings import config_from_json, config_to_json, output_room, require_methods, size_of
+from buoyline.window.shaping import ContextShaping
 from buoyline.window.streaming import HeldOutput, writer_for
 
-logger = logging.getLogger(__name__)
-
-_LEAST_SUMMARY_TOKENS = 64
-_SMALL_SUMMARY_TOKENS = 400
 _LEAST_PROGRESS = 0.1
+_WORTH_ASKING_TOKENS = 1_000
+"""An agent that asks for a compression gets none below that: the summary would take most of it."""
 
 
 class ContextWindow:
@@ -51,7 +50,8 @@ class ContextWindow:
     takes their place. Messages that stay are the very objects that were added, and what a message looks like
     does not change after it was first handed out, until a compression; so a provider's prompt cache holds.
 
-    One task at a time may use a window; different windows are independent.
+    One task at a time may use a window, but for `add`, which others may call meanwhile; different windows are
+    independent. What it does in the course of a call's life is told in docs/window.md.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class ContextWindow:
         offloader: Offloader | None = None,
         size: int | None = None,
         model: str | None = None,
+        max_output_tokens: int | None = None,
         config: ContextConfig | None = None,
         system: Any = "",
         tools: Sequence[Any] = (),
@@ -77,6 +78,10 @@ class ContextWindow:
             offloader: Takes what leaves the context; None drops it, with a warning.
             size: Tokens of the model's window; left out: what *model* has, or 128,000 without one.
             model: Name of the model as it is sent to the provider, for its size; see `buoyline.tokens.context_size`.
+            max_output_tokens: Room for the model's answer, best what the provider is told as its limit. It counts like
+                all that is sent: `trigger_ratio` is for both together, and neither takes the other's place in the
+                window. Left out: what *model* answers at most, but no more than a tenth of the window; without
+                *model* nothing, since `trigger_ratio` leaves some of the window free anyway.
             config: Left out: `ContextConfig` with its defaults.
             system: A system prompt that is sent beside the messages, as text or as the provider's blocks; only
                 counted. System *messages* are added like all others and stay at the head.
@@ -93,8 +98,8 @@ class ContextWindow:
                 is as it was. (Source: Strands, which logs a warning then, and offloads.)
 
         Raises:
-            ConfigError: *size* is no whole number above 0, there is no such *dialect*, or *offloader*, *summarizer*,
-                *config* or *should_offload* is something else.
+            ConfigError: *size* is no whole number above 0, *max_output_tokens* is none from 0 to below the trigger,
+                there is no such *dialect*, or *offloader*, *summarizer*, *config* or *should_offload* cannot be one.
             NotFoundError: *size* is left out and *model* is not known.
             TypeError: *counter* cannot count.
         """
@@ -105,13 +110,11 @@ class ContextWindow:
             raise ConfigError("config", f"{type(config).__name__} is no ContextConfig")
         self.session_id = session_id
         self.config = config or ContextConfig()
+        self.max_output_tokens = output_room(max_output_tokens, model, self.size, self.config.trigger_ratio)
         self._counter = default_counter() if counter is None else as_text_counter(counter)
         self._context = Context(system, list(tools), self._counter)
         self._abilities: Abilities = abilities_of(offloader)
         self._tell = reporting(session_id, on_event)
-        self._compressor = Compressor(
-            offloader, config=self.config, counter=self._counter, summarizer=summarizer, on_event=self._tell
-        )
         self._results = ResultOffloading(
             offloader, self._abilities, session_id, self._counter, on_event, tools={}, stubs={}
         )
@@ -127,8 +130,34 @@ class ContextWindow:
         )
         self._dialect = None if dialect is None else dialect_named(dialect).name
         self._anchor = Anchor(self.size)
-        self._unshown: Summary | None = None
+        self._room = Room(self.size, self.max_output_tokens, self._context, self._anchor)
+        self._images = ImageLimit(self._results, self.config.max_images)
         self._keeping = ContextKeeping(self._abilities.windows, session_id)
+        self._compressing = ContextCompressing(
+            session_id,
+            self._context,
+            self._room,
+            Compressor(
+                offloader, config=self.config, counter=self._counter, summarizer=summarizer, on_event=self._tell
+            ),
+            self._results,
+            self._choosing,
+            self._keeping,
+            self._tell,
+            self._dialect,
+        )
+        self._shaping = ContextShaping(
+            session_id,
+            self._context,
+            self._room,
+            self._results,
+            self._choosing,
+            self._images,
+            self._keeping,
+            self.config.preview_tokens,
+        )
+        self._ahead = CompressionAhead(self._compressing)
+        self._asked: tuple[str, int] | None = None
         self._is_open = False
 
     @classmethod
@@ -138,6 +167,7 @@ class ContextWindow:
         session_id: str,
         *,
         size: int | None = None,
+        max_output_tokens: int | None = None,
         config: ContextConfig | None = None,
         system: Any = None,
         tools: Sequence[Any] | None = None,
@@ -154,7 +184,8 @@ class ContextWindow:
         Args:
             offloader: The one that the session was kept by.
             session_id: The session.
-            size: Left out, like *config*, *system* and *tools*: as the session had it.
+            size: Left out, like *max_output_tokens*, *config*, *system* and *tools*: as the session had it.
+            max_output_tokens: See *size*.
             config: See *size*.
             system: See *size*.
             tools: See *size*.
@@ -181,6 +212,7 @@ class ContextWindow:
             session_id=session_id,
             offloader=offloader,
             size=kept["size"] if size is None else size,
+            max_output_tokens=kept.get("max_output_tokens", 0) if max_output_tokens is None else max_output_tokens,
             config=config_from_json(kept["config"]) if config is None else config,
             system=kept["system"] if system is None else system,
             tools=kept["tools"] if tools is None else tools,
@@ -207,7 +239,7 @@ class ContextWindow:
         Counted by the window's counter; after `note_usage` by the provider's count of the last request, and what was
         added since.
         """
-        return self._anchor.total(self._context.tokens(), self._context.contents.answer_tokens(self._anchor.answer))
+        return self._room.tokens
 
     @property
     def turn_tokens(self) -> int:
@@ -222,7 +254,8 @@ class ContextWindow:
     async def add(self, message: Any, *, pinned: bool = False, offload: bool = False) -> None:
         """Take a message of any known dialect to the end of the context.
 
-        It is held in memory until the next `prepare` or `save`.
+        It is held in memory until the next `prepare` or `save`. It waits for nothing that the window does meanwhile;
+        what is added while a `prepare` is under way is handed out by the next one.
 
         Args:
             message: The native message; it is neither changed nor copied.
@@ -237,6 +270,8 @@ class ContextWindow:
         entry = await entry_beside(
             message, self.added, self._counter, dialect=self._dialect, pinned=pinned, by_hand=offload
         )
+        # Another message may have come while a large one was counted in a thread.
+        entry = replace(entry, index=self.added)
         self._context.contents.append(entry)
         if pinned:
             self._context.pins.append(entry.index)
@@ -276,15 +311,19 @@ class ContextWindow:
             if isinstance(text, StoredResult):
                 text = await self._stub_of(call, text)
             await self.add(dialect_named(dialect).tool_result_message(call_id, text, name))
+            self._results.tell()
 
         await held.fill(output, add, max_bytes=max_bytes, keep_partial=keep_partial)
 
     async def prepare(self) -> list[Any]:
         """Return the messages for the next model call.
 
-        What was added since the last time is offloaded where it is too large and written down; then the
-        context is compressed if it takes more than `trigger_ratio` of the window. An offloader that forgets what
-        nobody uses, such as `MemoryWorkspace`, takes each time for a turn: Strands' storage counts model calls, too.
+        What was added since the last time is offloaded where it is too large and written down; the oldest pictures
+        leave where there are more than `max_images`; then the context is compressed if it and the answer take more
+        than `trigger_ratio` of the window, or if `request_compression` was called. What was made ready in the
+        background is put in place then, and above `background_ratio` the next one is begun. An offloader that forgets
+        what nobody uses, such as `MemoryWorkspace`, takes each time for a turn: Strands' storage counts model calls,
+        too.
 
         Returns:
             The native messages: system messages and pins that are archived, the summary, and the others. They exceed
@@ -303,11 +342,16 @@ class ContextWindow:
                 `SummaryError` apart; what was archived stays so, and the next attempt goes on from there.
         """
         await self._settle()
-        if self.tokens > self.config.trigger_ratio * self.size:
-            await self._compress(self.config)
-        await completed(self._fit())
+        await self._shaping.limit_images()
+        focus = self._asked_focus()
+        if focus is not None or self._is_too_much():
+            await self._relieve(focus or "")
+        await self._shaping.fit(self._room.limit)
         if self._abilities.turns is not None:
             self._abilities.turns.next_turn()
+        ratio = self.config.background_ratio
+        if ratio is not None and self._ahead.may_begin and self._room.exceeds(ratio):
+            self._ahead.begin(self.config)
         return self._hand_out()
 
     def note_usage(self, response: Any) -> bool:
@@ -342,6 +386,52 @@ class ContextWindow:
         """
         await self._settle()
 
+    async def close(self) -> None:
+        """End what is under way in the background; the window may be used again afterwards.
+
+        What it has archived stays so, and the next compression goes on from there. Nothing is written: see `save`.
+        """
+        await self._ahead.drop()
+
+    async def compress_ahead(self) -> bool:
+        """Begin a compression in the background, to be ready before it is needed; returns at once.
+
+        The oldest messages are archived and summarised while the agent waits for its model, and the context stays as it
+        is. The first `prepare` that has to compress puts the summary in place in one step, waiting for it where it is
+        still under way; messages that were added meanwhile stay. Where it fails, that is logged, and `prepare`
+        compresses as it does without. `ContextConfig(background_ratio=...)` calls this by itself.
+
+        It belongs to the event loop that runs now; one that ends before it is ready, as each call of `asyncio.run` has
+        one, takes it along.
+
+        Returns:
+            True if one is under way or ready; False where nothing may leave.
+
+        Raises:
+            BuoylineError: As `save` does.
+        """
+        await self._settle()
+        return self._ahead.begin(self.config)
+
+    def request_compression(self, focus: str = "") -> Plan | None:
+        """Have the next `prepare` compress, however much room there is; what the agent's own tool calls.
+
+        May be called in the middle of a turn, while calls have no answer yet: nothing is changed now. The request is
+        kept in memory only, and until a compression has come.
+
+        Args:
+            focus: What shall be kept above all, in words.
+
+        Returns:
+            What would leave now; at the next `prepare` it may be more. None where that is less than 1,000 tokens, and
+            nothing is requested.
+        """
+        decided = self._compressing.planned(self.config)
+        if decided.leaving_tokens < _WORTH_ASKING_TOKENS:
+            return None
+        self._asked = (focus, self._context.contents.first)
+        return decided
+
     async def compress(
         self,
         *,
@@ -351,6 +441,9 @@ class ContextWindow:
         before: int | None = None,
     ) -> Summary | None:
         """Compress now; does nothing below the trigger unless it is forced.
+
+        One that is under way or ready in the background is taken where nothing is asked for but what that does;
+        otherwise it is dropped, and what it has archived is used.
 
         Args:
             force: Also below the trigger.
@@ -369,15 +462,15 @@ class ContextWindow:
         settings = config or self.config
         await self._settle()
         if before is not None:
-            views = [entry.message for entry in self._context.contents]
-            cut = max(
-                legal_cut_before(views, before - self._context.contents.first),
-                self._context.attempted - self._context.contents.first,
-            )
-            return await self._leave(cut, settings, focus or "") if cut > 0 else None
-        if not force and self.tokens <= settings.trigger_ratio * self.size:
+            cut = self._cut_before(before)
+        elif not force and not self._room.exceeds(settings.trigger_ratio):
             return None
-        return await self._compress(settings, focus or "")
+        elif config is None and not focus and not force:
+            return await self._relieve()
+        else:
+            cut = None
+        await self._ahead.drop()
+        return await self._compressing.compress(settings, focus or "", cut=cut)
 
     async def recover_from_overflow(self) -> list[Any]:
         """Make the context smaller after the provider refused it, without a model.
@@ -394,12 +487,15 @@ class ContextWindow:
         self._anchor.drop()
         began, tokens = time.perf_counter(), self.tokens
         target = int(tokens * (1 - _LEAST_PROGRESS))
+        await self._ahead.take(wait=False)
         for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
             if self.tokens > target:
-                await self._compress(settings, use_model=False)
-        await completed(self._fit(target))
+                await self._compressing.compress(settings, use_model=False)
+        await self._shaping.fit(target)
         if self.tokens > target:
-            raise ContextOverflowError(tokens, self.size, f"the newest messages alone take {self.tokens:,} tokens")
+            raise ContextOverflowError(
+                tokens, self._room.limit, f"the newest messages alone take {self.tokens:,} tokens"
+            )
         self._tell(OverflowRecovered(tokens, self.tokens, time.perf_counter() - began))
         return self._hand_out()
 
@@ -409,9 +505,9 @@ class ContextWindow:
         These are the messages that do not fit beside what must stand, each alone; where only all of one call's
         results together do not, the largest of them. Empty when the context fits.
         """
-        if self.tokens <= self.size:
+        if self.tokens <= self._room.limit:
             return []
-        return self._context.exceeding(self._anchor.ours(self.size))
+        return self._context.exceeding(self._anchor.ours(self._room.limit))
 
     def _turn(self) -> list[Entry]:
         return self._context.contents.since(self._context.contents.turn_at(len(self._context.contents)))
@@ -426,20 +522,33 @@ class ContextWindow:
         return await self._results.stub_of(self.added, call, stored, self._choosing.stub_tokens(call, self._turn()))
 
     def _hand_out(self) -> list[Any]:
-        self._anchor.hand_out(Sent(self._context.tokens(), self.added))
-        return self.messages
+        context, new = self._context, self._context.contents.since(self._context.settled)
+        tokens = context.tokens() - sum(entry.tokens for entry in new)
+        self._anchor.hand_out(Sent(tokens, self.added - len(new)))
+        return [entry.native for entry in (*context.standing(), *context.written())]
 
-    def _check_room(self) -> None:
-        needed = self._context.least_tokens()
-        if needed > self.size:
-            reason = "system prompt, tools and pinned messages leave no room; use a larger window or pin less"
-            raise ContextOverflowError(needed, self.size, reason)
+    def _is_too_much(self) -> bool:
+        # Pictures that are too many and archived already leave with their messages, or the provider would refuse them.
+        has_stuck = self._images.excess(self._context) > 0 and self._context.attempted > self._context.contents.first
+        return self._room.exceeds(self.config.trigger_ratio) or has_stuck
+
+    def _asked_focus(self) -> str | None:
+        """Return the focus of a compression that was requested; None without one, or once one has come."""
+        if self._asked is None or self._asked[1] != self._context.contents.first:
+            return None
+        return self._asked[0]
+
+    def _cut_before(self, index: int) -> int:
+        contents, attempted = self._context.contents, self._context.attempted
+        views = [entry.message for entry in contents]
+        return max(legal_cut_before(views, index - contents.first), attempted - contents.first)
 
     async def _open(self) -> None:
         if self._is_open:
             return
         settings = {
             "size": self.size,
+            "max_output_tokens": self.max_output_tokens,
             "config": config_to_json(self.config),
             "system": self._context.system,
             "tools": self._context.tools,
@@ -450,118 +559,19 @@ class ContextWindow:
 
     async def _settle(self) -> None:
         """Decide what the new messages look like, and write them down."""
-        self._check_room()
+        self._room.check()
         await completed(self._open())
-        if self._unshown is not None:
-            await completed(self._adopt(self._unshown))
-        choices = await self._choosing.choose(self._context.contents.since(self._context.settled))
-        await completed(self._settle_new(choices))
+        await self._compressing.finish()
+        await self._shaping.settle()
 
-    async def _settle_new(self, choices: Mapping[int, Choices]) -> None:
-        for position in range(self._context.settled, len(self._context.contents)):
-            entry = self._context.contents[position]
-            if entry.by_hand:
-                entry = await self._results.offload_by_hand(entry, max_tokens=self.config.preview_tokens)
-            self._context.contents.replace(position, await self._results.replace(entry, choices.get(entry.index, {})))
-        new = self._context.contents.since(self._context.settled)
-        await self._keeping.extend(new, self._context.pins)
-        self._context.settled = len(self._context.contents)
-        self._choosing.settle(new)
-
-    async def _compress(self, settings: ContextConfig, focus: str = "", *, use_model: bool = True) -> Summary | None:
-        decided = plan(
-            [entry.message for entry in self._context.contents],
-            [entry.tokens for entry in self._context.contents],
-            max_kept_tokens=self._anchor.ours(settings.reserve_ratio * self.size),
-            at_least=self._context.attempted - self._context.contents.first,
-        )
-        logger.debug("session %s: %d messages leave: %s", self.session_id, decided.cut, decided.reason)
-        if decided.cut == 0:
-            return None
-        return await self._leave(decided.cut, settings, focus, use_model=use_model)
-
-    async def _leave(self, cut: int, settings: ContextConfig, focus: str, *, use_model: bool = True) -> Summary:
-        """Let the oldest *cut* messages leave: archive, summarise, write down, and only then forget them."""
-        began, tokens_before = time.perf_counter(), self.tokens
-        leaving = self._context.contents.until(cut)
-        extent = Extent(
-            self.session_id,
-            self._context.contents.first,
-            [entry.native for entry in leaving],
-            sum(entry.tokens for entry in leaving),
-            archived=self._context.archived - self._context.contents.first,
-            attempted=self._context.attempted - self._context.contents.first,
-            dialect=self._dialect,
-            stubs=self._results.stubs,
-        )
-        place = await completed(self._archive(extent))
-        self._tell(MessagesArchived((extent.first, extent.end), extent.tokens, place.reference))
-        summary = await self._compressor.summarize(
-            extent,
-            place,
-            previous=self._context.summary[1].draft if self._context.summary else None,
-            max_tokens=self._summary_room(cut, settings),
-            config=settings,
-            focus=focus,
-            use_model=use_model,
-        )
-        shown = await completed(self._show(summary))
-        self._tell(ContextCompressed(shown, tokens_before, self.tokens, time.perf_counter() - began))
-        return shown
-
-    async def _archive(self, extent: Extent) -> Place:
-        self._context.attempted = max(self._context.attempted, extent.end)
-        self._results.warn_of_loss()
-        place = await self._compressor.archive(extent)
-        self._context.archived = extent.end
-        return place
-
-    async def _show(self, summary: Summary) -> Summary:
-        # From the first line on the summary is in the log; should the second fail, the next call shows it.
-        self._unshown = await self._compressor.record(self.session_id, summary)
-        return await self._adopt(self._unshown)
-
-    def _summary_room(self, cut: int, settings: ContextConfig) -> int:
-        leaving = sum(entry.tokens for entry in self._context.contents.until(cut) if not entry.stays)
-        others = self._context.fixed_tokens() + self._context.head.tokens + self._context.contents.tokens - leaving
-        room = self._anchor.ours(settings.trigger_ratio * self.size) - others
-        # A summary of half its source still makes room; below some hundred tokens it could not hold its frame.
-        worth = max(leaving // 2, _SMALL_SUMMARY_TOKENS)
-        return max(min(settings.summary_limit(self.size), worth, room), _LEAST_SUMMARY_TOKENS)
-
-    async def _adopt(self, summary: Summary) -> Summary:
-        """Put *summary* in the place of the messages that it stands for, on disk first."""
-        cut = summary.messages[1] - self._context.contents.first
-        leaving = self._context.contents.until(cut)
-        staying = [entry for entry in leaving if entry.stays]
-        dialect = leaving[-1].dialect
-        native = dialect_named(dialect).user_message(summary.text)
-        stand_in = entry_of(native, -1, self._counter, dialect=dialect)
-        standing, following = [*self._context.head, *staying, stand_in], self._context.contents.since(cut)
-        await self._keeping.replace(standing, following, summary.messages[1], self._context.pins)
-        for entry in staying:
-            self._context.head.append(entry)
-        self._context.summary = (stand_in, summary)
-        self._context.contents.leave(cut)
-        self._context.settled = len(self._context.contents)
-        self._unshown = None
-        self._anchor.drop()
-        self._choosing.restart(self._context.contents)
+    async def _relieve(self, focus: str = "") -> Summary | None:
+        """Compress with what is ready in the background where that will do, else from the beginning."""
+        if focus:
+            await self._ahead.drop()
+        summary = await self._ahead.take()
+        if summary is None or self._is_too_much():
+            summary = await self._compressing.compress(self.config, focus) or summary
         return summary
-
-    async def _fit(self, max_tokens: int | None = None) -> None:
-        """Shrink tool results that were kept, largest first, while the context does not fit."""
-        limit = self.size if max_tokens is None else max_tokens
-        if self.tokens <= limit:
-            return
-        context, fitting = self._context, Fitting(self._results, self._choosing, self.config.preview_tokens)
-        if await fitting.shrink(context, lambda: self.tokens <= limit):
-            self._choosing.restart(context.contents)
-            await self._keeping.replace(
-                context.standing(), list(context.contents), context.contents.first, context.pins
-            )
-        if self.tokens > limit:
-            logger.warning("session %s: %d tokens do not fit %d", self.session_id, self.tokens, limit)
 
     async def _restore(self, state: WindowState) -> None:
         summaries = await load_summaries(self._abilities, self.session_id)
@@ -569,11 +579,5 @@ class ContextWindow:
         self._is_open = True
         await check_archived(self._context, self._abilities, self.session_id)
         self._results.stubs.update(await stubs_in(self._context, self._abilities, self.session_id))
-        self._choosing.recall(self._context.contents)
-        await completed(self._finish_compression(summaries))
-
-    async def _finish_compression(self, summaries: Sequence[Summary]) -> None:
-        """Show a summary that was written just before the other process ended."""
-        first, archived = self._context.contents.first, self._context.archived
-        if summaries and archived > first and summaries[-1].messages == (first, archived):
-            await self._adopt(summaries[-1])
+        self._results.stubs.update(self._choosing.recall(self._context.contents))
+        await self._compressing.finish_of(summaries)

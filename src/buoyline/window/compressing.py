@@ -1,0 +1,184 @@
+"""Letting the oldest messages of a context leave: archived, summarised, written down, and only then forgotten."""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from buoyline.compression import Compressor, ContextConfig, Extent, Plan, Summary
+from buoyline.compression.plan import plan
+from buoyline.compression.rendering import Place
+from buoyline.messages import dialect_named
+from buoyline.window.choosing import ResultChoosing
+from buoyline.window.completion import completed
+from buoyline.window.context import Context
+from buoyline.window.entry import entry_of
+from buoyline.window.events import ContextCompressed, MessagesArchived, OnEvent
+from buoyline.window.keeping import ContextKeeping
+from buoyline.window.offloading import ResultOffloading
+from buoyline.window.room import Room
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A summary whose messages are archived, and which stands nowhere yet.
+
+    Attributes:
+        summary: Checked; without a number.
+        duration_s: Seconds that it took.
+    """
+
+    summary: Summary
+    duration_s: float
+
+
+@dataclass(slots=True)
+class ContextCompressing:
+    """Compresses a context in two steps, between which it may go on: a summary is made, and shown.
+
+    Attributes:
+        session_id: The session of the window.
+        context: What stands in it.
+        room: Says how much may stay.
+        compressor: Archives and summarises.
+        results: Knows the stubs, and warns of a loss.
+        choosing: Is told what has left.
+        keeping: Writes the context down.
+        tell: Told of each step.
+        dialect: Name of the one that all messages have; None: each its own.
+        unshown: A summary that is in the log, and may not be in the window on disk.
+    """
+
+    session_id: str
+    context: Context
+    room: Room
+    compressor: Compressor
+    results: ResultOffloading
+    choosing: ResultChoosing
+    keeping: ContextKeeping
+    tell: OnEvent
+    dialect: str | None
+    unshown: Summary | None = None
+
+    def planned(self, settings: ContextConfig) -> Plan:
+        """Decide what leaves; nothing is changed."""
+        context = self.context
+        return plan(
+            [entry.message for entry in context.contents],
+            [entry.tokens for entry in context.contents],
+            max_kept_tokens=self.room.kept_tokens(settings),
+            at_least=context.attempted - context.contents.first,
+        )
+
+    async def compress(
+        self, settings: ContextConfig, focus: str = "", *, use_model: bool = True, cut: int | None = None
+    ) -> Summary | None:
+        """Let the oldest *cut* messages leave, or as many as planned; None where none may."""
+        if cut is None:
+            decided = self.planned(settings)
+            logger.debug("session %s: %d messages leave: %s", self.session_id, decided.cut, decided.reason)
+            cut = decided.cut
+        if cut <= 0:
+            return None
+        return await self.show(await self.made(self.extent(cut), settings, focus, use_model=use_model))
+
+    def extent(self, cut: int) -> Extent:
+        """Return the oldest *cut* messages, which keep the form that they have from now on."""
+        contents = self.context.contents
+        leaving = contents.until(cut)
+        extent = Extent(
+            self.session_id,
+            contents.first,
+            [entry.native for entry in leaving],
+            sum(entry.tokens for entry in leaving),
+            archived=self.context.archived - contents.first,
+            attempted=self.context.attempted - contents.first,
+            dialect=self.dialect,
+            stubs=dict(self.results.stubs),
+        )
+        self.context.attempted = max(self.context.attempted, extent.end)
+        return extent
+
+    async def made(self, extent: Extent, settings: ContextConfig, focus: str = "", *, use_model: bool = True) -> Ready:
+        """Archive *extent* and summarise it; what a model is shown stays as it is.
+
+        Raises:
+            StaleWindowError: Another window has gone on with the session; nothing was archived.
+            StorageError: The file system refused; the context is as it was.
+            Exception: Whatever the summariser raises, `SummaryError` apart.
+        """
+        began = time.perf_counter()
+        place = await completed(self._archive(extent))
+        self.tell(MessagesArchived((extent.first, extent.end), extent.tokens, place.reference))
+        summary = await self.compressor.summarize(
+            extent,
+            place,
+            previous=self.context.summary[1].draft if self.context.summary else None,
+            max_tokens=self.room.summary_tokens(len(extent.messages), settings),
+            config=settings,
+            focus=focus,
+            use_model=use_model,
+        )
+        return Ready(summary, time.perf_counter() - began)
+
+    async def show(self, ready: Ready, *, in_background: bool = False) -> Summary:
+        """Put a summary in the place of its messages; whatever was added meanwhile stays.
+
+        Raises:
+            StorageError: The file system refused; the context is as it was.
+        """
+        began, tokens_before = time.perf_counter(), self.room.tokens
+        shown = await completed(self._record(ready.summary))
+        duration_s = ready.duration_s + time.perf_counter() - began
+        self.tell(ContextCompressed(shown, tokens_before, self.room.tokens, duration_s, in_background))
+        return shown
+
+    async def finish(self) -> None:
+        """Show a summary that is in the log already, where that failed or another process ended before it."""
+        if self.unshown is not None:
+            await completed(self._adopt(self.unshown))
+
+    async def finish_of(self, summaries: Sequence[Summary]) -> None:
+        """Show the last of *summaries* where the other process ended just before it did."""
+        first, archived = self.context.contents.first, self.context.archived
+        if summaries and archived > first and summaries[-1].messages == (first, archived):
+            self.unshown = summaries[-1]
+            await self.finish()
+
+    async def _archive(self, extent: Extent) -> Place:
+        self.results.warn_of_loss()
+        # Messages that another window goes on with would be archived behind its back.
+        await self.keeping.check(self.context.pins_until(self.context.settled))
+        place = await self.compressor.archive(extent)
+        self.context.archived = max(self.context.archived, extent.end)
+        return place
+
+    async def _record(self, summary: Summary) -> Summary:
+        # From the first line on the summary is in the log; should the second fail, the next call shows it.
+        self.unshown = await self.compressor.record(self.session_id, summary)
+        return await self._adopt(self.unshown)
+
+    async def _adopt(self, summary: Summary) -> Summary:
+        """Put *summary* in the place of the messages that it stands for, on disk first."""
+        context = self.context
+        cut = summary.messages[1] - context.contents.first
+        leaving = context.contents.until(cut)
+        staying = [entry for entry in leaving if entry.stays]
+        dialect = leaving[-1].dialect
+        native = dialect_named(dialect).user_message(summary.text)
+        stand_in = entry_of(native, -1, context.counter, dialect=dialect)
+        settled = context.settled - cut
+        following = context.contents.since(cut, context.settled)
+        pins = context.pins_until(context.settled)
+        await self.keeping.replace([*context.head, *staying, stand_in], following, summary.messages[1], pins)
+        for entry in staying:
+            context.head.append(entry)
+        context.summary = (stand_in, summary)
+        context.contents.leave(cut)
+        context.settled = settled
+        self.unshown = None
+        self.room.anchor.drop()
+        self.choosing.restart(context.contents, context.settled)
+        return summary

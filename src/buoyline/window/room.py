@@ -1,0 +1,78 @@
+"""How much room a window has, and how much of it its context takes."""
+
+from dataclasses import dataclass
+
+from buoyline.compression import ContextConfig
+from buoyline.errors import ContextOverflowError
+from buoyline.window.anchor import Anchor
+from buoyline.window.context import Context
+
+_LEAST_SUMMARY_TOKENS = 64
+_SMALL_SUMMARY_TOKENS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Compares what a context takes, the model's answer included, with what its window holds.
+
+    Attributes:
+        size: Tokens of the window.
+        max_output_tokens: What of it is kept free for the model's answer.
+        context: What stands in it.
+        anchor: The provider's count, as far as it is known.
+    """
+
+    size: int
+    max_output_tokens: int
+    context: Context
+    anchor: Anchor
+
+    @property
+    def limit(self) -> int:
+        """What a context may take, so that the answer fits behind it."""
+        return self.size - self.max_output_tokens
+
+    @property
+    def tokens(self) -> int:
+        """What the context takes."""
+        answer_tokens = self.context.contents.answer_tokens(self.anchor.answer)
+        return self.anchor.total(self.context.tokens(), answer_tokens)
+
+    def exceeds(self, ratio: float) -> bool:
+        """Tell whether the context and the answer take more than this share of the window."""
+        return self.tokens + self.max_output_tokens > ratio * self.size
+
+    def check(self) -> None:
+        """Make sure that what stays whatever is archived leaves room for anything else.
+
+        Raises:
+            ContextOverflowError: It does not.
+        """
+        needed = self.context.least_tokens()
+        if needed > self.limit:
+            beside = f" beside an answer of {self.max_output_tokens:,} tokens" if self.max_output_tokens else ""
+            reason = f"system prompt, tools and pinned messages leave no room{beside}; use a larger window or pin less"
+            raise ContextOverflowError(needed, self.limit, reason)
+
+    def kept_tokens(self, settings: ContextConfig) -> int:
+        """Return what the newest messages may take after a compression, by our own count.
+
+        Where system prompt and answer fill most of the window, that is half of what they leave: with all of it taken
+        again at once, each further message would compress the context anew.
+        """
+        wanted = self.anchor.ours(settings.reserve_ratio * self.size)
+        standing = self.context.fixed_tokens() + self.context.head.tokens
+        return min(wanted, max(self._below_trigger(settings) - standing, 0) // 2)
+
+    def summary_tokens(self, cut: int, settings: ContextConfig) -> int:
+        """Return what the summary of the oldest *cut* messages may take, by our own count."""
+        context = self.context
+        leaving = sum(entry.tokens for entry in context.contents.until(cut) if not entry.stays)
+        others = context.fixed_tokens() + context.head.tokens + context.contents.tokens - leaving
+        room = self._below_trigger(settings) - others
+        # A summary of half its source still makes room; below some hundred tokens it could not hold its frame.
+        worth = max(leaving // 2, _SMALL_SUMMARY_TOKENS)
+        return max(min(settings.summary_limit(self.size), worth, room), _LEAST_SUMMARY_TOKENS)
+
+    def _below_trigger(self, settings: ContextConfig) -> int:
+        return self.anchor.ours(settings.trigger_ratio * self.size - self.max_output_tokens)

@@ -1,0 +1,67 @@
+"""A tool with which an agent has its own context compressed, at a moment that suits it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from buoyline.lookups.tool import Tool
+from buoyline.window.window import ContextWindow
+
+_NAME = "compress_context"
+_MAX_FOCUS_CHARS = 2_000
+_DESCRIPTION = """\
+Make room in your context: the oldest messages leave it for files, and a summary that points to them takes their \
+place. Nothing is lost; you can read, grep or search all of it again. Use it when a part of the task is done and its \
+details are no longer needed, and before a part that will bring much to read. It takes effect before your next step, \
+when all tools that you have called have answered. focus says in words what the summary shall keep above all.
+Example: {"focus": "the failing test, its error, and the files changed so far"}"""
+
+_PARAMETERS: Mapping[str, Any] = MappingProxyType(
+    {
+        "type": "object",
+        "properties": {
+            "focus": {"type": "string", "description": "What the summary shall keep above all (default: all alike)."}
+        },
+        "required": [],
+        "additionalProperties": False,
+    }
+)
+
+
+def compress_tool(window: ContextWindow) -> Tool:
+    """Make the tool ``compress_context`` for the agent whose messages *window* holds.
+
+    Its call changes nothing by itself: it is made in the middle of a turn, when the call that asks has no answer yet,
+    and others may run beside it. It asks *window* to compress at the next `prepare`, and tells the model what leaves.
+    """
+
+    async def call(**arguments: Any) -> str:
+        problem = _problem(arguments)
+        return f"Error: {problem}\n" if problem else _answer(window, arguments.get("focus") or "")
+
+    return Tool(_NAME, _DESCRIPTION, _PARAMETERS, call)
+
+
+def _answer(window: ContextWindow, focus: str) -> str:
+    taken = f"Your context takes {window.tokens:,} of {window.size:,} tokens"
+    decided = window.request_compression(focus)
+    if decided is None:
+        return f"{taken}. Too little of it is old enough to leave, so a summary would save nothing. Go on.\n"
+    kept = f" What you asked for is kept above all: {focus}" if focus else ""
+    return (
+        f"{taken}. Before your next step, at least the oldest {decided.cut:,} messages since the last summary "
+        f"({decided.leaving_tokens:,} tokens) leave it, and a summary that points to them takes their place.{kept}\n"
+    )
+
+
+def _problem(arguments: Mapping[str, Any]) -> str:
+    """Say what is wrong with the arguments of a model's call; null counts as absent."""
+    unknown = [name for name in arguments if name != "focus"]
+    focus = arguments.get("focus")
+    if unknown:
+        return f"{_NAME} takes focus, not {unknown[0][:80]!r}"
+    if focus is not None and not isinstance(focus, str):
+        return f"focus must be string, not {type(focus).__name__}"
+    if focus is not None and len(focus) > _MAX_FOCUS_CHARS:
+        return f"focus has {len(focus):,} characters; say it in {_MAX_FOCUS_CHARS:,} or fewer"
+    return ""
