@@ -47,7 +47,7 @@ class CompressionAhead:
             return False
         # The messages keep their form from here on, also before the task has taken its first step.
         work = self.compressing.made(self.compressing.extent(cut), settings)
-        self.task = asyncio.create_task(work, name=f"buoyline: compress {self.compressing.session_id}")
+        self.task = asyncio.create_task(work, name=f"buoyline: compress {self.compressing.keeping.session_id}")
         self.task.add_done_callback(self._report)
         return True
 
@@ -106,5 +106,5 @@ class CompressionAhead:
     def _report(self, task: "asyncio.Task[Ready]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            session_id, kind = self.compressing.session_id, type(error).__name__
+            session_id, kind = self.compressing.keeping.session_id, type(error).__name__
             logger.warning("session %s: a compression in the background failed: %s; the next is not", session_id, kind)

@@ -39,7 +39,6 @@ class ContextCompressing:
     """Compresses a context in two steps, between which it may go on: a summary is made, and shown.
 
     Attributes:
-        session_id: The session of the window.
         context: What stands in it.
         room: Says how much may stay.
         compressor: Archives and summarises.
@@ -51,7 +50,6 @@ class ContextCompressing:
         unshown: A summary that is in the log, and may not be in the window on disk.
     """
 
-    session_id: str
     context: Context
     room: Room
     compressor: Compressor
@@ -78,7 +76,7 @@ class ContextCompressing:
         """Let the oldest *cut* messages leave, or as many as planned; None where none may."""
         if cut is None:
             decided = self.planned(settings)
-            logger.debug("session %s: %d messages leave: %s", self.session_id, decided.cut, decided.reason)
+            logger.debug("session %s: %d messages leave: %s", self.keeping.session_id, decided.cut, decided.reason)
             cut = decided.cut
         if cut <= 0:
             return None
@@ -89,7 +87,7 @@ class ContextCompressing:
         contents = self.context.contents
         leaving = contents.until(cut)
         extent = Extent(
-            self.session_id,
+            self.keeping.session_id,
             contents.first,
             [entry.native for entry in leaving],
             sum(entry.tokens for entry in leaving),
@@ -157,7 +155,7 @@ class ContextCompressing:
 
     async def _record(self, summary: Summary) -> Summary:
         # From the first line on the summary is in the log; should the second fail, the next call shows it.
-        self.unshown = await self.compressor.record(self.session_id, summary)
+        self.unshown = await self.compressor.record(self.keeping.session_id, summary)
         return await self._adopt(self.unshown)
 
     async def _adopt(self, summary: Summary) -> Summary:

@@ -73,8 +73,8 @@ class ResultOffloading:
     session_id: str
     counter: TextCounter
     on_event: OnEvent | None
-    tools: dict[str, str]
-    stubs: dict[str, StoredResult]
+    tools: dict[str, str] = field(default_factory=dict[str, str])
+    stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
     untold: list[ResultOffloaded] = field(default_factory=list[ResultOffloaded])
     has_warned: bool = False
 

@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from buoyline.compression import ContextConfig
 from buoyline.window.choosing import Choices, ResultChoosing
 from buoyline.window.completion import completed
 from buoyline.window.context import Context
@@ -24,24 +25,25 @@ class ContextShaping:
     Each step is whole or not at all: memory and disk change together, and nobody is told of what failed.
 
     Attributes:
-        session_id: The session of the window.
         context: What stands in it.
         room: Says how much may.
         results: Replaces results and pictures.
         choosing: Says which.
-        images: Limits the pictures.
         keeping: Writes the context down.
-        preview_tokens: Of a stub.
+        config: Has the limits.
     """
 
-    session_id: str
     context: Context
     room: Room
     results: ResultOffloading
     choosing: ResultChoosing
-    images: ImageLimit
     keeping: ContextKeeping
-    preview_tokens: int
+    config: ContextConfig
+
+    @property
+    def images(self) -> ImageLimit:
+        """What limits the pictures."""
+        return ImageLimit(self.results, self.config.max_images)
 
     async def settle(self) -> None:
         """Decide about the new messages; those that come meanwhile wait for the next time."""
@@ -59,10 +61,10 @@ class ContextShaping:
         """Shrink tool results that were kept, largest first, while the context takes more than *max_tokens*."""
         if self.room.tokens <= max_tokens:
             return
-        fitting = Fitting(self.results, self.choosing, self.preview_tokens)
+        fitting = Fitting(self.results, self.choosing, self.config.preview_tokens)
         await completed(self._rewrite(fitting.shrink(self.context, lambda: self.room.tokens <= max_tokens)))
         if self.room.tokens > max_tokens:
-            logger.warning("session %s: %d tokens do not fit %d", self.session_id, self.room.tokens, max_tokens)
+            logger.warning("session %s: %d tokens do not fit %d", self.keeping.session_id, self.room.tokens, max_tokens)
 
     async def _settle(self, choices: Mapping[int, Choices], end: int) -> None:
         context, contents = self.context, self.context.contents
@@ -70,7 +72,7 @@ class ContextShaping:
             for position in range(context.settled, end):
                 entry = contents[position]
                 if entry.by_hand:
-                    entry = await self.results.offload_by_hand(entry, max_tokens=self.preview_tokens)
+                    entry = await self.results.offload_by_hand(entry, max_tokens=self.config.preview_tokens)
                 contents.replace(position, await self.results.replace(entry, choices.get(entry.index, {})))
             new = contents.since(context.settled, end)
             await self.keeping.extend(new, context.pins_until(end))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from buoyline.compression import (
     Compressor,
@@ -14,7 +14,7 @@ from buoyline.compression import (
     SummaryFunction,
     legal_cut_before,
 )
-from buoyline.errors import ConfigError, ContextOverflowError, NotFoundError
+from buoyline.errors import ContextOverflowError, NotFoundError
 from buoyline.messages import ToolCall, dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, ToolOutput, WindowState, abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter, usage_of
@@ -27,13 +27,12 @@ from buoyline.window.compressing import ContextCompressing
 from buoyline.window.context import Context
 from buoyline.window.entry import Entry, entry_beside
 from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed
-from buoyline.window.images import ImageLimit
 from buoyline.window.keeping import ContextKeeping
 from buoyline.window.offloading import ResultOffloading
 from buoyline.window.reporting import reporting
 from buoyline.window.restoring import check_archived, load_summaries, restore, stubs_in
 from buoyline.window.room import Room
-from buoyline.window.settings import config_from_json, config_to_json, output_room, require_methods, size_of
+from buoyline.window.settings import config_from_json, config_of, config_to_json, output_room, require_methods, size_of
 from buoyline.window.shaping import ContextShaping
 from buoyline.window.streaming import HeldOutput, writer_for
 
@@ -106,18 +105,14 @@ class ContextWindow:
         self.size = size_of(size, model)
         require_methods("offloader", offloader, "offload_context", "offload_tool_result")
         require_methods("should_offload", should_offload, "__call__")
-        if config is not None and not isinstance(cast("object", config), ContextConfig):
-            raise ConfigError("config", f"{type(config).__name__} is no ContextConfig")
         self.session_id = session_id
-        self.config = config or ContextConfig()
+        self.config = config_of(config)
         self.max_output_tokens = output_room(max_output_tokens, model, self.size, self.config.trigger_ratio)
         self._counter = default_counter() if counter is None else as_text_counter(counter)
         self._context = Context(system, list(tools), self._counter)
         self._abilities: Abilities = abilities_of(offloader)
         self._tell = reporting(session_id, on_event)
-        self._results = ResultOffloading(
-            offloader, self._abilities, session_id, self._counter, on_event, tools={}, stubs={}
-        )
+        self._results = ResultOffloading(offloader, self._abilities, session_id, self._counter, on_event)
         self._choosing = ResultChoosing(
             session_id,
             self.config,
@@ -129,17 +124,15 @@ class ContextWindow:
             can_store=offloader is not None,
         )
         self._dialect = None if dialect is None else dialect_named(dialect).name
-        self._anchor = Anchor(self.size)
-        self._room = Room(self.size, self.max_output_tokens, self._context, self._anchor)
-        self._images = ImageLimit(self._results, self.config.max_images)
+        self._room = Room(self.size, self.max_output_tokens, self._context, Anchor(self.size))
         self._keeping = ContextKeeping(self._abilities.windows, session_id)
+        compressor = Compressor(
+            offloader, config=self.config, counter=self._counter, summarizer=summarizer, on_event=self._tell
+        )
         self._compressing = ContextCompressing(
-            session_id,
             self._context,
             self._room,
-            Compressor(
-                offloader, config=self.config, counter=self._counter, summarizer=summarizer, on_event=self._tell
-            ),
+            compressor,
             self._results,
             self._choosing,
             self._keeping,
@@ -147,14 +140,7 @@ class ContextWindow:
             self._dialect,
         )
         self._shaping = ContextShaping(
-            session_id,
-            self._context,
-            self._room,
-            self._results,
-            self._choosing,
-            self._images,
-            self._keeping,
-            self.config.preview_tokens,
+            self._context, self._room, self._results, self._choosing, self._keeping, self.config
         )
         self._ahead = CompressionAhead(self._compressing)
         self._asked: tuple[str, int] | None = None
@@ -374,7 +360,7 @@ class ContextWindow:
             UsageError: It is no usage, or has a number that is negative or more than twice what the window holds.
         """
         usage = usage_of(response)
-        return usage is not None and self._anchor.note(usage)
+        return usage is not None and self._room.anchor.note(usage)
 
     async def save(self) -> None:
         """Write down what was added since the last `prepare`, so that `resume` finds it.
@@ -484,7 +470,7 @@ class ContextWindow:
         """
         await self._settle()
         # Progress is told by one measure from beginning to end; a compression in between would change to ours.
-        self._anchor.drop()
+        self._room.anchor.drop()
         began, tokens = time.perf_counter(), self.tokens
         target = int(tokens * (1 - _LEAST_PROGRESS))
         await self._ahead.take(wait=False)
@@ -507,7 +493,7 @@ class ContextWindow:
         """
         if self.tokens <= self._room.limit:
             return []
-        return self._context.exceeding(self._anchor.ours(self._room.limit))
+        return self._context.exceeding(self._room.anchor.ours(self._room.limit))
 
     def _turn(self) -> list[Entry]:
         return self._context.contents.since(self._context.contents.turn_at(len(self._context.contents)))
@@ -524,12 +510,14 @@ class ContextWindow:
     def _hand_out(self) -> list[Any]:
         context, new = self._context, self._context.contents.since(self._context.settled)
         tokens = context.tokens() - sum(entry.tokens for entry in new)
-        self._anchor.hand_out(Sent(tokens, self.added - len(new)))
+        self._room.anchor.hand_out(Sent(tokens, self.added - len(new)))
         return [entry.native for entry in (*context.standing(), *context.written())]
 
     def _is_too_much(self) -> bool:
         # Pictures that are too many and archived already leave with their messages, or the provider would refuse them.
-        has_stuck = self._images.excess(self._context) > 0 and self._context.attempted > self._context.contents.first
+        has_stuck = (
+            self._shaping.images.excess(self._context) > 0 and self._context.attempted > self._context.contents.first
+        )
         return self._room.exceeds(self.config.trigger_ratio) or has_stuck
 
     def _asked_focus(self) -> str | None:
