@@ -94,7 +94,7 @@ class ContextCompressing:
             archived=self.context.archived - contents.first,
             attempted=self.context.attempted - contents.first,
             dialect=self.dialect,
-            stubs=dict(self.results.stubs),
+            stubs=self.results.standing_in(leaving),
         )
         self.context.attempted = max(self.context.attempted, extent.end)
         return extent

@@ -102,6 +102,15 @@ class ResultOffloading:
                 changed[number] = blocks
         return entry.with_results(changed, self.counter) if changed else entry
 
+    def standing_in(self, entries: Sequence[Entry]) -> dict[str, StoredResult]:
+        """Return the stored results behind what stands in the tool results of *entries*, by the texts that do.
+
+        A window that another process goes on with knows no others; so a summary may depend on no others.
+        """
+        results = (result for entry in entries for result in entry.message.results)
+        texts = (part.text for result in results for part in result.parts if isinstance(part, Text))
+        return {text: self.stubs[text] for text in texts if text in self.stubs}
+
     async def offload_by_hand(self, entry: Entry, *, max_tokens: int) -> Entry:
         """Return *entry* with its results and its own content offloaded where they take more than *max_tokens*.
 
