@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from buoyline.messages import ToolCall
 from buoyline.window.entry import Entry
@@ -10,8 +11,8 @@ from buoyline.window.entry import Entry
 class Contents:
     """Messages in order, and what they take together.
 
-    The totals are carried along instead of added up: before each of 10,000 turns a sum over all messages would
-    cost what the whole session costs, squared.
+    The totals are carried along instead of added up, and so are the native messages: before each of 10,000 turns a
+    walk over all messages would cost what the whole session costs, squared.
     """
 
     def __init__(self, entries: Sequence[Entry] = (), first: int = 0) -> None:
@@ -21,6 +22,7 @@ class Contents:
         self.staying_tokens = 0
         self.images = 0
         self._entries: list[Entry] = []
+        self._natives: list[Any] = []
         for entry in entries:
             self.append(entry)
 
@@ -40,6 +42,11 @@ class Contents:
     def end(self) -> int:
         """The session index that the next message gets."""
         return self.first + len(self._entries)
+
+    @property
+    def natives(self) -> Sequence[Any]:
+        """The native messages in order; to be copied, not to be kept."""
+        return self._natives
 
     def answer_tokens(self, index: int | None) -> int:
         """Return what the assistant's message with the session *index* takes; 0 where there is none."""
@@ -73,12 +80,14 @@ class Contents:
     def append(self, entry: Entry) -> None:
         """Take a message to the end."""
         self._entries.append(entry)
+        self._natives.append(entry.native)
         self._count(entry, 1)
 
     def replace(self, position: int, entry: Entry) -> None:
         """Put another form of the message at *position*."""
         self._count(self._entries[position], -1)
         self._entries[position] = entry
+        self._natives[position] = entry.native
         self._count(entry, 1)
 
     @contextmanager
@@ -97,6 +106,7 @@ class Contents:
         for entry in self._entries[:cut]:
             self._count(entry, -1)
         del self._entries[:cut]
+        del self._natives[:cut]
         self.first += cut
 
     def _count(self, entry: Entry, sign: int) -> None:

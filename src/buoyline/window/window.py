@@ -216,7 +216,7 @@ class ContextWindow:
     @property
     def messages(self) -> list[Any]:
         """The native messages in the context, in order; those added since the last `prepare` included."""
-        return [entry.native for entry in (*self._context.standing(), *self._context.contents)]
+        return [*(entry.native for entry in self._context.standing()), *self._context.contents.natives]
 
     @property
     def tokens(self) -> int:
