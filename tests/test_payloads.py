@@ -55,6 +55,15 @@ carriers = st.one_of(
     st.fixed_dictionaries({"type": st.just("base64"), "data": base64_texts | almost_base64}),
     st.fixed_dictionaries({"format": st.sampled_from(["wav", "mp3"]), "data": base64_texts}),
     st.fixed_dictionaries({"url": st.builds(str.__add__, heads, base64_texts)}),
+    st.fixed_dictionaries(
+        {
+            "type": st.sampled_from(["data", "image"]),
+            "source": st.fixed_dictionaries(
+                {"type": st.just("base64"), "data": base64_texts | almost_base64},
+                optional={"media_type": st.just("image/png"), "url": st.none() | base64_texts},
+            ),
+        }
+    ),
 )
 values: st.SearchStrategy[Any] = st.recursive(
     leaves | carriers,

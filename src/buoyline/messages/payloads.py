@@ -9,25 +9,29 @@ import base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from buoyline.errors import MessageError
 from buoyline.messages.encoded import BYTES_MARK
 from buoyline.messages.formats import guessed_media_type
 from buoyline.messages.jsonl import is_array, is_object, model_fields
-from buoyline.messages.native import data_url
+from buoyline.messages.message import Base64
+from buoyline.messages.native import data_url, text_or_empty
 
 Place: TypeAlias = tuple[str | int, ...]
 """Keys and indexes that lead from a message's root to a value in it; never empty."""
 
 _URL_KEYS = frozenset({"url", "file_data", "image_url"})
 _KEYS = _URL_KEYS | {"data"}
+_SOURCE_KEYS = {"type", "data", "media_type"}
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 class Reference(NamedTuple):
-    """Where a payload stood in a message and what stands there now.
+    """Where a reference stands in a message in place of a payload.
 
     Attributes:
         at: Keys and indexes from the message's root, e.g. ``("content", 1, "image_url", "url")``.
-        head: What stood before the base64 text, e.g. ``"data:image/png;base64,"``; empty without a data URL.
+        head: What stood before the base64 text, e.g. ``"data:image/png;base64,"``; empty without a data URL. A
+            ``url`` without a head is that of an AgentScope source, which had the base64 text under ``data``.
         reference: What stands there now, e.g. ``"workspace:///data/<sha256>.png"``.
     """
 
@@ -144,6 +148,8 @@ def carrier_of(key: str, value: object, siblings: Mapping[str, Any], format_name
 def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[Reference, ...]]:
     """Replace every payload in *value* by the reference that *put* gives for its bytes and media type.
 
+    The source of AgentScope's data block becomes one of its own type for URLs, as AgentScope's workspace has it.
+
     Args:
         value: A message's JSON value; it is not changed.
         put: Stores decoded bytes and returns the text that shall stand in their place.
@@ -151,10 +157,43 @@ def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[R
     Returns:
         The value with references (*value* itself where there is no payload), and where they stand.
     """
-    references = tuple(Reference(slot.at, slot.head, put(slot.payload, slot.media_type)) for slot in slots(value))
-    for reference in references:
-        value = _replaced(value, reference.at, reference.reference)
-    return value, references
+    references: list[Reference] = []
+    for slot in slots(value):
+        reference = put(slot.payload, slot.media_type)
+        if _is_in_data_block(value, slot.at):
+            at = slot.at[:-1]
+            references.append(Reference((*at, "url"), slot.head, reference))
+            value = _replaced(value, at, _renamed(_at(value, at), "data", "url", reference))
+        else:
+            references.append(Reference(slot.at, slot.head, reference))
+            value = _replaced(value, slot.at, reference)
+    return value, tuple(references)
+
+
+def without_payload(block: Any, put: Callable[[bytes, str], str]) -> Any:
+    """Return a copy of one content block with references in place of its payloads; *block* where there are none.
+
+    A block that is a model is copied as one. The payload of AgentScope's data block is taken out however its base64
+    is spelled: nobody puts it back, and its agents drop a block that comes back unchanged.
+
+    Args:
+        block: A JSON value or a pydantic model; it is not changed.
+        put: See `take_out`.
+
+    Raises:
+        MessageError: What stands for the payload of AgentScope's data block is no base64.
+    """
+    fields = model_fields(block)
+    plain = block if fields is None else fields
+    source = _base64_source(plain)
+    if source is None:
+        value, references = take_out(plain, put)
+        if not references:
+            return block
+    else:
+        reference = put(_payload_of(source), text_or_empty(source["media_type"]))
+        value = {**plain, "source": _renamed(source, "data", "url", reference)}
+    return value if fields is None else block.__class__.model_validate(value)
 
 
 def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str], bytes]) -> Any:
@@ -170,7 +209,11 @@ def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str],
     """
     for reference in references:
         payload = base64.b64encode(get(reference.reference)).decode("ascii")
-        value = _replaced(value, reference.at, reference.head + payload)
+        if reference.at[-1] == "url" and not reference.head:
+            at = reference.at[:-1]
+            value = _replaced(value, at, _renamed(_at(value, at), "url", "data", payload))
+        else:
+            value = _replaced(value, reference.at, reference.head + payload)
     return value
 
 
@@ -211,7 +254,42 @@ def _decoded(at: Place, value: str, carrier: Carrier) -> Slot | None:
     return Slot(at, value[: carrier.head_chars], carrier.media_type, payload) if is_canonical else None
 
 
-def _replaced(value: Any, at: Place, leaf: str) -> Any:
+def _is_in_data_block(value: Any, at: Place) -> bool:
+    """Tell whether the payload at the place *at* is that of a data block of AgentScope's."""
+    return at[-2:] == ("source", "data") and _base64_source(_at(value, at[:-2])) is not None
+
+
+def _base64_source(block: object) -> Mapping[str, Any] | None:
+    """Return the source of AgentScope's data block where its payload stands in it; None of every other block."""
+    if not is_object(block) or block.get("type") != "data":
+        return None
+    source = block.get("source")
+    if not is_object(source) or set(source) != _SOURCE_KEYS or source["type"] != "base64":
+        return None
+    return source if isinstance(source["data"], str) else None
+
+
+def _payload_of(source: Mapping[str, Any]) -> bytes:
+    payload = Base64(source["data"]).decoded() if source["data"] else b""
+    if payload is None:
+        raise MessageError("a data block with type 'base64' holds no base64: nothing can be stored of it")
+    return payload
+
+
+def _renamed(source: Mapping[str, Any], old: str, new: str, text: str) -> dict[str, Any]:
+    """Return AgentScope's *source* with *text* under *new* in place of *old*, and the type that belongs to it."""
+    kind = "url" if new == "url" else "base64"
+    renamed = {new if key == old else key: value for key, value in source.items()}
+    return {**renamed, new: text, "type": kind}
+
+
+def _at(value: Any, at: Place) -> Any:
+    for key in at:
+        value = value[key]
+    return value
+
+
+def _replaced(value: Any, at: Place, leaf: object) -> Any:
     """Return *value* with *leaf* at the place *at*; only what leads there is copied."""
     *way, last = at
     root = holder = _copy(value)

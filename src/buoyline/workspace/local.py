@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from buoyline.errors import ConfigError, MessageError, NotFoundError
 from buoyline.messages import Message, ToolResult, is_object, parse
-from buoyline.messages.payloads import take_out
+from buoyline.messages.payloads import without_payload
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.offloader.source import BytesSource
 from buoyline.workspace import layout
@@ -19,6 +19,7 @@ from buoyline.workspace._files import Tree
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs
+from buoyline.workspace.data_tags import with_data_tags
 from buoyline.workspace.document import check_format, new_document
 from buoyline.workspace.forks import watch_forks
 from buoyline.workspace.intake import StoresStreams
@@ -173,7 +174,7 @@ class LocalWorkspace(StoresStreams):
             **_: Accepted for the contract; nothing is expected.
 
         Returns:
-            The absolute path of the ``tool_result-<id>.txt`` that holds its text.
+            The absolute path of the ``tool_result-<id>.txt`` that holds its text; see also `with_data_tags`.
 
         Raises:
             InvalidNameError: *session_id* cannot be an id.
@@ -182,19 +183,20 @@ class LocalWorkspace(StoresStreams):
             RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
         """
-        return (await self.store_result(session_id, tool_result)).reference
+        return (await self._store(session_id, tool_result, native=tool_result)).reference
 
     async def offload_data_block(self, block: Any) -> Any:
         """Store the payload of one content block under ``data/``.
 
         Args:
-            block: A content block with a base64 payload, e.g. Anthropic's ``image`` or OpenAI's ``image_url``.
+            block: One with a base64 payload, e.g. AgentScope's `DataBlock`, or OpenAI's ``image_url``.
 
         Returns:
-            A copy of *block* with ``workspace:///data/<sha256>.<ext>`` in the payload's place; *block* itself when
-            it has none.
+            A copy of *block*, of its class, with ``workspace:///data/<sha256>.<ext>`` in the payload's place;
+            *block* itself when it has none.
 
         Raises:
+            MessageError: The payload of a `DataBlock` is no base64; nothing was written.
             QuotaExceededError: The payload or the workspace would exceed its quota; nothing was written.
             RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
@@ -203,10 +205,12 @@ class LocalWorkspace(StoresStreams):
 
     async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
         """Store *result*; see `offload_tool_result`."""
+        return await self._store(session_id, result)
 
+    async def _store(self, session_id: str, result: Any, *, native: object = None) -> StoredResult:
         def redacted() -> ToolResult:
             self._allowance.check_result(result)
-            return self._redaction.result(result)
+            return with_data_tags(self._redaction.result(result), native)
 
         return await self._write(session_id, redacted, lambda s, given: self._results(s).store(given))
 
@@ -537,7 +541,7 @@ class LocalWorkspace(StoresStreams):
             return staged.put(self._redaction.payload(payload, media_type), media_type)
 
         if staged.waits:
-            referring, _ = take_out(block, put)
+            referring = without_payload(block, put)
             self._open()
             with self._blobs.unswept():
                 self._allowance.admit_blobs(self._tree, staged.new_bytes(self._tree))
@@ -545,7 +549,7 @@ class LocalWorkspace(StoresStreams):
         else:
             self._open()
             with self._blobs.unswept():
-                referring, _ = take_out(block, put)
+                referring = without_payload(block, put)
         return referring
 
     def _archived(

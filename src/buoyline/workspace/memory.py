@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from buoyline.errors import InvalidNameError, NotFoundError
 from buoyline.messages import Message, ToolResult
-from buoyline.messages.payloads import put_back, take_out
+from buoyline.messages.payloads import put_back, without_payload
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.offloader.source import TextSource, decoded
 from buoyline.workspace import layout
 from buoyline.workspace.batches import located, prepared
+from buoyline.workspace.data_tags import with_data_tags
 from buoyline.workspace.eviction import Evictable
 from buoyline.workspace.forks import watch_forks
 from buoyline.workspace.intake import StoresStreams
@@ -176,17 +177,23 @@ class MemoryWorkspace(StoresStreams):
             InvalidNameError: *session_id* cannot be an id.
             MessageError: *tool_result* is no tool result; nothing was stored.
         """
-        return (await self.store_result(session_id, tool_result)).reference
+        result = with_data_tags(self._redaction.result(tool_result), tool_result)
+        with self._lock:
+            return self._begun(session_id).store(result, self._payloads).reference
 
     async def offload_data_block(self, block: Any) -> Any:
         """Store the payload of one content block.
 
         Args:
-            block: A content block with a base64 payload, e.g. Anthropic's ``image`` or OpenAI's ``image_url``.
+            block: A content block with a base64 payload, e.g. AgentScope's `DataBlock`, Anthropic's ``image`` or
+                OpenAI's ``image_url``.
 
         Returns:
-            A copy of *block* with ``workspace:///data/<sha256>.<ext>`` in the payload's place; *block* itself when
-            it has none.
+            A copy of *block* with ``workspace:///data/<sha256>.<ext>`` in the payload's place, of the same class;
+            *block* itself when it has none.
+
+        Raises:
+            MessageError: The payload of a `DataBlock` is no base64; nothing was stored.
         """
         payloads: list[tuple[bytes, str]] = []
 
@@ -195,7 +202,7 @@ class MemoryWorkspace(StoresStreams):
             payloads.append((redacted, media_type))
             return layout.reference_to(layout.blob_name(redacted, media_type))
 
-        referring, _ = take_out(block, put)
+        referring = without_payload(block, put)
         with self._lock:
             for payload, media_type in payloads:
                 self._put(payload, media_type)
