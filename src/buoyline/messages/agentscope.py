@@ -10,6 +10,7 @@ import hashlib
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -71,7 +72,9 @@ class AgentScope:
         found = plain_fields(message)
         role = role_of(found)
         content = blocks_of(found.get("content"))
-        parts = tuple(part for block in content for part in _parts(block))
+        held = _field(message, "content")
+        natives = content if is_object(message) or not is_array(held) else held
+        parts = tuple(part for pair in zip(content, natives, strict=True) for part in _parts(*pair))
         name = text_or_empty(found.get("name"))
         return Message(_speaker(role, content, parts), parts, "" if name == role else name)
 
@@ -165,14 +168,14 @@ def _speaker(role: Role, content: Sequence[Any], parts: tuple[Part, ...]) -> Rol
     return "user" if content and all(_field(block, "type") == "hint" for block in content) else role
 
 
-def _parts(block: object) -> Iterator[Part]:
+def _parts(block: object, native: object) -> Iterator[Part]:
     if is_object(block):
         match block.get("type"):
             case "tool_call":
                 yield _call(block)
                 return
             case "tool_result":
-                yield _result(block)
+                yield replace(_result(block), native=None if native is block else native)
                 return
             case "thinking":
                 yield Reasoning(text_or_empty(block.get("thinking")))

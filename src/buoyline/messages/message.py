@@ -5,7 +5,7 @@ A view is for reading only. It is never written to disk and never handed to a mo
 
 import base64
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -114,12 +114,15 @@ class ToolResult:
         name: The tool's name where the dialect repeats it, else empty.
         parts: One for each block, in the tool's order; empty when the tool gave nothing.
         is_error: The dialect marks the result as a failure.
+        native: The framework's own block, in a view of a message that has such objects: an offloader that is written
+            for the framework gets it. Two results are compared by the facts above.
     """
 
     call_id: str
     name: str
     parts: "tuple[ResultPart, ...]"
     is_error: bool = False
+    native: Any = field(default=None, repr=False, compare=False)
 
     @property
     def id(self) -> str:

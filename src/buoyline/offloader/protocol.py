@@ -37,7 +37,10 @@ class Offloader(Protocol):
         ...
 
     async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
-        """Persist one whole tool result; return a reference the agent can use, e.g. a path."""
+        """Persist one whole tool result; return a reference the agent can use, e.g. a path.
+
+        A window hands over a `ToolResult`, or AgentScope's own block where the message is AgentScope's own object.
+        """
         ...
 
 

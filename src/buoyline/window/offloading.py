@@ -225,7 +225,8 @@ class ResultOffloading:
         """Return of what *content* shall consist once *result*, which it makes up, is offloaded; None: as before."""
         numbers = [number for number, part in enumerate(content) if self._is_given(part)]
         parts = tuple(part for number in numbers if isinstance(part := content[number], _RESULT_PARTS))
-        whole = replace(result, parts=parts)
+        is_as_it_came = len(parts) == len(result.parts)
+        whole = replace(result, parts=parts, native=result.native if is_as_it_came else None)
         if not any(map(_may_leave, parts)) or not is_too_large(whole, limit, self.counter):
             return None
         replacements = await self._replacements(entry, whole, limit=limit, max_tokens=max_tokens)
@@ -280,7 +281,8 @@ class ResultOffloading:
     async def _store(self, offloader: Offloader, result: ToolResult) -> StoredResult:
         if self.abilities.results is not None:
             return await self.abilities.results.store_result(self.session_id, result)
-        reference = await offloader.offload_tool_result(self.session_id, result)
+        given = result if result.native is None else result.native
+        reference = await offloader.offload_tool_result(self.session_id, given)
         return StoredResult(reference, "", "", 0)
 
     async def _redacted(self, result: ToolResult) -> str:
