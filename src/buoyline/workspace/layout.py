@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 from buoyline.errors import InvalidNameError
 
@@ -25,6 +26,12 @@ DATA: Final = "data"
 LOCKS: Final = ".locks"
 GC_LOCK: Final = ".locks/gc.lock"
 """Held by gc alone, and shared by whoever stores a blob until its reference is committed."""
+
+ENTRIES: Final = "storage"
+"""What frameworks keep under keys of their own, one directory a scope."""
+
+ENTRY_FACTS: Final = ".facts"
+"""Within the directory of a scope: what belongs to each key, one file a key."""
 
 RELEASED_FILE: Final = "data/.released.jsonl"
 """Blobs that removed sessions referred to and that gc has left for a later run."""
@@ -54,12 +61,27 @@ _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SPELLED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
 _SLUG_CHARS = 40
+_FACT_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
+_MAX_FACTS_CHARS = 200
 
 _EXTENSIONS: Mapping[str, str] = MappingProxyType(
     {
+        "application/csv": "csv",
+        "application/doc": "doc",
+        "application/docx": "docx",
         "application/gzip": "gz",
         "application/json": "json",
+        "application/md": "md",
+        "application/msword": "doc",
         "application/pdf": "pdf",
+        "application/txt": "txt",
+        "application/vnd.ms-excel": "xls",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+        "application/xls": "xls",
+        "application/xlsx": "xlsx",
+        "application/xml": "xml",
+        "application/yaml": "yaml",
         "application/zip": "zip",
         "audio/aac": "aac",
         "audio/flac": "flac",
@@ -85,7 +107,10 @@ _EXTENSIONS: Mapping[str, str] = MappingProxyType(
 )
 """Our own table, since the host's MIME files differ. HTML and SVG run code when opened, so they get ``bin``."""
 
-_ALIASES: Final = frozenset({"audio/mp3", "image/jpg"})
+_STRANDS_DOCUMENTS = ("csv", "doc", "docx", "md", "txt", "xls", "xlsx")
+_ALIASES: Final = frozenset({"audio/mp3", "image/jpg", *(f"application/{name}" for name in _STRANDS_DOCUMENTS)})
+"""Other names for types that have one; Strands calls documents ``application/<format>``."""
+
 _MEDIA_TYPES = MappingProxyType({extension: kind for kind, extension in _EXTENSIONS.items() if kind not in _ALIASES})
 
 # An encoded id never ends in a dot and "view": those that are spelled so end in ``~`` and a hash.
@@ -194,6 +219,48 @@ def blob_behind(reference: str) -> str | None:
     """Return the blob's workspace-relative name, or None when *reference* is no reference of ours."""
     match = _REFERENCE.fullmatch(reference)
     return match[1] if match else None
+
+
+def entries_directory(scope: str) -> str:
+    """Return the workspace-relative directory of the entries of *scope*.
+
+    Raises:
+        InvalidNameError: See `session_directory`.
+    """
+    return f"{ENTRIES}/{session_directory(scope).removeprefix(f'{SESSIONS}/')}"
+
+
+def entry_name(key: str, sha256: str, media_type: str) -> str:
+    """Return the name, within its scope, of the content under *key* that has the hash *sha256*."""
+    essence = media_type.split(";", maxsplit=1)[0].strip().lower()
+    digest = _base32(bytes.fromhex(sha256))[:16]
+    return f"{encode_id(key)}~{digest}.{_EXTENSIONS.get(essence, 'bin')}"
+
+
+def entry_facts_name(key: str) -> str:
+    """Return the name of the file with the facts of *key*: the key itself, spelled so that it can be read back.
+
+    Keys that are too long for that, or empty, have their hash for a name.
+    """
+    spelled = "".join(_fact_char(char) for char in key)
+    if 0 < len(spelled) <= _MAX_FACTS_CHARS:
+        return f"{spelled}.json"
+    return f"~{_base32_hash(key.encode('utf-8', 'surrogatepass'))}.json"
+
+
+def entry_key(facts_name: str) -> str | None:
+    """Return the key whose facts are in a file of this name; None where only the file says it."""
+    if facts_name.startswith("~"):
+        return None
+    spelled = facts_name.removesuffix(".json")
+    return unquote_to_bytes(spelled).decode("utf-8", "surrogatepass")
+
+
+def _fact_char(char: str) -> str:
+    """Spell one character: capitals, too, since some file systems take them for small letters."""
+    if char in _FACT_CHARS:
+        return char
+    return "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
 def lock_name(session_id: str) -> str:

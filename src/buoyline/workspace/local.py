@@ -4,14 +4,13 @@ import asyncio
 import os
 import threading
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from buoyline.errors import ConfigError, MessageError, NotFoundError
-from buoyline.messages import Message, ToolResult, is_object, parse
-from buoyline.messages.payloads import without_payload
+from buoyline.errors import ConfigError, NotFoundError
+from buoyline.messages import Message, ToolResult
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.offloader.source import BytesSource
 from buoyline.workspace import layout
@@ -21,6 +20,7 @@ from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.data_tags import with_data_tags
 from buoyline.workspace.document import check_format, new_document
+from buoyline.workspace.entries import Entries
 from buoyline.workspace.forks import watch_forks
 from buoyline.workspace.intake import StoresStreams
 from buoyline.workspace.lanes import Lanes, outcome
@@ -29,9 +29,9 @@ from buoyline.workspace.quotas import Allowance, Quotas
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, reference_in
 from buoyline.workspace.results import Results
-from buoyline.workspace.session import Session
+from buoyline.workspace.session import Session, session_ids_in
 from buoyline.workspace.sources import file_source
-from buoyline.workspace.staging import StagedBlobs
+from buoyline.workspace.staging import store_payload
 from buoyline.workspace.streams import StreamWriter, refuse_partial, sink_for
 
 R = TypeVar("R")
@@ -201,7 +201,8 @@ class LocalWorkspace(StoresStreams):
             RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
         """
-        return await self._hop("", lambda: self._take_out(block))
+        where = self._tree, self._blobs, self._allowance
+        return await self._hop("", partial(store_payload, block, *where, redaction=self._redaction, begin=self._open))
 
     async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
         """Store *result*; see `offload_tool_result`."""
@@ -446,7 +447,7 @@ class LocalWorkspace(StoresStreams):
 
         A directory that is no session of ours is passed over. Blocking; meant for command lines and tests.
         """
-        return list(self._found_sessions())
+        return list(session_ids_in(self._tree))
 
     def session(self, session_id: str) -> Session:
         """Return the session for reading its files. Blocking; meant for command lines and tests.
@@ -459,6 +460,18 @@ class LocalWorkspace(StoresStreams):
             raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
         return session
 
+    def entries(self, scope: str) -> Entries:
+        """Return what is kept in *scope* under keys, beside the sessions. Raises `InvalidNameError`."""
+        return Entries(
+            self._tree,
+            scope,
+            run=partial(self._apart, f"entries {scope}"),
+            begin=self._open,
+            redaction=self._redaction,
+            allowance=self._allowance,
+            lock_timeout_s=self._lock_timeout_s,
+        )
+
     @property
     def tree(self) -> Tree:
         """The files of the workspace, for reading; links are never followed."""
@@ -468,18 +481,6 @@ class LocalWorkspace(StoresStreams):
     def blobs(self) -> Blobs:
         """The payloads under ``data/``."""
         return self._blobs
-
-    def _found_sessions(self) -> Iterator[str]:
-        for name in self._tree.names(layout.SESSIONS):
-            path = f"{layout.SESSIONS}/{name}/{layout.SESSION_FILE}"
-            if self._tree.size(path) is None:
-                continue
-            try:
-                found = parse(self._tree.read(path))
-            except MessageError:
-                continue
-            if is_object(found) and isinstance(found.get("id"), str):
-                yield found["id"]
 
     def _results(self, session: Session) -> Results:
         return Results(session, self._blobs, self._allowance)
@@ -532,25 +533,6 @@ class LocalWorkspace(StoresStreams):
         """Refuse a newer format; what only reads creates nothing."""
         if not self._is_open and self._tree.exists(layout.WORKSPACE_FILE):
             check_format(self._tree)
-
-    def _take_out(self, block: object) -> object:
-        self._allowance.check_payloads([block])
-        staged = StagedBlobs(self._blobs, self._allowance, waits=self._redaction.is_active)
-
-        def put(payload: bytes, media_type: str) -> str:
-            return staged.put(self._redaction.payload(payload, media_type), media_type)
-
-        if staged.waits:
-            referring = without_payload(block, put)
-            self._open()
-            with self._blobs.unswept():
-                self._allowance.admit_blobs(self._tree, staged.new_bytes(self._tree))
-                staged.write()
-        else:
-            self._open()
-            with self._blobs.unswept():
-                referring = without_payload(block, put)
-        return referring
 
     def _archived(
         self, session: Session, messages: Sequence[Any], *, batch_id: str, dialect: str | None, first: int | None

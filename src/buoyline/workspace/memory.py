@@ -12,6 +12,7 @@ from buoyline.offloader.source import TextSource, decoded
 from buoyline.workspace import layout
 from buoyline.workspace.batches import located, prepared
 from buoyline.workspace.data_tags import with_data_tags
+from buoyline.workspace.entries import Entry, HeldEntries
 from buoyline.workspace.eviction import Evictable
 from buoyline.workspace.forks import watch_forks
 from buoyline.workspace.intake import StoresStreams
@@ -69,6 +70,7 @@ class MemoryWorkspace(StoresStreams):
         self._redaction = Redaction(redact, redact_payload)
         self._payloads: dict[str, bytes] = {}
         self._sessions: dict[str, MemorySession] = {}
+        self._entries: dict[str, dict[str, Entry]] = {}
         self._lock = threading.Lock()
         watch_forks(self)
 
@@ -113,6 +115,7 @@ class MemoryWorkspace(StoresStreams):
         with self._lock:
             self._sessions.clear()
             self._payloads.clear()
+            self._entries.clear()
             self._evictable.clear()
 
     def read(self, reference: str) -> str:
@@ -439,6 +442,12 @@ class MemoryWorkspace(StoresStreams):
         except NotFoundError:
             return False
         return holds((content,), text)
+
+    def entries(self, scope: str) -> HeldEntries:
+        """Return what is kept in *scope* under keys; it is never evicted. Raises `InvalidNameError`."""
+        layout.entries_directory(scope)
+        with self._lock:
+            return HeldEntries(self._entries.setdefault(scope, {}), self._redaction)
 
     def session_ids(self) -> list[str]:
         """Return the ids of all sessions, in the order in which they began; none when there are none."""

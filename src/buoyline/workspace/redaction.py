@@ -42,7 +42,10 @@ T = TypeVar("T")
 RedactText = Callable[[str], str]
 RedactPayload = Callable[[bytes, str], bytes]
 
-_TEXT_TYPES = frozenset({"application/json", "application/x-ndjson", "application/xml", "application/yaml"})
+_TEXT_TYPES = frozenset(
+    f"application/{name}"
+    for name in ("csv", "html", "javascript", "json", "md", "sql", "toml", "txt", "x-ndjson", "x-yaml", "xml", "yaml")
+)
 _TEXT_SUFFIXES = ("+json", "+xml", "+yaml")
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}

@@ -6,7 +6,7 @@ Synchronous; `LocalWorkspace` is the asynchronous border. What the files hold is
 
 import errno
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -245,6 +245,20 @@ def _rebuild_journal(appender: Appender, *, is_durable: bool) -> Handle:
     content = context.read(0, context.size())
     appender.replace(layout.JOURNAL_FILE, rebuilt_journal(content, now(), is_durable=is_durable))
     return appender.file(layout.JOURNAL_FILE)
+
+
+def session_ids_in(tree: Tree) -> Iterator[str]:
+    """Yield the ids of the sessions in *tree*, in the order of their directories."""
+    for name in tree.names(layout.SESSIONS):
+        path = f"{layout.SESSIONS}/{name}/{layout.SESSION_FILE}"
+        if tree.size(path) is None:
+            continue
+        try:
+            found = parse(tree.read(path))
+        except MessageError:
+            continue
+        if is_object(found) and isinstance(found.get("id"), str):
+            yield found["id"]
 
 
 def now() -> str:

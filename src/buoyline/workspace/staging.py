@@ -1,9 +1,13 @@
 """Payloads that wait until it is known that there is room for all that belongs to them."""
 
+from collections.abc import Callable
+
+from buoyline.messages.payloads import without_payload
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.quotas import Allowance
+from buoyline.workspace.redaction import Redaction
 
 
 class StagedBlobs:
@@ -42,3 +46,32 @@ class StagedBlobs:
         for payload, media_type in self._waiting.values():
             self._blobs.put(payload, media_type)
         self._waiting.clear()
+
+
+def store_payload(
+    block: object, tree: Tree, blobs: Blobs, allowance: Allowance, *, redaction: Redaction, begin: Callable[[], None]
+) -> object:
+    """Store the payload of *block* alone, durably, and return the block that refers to it.
+
+    *begin* is called before anything is written, and after all that can be refused without a file.
+
+    Raises:
+        QuotaExceededError: There is no room for it; nothing was written.
+        StorageError: The file system refused.
+    """
+    allowance.check_payloads([block])
+    staged = StagedBlobs(blobs, allowance, waits=redaction.is_active)
+
+    def put(payload: bytes, media_type: str) -> str:
+        return staged.put(redaction.payload(payload, media_type), media_type)
+
+    if not staged.waits:
+        begin()
+        with blobs.unswept():
+            return without_payload(block, put)
+    referring = without_payload(block, put)
+    begin()
+    with blobs.unswept():
+        allowance.admit_blobs(tree, staged.new_bytes(tree))
+        staged.write()
+    return referring

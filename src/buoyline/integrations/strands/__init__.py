@@ -1,1 +1,13 @@
 """buoyline in Strands: storage, the offloading plugin and the conversation manager of an agent."""
+
+try:
+    import strands as _  # noqa: F401 - to say what is missing in one line
+except ModuleNotFoundError as error:
+    if error.name != "strands":
+        raise
+    message = "buoyline.integrations.strands needs Strands Agents; pip install 'buoyline[strands]'"
+    raise ModuleNotFoundError(message, name="strands") from None
+
+from buoyline.integrations.strands.storage import WorkspaceStorage
+
+__all__ = ["WorkspaceStorage"]

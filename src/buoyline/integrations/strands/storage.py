@@ -1,0 +1,170 @@
+"""`WorkspaceStorage`: a workspace as the storage of a Strands agent and of its context offloader.
+
+Source: Strands' pages on the context offloader and its storage for ``store`` and ``retrieve``, and
+`strands.storage.Storage` for the unified form.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from buoyline.errors import ConfigError, InvalidNameError, NotFoundError, StorageError
+from buoyline.integrations.strands.blobs import part_of, payload_of
+from buoyline.integrations.strands.keyed import KeyedStorage
+from buoyline.integrations.strands.locating import named_result, relative_to, result_named
+from buoyline.messages import ToolResult
+from buoyline.offloader import StoredResult
+from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
+
+if TYPE_CHECKING:
+    from strands.sandbox.base import Sandbox
+
+Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
+
+_DEFAULT_AGENT = "default"
+
+
+class WorkspaceStorage(KeyedStorage):
+    """Keeps what a Strands agent offloads in a workspace, whole, durable and readable.
+
+    ``ContextOffloader(storage=WorkspaceStorage("./workspace"))`` stores each block raw, since it finds ``store`` and
+    ``retrieve``; the references that the model sees are paths that ``cat`` and ``grep`` take. ``Agent(storage=...)``
+    uses the unified form beside it, and so does the offloader with ``WorkspaceStorage(...).namespace("offloads")``.
+
+    Plain text is a file of the session, in reach of buoyline's lookups; everything else stands under ``data/`` by the
+    hash of its bytes, with the extension of its type (``.bin`` for HTML and SVG, which run when they are opened). Both
+    are in the session's journal, with their types, so that any process finds them again. The same key with other
+    content is another file.
+
+    Nothing is evicted: what is on disk stays, and a `MemoryWorkspace` ages by turns, which `WorkspaceOffloader` or
+    `ContextWindow` count.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace | str | os.PathLike[str] = "./artifacts",
+        *,
+        session_id: str = "strands",
+        agent_id: str | None = None,
+        sandbox: "Sandbox | None" = None,
+    ) -> None:
+        """Store in *workspace*; nothing is created before something is stored.
+
+        Args:
+            workspace: A workspace, or the directory of one. A relative directory makes relative references, an
+                absolute one, or a workspace, absolute ones.
+            session_id: The session that content belongs to: another one's is not reached. `WorkspaceOffloader` uses
+                each agent's own.
+            agent_id: The agent within the session, where several share it; one called ``default`` is the session's.
+            sandbox: The one that the agent runs in. Files are the host's all the same: the agent reads them with the
+                tools that run outside of it.
+
+        Raises:
+            InvalidNameError: The session cannot have this id.
+            ConfigError: *workspace* is neither a workspace nor a path.
+        """
+        self._root = _root_of(workspace)
+        self.workspace = workspace if isinstance(workspace, Workspace) else LocalWorkspace(os.fspath(workspace))
+        is_shared = agent_id is not None and agent_id != _DEFAULT_AGENT
+        self.session_id = f"{session_id}-{agent_id}" if is_shared else session_id
+        layout.session_directory(self.session_id)
+        self._sandbox = sandbox
+        self._names: dict[str, str] = {}
+        super().__init__(lambda: self.workspace.entries(self.session_id))
+
+    def for_sandbox(self, sandbox: "Sandbox") -> "WorkspaceStorage":  # type: ignore[override]
+        """Return this storage where it was made for a sandbox, else one for *sandbox* on the same session."""
+        return self if self._sandbox is not None else self._bound(self.session_id, sandbox)
+
+    def for_session(self, session_id: str) -> "WorkspaceStorage":
+        """Return a storage in the same workspace for another session."""
+        return self if session_id == self.session_id else self._bound(session_id, self._sandbox)
+
+    async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
+        """Store *content*, durable on return, and return its reference: the path of its file.
+
+        Args:
+            key: Of the block; used for the file's name. The same key with other content is kept beside the first.
+            content: The raw bytes.
+            content_type: Its media type; kept as it is, and tells the extension.
+
+        Raises:
+            QuotaExceededError: The content, the session or the workspace would exceed its quota.
+            RedactionError: A redaction hook failed; nothing was stored.
+            StorageError: The file system refused; nothing was changed.
+        """
+        part = part_of(content, content_type)
+        stored = await self.workspace.store_result(self.session_id, ToolResult(key, "", (part,)))
+        path = stored.parts[0].path if content else ""
+        reference = self._reference(stored, path)
+        self._names[reference] = stored.name
+        return reference
+
+    async def retrieve(self, reference: str) -> tuple[bytes, str]:
+        """Return the content behind *reference* and its type.
+
+        Args:
+            reference: What `store` has returned, the same as an absolute or relative path, or the bare name of the
+                file, with or without its extension.
+
+        Raises:
+            KeyError: Nothing of this session is there, or, in memory, no longer.
+            CorruptError: The file is not what was stored.
+            StorageError: The file cannot be read.
+        """
+        name = self._names.get(reference) or await self._found(reference)
+        if name is None:
+            raise KeyError(f"Reference not found: {reference}")
+        try:
+            found = await self.workspace.load_result(self.session_id, StoredResult(reference, name, "", 0))
+        except (NotFoundError, InvalidNameError) as error:
+            raise KeyError(f"Reference not found: {reference}") from error
+        except StorageError as error:
+            if isinstance(error, FileNotFoundError):
+                raise KeyError(f"Reference not found: {reference}") from error
+            raise
+        return payload_of(found)
+
+    def _bound(self, session_id: str, sandbox: "Sandbox | None") -> "WorkspaceStorage":
+        bound = WorkspaceStorage(self.workspace, session_id=session_id, sandbox=sandbox)
+        bound._root = self._root
+        if session_id == self.session_id:
+            bound._names = self._names
+        return bound
+
+    def _reference(self, stored: StoredResult, path: str) -> str:
+        if not isinstance(self.workspace, LocalWorkspace):
+            return stored.parts[0].reference if path else stored.reference
+        name = path or f"{layout.session_directory(self.session_id)}/{stored.name}"
+        return self.workspace.tree.path(name) if self._root is None else f"{self._root}/{name}"
+
+    async def _found(self, reference: str) -> str | None:
+        """Return the name of the result that *reference* means; None where it means none of this session's."""
+        workspace, session_id = self.workspace, self.session_id
+        if not isinstance(workspace, LocalWorkspace):
+            return named_result(reference, "memory:///", session_id)
+        named = relative_to(reference, self._root, workspace)
+        return None if named is None else await asyncio.to_thread(result_named, workspace, session_id, named)
+
+
+def _root_of(workspace: Workspace | str | os.PathLike[str]) -> str | None:
+    """Return what relative references begin with; None for absolute ones.
+
+    Raises:
+        ConfigError: *workspace* is neither a workspace nor a path.
+    """
+    if isinstance(workspace, Workspace):
+        return None
+    if not isinstance(workspace, (str, os.PathLike)):
+        raise ConfigError("workspace", f"{type(workspace).__name__} is neither a workspace nor the path of one")
+    given = os.fspath(workspace)
+    return None if Path(given).is_absolute() else given.rstrip("/") or "."
+
+
+if TYPE_CHECKING:
+    from strands.storage import Storage
+    from strands.vended_plugins.context_offloader import Storage as OffloaderStorage
+
+    _storage: type[Storage] = WorkspaceStorage
+    _offloader_storage: type[OffloaderStorage] = WorkspaceStorage

@@ -1,0 +1,257 @@
+"""Bytes under keys of their own, beside the sessions: what a framework keeps, writes over and deletes.
+
+The content stands in a plain file of its own, so that ``cat`` and ``grep`` work on it, whatever the framework wants
+back around it. What belongs to a key, its *facts*, is one small file whose replacement is the commit: a reader finds
+the old content or the new one, never a part, and content that is not what was written is told from it by its hash.
+
+Source: docs/format.md, "storage/"; Strands' unified storage for what can be done with a key.
+"""
+
+import errno
+import hashlib
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from buoyline.errors import CorruptError, MessageError, StorageError
+from buoyline.messages import is_object, parse, spell
+from buoyline.workspace import layout
+from buoyline.workspace._files import Tree
+from buoyline.workspace.quotas import Allowance
+from buoyline.workspace.redaction import Redaction
+
+T = TypeVar("T")
+
+Run = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs blocking work beside the event loop, in the order in which it was given."""
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is kept under a key.
+
+    Attributes:
+        content: As it stands in its file.
+        media_type: Tells the file's extension.
+        frame: What the framework wants back in front of the content; any text, kept as it is.
+    """
+
+    content: bytes
+    media_type: str = ""
+    frame: str = ""
+
+
+class KeepsEntries(Protocol):
+    """Keeps entries of one scope under keys."""
+
+    async def write(self, key: str, entry: Entry) -> None:
+        """Put *entry* under *key*, in place of what is there."""
+        ...
+
+    async def read(self, key: str) -> Entry | None:
+        """Return what is under *key*; None where nothing is."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Remove what is under *key*; nothing happens where nothing is."""
+        ...
+
+    async def keys(self, prefix: str) -> list[str]:
+        """Return all keys that begin with *prefix*, sorted."""
+        ...
+
+
+class Entries:
+    """The entries of one scope of a workspace on disk."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        scope: str,
+        *,
+        run: Run,
+        begin: Callable[[], None],
+        redaction: Redaction,
+        allowance: Allowance,
+        lock_timeout_s: float,
+    ) -> None:
+        """Keep the entries of *scope* in *tree*.
+
+        Args:
+            tree: Of the workspace.
+            scope: Any id; what others keep is not reached.
+            run: Runs what blocks.
+            begin: Makes the workspace where it is not there yet.
+            redaction: Sees everything before it is written.
+            allowance: Grants what is written.
+            lock_timeout_s: How long to wait for another writer.
+
+        Raises:
+            InvalidNameError: *scope* cannot be an id.
+        """
+        self._tree, self._directory, self._lock_name = tree, layout.entries_directory(scope), layout.lock_name(scope)
+        self._run, self._begin = run, begin
+        self._redaction, self._allowance, self._lock_timeout_s = redaction, allowance, lock_timeout_s
+
+    async def write(self, key: str, entry: Entry) -> None:
+        """Put *entry* under *key*, in place of what is there: durable on return, whole or not at all.
+
+        Raises:
+            QuotaExceededError: A payload or the workspace would exceed its quota; nothing was written.
+            RedactionError: A redaction hook failed; nothing was written.
+            StorageError: The file system refused; what was there is still there.
+        """
+        await self._run(lambda: self._write(key, entry))
+
+    async def read(self, key: str) -> Entry | None:
+        """Return what is under *key*; None where nothing is.
+
+        Raises:
+            CorruptError: Its file is gone or not what was written.
+            StorageError: The file system refused.
+        """
+        found: Entry | None = await self._run(lambda: self._read(key))
+        return found
+
+    async def delete(self, key: str) -> None:
+        """Remove what is under *key*; nothing happens where nothing is.
+
+        Raises:
+            StorageError: The file system refused.
+        """
+        await self._run(lambda: self._delete(key))
+
+    async def keys(self, prefix: str) -> list[str]:
+        """Return all keys that begin with *prefix*, sorted.
+
+        Raises:
+            StorageError: The file system refused.
+        """
+        found: list[str] = await self._run(lambda: self._keys(prefix))
+        return found
+
+    def _write(self, key: str, entry: Entry) -> None:
+        self._allowance.check_blob(len(entry.content))
+        given = redacted(entry, self._redaction)
+        key = self._redaction.text(key)
+        digest = hashlib.sha256(given.content).hexdigest()
+        file = layout.entry_name(key, digest, given.media_type)
+        facts = {"key": key, "file": file, "bytes": len(given.content), "sha256": digest}
+        facts |= {"media_type": given.media_type, "frame": given.frame}
+        self._begin()
+        self._allowance.admit_blobs(self._tree, len(given.content))
+        with self._lock():
+            self._make_directories()
+            old = self._facts(key)
+            self._tree.replace(f"{self._directory}/{file}", (given.content,))
+            self._tree.replace(self._facts_name(key), (spell(facts).encode("utf-8"),))
+            if old is not None and old["file"] != file:
+                self._tree.remove(f"{self._directory}/{old['file']}")
+
+    def _read(self, key: str) -> Entry | None:
+        key = self._redaction.text(key)
+        for _ in range(_ATTEMPTS):
+            facts = self._facts(key)
+            if facts is None:
+                return None
+            name = f"{self._directory}/{facts['file']}"
+            try:
+                content = self._tree.read(name)
+            except StorageError as error:
+                # Somebody wrote over it between our two looks; what stands there now has another name.
+                if error.errno == errno.ENOENT and self._facts(key) != facts:
+                    continue
+                raise
+            if hashlib.sha256(content).hexdigest() != facts["sha256"]:
+                raise CorruptError(self._tree.path(name), "is not what was written; restore it from a copy")
+            return Entry(content, facts.get("media_type", ""), facts.get("frame", ""))
+        raise StorageError(errno.EBUSY, "is written over again and again", self._tree.path(self._facts_name(key)))
+
+    def _delete(self, key: str) -> None:
+        key = self._redaction.text(key)
+        if self._facts(key) is None:
+            return
+        with self._lock():
+            facts = self._facts(key)
+            self._tree.remove(self._facts_name(key))
+            self._tree.sync_directory(f"{self._directory}/{layout.ENTRY_FACTS}")
+            if facts is not None:
+                self._tree.remove(f"{self._directory}/{facts['file']}")
+
+    def _keys(self, prefix: str) -> list[str]:
+        names = self._tree.names(f"{self._directory}/{layout.ENTRY_FACTS}")
+        keys = (layout.entry_key(name) or self._named_key(name) for name in names)
+        return sorted(key for key in keys if key is not None and key.startswith(prefix))
+
+    def _named_key(self, name: str) -> str | None:
+        """Return the key whose facts are in file *name*, which is too long to be spelled in the name."""
+        facts = self._parsed(f"{self._directory}/{layout.ENTRY_FACTS}/{name}")
+        return None if facts is None else facts["key"]
+
+    def _facts(self, key: str) -> dict[str, Any] | None:
+        return self._parsed(self._facts_name(key))
+
+    def _parsed(self, name: str) -> dict[str, Any] | None:
+        if self._tree.size(name) is None:
+            return None
+        try:
+            found = parse(self._tree.read(name))
+        except StorageError as error:
+            if error.errno == errno.ENOENT:
+                return None
+            raise
+        except MessageError as error:
+            raise CorruptError(self._tree.path(name), "is not what was written; restore it from a copy") from error
+        needed = ("key", "file", "sha256")
+        if not is_object(found) or not all(isinstance(found.get(name), str) for name in needed) or "/" in found["file"]:
+            raise CorruptError(self._tree.path(name), "is not what was written; restore it from a copy")
+        return dict(found)
+
+    def _facts_name(self, key: str) -> str:
+        return f"{self._directory}/{layout.ENTRY_FACTS}/{layout.entry_facts_name(key)}"
+
+    def _lock(self) -> AbstractContextManager[None]:
+        return self._tree.lock(self._lock_name, self._lock_timeout_s)
+
+    def _make_directories(self) -> None:
+        facts = f"{self._directory}/{layout.ENTRY_FACTS}"
+        if self._tree.is_directory(facts):
+            return
+        for name, above in ((layout.ENTRIES, ""), (self._directory, layout.ENTRIES), (facts, self._directory)):
+            self._tree.make_directory(name)
+            self._tree.sync_directory(above)
+
+
+class HeldEntries:
+    """The entries of one scope in memory, which nobody evicts; calls never wait."""
+
+    def __init__(self, held: dict[str, Entry], redaction: Redaction) -> None:
+        """Keep the entries in *held*, which others may share, with everything passed through *redaction*."""
+        self._held, self._redaction = held, redaction
+
+    async def write(self, key: str, entry: Entry) -> None:
+        """Put *entry* under *key*; see `Entries.write`."""
+        self._held[self._redaction.text(key)] = redacted(entry, self._redaction)
+
+    async def read(self, key: str) -> Entry | None:
+        """Return what is under *key*; see `Entries.read`."""
+        return self._held.get(self._redaction.text(key))
+
+    async def delete(self, key: str) -> None:
+        """Remove what is under *key*; see `Entries.delete`."""
+        self._held.pop(self._redaction.text(key), None)
+
+    async def keys(self, prefix: str) -> list[str]:
+        """Return all keys that begin with *prefix*, sorted; see `Entries.keys`."""
+        return sorted(key for key in list(self._held) if key.startswith(prefix))
+
+
+def redacted(entry: Entry, redaction: Redaction) -> Entry:
+    """Return *entry* as it may be kept; content of no known type counts as text where it is UTF-8."""
+    if not redaction.is_active:
+        return entry
+    content = redaction.payload(entry.content, entry.media_type or "text/plain")
+    return Entry(content, entry.media_type, redaction.text(entry.frame))
