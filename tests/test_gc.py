@@ -362,6 +362,17 @@ def test_writers_wait_for_a_sweep_and_a_sweep_for_writers(workdir: Path) -> None
             swept(workdir, lock_timeout_s=0.05)
 
 
+def test_a_window_waits_for_a_sweep_where_its_messages_refer_to_what_may_be_swept(workdir: Path) -> None:
+    hasty = LocalWorkspace(workdir, lock_timeout_s=0.05)
+    seen = {"role": "user", "content": f"see data/{blob(workdir, 'one').name}"}
+    asyncio.run(hasty.start_window("s9", {}))
+    with LocalWorkspace(workdir).tree.lock(layout.GC_LOCK, 1):
+        for call in (hasty.extend_window("s9", [seen], []), hasty.replace_window("s9", [seen], [], 0, [])):
+            with pytest.raises(LockTimeout):
+                asyncio.run(call)
+        asyncio.run(hasty.extend_window("s9", [{"role": "user", "content": "refers to nothing"}], []))
+
+
 @pytest.mark.parametrize(("code", "after"), [(errno.EIO, False), (errno.EIO, True), (errno.ENOSPC, False)])
 def test_a_run_that_fails_anywhere_is_completed_by_the_next(tmp_path: Path, code: int, *, after: bool) -> None:
     """And until then, nothing that is referred to is gone. A third of the blobs that go are too young at first."""

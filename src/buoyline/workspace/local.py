@@ -368,7 +368,7 @@ class LocalWorkspace(StoresStreams):
         await self._write(
             session_id,
             lambda: (self._checked(messages), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._allowance).extend(given[0], pins, given[1]),
+            lambda s, given: Window(s, self._allowance, self._blobs).extend(given[0], pins, given[1]),
         )
 
     async def replace_window(
@@ -385,7 +385,7 @@ class LocalWorkspace(StoresStreams):
         await self._write(
             session_id,
             lambda: (self._checked(messages), self._redaction.texts(head), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._allowance).replace(given[0], given[1], first, pins, writer=given[2]),
+            lambda s, given: Window(s, self._allowance, self._blobs).replace(*given[:2], first, pins, writer=given[2]),
         )
 
     async def load_window(self, session_id: str) -> WindowState:

@@ -1,14 +1,17 @@
 """``summaries.jsonl`` and ``window.jsonl`` of a session."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from buoyline.errors import CorruptError, NotFoundError, SessionExistsError, StorageError
 from buoyline.messages import parse, spell
 from buoyline.offloader.protocol import WindowState
 from buoyline.workspace import layout
+from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.journal import Extent, Record, extent_fields
+from buoyline.workspace.marking import hex_runs
 from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import (
     check_writer,
@@ -86,10 +89,11 @@ class Window:
     and replacement does no harm.
     """
 
-    def __init__(self, session: Session, allowance: Allowance = UNLIMITED) -> None:
-        """Keep it in *session*, as large as *allowance* grants."""
+    def __init__(self, session: Session, allowance: Allowance = UNLIMITED, blobs: Blobs | None = None) -> None:
+        """Keep it in *session*, as large as *allowance* grants; its messages may refer to *blobs*."""
         self._session = session
         self._allowance = allowance
+        self._blobs = blobs
 
     def start(self, settings: Mapping[str, Any], writer: str = "") -> None:
         """Begin with an empty context.
@@ -138,7 +142,7 @@ class Window:
         lines = [window_line(message) for message in messages]
         size_bytes = sum(map(len, lines))
         self._allowance.check_new(self._session, size_bytes)
-        with self._session.writing() as (tip, appender):
+        with self._unswept(lines), self._session.writing() as (tip, appender):
             check_writer(tip, self._session.session_id, writer)
             records = [] if tuple(pins) == tip.pins else [pins_record(pins, now())]
             self._allowance.admit(self._session, tip, size_bytes, records)
@@ -159,10 +163,11 @@ class Window:
             StaleWindowError: Another writer has gone on with the window; nothing was changed.
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
         """
-        content = b"".join(window_line(message) for message in messages)
+        lines = [window_line(message) for message in messages]
+        content = b"".join(lines)
         record = window_record(content, head, first, pins, now())
         self._allowance.check_new(self._session, len(content), [record])
-        with self._session.writing() as (tip, appender):
+        with self._unswept(lines), self._session.writing() as (tip, appender):
             check_writer(tip, self._session.session_id, writer)
             replaced = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             self._allowance.admit(self._session, tip, len(content) - replaced, [record])
@@ -197,6 +202,11 @@ class Window:
                 "does not begin with what was written; the archive beside it is whole, begin a new session from it",
             )
         return state
+
+    def _unswept(self, lines: Sequence[bytes]) -> AbstractContextManager[None]:
+        """Keep gc out while lines are written that may refer to blobs: it would not see these references."""
+        refers = self._blobs is not None and any(next(hex_runs(line), None) is not None for line in lines)
+        return self._blobs.unswept() if self._blobs is not None and refers else nullcontext()
 
     def _reaffirm(self, tip: Tip, appender: Appender) -> None:
         """Note again what the file begins with where the newest note came to nothing.
