@@ -69,6 +69,9 @@ class CompressionAhead:
         task = self.task
         if task is None or not self._is_there():
             return None
+        if self.compressing.parts_pair(task.result().summary.messages[1]):
+            self.task = None
+            return None
         summary = await self.compressing.show(task.result(), in_background=True)
         self.task = None
         return summary

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from buoyline.compression import Compressor, ContextConfig, Extent, Plan, Summary
+from buoyline.compression import Compressor, ContextConfig, Extent, Plan, Summary, legal_cut_before
 from buoyline.compression.plan import plan
 from buoyline.compression.rendering import Place
 from buoyline.messages import dialect_named
@@ -69,6 +69,12 @@ class ContextCompressing:
             max_kept_tokens=self.room.kept_tokens(settings),
             at_least=context.attempted - context.contents.first,
         )
+
+    def parts_pair(self, index: int) -> bool:
+        """Tell whether a cut before the message *index* parts a call from a result, which may have come since."""
+        contents = self.context.contents
+        cut = index - contents.first
+        return legal_cut_before([entry.message for entry in contents], cut) != cut
 
     async def compress(
         self, settings: ContextConfig, focus: str = "", *, use_model: bool = True, cut: int | None = None
