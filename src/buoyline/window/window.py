@@ -511,7 +511,7 @@ class ContextWindow:
         context, new = self._context, self._context.contents.since(self._context.settled)
         tokens = context.tokens() - sum(entry.tokens for entry in new)
         self._room.anchor.hand_out(Sent(tokens, self.added - len(new)))
-        return [entry.native for entry in (*context.standing(), *context.written())]
+        return [*(entry.native for entry in context.standing()), *context.contents.natives[: context.settled]]
 
     def _is_too_much(self) -> bool:
         # Pictures that are too many and archived already leave with their messages, or the provider would refuse them.
