@@ -3,6 +3,7 @@
 ```
 BuoylineError
 ├── ConfigError            (ValueError)        settings that cannot work, found when they are built
+│   └── DocumentError                          a context-management document that does not say what to do
 ├── InvalidNameError       (ValueError)        a session id, path or reference that cannot be used
 ├── MessageError           (ValueError)        something that is no message of a known dialect
 ├── UsageError             (ValueError)        a token usage that cannot be that of one request
@@ -30,6 +31,7 @@ pickling (its fields are its ``args``), and its message says what to do next.
 
 import errno
 import os
+from collections.abc import Sequence
 
 _SHOWN_CHARS = 80
 
@@ -50,6 +52,17 @@ class ConfigError(BuoylineError, ValueError):
     def __str__(self) -> str:
         """Return the setting and its problem."""
         return f"{self.setting}: {self.problem}"
+
+
+class DocumentError(ConfigError):
+    """A context-management document holds what nobody can act on; all of its problems are named at once."""
+
+    def __init__(self, source: str, problems: Sequence[tuple[str, str]]) -> None:
+        """Keep where the document came from, and each problem: its path in the document and the reason."""
+        super().__init__(source, "; ".join(f"{path}: {reason}" if path else reason for path, reason in problems))
+        self.args = (source, tuple(problems))
+        self.source = source
+        self.problems = tuple(problems)
 
 
 class InvalidNameError(BuoylineError, ValueError):

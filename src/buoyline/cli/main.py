@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "verify": "verify",
         "repair": "repair",
         "gc": "gc",
+        "context": "context",
     }
 )
 """The module of `buoyline.cli` that holds each command, as ``<name>_command``, in the order of the help."""

@@ -23,6 +23,7 @@ version."""
 WORKSPACE_FILE: Final = "workspace.json"
 SESSIONS: Final = "sessions"
 DATA: Final = "data"
+CONTEXT_MANAGEMENT: Final = "context_management"
 LOCKS: Final = ".locks"
 GC_LOCK: Final = ".locks/gc.lock"
 """Held by gc alone, and shared by whoever stores a blob until its reference is committed."""
@@ -59,6 +60,7 @@ MAX_SESSION_ID_CHARS: Final = 4096
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SPELLED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
+_DOCUMENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,48}")
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
 _SLUG_CHARS = 40
 _FACT_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
@@ -261,6 +263,27 @@ def _fact_char(char: str) -> str:
     if char in _FACT_CHARS:
         return char
     return "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+def document_name(name: str) -> str:
+    """Return the workspace-relative name of the context-management document called *name*.
+
+    Source: OpenSearch allows small letters, digits, ``_`` and ``-``, at most 49 of them; one that begins with a ``-``
+    would pass for an option on a command line, and with ``_`` for nothing in particular, so neither is allowed here.
+
+    Raises:
+        InvalidNameError: *name* cannot be one.
+    """
+    if not isinstance(name, str) or not _DOCUMENT.fullmatch(name) or name in _DEVICES:
+        reason = "a document's name has 1 to 49 small letters, digits, '_' and '-', and begins with a letter or digit"
+        raise InvalidNameError(name, f"{reason}; names of devices such as 'con' are taken")
+    return f"{CONTEXT_MANAGEMENT}/{name}.json"
+
+
+def document_in(entry: str) -> str | None:
+    """Return the name of the document in the file *entry* of its directory; None where that is no document's."""
+    name = entry.removesuffix(".json")
+    return name if name != entry and _DOCUMENT.fullmatch(name) and name not in _DEVICES else None
 
 
 def lock_name(session_id: str) -> str:

@@ -1,0 +1,159 @@
+"""A user's own manager: one method that reduces the messages and says whether it did.
+
+Source: Strands documents such a method for its own managers, with an error that is given on an overflow.
+"""
+
+import importlib
+import importlib.metadata
+import inspect
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final, Protocol, cast
+
+from buoyline.errors import ConfigError
+from buoyline.management.cutting import Cutting
+from buoyline.management.situation import Held, Situation
+from buoyline.management.steps import Decision, Leave
+
+ENTRY_POINTS: Final = "buoyline.managers"
+"""The group of entry points under which a package offers managers, by the name that documents call them."""
+
+
+class Reducer(Protocol):
+    """A manager of a user's own."""
+
+    def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool | Awaitable[bool]:
+        """Remove messages from *messages*, and say whether any was removed.
+
+        What is removed goes to the archive first. A system message, a pin, the user's newest words, and one half of
+        a call with its result stay all the same. To put in other messages is refused.
+
+        Args:
+            messages: The native messages of the context, in order: a list to be changed.
+            error: What the provider refused the context with, where it did. False then lets it through; without an
+                error, False is harmless.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """An entry's manager that a user wrote.
+
+    Attributes:
+        type_name: As the document calls it.
+        settings: What was passed to it.
+        reducer: The manager, one for each entry.
+    """
+
+    type_name: str
+    settings: Mapping[str, Any]
+    reducer: Reducer
+
+    async def decide(self, situation: Situation, error: BaseException | None = None) -> Decision:
+        """Let it reduce a copy of the list of messages, and find out what it took away.
+
+        Raises:
+            ConfigError: It put in a message, changed their order, or answered with something else than True or False.
+            Exception: Whatever it raises.
+        """
+        standing = list(situation.standing())
+        natives = [held.native for held in standing]
+        answer = self.reducer.reduce(natives, error=error)
+        verdict: object = await answer if inspect.isawaitable(answer) else answer
+        if not isinstance(verdict, bool):
+            raise ConfigError(self.type_name, f"reduce must answer True or False, not {type(verdict).__name__}")
+        kept = self._kept(standing, natives)
+        if not verdict or len(kept) == len(standing):
+            return Decision(reason="it left the messages as they are")
+        return _decision(situation, {at - len(situation.head) for at in kept})
+
+    def spelled(self) -> dict[str, Any]:
+        """Return its settings, as JSON values."""
+        return dict(self.settings)
+
+    def in_words(self) -> str:
+        """Return what it does, as far as it says so itself."""
+        documented = inspect.getdoc(type(self.reducer)) or ""
+        first = documented.partition("\n")[0].rstrip(".")
+        return f"runs {self.type_name}" + (f" ({first})" if first else "")
+
+    def _kept(self, standing: Sequence[Held], natives: Sequence[Any]) -> list[int]:
+        """Return the positions of the messages that are left in *natives*; the very objects, in order."""
+        kept: list[int] = []
+        at = 0
+        for native in natives:
+            while at < len(standing) and standing[at].native is not native:
+                at += 1
+            if at == len(standing):
+                problem = "reduce may only take messages out of the list; it put in another one, or changed the order"
+                raise ConfigError(self.type_name, problem)
+            kept.append(at)
+            at += 1
+        return kept
+
+
+def _decision(situation: Situation, kept: set[int]) -> Decision:
+    """Return the step that comes nearest to leaving only the messages at *kept*, negative positions being the head's.
+
+    The oldest contiguous run leaves: everything up to the newest message that was taken away, of which those that
+    were kept stand again.
+    """
+    cutting = Cutting(situation)
+    removed = [at for at in range(len(situation.messages)) if at not in kept]
+    wanted = max(removed, default=-1) + 1
+    # A cut between a call and its result is moved back: what was to go stays, rather than the other way round.
+    cut = max((cut for cut in cutting.cuts if cut <= wanted), default=0)
+    if cut == 0:
+        return Decision(reason="what it took away belongs to messages that stay")
+    again = cutting.closed_with((at for at in kept if 0 <= at < cut), cut)
+    leaving = cut - len(again)
+    if leaving == 0:
+        return Decision(reason="what it took away belongs to messages that stay")
+    reason = f"{leaving:,} messages leave"
+    return Decision((Leave(cut, again, cutting.head, reason),), reason)
+
+
+def find_reducer(type_name: str, settings: Mapping[str, Any], allowed: Sequence[str]) -> Custom | None:
+    """Make the user's manager that a document calls *type_name*.
+
+    Args:
+        type_name: The name of an entry point, or a dotted name such as ``my_package.managers.Last10`` (with a colon
+            before the class, if you like).
+        settings: Passed to the class by name.
+        allowed: Dotted names, or patterns of them, that may be imported. An entry point needs no permission: whoever
+            installed its package gave it.
+
+    Returns:
+        The manager; None where there is no entry point of this name and it is no dotted name.
+
+    Raises:
+        ConfigError: It may not be imported, cannot be, does not take *settings*, or has no method ``reduce``.
+    """
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS, name=type_name)
+    if points:
+        return _made(type_name, next(iter(points)).load(), settings)
+    module, _, name = type_name.replace(":", ".").rpartition(".")
+    if not module:
+        return None
+    dotted = f"{module}.{name}"
+    if not any(fnmatchcase(dotted, pattern.replace(":", ".")) for pattern in allowed):
+        raise ConfigError(type_name, "is not allowed to be imported; allow it with allowed=[...] or --allow NAME")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(type_name, f"cannot be imported: {error}") from error
+    return _made(type_name, found, settings)
+
+
+def _made(type_name: str, factory: object, settings: Mapping[str, Any]) -> Custom:
+    if not callable(factory):
+        raise ConfigError(type_name, f"is no class but {type(factory).__name__}")
+    try:
+        reducer = factory(**settings)
+    except TypeError as error:
+        raise ConfigError(type_name, f"does not take these settings: {error}") from error
+    if not callable(getattr(reducer, "reduce", None)):
+        raise ConfigError(type_name, "has no method reduce(messages, *, error=None) -> bool")
+    return Custom(type_name, dict(settings), cast("Reducer", reducer))

@@ -1,0 +1,167 @@
+"""`Registry`: documents by name, those of a workspace and those that come with the package."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final
+
+from buoyline.errors import DocumentError, NotFoundError
+from buoyline.management.document import ContextManagement
+from buoyline.management.hooks import nearest
+from buoyline.management.spelling import parsed
+from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.documents import Documents
+
+BUILT_IN: Final = (
+    "long-conversations",
+    "tool-heavy",
+    "tool-heavy-with-summarization",
+    "coding-agent",
+    "research-agent",
+    "chat",
+    "small-local-model",
+)
+"""Documents that come with the package: the common cases of OpenSearch's page, then presets named after their use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A document that a registry has.
+
+    Attributes:
+        name: Its name.
+        is_built_in: It comes with the package.
+        description: Its own; empty where it cannot be read.
+        problem: Why it cannot be used; empty for a good one.
+    """
+
+    name: str
+    is_built_in: bool
+    description: str
+    problem: str = ""
+
+
+class Registry:
+    """Finds documents by name. A document of the workspace counts more than a built-in one of the same name.
+
+    Blocking. A document that was handed out goes on working when it is deleted or replaced.
+    """
+
+    def __init__(self, workspace: LocalWorkspace | None = None, *, allowed: Sequence[str] = ()) -> None:
+        """Look into *workspace*; without one, there are only those that come with the package.
+
+        Args:
+            workspace: Where documents are kept; nothing is created before one is put there.
+            allowed: Dotted names of managers that its documents may import; see `ContextManagement.read`.
+        """
+        self._documents = None if workspace is None else Documents(workspace.tree)
+        self._allowed = allowed
+
+    def get(self, name: str, *, strict: bool = True) -> ContextManagement:
+        """Return the document called *name*.
+
+        Raises:
+            InvalidNameError: *name* cannot be a name.
+            NotFoundError: There is none; the error names the nearest one.
+            DocumentError: It stands there, but cannot be acted on.
+        """
+        if self._documents is not None and self._documents.has(name):
+            content, source = self._documents.read(name), self._documents.path(name)
+            return self._read(content, name, source, strict=strict)
+        if name in BUILT_IN:
+            return built_in(name)
+        raise NotFoundError("context management document", name, nearest(name, self.names()))
+
+    def put(
+        self, raw: ContextManagement | Mapping[str, Any], name: str = "", *, replace: bool = True, strict: bool = True
+    ) -> ContextManagement:
+        """Keep a document, checked before anything is written. What was there before is replaced as a whole.
+
+        Args:
+            raw: The document.
+            name: Left out: as it calls itself.
+            replace: Also where there is one of this name in the workspace.
+            strict: See `ContextManagement.read`.
+
+        Returns:
+            What is kept.
+
+        Raises:
+            InvalidNameError: The name cannot be one.
+            DocumentError: It cannot be acted on, or there is one and it shall not be replaced; nothing was written.
+            NotFoundError: The registry has no workspace.
+            FormatVersionError: A newer buoyline wrote the workspace.
+            StorageError: The file system refused; nothing was changed.
+        """
+        if self._documents is None:
+            raise NotFoundError("workspace", "", "give one to Registry to keep documents in it")
+        if isinstance(raw, ContextManagement):
+            document = raw.named(name or raw.name)
+        else:
+            document = ContextManagement.read(raw, name=name, strict=strict, allowed=self._allowed, source=name)
+        content = json.dumps(document.to_json(), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        if not self._documents.write(document.name, content, replace=replace):
+            raise DocumentError(document.name, [("name", f"{document.name!r} exists already; choose another one")])
+        return document
+
+    def delete(self, name: str) -> None:
+        """Remove the document called *name* from the workspace; agents that have it go on with it.
+
+        Raises:
+            InvalidNameError: *name* cannot be a name.
+            NotFoundError: The workspace has none; one that comes with the package cannot be removed.
+            StorageError: The file system refused.
+        """
+        if self._documents is None or not self._documents.has(name):
+            hint = "it comes with the package and cannot be removed" if name in BUILT_IN else ""
+            raise NotFoundError("context management document in the workspace", name, hint)
+        self._documents.remove(name)
+
+    def names(self) -> list[str]:
+        """Return the names of all documents, sorted."""
+        kept = [] if self._documents is None else self._documents.names()
+        return sorted({*kept, *BUILT_IN})
+
+    def listed(self) -> list[Listed]:
+        """Return all documents in the order of their names, also those that cannot be read."""
+        kept = set[str]() if self._documents is None else set(self._documents.names())
+        return [self._listed(name, is_built_in=name not in kept) for name in self.names()]
+
+    def resolve(self, management: ContextManagement | Mapping[str, Any] | str) -> ContextManagement:
+        """Return *management*: a document, the JSON values of one, or a name.
+
+        Raises:
+            BuoylineError: See `get` and `ContextManagement.read`.
+        """
+        if isinstance(management, ContextManagement):
+            return management
+        if isinstance(management, str):
+            return self.get(management)
+        return ContextManagement.read(management, allowed=self._allowed)
+
+    def _listed(self, name: str, *, is_built_in: bool) -> Listed:
+        try:
+            return Listed(name, is_built_in, self.get(name).description)
+        except DocumentError as error:
+            return Listed(name, is_built_in, "", str(error))
+
+    def _read(self, content: bytes, name: str, source: str, *, strict: bool) -> ContextManagement:
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DocumentError(source, [("", f"not UTF-8: {error}")]) from error
+        raw = parsed(text, source=source)
+        return ContextManagement.read(raw, name=name, strict=strict, allowed=self._allowed, source=source)
+
+
+def built_in(name: str) -> ContextManagement:
+    """Return the document called *name* that comes with the package.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    if name not in BUILT_IN:
+        raise NotFoundError("built-in document", name, nearest(name, BUILT_IN))
+    text = (files("buoyline.management") / "documents" / f"{name}.json").read_text("utf-8")
+    return ContextManagement.read(parsed(text), name=name, source=name)

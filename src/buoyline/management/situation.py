@@ -1,0 +1,123 @@
+"""What managers and activation rules are shown: a context as it stands, to look at and never to change."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from buoyline.messages import Message, ToolResult
+from buoyline.tokens import TextCounter
+from buoyline.tokens.messages import count_result
+
+NO_INDEX = -1
+"""The index of what is no message of the session, such as a summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One message that stands in the context.
+
+    Attributes:
+        native: The very object that the framework has.
+        message: Its view.
+        tokens: What it takes.
+        index: Its position in the session, 0-based; `NO_INDEX` for a summary or a notice.
+        pinned: It stands again when it is archived.
+        stand_ins: Numbers of its results, and -1 for its own content, of which something was replaced already.
+    """
+
+    native: Any
+    message: Message
+    tokens: int
+    index: int
+    pinned: bool = False
+    stand_ins: frozenset[int] = frozenset()
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether this stands for messages and is none of the session."""
+        return self.index == NO_INDEX
+
+    @property
+    def is_counted(self) -> bool:
+        """Tell whether it counts as a message: system messages and what stands for others do not."""
+        return not self.is_ours and self.message.role != "system"
+
+    @property
+    def is_spoken_by_user(self) -> bool:
+        """Tell whether a user says something in it, beside the results that Anthropic's form puts there, too."""
+        speaks = any(not isinstance(part, ToolResult) for part in self.message.parts)
+        return not self.is_ours and self.message.role == "user" and speaks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A context at a hook.
+
+    Attributes:
+        head: What stands before the messages: archived ones that stand again, a notice, a summary.
+        messages: Messages that are not archived, in order.
+        size: Tokens of the model's window.
+        counter: Counts what a manager would put somewhere.
+        fixed_tokens: What system prompt and tools take beside the messages.
+        idle_s: Seconds that passed between the two newest calls of the model.
+        model_calls: How many times the context was handed out before.
+        is_overflow: The provider has refused the context as too long.
+    """
+
+    head: Sequence[Held] = ()
+    messages: Sequence[Held]
+    size: int
+    counter: TextCounter
+    fixed_tokens: int = 0
+    idle_s: float = 0.0
+    model_calls: int = 0
+    is_overflow: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """What the whole context takes: system prompt, tools, head, and messages."""
+        return self.fixed_tokens + sum(held.tokens for held in self.standing())
+
+    @property
+    def message_count(self) -> int:
+        """How many messages there are, without system messages and what stands for messages that left."""
+        return sum(held.is_counted for held in self.standing())
+
+    @property
+    def views(self) -> list[Message]:
+        """The views of the messages that may leave."""
+        return [held.message for held in self.messages]
+
+    @property
+    def turn_tokens(self) -> int:
+        """What all tool results take that came since the model spoke last."""
+        turn = (result for held in self.messages[self.turn_at() :] for result in held.message.results)
+        return sum(count_result(result, self.counter) for result in turn)
+
+    def standing(self) -> Iterator[Held]:
+        """Yield all of it in order."""
+        yield from self.head
+        yield from self.messages
+
+    def turn_at(self) -> int:
+        """Return the position behind the model's last message; what follows answers its calls."""
+        position = len(self.messages)
+        while position > 0 and self.messages[position - 1].message.role != "assistant":
+            position -= 1
+        return position
+
+    def current_user(self) -> int | None:
+        """Return the position of the user's newest words among the messages; None where they stand in the head."""
+        spoken = (position for position, held in enumerate(self.messages) if held.is_spoken_by_user)
+        return max(spoken, default=None)
+
+    def tool_of(self, position: int, number: int) -> str:
+        """Return the tool that gave the result *number* of the message at *position*; empty where nobody says it."""
+        result = self.messages[position].message.results[number]
+        if result.name:
+            return result.name
+        for held in reversed(self.messages[: position + 1]):
+            for call in held.message.calls:
+                if call.call_id == result.call_id:
+                    return call.name
+        return ""

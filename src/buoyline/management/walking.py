@@ -1,0 +1,199 @@
+"""Going through a document: every form it may have becomes one, and every problem is found.
+
+Source: OpenSearch's page on context management, whose documents, fragments and request bodies are all read here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from buoyline.errors import ConfigError
+from buoyline.management.activation import Activation
+from buoyline.management.custom import find_reducer
+from buoyline.management.entry import ALWAYS, Entry
+from buoyline.management.hooks import HOOKS, NEVER_FIRED, Hook, hook_named
+from buoyline.management.managers import MANAGERS, Settings
+from buoyline.management.problems import Problems, joined
+from buoyline.messages import is_array, is_object
+
+_METADATA: Final = ("created_time", "last_modified", "created_by")
+_TOP: Final = ("name", "description", "hooks", *_METADATA)
+_ENTRY: Final = ("type", "config", "activation")
+
+_RATIO: Final = "summary_ratio"
+_RATIO_RANGE: Final = (0.1, 0.8)
+
+
+@dataclass(slots=True)
+class Walker:
+    """Reads one document.
+
+    Attributes:
+        problems: Takes what is wrong with it.
+        allowed: See `find_reducer`.
+    """
+
+    problems: Problems
+    allowed: Sequence[str] = ()
+
+    def document(self, raw: object, name: str = "") -> dict[str, Any]:
+        """Return the fields of a `ContextManagement` for *raw*, a document or a part of one.
+
+        Args:
+            raw: A document, a manager entry, or a list of those.
+            name: Counts more than what *raw* calls itself; in OpenSearch it stands in the URL.
+        """
+        found = self._wrapped(raw)
+        for key in found:
+            if key not in _TOP:
+                self.problems.unknown(key, "key of a document", key, _TOP)
+        fields: dict[str, Any] = {key: found[key] for key in _METADATA if key in found}
+        for key in ("name", "description"):
+            fields[key] = self._text(key, found.get(key, ""))
+        fields["hooks"] = self._hooks(found)
+        return {**fields, **({"name": name} if name else {})}
+
+    def activation(self, raw: object, path: str = "activation") -> Activation | None:
+        """Return the rules in *raw*; None where they cannot be read, so that they are never met."""
+        if not is_object(raw):
+            self.problems.add(path, f"must be an object of rules, not {_kind(raw)}")
+            return None
+        rules = {key: value for key, value in raw.items() if value is not None}
+        for key in raw.keys() - rules.keys():
+            self.problems.add(joined(path, key), "has no value; leave the rule out, or give it one")
+            return None
+        return self.problems.validated(Activation, path, "activation rule", rules)
+
+    def _wrapped(self, raw: object) -> Mapping[str, Any]:
+        """Return a document around what is only a part of one."""
+        if is_array(raw):
+            return {"hooks": self._by_usual_hook(raw)}
+        if not is_object(raw):
+            self.problems.add("", f"a document is an object, not {_kind(raw)}")
+            return {"hooks": {}}
+        if "type" in raw and "hooks" not in raw:
+            return {"hooks": self._by_usual_hook([raw])}
+        return raw
+
+    def _by_usual_hook(self, entries: Sequence[object]) -> dict[str, list[object]]:
+        hooks: dict[str, list[object]] = {}
+        for entry in entries:
+            kind = entry.get("type") if is_object(entry) else None
+            manager = MANAGERS.get(kind) if isinstance(kind, str) else None
+            hooks.setdefault(manager.usual_hook if manager else "pre_llm", []).append(entry)
+        return hooks
+
+    def _hooks(self, found: Mapping[str, Any]) -> dict[Hook, tuple[Entry, ...]]:
+        if "hooks" not in found:
+            self.problems.add("hooks", "is missing; {} stands for no management at all")
+            return {}
+        if not is_object(found["hooks"]):
+            self.problems.add("hooks", f"must be an object of hooks, not {_kind(found['hooks'])}")
+            return {}
+        hooks: dict[Hook, tuple[Entry, ...]] = {}
+        for spelled, entries in found["hooks"].items():
+            path = joined("hooks", spelled)
+            hook = hook_named(spelled)
+            if hook is None:
+                self._unknown_hook(path, spelled)
+            elif hook in hooks:
+                self.problems.add(path, f"the hook {hook!r} stands here twice, in different spellings")
+            else:
+                hooks[hook] = tuple(self._entries(path, entries))
+        return hooks
+
+    def _unknown_hook(self, path: str, spelled: str) -> None:
+        if spelled.strip().lower() in NEVER_FIRED:
+            self.problems.add(path, f"OpenSearch takes this hook and never fires it; choose one of {', '.join(HOOKS)}")
+        else:
+            self.problems.unknown(path, "hook", spelled, tuple(HOOKS))
+
+    def _entries(self, path: str, entries: object) -> Iterator[Entry]:
+        if not is_array(entries):
+            self.problems.add(path, f"must be a list of managers, not {_kind(entries)}")
+            return
+        for number, raw in enumerate(entries):
+            entry = self._entry(joined(path, number), raw)
+            if entry is not None:
+                yield entry
+
+    def _entry(self, path: str, raw: object) -> Entry | None:
+        if not is_object(raw) or not isinstance(raw.get("type"), str) or not raw["type"].strip():
+            self.problems.add(path, "must be an object with a 'type', the name of a manager")
+            return None
+        for key in raw:
+            if key not in _ENTRY:
+                self.problems.unknown(joined(path, key), "key of a manager's entry", key, _ENTRY)
+        config = raw.get("config")
+        if config is not None and not is_object(config):
+            self.problems.add(joined(path, "config"), f"must be an object, not {_kind(config)}")
+            return None
+        settings = {key: value for key, value in (config or {}).items() if key != "activation"}
+        activation = self._activation_of(path, raw, config or {})
+        manager = self._manager(path, raw["type"].strip(), settings)
+        return None if manager is None or activation is None else Entry(manager, activation)
+
+    def _activation_of(self, path: str, raw: Mapping[str, Any], config: Mapping[str, Any]) -> Activation | None:
+        """Return the rules, which stand within ``config`` or beside it; beside it counts more, as in OpenSearch."""
+        beside, within = raw.get("activation"), config.get("activation")
+        if beside is None and within is None:
+            is_null = "activation" in raw or "activation" in config
+            if is_null:
+                self.problems.add(joined(path, "activation"), "has no value; leave it out for 'always'")
+            return None if is_null else ALWAYS
+        if beside is not None and within is not None and beside != within:
+            self.problems.add(joined(path, "activation"), "differs from config.activation; keep one of them")
+        if beside is not None:
+            return self.activation(beside, joined(path, "activation"))
+        return self.activation(within, joined(path, "config", "activation"))
+
+    def _manager(self, path: str, kind: str, settings: dict[str, Any]) -> Any:
+        if kind in MANAGERS:
+            clamped = self._clamped(joined(path, "config"), MANAGERS[kind], settings)
+            return self.problems.validated(MANAGERS[kind], joined(path, "config"), f"key of {kind}", clamped)
+        try:
+            custom = find_reducer(kind, settings, self.allowed)
+        except ConfigError as error:
+            self.problems.add(joined(path, "type"), str(error))
+            return None
+        if custom is None:
+            self.problems.unknown(joined(path, "type"), "manager", kind, tuple(MANAGERS))
+        return custom
+
+    def _clamped(self, path: str, kind: type[Settings], settings: dict[str, Any]) -> dict[str, Any]:
+        """Leave out what a lenient reader may leave out, and clamp the one value whose range is documented as clamped.
+
+        Source: Strands clamps the ratio to 0.1 and 0.8; OpenSearch sets it back to 0.3 without a word.
+        """
+        if self.problems.strict:
+            return settings
+        kept = dict(settings)
+        for key in settings.keys() - kind.model_fields.keys():
+            self.problems.unknown(joined(path, key), f"key of {kind.type_name}", key, [*kind.model_fields])
+            del kept[key]
+        ratio: object = kept.get(_RATIO)
+        if isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
+            least, most = _RATIO_RANGE
+            clamped = min(max(ratio, least), most)
+            if clamped != ratio:
+                self.problems.add(joined(path, _RATIO), f"{ratio} is taken for {clamped}: it is from {least} to {most}")
+                kept[_RATIO] = clamped
+        return kept
+
+    def _text(self, key: str, value: object) -> str:
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            self.problems.add(key, f"must be a text, not {_kind(value)}")
+            return ""
+        return value
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if is_object(value):
+        return "an object"
+    if is_array(value):
+        return "a list"
+    return f"{value!r}"
