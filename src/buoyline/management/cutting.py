@@ -25,13 +25,16 @@ class Cutting:
     def __init__(self, situation: Situation) -> None:
         """Look at *situation*."""
         self._views = views = situation.views
-        self._protected = closed(views, _wanted(situation))
+        preserved = set(closed(views, _preserved(situation.messages)))
+        self._protected = closed(views, (*preserved, *_current(situation)))
+        passing = [held.is_counted and at not in preserved for at, held in enumerate(situation.messages)]
         protected = set(self._protected)
-        passing = [held.is_counted and not held.pinned for held in situation.messages]
         again = [is_passing and at in protected for at, is_passing in enumerate(passing)]
         self._passing, self._again = [0, *accumulate(passing)], [0, *accumulate(again)]
-        self.head = _lasting(situation)
-        self._passing_head = sum(_is_passing(situation.head[at]) for at in self.head)
+        head = [held.message for held in situation.head]
+        lasting = closed(head, _preserved(situation.head))
+        self.head = closed(head, (*lasting, *_current_in_head(situation)))
+        self._passing_head = len(self.head) - len(lasting)
         self.cuts = [cut for cut in _cuts(views) if self.leaving(cut)]
 
     def standing(self, cut: int) -> tuple[int, ...]:
@@ -47,7 +50,7 @@ class Cutting:
         return cut - len(self.standing(cut))
 
     def counted(self, cut: int) -> int:
-        """Return how many messages are left by *cut*, without system messages, pins and what stands for others."""
+        """Return how many messages *cut* leaves, without what is preserved for good."""
         return self._passing_head + self._again[cut] + self._passing[-1] - self._passing[cut]
 
 
@@ -66,27 +69,23 @@ def closed(messages: Sequence[Message], positions: Iterable[int]) -> tuple[int, 
     return tuple(sorted(found))
 
 
-def _wanted(situation: Situation) -> Iterator[int]:
+def _preserved(messages: Sequence[Held]) -> Iterator[int]:
+    """Yield the positions of what stays for good: system messages, pins, and what stands for others."""
+    return (at for at, held in enumerate(messages) if held.pinned or not held.is_counted)
+
+
+def _current(situation: Situation) -> tuple[int, ...]:
     current = situation.current_user()
-    for at, held in enumerate(situation.messages):
-        if held.pinned or held.message.role == "system" or at == current:
-            yield at
+    return () if current is None else (current,)
 
 
-def _lasting(situation: Situation) -> tuple[int, ...]:
-    """Return which positions of the head stay: all but user messages that stood there for being the newest.
+def _current_in_head(situation: Situation) -> tuple[int, ...]:
+    """Return the position of the user's newest words in the head; none where there are newer ones behind it.
 
-    With the words of such a message go the calls and results that stood with it.
+    Those stood there for being the newest; they go when they no longer are, with what stood with them.
     """
-    lasting = {at for at, held in enumerate(situation.head) if not _is_passing(held)}
-    if situation.current_user() is None:
-        newest = max((at for at, held in enumerate(situation.head) if held.is_spoken_by_user), default=None)
-        lasting |= set() if newest is None else {newest}
-    return closed([held.message for held in situation.head], lasting)
-
-
-def _is_passing(held: Held) -> bool:
-    return held.is_counted and not held.pinned
+    spoken = [at for at, held in enumerate(situation.head) if held.is_spoken_by_user]
+    return tuple(spoken[-1:]) if situation.current_user() is None else ()
 
 
 def _cuts(views: Sequence[Message]) -> Iterator[int]:

@@ -57,4 +57,4 @@ def _yaml(text: str, source: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise DocumentError(source, [("", f"not YAML: {error}")]) from error
+        raise DocumentError(source, [("", f"not YAML: {' '.join(str(error).split())}")]) from error
