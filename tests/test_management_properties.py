@@ -1,0 +1,401 @@
+"""Whatever a document says, and whatever was said: what is left can be sent, and what is gone can be found."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from buoyline.compression import ContextConfig, pair_spans
+from buoyline.errors import ConfigError
+from buoyline.management import (
+    MANAGERS,
+    ContextManagement,
+    Held,
+    Leave,
+    ManagedConversation,
+    Situation,
+    Summarise,
+    from_context_config,
+    from_strands_settings,
+    to_context_config,
+    to_strands_settings,
+)
+from buoyline.management.cutting import Cutting
+from buoyline.management.managers import SlidingWindow, Summarization
+from buoyline.management.standins import Beginning
+from buoyline.messages import Message, detect, dialect_named, spell
+from buoyline.offloader import StoredResult, ToolRule
+from buoyline.tokens import HeuristicCounter
+from buoyline.workspace import MemoryWorkspace
+
+SESSION = "s1"
+CALL_IDS = ("", "a", "b", "c")
+
+counts = st.integers(1, 12)
+thresholds = {
+    "message_count_exceed": counts,
+    "tokens_exceed": st.integers(1, 400),
+    "tokens_exceed_ratio": st.floats(0.01, 1),
+    "turn_tokens_exceed": st.integers(1, 200),
+    "every_model_calls": st.integers(1, 3),
+}
+activations = st.fixed_dictionaries({}, optional=thresholds)
+configs: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "SlidingWindowManager": {"max_messages": counts, "at_least": st.integers(0, 4), "notice": st.booleans()},
+    "SummarizationManager": {
+        "summary_ratio": st.floats(0.1, 0.8),
+        "preserve_recent_messages": st.integers(0, 8),
+        "summarization_model_id": st.sampled_from(["", "small"]),
+    },
+    "ToolsOutputTruncateManager": {"max_output_length": st.integers(1, 300)},
+    "OffloadManager": {"tool_result_limit": st.integers(2, 80)},
+    "ToolResultMaskManager": {"keep_recent_results": st.integers(0, 3), "min_tokens": st.integers(1, 40)},
+    "PinManager": {"first": st.integers(0, 4), "contains": st.just(["pin"])},
+    "ImageLimitManager": {"max_images": st.integers(0, 2)},
+    "CompressionManager": {"reserve_ratio": st.floats(0, 0.8), "summary_tokens": st.integers(1, 300)},
+}
+
+
+def entry_of(kind: str) -> st.SearchStrategy[dict[str, Any]]:
+    config = st.fixed_dictionaries({}, optional=configs[kind])
+    return st.builds(
+        lambda settings, rules: {"type": kind, "config": settings, "activation": rules}, config, activations
+    )
+
+
+entries = st.lists(st.sampled_from(sorted(configs)).flatmap(entry_of), min_size=1, max_size=3)
+hooks = st.dictionaries(
+    st.sampled_from(["pre_llm", "post_tool", "post_memory", "pre_compress", "on_overflow"]), entries, max_size=3
+)
+
+texts = st.sampled_from(["short", "pin this", "some words " * 8, "line\n" * 60])
+IMAGE = {"url": "data:image/png;base64,iVBORw0KGgo="}
+
+
+def openai_call(call_ids: Sequence[str]) -> dict[str, Any]:
+    function = {"name": "read", "arguments": "{}"}
+    made = [{"id": call_id, "type": "function", "function": function} for call_id in call_ids]
+    return {"role": "assistant", "content": None, "tool_calls": made}
+
+
+def openai_result(call_id: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def anthropic_call(call_ids: Sequence[str]) -> dict[str, Any]:
+    uses = [{"type": "tool_use", "id": call_id, "name": "read", "input": {}} for call_id in call_ids]
+    return {"role": "assistant", "content": uses}
+
+
+def anthropic_results(call_ids: Sequence[str], text: str, words: str) -> dict[str, Any]:
+    blocks: list[dict[str, Any]] = [
+        {"type": "tool_result", "tool_use_id": call_id, "content": text} for call_id in call_ids
+    ]
+    return {"role": "user", "content": [*blocks, {"type": "text", "text": words}] if words else blocks}
+
+
+id_lists = st.lists(st.sampled_from(CALL_IDS), min_size=1, max_size=3)
+plain = st.one_of(
+    texts.map(lambda text: {"role": "user", "content": text}),
+    texts.map(lambda text: {"role": "assistant", "content": text}),
+)
+openai_messages = st.one_of(
+    plain,
+    st.just({"role": "system", "content": "be good"}),
+    st.just({"role": "user", "content": [{"type": "image_url", "image_url": IMAGE}]}),
+    id_lists.map(openai_call),
+    st.builds(openai_result, st.sampled_from(CALL_IDS), texts),
+)
+anthropic_messages = st.one_of(
+    plain,
+    id_lists.map(anthropic_call),
+    st.builds(anthropic_results, id_lists, texts, st.sampled_from(["", "and so on"])),
+)
+openai_groups = st.builds(
+    lambda call_ids, text: [openai_call(call_ids), *(openai_result(call_id, text) for call_id in call_ids)],
+    id_lists,
+    texts,
+)
+anthropic_groups = st.builds(
+    lambda call_ids, text: [anthropic_call(call_ids), anthropic_results(call_ids, text, "")], id_lists, texts
+)
+
+
+def flat(groups: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    # Fresh objects: the very same one twice in a conversation could not be told apart below.
+    return [json.loads(spell(message)) for group in groups for message in group]
+
+
+conversations = st.one_of(
+    st.lists(openai_messages.map(lambda message: [message]) | openai_groups, min_size=1, max_size=10).map(flat),
+    st.lists(anthropic_messages.map(lambda message: [message]) | anthropic_groups, min_size=1, max_size=10).map(flat),
+)
+
+
+def orphans(messages: Sequence[Message]) -> int:
+    """Count the results that answer no call before them."""
+    waiting: list[str] = []
+    found = 0
+    for message in messages:
+        for call in message.calls:
+            waiting.append(call.call_id)
+        for result in message.results:
+            if result.call_id in waiting:
+                waiting.remove(result.call_id)
+            else:
+                found += 1
+    return found
+
+
+def unanswered(messages: Sequence[Message]) -> int:
+    """Count the calls without a result behind them."""
+    calls = sum(len(message.calls) for message in messages)
+    return calls - (sum(len(message.results) for message in messages) - orphans(messages))
+
+
+def view(message: dict[str, Any]) -> Message:
+    return detect(message).view(message)
+
+
+async def run_through(
+    management: ContextManagement, conversation: list[dict[str, Any]], size: int
+) -> tuple[ManagedConversation, MemoryWorkspace]:
+    workspace = MemoryWorkspace(evict_after_turns=None)
+    held = ManagedConversation(
+        management, session_id=SESSION, offloader=workspace, size=size, counter=HeuristicCounter()
+    )
+    for message in conversation:
+        await held.add(message)
+        if view(message).role != "assistant":
+            await held.prepare()
+    try:
+        await held.recover_from_overflow(OverflowError("too long"))
+    except OverflowError:
+        pass
+    return held, workspace
+
+
+@settings(max_examples=150)
+@given(hooks, conversations, st.integers(20, 2_000))
+def test_whatever_runs_leaves_a_conversation_that_can_be_sent_and_an_archive_that_has_the_rest(
+    document: dict[str, Any], conversation: list[dict[str, Any]], size: int
+) -> None:
+    management = ContextManagement.read({"hooks": document})
+    assert ContextManagement.read(management.to_json()) == management
+    held, workspace = asyncio.run(run_through(management, conversation, size))
+    situation = held.situation()
+    standing = list(situation.standing())
+    views = [one.message for one in standing]
+    originals = [view(message) for message in conversation]
+
+    # Never empty, never parted: what had a call, or a result, still has.
+    assert situation.messages
+    ours = [one for one in standing if not one.is_ours]
+    assert orphans(views) <= orphans(originals)
+    assert unanswered(views) <= unanswered(originals)
+    assert_pairs_are_whole(ours, originals)
+
+    # Never without its system messages, its pins, and the user's newest words.
+    indexes = {one.index for one in ours}
+    systems = {at for at, message in enumerate(originals) if message.role == "system"}
+    assert systems <= indexes
+    spoken = [at for at, message in enumerate(originals) if message.role == "user"]
+    assert set(spoken[-1:]) <= indexes
+    assert [one.index for one in situation.messages] == list(range(situation.messages[0].index, len(conversation)))
+
+    # Everything that left is in the archive, each message once, in order; what was cut off is stored whole.
+    left = situation.messages[0].index
+    archived = asyncio.run(workspace.load_messages(SESSION, 0, left)) if left else []
+    assert len(archived) == left
+    for (name, value), original in zip(archived, conversation, strict=False):
+        assert_whole(dialect_named(name).view(value), view(original), workspace)
+    for one in ours:
+        assert_whole(one.message, originals[one.index], workspace)
+
+
+def assert_pairs_are_whole(standing: Sequence[Held], originals: Sequence[Message]) -> None:
+    """Within what stands, a call has as many results as it had: the same ids answer the same ids."""
+    indexes = {one.index for one in standing}
+    for start, end in pair_spans(originals):
+        assert (start in indexes) == (end in indexes), (start, end)
+
+
+def assert_whole(shown: Message, original: Message, workspace: MemoryWorkspace) -> None:
+    """Either the very text of each result stands there, or a stored file holds it."""
+    for mine, theirs in zip(shown.results, original.results, strict=True):
+        if mine.text != theirs.text:
+            stored = asyncio.run(workspace.missing(SESSION, [theirs.text]))
+            assert stored == []
+
+
+def situation_of(conversation: Sequence[dict[str, Any]], pins: set[int]) -> Situation:
+    messages = [
+        Held(message, view(message), 10, at, pinned=at in pins) for at, message in enumerate(conversation)
+    ]
+    return Situation(messages=messages, size=1_000, counter=HeuristicCounter())
+
+
+@given(conversations, st.integers(1, 9), st.sets(st.integers(0, 9), max_size=2))
+def test_a_sliding_window_keeps_its_limit_wherever_any_cut_does(
+    conversation: list[dict[str, Any]], limit: int, pins: set[int]
+) -> None:
+    situation = situation_of(conversation, pins)
+    decided = SlidingWindow(max_messages=limit).decide(situation)
+    cutting = Cutting(situation)
+    step = next((step for step in decided.steps if isinstance(step, Leave)), Leave(0, (), (), ""))
+
+    fitting = [cut for cut in (0, *cutting.cuts) if cutting.counted(cut) <= limit]
+    assert (cutting.counted(step.cut) <= limit) == bool(fitting)
+    assert step.cut in (0, *cutting.cuts)
+    assert {at for at in pins if at < step.cut} <= set(step.standing)
+
+
+@given(conversations, st.floats(0.1, 0.8), st.integers(0, 9))
+def test_a_summary_never_takes_what_shall_be_preserved(
+    conversation: list[dict[str, Any]], ratio: float, preserved: int
+) -> None:
+    situation = situation_of(conversation, set())
+    decided = Summarization(summary_ratio=ratio, preserve_recent_messages=preserved).decide(situation)
+    counted = [at for at, held in enumerate(situation.messages) if held.is_counted]
+    for step in decided.steps:
+        assert isinstance(step, Summarise)
+        assert sum(at >= step.cut for at in counted) >= preserved
+        assert step.cut > len(step.standing)
+
+
+@given(st.integers(1, 400), st.text(min_size=0, max_size=800), st.booleans())
+def test_a_beginning_is_never_longer_than_it_may_be(limit: int, text: str, is_stored: bool) -> None:
+    stored = StoredResult("/w/sessions/s1/tool_result-c.txt", "tool_result-c.txt", "", 1) if is_stored else None
+    assert 0 < len(Beginning(limit)(text or "x", stored, HeuristicCounter())) <= max(limit, 1)
+
+
+limits = st.fixed_dictionaries(
+    {},
+    optional={
+        "trigger_ratio": st.sampled_from([0.5, 0.85, 0.9]),
+        "reserve_ratio": st.sampled_from([0.0, 0.05, 0.3]),
+        "tool_result_limit": st.sampled_from([2, 500, 4_000]),
+        "turn_results_limit": st.sampled_from([20_000, 50_000]),
+        "summary_tokens": st.sampled_from([1, 900]),
+        "compression_prompt": st.just("Be brief."),
+        "tool_rules": st.sampled_from(
+            [{"read_skill": ToolRule(offload="never")}, {"mcp__*": ToolRule(limit=500, keep_errors=True)}]
+        ),
+        "summary_schema": st.just(
+            {"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "string"}}}
+        ),
+    },
+)
+
+
+@given(limits)
+def test_a_configuration_comes_back_from_its_document(values: dict[str, Any]) -> None:
+    if "summary_schema" in values:
+        values = {**values, "summary_template": "{b} {a}"}
+    config = ContextConfig(**values)
+    document = from_context_config(config, name="x")
+    assert to_context_config(document) == config
+    assert to_context_config(ContextManagement.read(json.loads(json.dumps(document.to_json())))) == config
+    assert list(to_context_config(document).fields) == list(config.fields)
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        ({"hooks": {}}, "hooks.post_tool"),
+        ({"type": "SlidingWindowManager"}, "hooks.post_tool"),
+        ([{"type": "OffloadManager"}, {"type": "CompressionManager"}], r"hooks.pre_llm\[0\].activation"),
+        (
+            [{"type": "OffloadManager", "activation": {"tokens_exceed": 9}}, {"type": "CompressionManager"}],
+            r"hooks.post_tool\[0\].activation",
+        ),
+    ],
+)
+def test_a_document_that_says_more_than_a_configuration_can_is_refused_with_the_place(raw: Any, path: str) -> None:
+    with pytest.raises(ConfigError, match=path):
+        to_context_config(ContextManagement.read(raw))
+
+
+proactive = st.sampled_from([None, True, {"compression_threshold": 0.5}, {"compression_threshold": 0.7}])
+strands = st.one_of(
+    st.tuples(st.just("NullConversationManager"), st.just({})),
+    st.tuples(
+        st.just("SlidingWindowConversationManager"),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "window_size": st.integers(1, 90),
+                "should_truncate_results": st.booleans(),
+                "per_turn": st.sampled_from([False, True, 3]),
+                "pin_first": st.sampled_from([None, 2]),
+                "proactive_compression": proactive,
+            },
+        ),
+    ),
+    st.tuples(
+        st.just("SummarizingConversationManager"),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "summary_ratio": st.sampled_from([0.1, 0.5, 0.8]),
+                "preserve_recent_messages": st.integers(0, 20),
+                "summarization_system_prompt": st.sampled_from([None, "Be brief."]),
+                "pin_first": st.sampled_from([None, 2]),
+                "proactive_compression": proactive,
+            },
+        ),
+    ),
+)
+
+
+@given(strands)
+def test_the_settings_of_strands_come_back_from_their_document(found: tuple[str, dict[str, Any]]) -> None:
+    manager, values = found
+    document = from_strands_settings(manager, values)
+    again, kept = to_strands_settings(document)
+    assert again == manager
+    assert from_strands_settings(manager, kept) == document
+    assert {key: value for key, value in kept.items() if key in values and key != "proactive_compression"}.items() <= {
+        **values
+    }.items()
+
+
+@pytest.mark.parametrize(
+    ("manager", "values"),
+    [
+        ("NullConversationManager", {}),
+        ("SlidingWindowConversationManager", {"window_size": 20, "per_turn": True, "proactive_compression": True}),
+        ("SummarizingConversationManager", {"summary_ratio": 0.4, "pin_first": 1}),
+    ],
+)
+def test_the_settings_that_come_back_are_taken_by_strands_itself(manager: str, values: dict[str, Any]) -> None:
+    found = pytest.importorskip("strands.agent.conversation_manager")
+    _, kept = to_strands_settings(from_strands_settings(manager, values))
+    made = getattr(found, manager)(**kept)
+    for key in values.keys() - {"proactive_compression", "pin_first"}:
+        assert getattr(made, key) == values[key]
+
+
+@pytest.mark.parametrize(
+    ("manager", "values", "words"),
+    [
+        ("SlidingConversationManager", {}, "did you mean 'SlidingWindowConversationManager'"),
+        ("SlidingWindowConversationManager", {"windw_size": 3}, "did you mean 'window_size'"),
+        ("SummarizingConversationManager", {"summarization_agent": object()}, "an agent cannot stand in a document"),
+        ("SlidingWindowConversationManager", {"proactive_compression": 3}, "compression_threshold"),
+        ("SlidingWindowConversationManager", {"window_size": 0}, "max_messages"),
+    ],
+)
+def test_settings_that_strands_does_not_have_are_refused(manager: str, values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        from_strands_settings(manager, values)
+
+
+@pytest.mark.parametrize("kind", sorted(MANAGERS))
+def test_a_document_that_says_more_than_strands_can_is_refused(kind: str) -> None:
+    with pytest.raises(ConfigError, match="keep it as a document"):
+        to_strands_settings(ContextManagement.read({"hooks": {"pre_compress": [{"type": kind}]}}))
