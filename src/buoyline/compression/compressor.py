@@ -18,6 +18,7 @@ from buoyline.compression.merging import for_prose, with_ledger
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.record import Summary
 from buoyline.compression.rendering import Place, frame_tokens, render, with_pointers_that_resolve
+from buoyline.compression.results import with_whole_results
 from buoyline.compression.summarizers import SummaryFunction, summarizer_from
 from buoyline.compression.summarizers.cleaning import cleaned
 from buoyline.compression.summary import Draft, Source, Summarizer, SummaryRequest, require_draft
@@ -256,6 +257,7 @@ class Compressor:
         request = self._request(
             extent, views, place, lines, previous=previous, max_tokens=max_tokens, config=settings, focus=focus
         )
+        request = await with_whole_results(request, self._abilities.streams, extent.session_id, extent.stubs)
         drafted = await self._draft(request, extent, place, use_model=use_model)
         draft = with_pointers_that_resolve(drafted.draft, place)
         doubtful = await self._unverified(extent.session_id, draft, request)

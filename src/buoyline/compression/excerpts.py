@@ -24,11 +24,18 @@ class Excerpt:
         path: File whose lines are counted, relative to the session's directory; empty without files.
         lines: Number and text of each line, in order; empty for a stub without a preview.
         stub: The stub's text, which tells its block from the others of the result.
+        whole: The file's lines from its first on, as many as were read; empty where it was not.
     """
 
     path: str
     lines: tuple[tuple[int, str], ...]
     stub: str = ""
+    whole: tuple[str, ...] = ()
+
+    @property
+    def numbered(self) -> tuple[tuple[int, str], ...]:
+        """All lines that are known, in order: those that were read, and behind them what else the stub shows."""
+        return (*enumerate(self.whole, 1), *(line for line in self.lines if line[0] > len(self.whole)))
 
 
 def excerpts_of(message: Message, stubs: Mapping[str, StoredResult]) -> tuple[Excerpt | None, ...]:
@@ -58,17 +65,17 @@ def _stub_in(result: ToolResult, stubs: Mapping[str, StoredResult]) -> tuple[str
 
 def lines_of_files(results: Iterable[StoredResult]) -> dict[str, int]:
     """Return how many lines each file has that stubs of these results number."""
-    return {name: stored.lines for stored in results if (name := _counted_file(stored))}
+    return {name: stored.lines for stored in results if (name := counted_file(stored))}
 
 
-def _counted_file(stored: StoredResult) -> str:
+def counted_file(stored: StoredResult) -> str:
     """Return the name of the file whose lines a stub numbers: the view's where there is one; empty without files."""
     return re.split(r"[/\\]", stored.view)[-1] or stored.name
 
 
 def _excerpt(stub: str, stored: StoredResult) -> Excerpt:
     lines = tuple((line.number, _whole_words(line)) for line in previewed_lines(stub))
-    return Excerpt(_counted_file(stored), lines, stub)
+    return Excerpt(counted_file(stored), lines, stub)
 
 
 def _whole_words(line: Shown) -> str:

@@ -1,12 +1,18 @@
-"""Which strings are said, and with which lines behind them: much needed ones, and few places to cite."""
+"""Which strings are said, and which lines are named beside them: much needed ones, and few places to look at."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
 from typing import Final, NamedTuple
 
-ROUNDS: Final = 12
-"""Of halving the price of a token: 12 find it to a part in four thousand."""
+ROUNDS: Final = 10
+"""Of halving the price of a token: 10 find it to a part in a thousand."""
+
+LINE_TOKENS: Final = 0.12
+"""What it costs to name a line, in tokens: whoever follows a pointer reads all of its lines."""
+
+NEARNESS: Final = 0.35
+"""How much of a string's worth it has to stand in lines that are named, without being said itself: one look away."""
 
 
 class Wanted(NamedTuple):
@@ -15,75 +21,193 @@ class Wanted(NamedTuple):
     Attributes:
         need: How likely it is needed, above 0.
         tokens: What it takes to say it.
-        windows: Numbers of the places that hold it; none is empty.
+        places: Numbers of the places that hold it; none is empty.
+        is_near: It stands in lines that are named already.
     """
 
     need: float
     tokens: int
-    windows: Sequence[int]
+    places: Sequence[int]
+    is_near: bool = False
 
 
-def allotted(wanted: Sequence[Wanted], mark_tokens: Sequence[int], max_tokens: float) -> dict[int, list[int]]:
-    """Choose strings, and for each one of the places that hold it, so that much is said that is needed.
+class Place(NamedTuple):
+    """Some lines that may be named.
 
-    Each place that is cited costs its mark, so that a string which stands beside others is cheaper than one alone.
-    A token has a price; at a price, a string is worth its need less the price of its tokens, and a place is worth its
-    strings less the price of its mark. The most valuable place comes first, and the lowest price that keeps to
-    *max_tokens* is looked for: a Lagrangian relaxation of the budgeted maximum coverage problem.
+    Attributes:
+        mark_tokens: What it takes to name them, or a run of places that begins with them.
+        lines: How many they are.
+        follows: They may be named together with the place before.
+    """
+
+    mark_tokens: int
+    lines: int
+    follows: bool = False
+
+
+class Stretch(NamedTuple):
+    """Places in a row that are named by one pointer.
+
+    Attributes:
+        first: Number of the first place.
+        last: Number of the last one.
+        said: Positions of the strings that are said beside the pointer, never empty.
+        near: Positions of those that can be looked up there.
+    """
+
+    first: int
+    last: int
+    said: list[int]
+    near: list[int]
+
+
+def allotted(
+    wanted: Sequence[Wanted], places: Sequence[Place], max_tokens: float, *, max_places: int
+) -> list[Stretch]:
+    """Choose strings, and for each of them the place that is named with it, so that much is said that is needed.
+
+    A place that is named costs its mark, so that a string which stands beside others is cheaper than one alone; and
+    what stands there unsaid is worth something, too. A token has a price; at a price, a string is worth its need less
+    the price of its tokens, or a part of its need if it is only near. The place with the most worth comes first and
+    takes in neighbours that are worth their lines; a string counts once. The lowest price that keeps to *max_tokens*
+    is looked for: a Lagrangian relaxation of the budgeted maximum coverage problem, solved greedily.
 
     Args:
         wanted: The strings.
-        mark_tokens: What each place costs.
+        places: Where they stand, in the order of the conversation.
         max_tokens: For strings and marks.
+        max_places: So many in a row may share a pointer, at least 1.
 
     Returns:
-        For each place that is cited the positions of its strings in *wanted*.
+        What is named, most worth first.
 
-    >>> allotted([Wanted(0.5, 2, [0, 1]), Wanted(0.5, 2, [1]), Wanted(0.2, 2, [2])], [8, 8, 8], 12)
-    {1: [0, 1]}
+    >>> here = Place(8, lines=1)
+    >>> allotted([Wanted(0.5, 2, [0, 1]), Wanted(0.5, 2, [1]), Wanted(0.2, 2, [2])], [here] * 3, 13, max_places=1)
+    [Stretch(first=1, last=1, said=[0, 1], near=[])]
     """
     low, high = 0.0, max((string.need / string.tokens for string in wanted), default=0.0)
-    best: dict[int, list[int]] = {}
+    best: list[Stretch] = []
     for _ in range(ROUNDS):
         price = (low + high) / 2
-        found = _at_price(wanted, mark_tokens, price)
-        if _tokens(found, wanted, mark_tokens) <= max_tokens:
+        found = list(_Auction(wanted, places, price, max_places).stretches())
+        if _tokens(found, wanted, places) <= max_tokens:
             best, high = found, price
         else:
             low = price
     return best
 
 
-def _at_price(wanted: Sequence[Wanted], mark_tokens: Sequence[int], price: float) -> dict[int, list[int]]:
-    values = [string.need - price * string.tokens for string in wanted]
-    held: defaultdict[int, list[int]] = defaultdict(list)
-    for position, string in enumerate(wanted):
-        for window in string.windows if values[position] > 0 else ():
-            held[window].append(position)
-    chosen: dict[int, list[int]] = {}
-    taken: set[int] = set()
-
-    def gain(window: int) -> float:
-        return sum(values[position] for position in held[window]) - price * mark_tokens[window]
-
-    # The gain of a place only shrinks, so an old gain is a bound, and only the top of the heap is counted again.
-    heap = [(-found, -window) for window in held if (found := gain(window)) > 0]
-    heapify(heap)
-    while heap:
-        window = -heappop(heap)[1]
-        left = [position for position in held[window] if position not in taken]
-        if len(left) < len(held[window]):
-            held[window] = left
-            if (found := gain(window)) > 0:
-                heappush(heap, (-found, -window))
-            continue
-        chosen[window] = left
-        taken.update(left)
-    return chosen
-
-
-def _tokens(found: dict[int, list[int]], wanted: Sequence[Wanted], mark_tokens: Sequence[int]) -> int:
+def _tokens(found: Iterable[Stretch], wanted: Sequence[Wanted], places: Sequence[Place]) -> int:
     return sum(
-        mark_tokens[window] + sum(wanted[position].tokens for position in positions)
-        for window, positions in found.items()
+        places[stretch.first].mark_tokens + sum(wanted[position].tokens for position in stretch.said)
+        for stretch in found
     )
+
+
+class _Auction:
+    """What is worth naming where a token has a certain price."""
+
+    def __init__(self, wanted: Sequence[Wanted], places: Sequence[Place], price: float, max_places: int) -> None:
+        self._wanted = wanted
+        self._places = places
+        self._price = price
+        self._line_price = LINE_TOKENS * price
+        self._max_places = max_places
+        self._gains: list[float] = []
+        self._is_said: list[bool] = []
+        self._held: list[list[int]] = [[] for _ in places]
+        for position, string in enumerate(wanted):
+            spoken, nearby = string.need - price * string.tokens, NEARNESS * string.need
+            gain = max(spoken, nearby) - (nearby if string.is_near else 0.0)
+            self._gains.append(gain)
+            self._is_said.append(spoken > nearby)
+            for place in string.places if gain > 0 else ():
+                self._held[place].append(position)
+        self._taken: set[int] = set()
+
+    def stretches(self) -> Iterator[Stretch]:
+        """Yield what is worth its price, the place that holds most first."""
+        alone = [self._gain(place) for place in range(len(self._places))]
+        # What a place and all in reach hold bounds what it can become: most places are done with after one look.
+        sums = [0.0, *accumulate(alone)]
+        reach = self._max_places - 1
+        heap = [
+            (-gain, -place)
+            for place, gain in enumerate(alone)
+            if gain > 0
+            and sums[min(place + reach + 1, len(alone))] - sums[max(place - reach, 0)]
+            > self._price * self._places[place].mark_tokens
+        ]
+        heapify(heap)
+        while heap:
+            known, seed = heappop(heap)
+            gain = self._gain(-seed)
+            if gain <= 0:
+                continue
+            if gain < -known:
+                heappush(heap, (-gain, seed))
+            elif (found := self._grown(-seed)) is not None:
+                yield found
+
+    def _gain(self, place: int, also: frozenset[int] | set[int] = frozenset()) -> float:
+        return sum(
+            self._gains[position]
+            for position in self._held[place]
+            if position not in self._taken and position not in also
+        )
+
+    def _grown(self, seed: int) -> Stretch | None:
+        """Return the best stretch around *seed*; None where that is not worth its mark."""
+        first = last = seed
+        held = {position for position in self._held[seed] if position not in self._taken}
+        worth = self._gain(seed) - self._price * self._places[seed].mark_tokens - self._line_price * self._lines(seed)
+        while last - first + 1 < self._max_places:
+            more, first, last = self._extended(first, last, held)
+            if more <= 0:
+                break
+            worth += more
+        if worth <= 0:
+            return None
+        said = sorted(position for position in held if self._is_said[position])
+        if not said:  # a pointer alone tells nobody why it is there
+            said = [max(held, key=lambda position: (self._wanted[position].need, -position))]
+        self._taken |= held
+        return Stretch(first, last, said, sorted(held.difference(said)))
+
+    def _extended(self, first: int, last: int, held: set[int]) -> tuple[float, int, int]:
+        """Take in the neighbours on one side that are worth most, and add what they hold to *held*."""
+        room = self._max_places - (last - first + 1)
+        ahead = self._best_run(self._following(last, room), held)
+        behind = self._best_run(self._preceding(first, room), held)
+        worth, run = max(ahead, behind, key=lambda found: found[0])
+        if worth <= 0:
+            return 0.0, first, last
+        for place in run:
+            held.update(position for position in self._held[place] if position not in self._taken)
+        return worth, min(first, run[-1]), max(last, run[-1])
+
+    def _best_run(self, neighbours: Iterable[int], held: set[int]) -> tuple[float, list[int]]:
+        best, best_length = 0.0, 0
+        worth, seen, run = 0.0, set(held), list[int]()
+        for place in neighbours:
+            worth += self._gain(place, seen) - self._line_price * self._lines(place)
+            seen.update(self._held[place])
+            run.append(place)
+            if worth > best:
+                best, best_length = worth, len(run)
+        return best, run[:best_length]
+
+    def _following(self, last: int, room: int) -> Iterator[int]:
+        for place in range(last + 1, min(last + 1 + room, len(self._places))):
+            if not self._places[place].follows:
+                return
+            yield place
+
+    def _preceding(self, first: int, room: int) -> Iterator[int]:
+        for place in range(first, max(first - room, 0), -1):
+            if not self._places[place].follows:
+                return
+            yield place - 1
+
+    def _lines(self, place: int) -> int:
+        return self._places[place].lines

@@ -13,6 +13,7 @@ from buoyline.compression.extraction.citing import Citations
 from buoyline.compression.signals import readable
 from buoyline.compression.summary import Pointer, Source
 from buoyline.messages import ToolResult
+from buoyline.offloader.lines import CONTINUED
 
 MAX_GAP_LINES: Final = 20
 """Lines so near to each other are one place: to read what lies between costs no more than a second pointer."""
@@ -41,6 +42,13 @@ class Reading:
     text: str
     source: Source
     excerpt: Excerpt | None = None
+
+    @property
+    def searched(self) -> str:
+        """The text in which exact strings are looked for: of an offloaded result all that was read of it."""
+        if self.excerpt is None or not self.excerpt.whole:
+            return self.text
+        return "\n".join(line for _, line in self.excerpt.numbered).replace(f"\n{CONTINUED}", "")
 
     @property
     def has_own_lines(self) -> bool:

@@ -1,12 +1,15 @@
 """Where exact strings stand: short runs of lines, in the order of the conversation."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Final, NamedTuple
 
+from buoyline.compression.extraction.covering import Place
 from buoyline.compression.extraction.reading import readings
+from buoyline.compression.extraction.wording import mark_of
 from buoyline.compression.summary import Pointer, Source
+from buoyline.tokens import TextCounter
 
 SECTION_LINES: Final = 6
 """So many lines are one section."""
@@ -54,22 +57,38 @@ class Sections:
         }
         lines = sum(len(section.lines) for section in self._sections)
         most = max(MIN_WINDOW_LINES, min(LINES_PER_TOKEN * lines // max_tokens, MAX_WINDOW_LINES))
-        self._window_sections = most // SECTION_LINES
+        self.most_in_a_row = most // SECTION_LINES
+        self._strings = strings
         self._holding: defaultdict[str, list[int]] = defaultdict(list)
         for number, section in enumerate(self._sections):
             for string in strings("\n".join(section.lines)):
                 self._holding[string].append(number)
 
-    def windows(self, string: str) -> list[int]:
-        """Return the numbers of the windows that hold *string*, each named after its first section."""
-        found: dict[int, None] = {}
-        for number in self._holding.get(string, ())[-MAX_PLACES:]:
-            found.update(dict.fromkeys(islice(self._windows_around(number), self._window_sections)))
-        return list(found)
+    def __len__(self) -> int:
+        """Return how many sections there are."""
+        return len(self._sections)
 
-    def lines_of(self, window: int, strings: Iterable[str]) -> tuple[Pointer, ...]:
-        """Return the lines of a window from the first to the last that it takes to see each of *strings*."""
-        pointers = [pointer for string in strings for pointer in self._first_in(window, string)]
+    def holding(self, string: str) -> list[int]:
+        """Return the numbers of the newest sections that hold *string*; none for what stands nowhere here."""
+        return self._holding.get(string, [])[-MAX_PLACES:]
+
+    def place(self, number: int, counter: TextCounter) -> Place:
+        """Return what it takes to name a section."""
+        section = self._sections[number]
+        marks = mark_of(() if section.pointer is None else (section.pointer,))
+        lines = 1 if section.pointer is None else section.pointer.end - section.pointer.start + 1
+        return Place(counter.count(f"- {marks}\n"), lines, self._follows(number))
+
+    def strings_at(self, pointers: Iterable[Pointer]) -> set[str]:
+        """Return the exact strings in the lines that *pointers* name, as far as these are known."""
+        lines = (
+            self._line(pointer, at) for pointer in dict.fromkeys(pointers) for at in range(pointer.start, pointer.end + 1)
+        )
+        return set(self._strings("\n".join(lines)))
+
+    def lines_of(self, first: int, last: int, strings: Iterable[str]) -> tuple[Pointer, ...]:
+        """Return the lines of a run of sections from the first to the last that it takes to see each of *strings*."""
+        pointers = [pointer for string in strings for pointer in self._first_in(first, last, string)]
         if not pointers:
             return ()
         start, end = min(pointer.start for pointer in pointers), max(pointer.end for pointer in pointers)
@@ -89,31 +108,19 @@ class Sections:
     def _line(self, pointer: Pointer, number: int) -> str:
         return self._numbered.get((pointer.path, number), "")
 
-    def whole(self, window: int) -> tuple[Pointer, ...]:
-        """Return the first section of a window, as what its lines take when they are named."""
-        pointer = self._sections[window].pointer
-        return () if pointer is None else (pointer,)
-
-    def _windows_around(self, number: int) -> Iterator[int]:
-        """Yield the sections that a window which holds section *number* may begin with."""
-        yield number
-        while number > 0 and self._follows(number):
-            number -= 1
-            yield number
-
     def _follows(self, number: int) -> bool:
+        if number == 0:
+            return False
         before, section = self._sections[number - 1], self._sections[number]
         if before.is_whole or section.is_whole or before.pointer is None or section.pointer is None:
             return False
         return before.pointer.path == section.pointer.path and before.pointer.end + 1 == section.pointer.start
 
-    def _first_in(self, window: int, string: str) -> Iterator[Pointer]:
-        for number in range(window, min(window + self._window_sections, len(self._sections))):
-            if number > window and not self._follows(number):
-                return
-            if number in self._holding[string] and (pointer := self._line_of(number, string)) is not None:
-                yield pointer
-                return
+    def _first_in(self, first: int, last: int, string: str) -> Iterator[Pointer]:
+        held = self._holding[string]
+        at = bisect_left(held, first)
+        if at < len(held) and held[at] <= last and (pointer := self._line_of(held[at], string)) is not None:
+            yield pointer
 
     def _line_of(self, number: int, string: str) -> Pointer | None:
         section = self._sections[number]
@@ -130,7 +137,7 @@ def _sections(source: Source) -> Iterator[Section]:
         yield from _parted(source.pointer.path, source.pointer.start, source.lines)
     for excerpt in source.excerpts:
         if excerpt is not None and excerpt.path:
-            for first, lines in _runs(excerpt.lines):
+            for first, lines in _runs(excerpt.numbered):
                 yield from _parted(excerpt.path, first, lines)
 
 

@@ -215,9 +215,11 @@ class Selection:
                 waiting.append(item)
         needs = [(item, self._need(item, terms)) for item in waiting]
         old = [found for found in needs if found[0].last_seen < self._first]
+        cited = [pointer for items in self.choice.shown.values() for item in items for pointer in item.pointers]
         chosen, used = self._shelves.stocked(old, CARRIED_STRINGS_SHARE * room) if len(old) < len(needs) else ([], 0)
         carried = {item.text for item in chosen}
-        others, more = self._shelves.stocked([found for found in needs if found[0].text not in carried], room - used)
+        new = [found for found in needs if found[0].text not in carried]
+        others, more = self._shelves.stocked(new, room - used, cited)
         chosen, used = [*others, *chosen], used + more
         self.choice.shown[LEDGER_FIELD] += chosen
         shown = {(item.kind, item.text) for item in chosen}

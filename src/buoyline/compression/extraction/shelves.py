@@ -5,13 +5,17 @@ from dataclasses import replace
 from typing import Final
 
 from buoyline.compression.extraction.conversation import Conversation
-from buoyline.compression.extraction.covering import Wanted, allotted
+from buoyline.compression.extraction.covering import Place, Stretch, Wanted, allotted
 from buoyline.compression.extraction.wording import LABEL_KIND, LEDGER_KINDS, mark_of
 from buoyline.compression.summary import Item, Pointer
 from buoyline.tokens import TextCounter
 
-STRINGS_PER_TOKEN: Final = 0.5
-"""Of the most needed strings so many are looked at for each token that there is room for: twice what ever fits."""
+STRINGS_PER_TOKEN: Final = 2.0
+"""Of the most needed strings so many are looked at for each token that there is room for: an eighth of them is said, and
+lines are named where more of the others stand."""
+
+LINES_OF_OLD: Final = 12
+"""What naming a place of the last summary counts as; its lines are not at hand."""
 
 
 class Shelves:
@@ -22,37 +26,58 @@ class Shelves:
         self._conversation = conversation
         self._sections = conversation.sections
         self._counter = counter
+        self._places = [self._sections.place(number, counter) for number in range(len(self._sections))]
         strings = [item for item in old if item.kind in LEDGER_KINDS]
         self._held = {item.text: item.pointers for item in strings if item.kind != LABEL_KIND}
         self._labels = {item.pointers: item for item in strings if item.kind == LABEL_KIND}
 
-    def stocked(self, needs: Sequence[tuple[Item, float]], max_tokens: float) -> tuple[list[Item], int]:
+    def stocked(
+        self, needs: Sequence[tuple[Item, float]], max_tokens: float, cited: Iterable[Pointer] = ()
+    ) -> tuple[list[Item], int]:
         """Choose strings and their lines.
 
         Args:
             needs: Strings, and how likely each is needed.
             max_tokens: For the lines that say them, pointers included.
+            cited: Lines that are named already; what stands there is only one look away.
 
         Returns:
             The strings with their pointers, most needed first, and what they take.
         """
+        near = self._sections.strings_at(cited)
         ranked = sorted(needs, key=lambda found: found[1], reverse=True)[: int(STRINGS_PER_TOKEN * max_tokens)]
-        numbers: dict[tuple[Pointer, ...] | int, int] = {}
-        wanted: list[Wanted] = []
-        for item, need in ranked:
-            places = [numbers.setdefault(place, len(numbers)) for place in self._places(item)]
-            wanted.append(Wanted(need, self._counter.count(f" {item.text}"), places))
-        keys = list(numbers)
-        found = allotted(wanted, [self._mark_tokens(key) for key in keys], max_tokens)
-        placed: dict[int, Item] = {}
+        held: dict[tuple[Pointer, ...], int] = {}
+        wanted = [
+            Wanted(need, self._counter.count(f" {item.text}"), self._numbers(item.text, held), item.text in near)
+            for item, need in ranked
+        ]
+        keys = list(held)
+        places = [*self._places, *(Place(self._mark_tokens(key), LINES_OF_OLD) for key in keys)]
+        found = allotted(wanted, places, max_tokens, max_places=self._sections.most_in_a_row)
+        chosen: list[tuple[int, Item]] = []
         labels: list[Item] = []
-        for window, positions in found.items():
-            pointers = self._lines(keys[window], [ranked[position][0].text for position in positions])
-            pointers, label = self._labelled(pointers, ranked[min(positions)][0])
+        for stretch in found:
+            strings = [ranked[position][0] for position in (*stretch.said, *stretch.near)]
+            pointers, label = self._labelled(self._lines(stretch, keys, strings), strings[0])
             labels += label
-            placed.update((position, self._on(ranked[position][0], pointers)) for position in positions)
-        used = sum(wanted[position].tokens for position in placed) + sum(self._mark_tokens(keys[w]) for w in found)
-        return [*labels, *(placed[position] for position in sorted(placed))], used
+            chosen += [(position, self._on(ranked[position][0], pointers)) for position in stretch.said]
+        used = sum(wanted[position].tokens for position, _ in chosen)
+        used += sum(places[stretch.first].mark_tokens for stretch in found)
+        return [*labels, *(item for _, item in sorted(chosen, key=lambda pair: pair[0]))], used
+
+    def _numbers(self, string: str, held: dict[tuple[Pointer, ...], int]) -> list[int]:
+        """Return the numbers of the places that hold *string*; *held* numbers those of the last summary behind ours."""
+        if here := self._sections.holding(string):
+            return here
+        key = self._held.get(string, ())
+        return [len(self._places) + held.setdefault(key, len(held))]
+
+    def _lines(
+        self, stretch: Stretch, held: Sequence[tuple[Pointer, ...]], strings: Iterable[Item]
+    ) -> tuple[Pointer, ...]:
+        if stretch.first >= len(self._places):
+            return held[stretch.first - len(self._places)]
+        return self._sections.lines_of(stretch.first, stretch.last, (item.text for item in strings))
 
     def _labelled(self, pointers: tuple[Pointer, ...], first: Item) -> tuple[tuple[Pointer, ...], list[Item]]:
         """Return the lines, and the name of the file that they say they are of."""
@@ -66,18 +91,11 @@ class Shelves:
 
     def placed(self, item: Item) -> Item:
         """Return *item* with a pointer of its own."""
-        place = self._places(item)[0]
-        return self._on(item, self._lines(place, [item.text]))
+        newest = self._sections.holding(item.text)[-1:]
+        lines = [self._sections.lines_of(number, number, [item.text]) for number in newest]
+        return self._on(item, lines[0] if lines else self._held.get(item.text, ()))
 
-    def _places(self, item: Item) -> Sequence[tuple[Pointer, ...] | int]:
-        windows = self._sections.windows(item.text)
-        return [*windows] or [self._held.get(item.text, ())]
-
-    def _lines(self, place: tuple[Pointer, ...] | int, strings: Sequence[str]) -> tuple[Pointer, ...]:
-        return self._sections.lines_of(place, strings) if isinstance(place, int) else place
-
-    def _mark_tokens(self, place: tuple[Pointer, ...] | int) -> int:
-        pointers = self._sections.whole(place) if isinstance(place, int) else place
+    def _mark_tokens(self, pointers: tuple[Pointer, ...]) -> int:
         return self._counter.count(f"- {mark_of(pointers)}\n")
 
     def _on(self, item: Item, pointers: tuple[Pointer, ...]) -> Item:

@@ -169,7 +169,7 @@ def _channels(source: Source, actions: Iterable[Action]) -> Iterator[tuple[Chann
     if message.role in {"user", "assistant"}:
         yield _speaker(message), outer_text(message.text)
     for reading in readings(source):
-        yield "result", outer_text(reading.text)
+        yield "result", outer_text(reading.searched)
 
 
 def _speaker(message: Message) -> Channel:
