@@ -187,7 +187,6 @@ async def test_an_error_in_an_offloaded_result_points_to_the_lines_of_its_file(t
     assert "make all" in _cited(_directory(tmp_path), [call])
     assert (error.path, error.start, error.end) == ("tool_result-c1.txt", 400, 400)
     assert "[tool_result-c1.txt:400]" in summary.text
-    assert "in the same directory" in summary.text
     assert error in summary.draft.pointers
     assert unheld(summary.draft, _directory(tmp_path)) == []
 
@@ -208,7 +207,6 @@ async def test_the_words_of_a_stub_are_no_facts(tmp_path: Path) -> None:
     assert "offloaded" not in fields
     assert f"{COUNTER.count(LOG):,}" not in fields
     assert str(tmp_path) not in fields
-    assert "in the same directory" not in (await _summary(BUILD[:2], tmp_path / "b")).text
 
 
 async def test_what_only_looks_like_a_stub_is_a_result(tmp_path: Path) -> None:
@@ -239,7 +237,6 @@ async def test_a_pointer_of_the_last_summary_is_carried_on_without_its_stub(tmp_
     place = await compressor.archive(extent)
     second = await compressor.summarize(extent, place, previous=first.draft, max_tokens=1_500)
     assert "[tool_result-c1.txt:400]" in second.text
-    assert "in the same directory" in second.text
     assert unheld(second.draft, _directory(tmp_path)) == []
 
 

@@ -111,8 +111,11 @@ def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, 
         prose.append(name)
     if LEDGER_FIELD in queues:
         _fill_ledger(selection, queues[LEDGER_FIELD], [queues[name] for name in prose], _terms(request.focus))
-    for name in prose:
-        selection.fill(queues[name], share=1.0)
+    # Twice: how lines join decides what they take, and the last tokens are room for one fact more.
+    for _ in range(2):
+        for name in prose:
+            selection.fill(queues[name], share=1.0)
+        selection.count_again()
     return selection.choice
 
 
