@@ -25,7 +25,8 @@ _BLANKS = re.compile(r"\s+")
 # After a full stop a sentence goes on if the next word begins small: "e.g. this".
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])|(?<=[\u3002\uff01\uff1f])")
 _LIST_MARK = re.compile(r"\s{0,40}(?:[-*+\u2022]|\d{1,3}[.)]|#{1,6}|>)\s+")
-_FENCE = ("```", "~~~")
+FENCES = ("```", "~~~")
+"""How a line begins that opens or closes code in Markdown."""
 
 # Three ways to tell an error from a text that speaks of one: the word begins the line (behind a place, a time or
 # a tag), or a colon follows it, or it is a phrase that nobody uses for anything else.
@@ -69,7 +70,7 @@ def sentences(text: str) -> Iterator[str]:
     """
     is_code = False
     for line in text.splitlines():
-        if line.lstrip().startswith(_FENCE):
+        if line.lstrip().startswith(FENCES):
             is_code = not is_code
         elif not is_code:
             yield from _sentences_of_line(line)

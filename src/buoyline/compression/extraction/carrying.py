@@ -19,7 +19,7 @@ _NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
 
 _REPLACED_BY_NEWER: Final = frozenset({"todo", "closing"})
 OPEN_ERRORS: Final = frozenset({"error", "untried"})
-_STALE: Final = frozenset({"pending", "question", "working"})
+_STALE: Final = frozenset({"pending", "question", "working", "intent"})
 
 
 def carried(previous: Draft | None, first: int) -> list[Item]:

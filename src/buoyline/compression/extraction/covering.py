@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 ROUNDS: Final = 10
 """Of halving the price of a token: 10 find it to a part in a thousand."""
 
-LINE_TOKENS: Final = 0.12
+LINE_TOKENS: Final = 0.2
 """What it costs to name a line, in tokens: whoever follows a pointer reads all of its lines."""
 
-NEARNESS: Final = 0.35
+NEARNESS: Final = 0.4
 """How much of a string's worth it has to stand in lines that are named, without being said itself: one look away."""
 
 
@@ -36,12 +36,12 @@ class Place(NamedTuple):
 
     Attributes:
         mark_tokens: What it takes to name them, or a run of places that begins with them.
-        lines: How many they are.
+        lines: How many they are; a long one counts as several.
         follows: They may be named together with the place before.
     """
 
     mark_tokens: int
-    lines: int
+    lines: float
     follows: bool = False
 
 
@@ -209,5 +209,5 @@ class _Auction:
                 return
             yield place - 1
 
-    def _lines(self, place: int) -> int:
+    def _lines(self, place: int) -> float:
         return self._places[place].lines

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from buoyline.compression.claims import ARROW, BETWEEN, CUT
+from buoyline.compression.claims import ARROW, CUT
 from buoyline.compression.extraction.calls import tasks_of
 from buoyline.compression.extraction.conversation import Conversation
 from buoyline.compression.extraction.reading import Passage
 from buoyline.compression.extraction.sightings import MAX_TYPED_CHARS
 from buoyline.compression.extraction.wording import cut
-from buoyline.compression.signals import readable, sentences
+from buoyline.compression.signals import FENCES, readable, sentences
 from buoyline.compression.summary import Item, Pointer, Source
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ PENDING: Final = 4.0
 QUESTION: Final = 4.0
 WORKING: Final = 4.0
 CLOSING: Final = 3.0
+INTENT: Final = 3.0
 RULE: Final = 1.0
 REMARK: Final = 0.0
 
@@ -57,6 +58,13 @@ INTENTION: Final = 0.5
 """Taken from the weight of a sentence that only says what the agent was about to do."""
 
 MIN_SENTENCE_CHARS: Final = 25
+
+USUAL_CHARS: Final = 80
+"""Of a message that asks for something. One of half as much has half the odds to matter later, but for corrections."""
+
+MIN_SUBSTANCE: Final = -2.5
+
+_IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 # How users word a rule, in the languages that we know such words of; rules in others stand in their messages.
 _RULE = re.compile(
@@ -101,9 +109,11 @@ def overview(conversation: Conversation, *, has_task: bool) -> Iterator[Item]:
     typed = _without_repetitions([source for source in users if not _is_made(source)] or users)
     for source in typed:
         is_task = source is typed[0] and not has_task
-        max_tokens = limits.task if is_task else limits.line if _is_pasted(source) else limits.request
+        is_pasted = _is_pasted(source) and not is_task
+        max_tokens = limits.task if is_task else limits.line if is_pasted else limits.request
         text = cut(source.message.text, max_tokens, limits.counter)
-        kind, weight = ("task", TASK) if is_task else ("request", _request_weight(source))
+        kind = "task" if is_task else "pasted" if is_pasted else "request"
+        weight = TASK if is_task else _request_weight(conversation, source)
         yield _item(conversation, "task_overview", kind, text, source, weight=weight)
 
 
@@ -165,6 +175,9 @@ def next_steps(conversation: Conversation) -> Iterator[Item]:
             yield _item(conversation, "next_steps", "pending", text, step.call, weight=PENDING)
     users, agents = conversation.spoken("user"), conversation.spoken("assistant")
     yield from _asked(conversation, users[-1:])
+    for source in agents[-1:] if agents and agents[-1].message.calls else ():
+        text = cut(source.message.text, limits.report // 2, limits.counter)
+        yield _item(conversation, "next_steps", "intent", text, source, weight=INTENT)
     newest = max(_last_call(conversation), users[-1].index if users else -1)
     for source in agents[-1:] if agents and agents[-1].index > newest else ():
         _, closing = _without_closing(source.message.text)
@@ -214,20 +227,34 @@ def _deeds(conversation: Conversation) -> Iterator[Item]:
 
 
 def _reports(conversation: Conversation) -> Iterator[Item]:
-    """Yield what the agent told the user at the end of its turns, and its last words whatever they were."""
+    """Yield what the agent told the user at the end of its turns, its last words in full."""
     limits = conversation.limits
     agents = conversation.spoken("assistant")
     last_call = _last_call(conversation)
     for source in agents:
-        is_last = source is agents[-1]
-        if source.message.calls and not is_last:
+        if source.message.calls:
             continue
+        is_last = source is agents[-1]
         has_closing = is_last and source.index > last_call
         text = _without_closing(source.message.text)[0] if has_closing else source.message.text
-        if shown := cut(text, limits.report, limits.counter):
-            yield _item(
-                conversation, "current_state", "report", shown, source, weight=LAST_REPORT if is_last else REPORT
-            )
+        if shown := cut(_without_blocks(text), limits.report, limits.counter):
+            weight = LAST_REPORT if is_last else REPORT + _substance(conversation, text)
+            yield _item(conversation, "current_state", "report", shown, source, weight=weight)
+
+
+def _without_blocks(text: str) -> str:
+    """Return a message without its tables and its code, cut where they stood: on one line nobody can read them."""
+    kept: list[str] = []
+    is_code = False
+    for line in text.splitlines():
+        is_fence = line.lstrip().startswith(FENCES)
+        if is_fence or is_code or line.lstrip().startswith("|"):
+            kept += [] if kept[-1:] == [CUT] else [CUT]
+        else:
+            kept.append(line)
+        is_code ^= is_fence
+    shown = "\n".join(kept)
+    return shown if any(char.isalnum() for char in shown) else text
 
 
 def _asked(conversation: Conversation, newest: Sequence[Source]) -> Iterator[Item]:
@@ -264,7 +291,8 @@ def _findings(conversation: Conversation) -> Iterator[Item]:
         base = 0.1 if source.message.calls else 0.4
         for position, sentence in enumerate(sentences(source.message.text[:MAX_AGENT_CHARS])):
             if len(sentence) >= MIN_SENTENCE_CHARS and not _LEADS_IN.search(sentence):
-                value = conversation.value_in(sentence) + (0 if sentence.startswith("|") else base)
+                words = 0.0 if sentence.startswith("|") else base * min(1.0, len(sentence) / USUAL_CHARS)
+                value = conversation.value_in(sentence) + words
                 density = (value + 0.01) / (len(sentence) / 4 + POINTER_TOKENS)
                 text = cut(_without_bars(sentence), 2 * limits.line, limits.counter)
                 weight = math.log(20 * density) - (INTENTION if _INTENDS.match(sentence) else 0)
@@ -275,16 +303,24 @@ def _findings(conversation: Conversation) -> Iterator[Item]:
 
 
 def _without_bars(sentence: str) -> str:
-    """Return a row of a table as parts of a sentence."""
-    if not sentence.startswith("|"):
-        return sentence
-    return BETWEEN.join(cell for part in sentence.split("|") if (cell := part.strip()))
+    """Return a row of a table without the bars around it."""
+    return sentence.strip("| ") if sentence.startswith("|") else sentence
 
 
-def _request_weight(source: Source) -> float:
+def _request_weight(conversation: Conversation, source: Source) -> float:
     if _is_made(source):
         return MADE
-    return PASTED if _is_pasted(source) else REQUEST
+    return PASTED if _is_pasted(source) else REQUEST + _substance(conversation, source.message.text)
+
+
+def _substance(conversation: Conversation, text: str) -> float:
+    """Return what a message is worth beside others of its kind: "go on" and "hello" say less than a sentence does.
+
+    An exact string makes up for many words; the ideographs of one language say as much as three letters of another.
+    """
+    chars = len(text) + 2 * len(_IDEOGRAPH.findall(text[:MAX_TYPED_CHARS]))
+    words = math.log2((chars + 1) / USUAL_CHARS)
+    return max(MIN_SUBSTANCE, min(words, 0.0)) + min(conversation.value_in(text[:MAX_TYPED_CHARS]), 1.0)
 
 
 def _is_made(source: Source) -> bool:

@@ -22,6 +22,9 @@ LINES_PER_TOKEN: Final = 36
 """The same for each line that there is and each token of the summary: so that more tokens do not mean more lines that
 are cited, but shorter runs of them; a quarter of all at most, measured on recorded sessions."""
 
+USUAL_LINE_CHARS: Final = 100
+"""A longer line counts as several: it takes as long to read."""
+
 MAX_LEAD_LINES: Final = 12
 """So many lines before the first string are cited as well to show which file it stands in."""
 
@@ -76,7 +79,7 @@ class Sections:
         """Return what it takes to name a section."""
         section = self._sections[number]
         marks = mark_of(() if section.pointer is None else (section.pointer,))
-        lines = 1 if section.pointer is None else section.pointer.end - section.pointer.start + 1
+        lines = sum(max(len(line) / USUAL_LINE_CHARS, 1.0) for line in section.lines)
         return Place(counter.count(f"- {marks}\n"), lines, self._follows(number))
 
     def strings_at(self, pointers: Iterable[Pointer]) -> set[str]:

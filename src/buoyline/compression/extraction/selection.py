@@ -1,8 +1,9 @@
 """Which candidates are said: the most needed ones within the budget, every field with a share of it."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Final
 
@@ -20,17 +21,21 @@ from buoyline.compression.extraction.wording import (
 )
 from buoyline.compression.summary import FIELDS, Item, Pointer, SummaryRequest
 
-OPEN_KINDS: Final = frozenset({"question", "working", "pending", "error", "untried"})
+OPEN_KINDS: Final = frozenset({"question", "working", "intent", "pending", "error", "untried"})
 
 TASK_KIND: Final = "task"
+
+NEXT_FIELD: Final = "next_steps"
+NEXT_TOKENS: Final = 40
+"""So many tokens what comes next may take, however small the summary is: without it nobody goes on."""
 
 LEDGER_FIELD: Final = "context_to_preserve"
 
 SHARES: Final[Mapping[str, float]] = MappingProxyType(
     {
         "task_overview": 0.14,
-        "current_state": 0.17,
-        "next_steps": 0.05,
+        "current_state": 0.16,
+        "next_steps": 0.06,
         "important_discoveries": 0.12,
         LEDGER_FIELD: 0.52,
     }
@@ -46,11 +51,17 @@ CARRIED_SHARE: Final = 0.4
 CARRIED_STRINGS_SHARE: Final = 0.2
 """The same for exact strings."""
 
-MAX_STRINGS_SHARE: Final = 0.5
+MAX_STRINGS_SHARE: Final = 0.52
 """Of the whole, while there are sentences left to say: nobody can go on from a bare list of names."""
+
+LEAST_NEED: Final = 0.04
+"""Of a string, while there are sentences left to say: one in 25 is written again."""
 
 MAX_RULES_SHARE: Final = 0.1
 """Of the ledger's field, for what the user said."""
+
+STALE_RANKS: Final = 40
+"""So many places later comes a sentence whose exact strings have all been said."""
 
 MAX_MISSES: Final = 30
 """So many candidates in a row may be too large before the rest is given up."""
@@ -104,13 +115,15 @@ def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, 
     prose = [name for name in SHARES if name in queues and name != LEDGER_FIELD]
     selection.choose_first(queues.get("task_overview", []))
     for name in prose:
+        if name == NEXT_FIELD:
+            selection.assure(queues[name], NEXT_TOKENS)
         selection.fill(queues[name], share=selection.share_of(name))
     for name in [name for name in request.fields if name not in FIELDS]:
         queues[name] = selection.ranked(_digest(ranked, name), _terms(name))
         selection.fill(queues[name], share=selection.share_of(name))
         prose.append(name)
     if LEDGER_FIELD in queues:
-        _fill_ledger(selection, queues[LEDGER_FIELD], [queues[name] for name in prose], _terms(request.focus))
+        _fill_ledger(selection, queues[LEDGER_FIELD], {name: queues[name] for name in prose}, _terms(request.focus))
     # Twice: how lines join decides what they take, and the last tokens are room for one fact more.
     for _ in range(2):
         for name in prose:
@@ -120,7 +133,7 @@ def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, 
 
 
 def _fill_ledger(
-    selection: "Selection", queue: Sequence[Item], prose: Sequence[list[Item]], terms: frozenset[str]
+    selection: "Selection", queue: Sequence[Item], prose: Mapping[str, list[Item]], terms: frozenset[str]
 ) -> None:
     """Fill the ledger; what it leaves goes to sentences, and what they leave to the ledger again."""
     rules = [item for item in queue if item.kind not in LEDGER_KINDS]
@@ -129,7 +142,8 @@ def _fill_ledger(
     selection.fill(rules, share=MAX_RULES_SHARE * share)
     selection.fill_strings(strings, terms, share=min(share, MAX_STRINGS_SHARE))
     for _ in range(2):
-        for waiting in (*prose, rules):
+        selection.spread(prose)
+        for waiting in (*prose.values(), rules):
             selection.fill(waiting, share=1.0)
         selection.count_again()
     selection.fill_strings(strings, terms, share=1.0)
@@ -159,6 +173,7 @@ class Selection:
         self._unused = 0.0
         self._all_shares = sum(SHARES.get(name, CUSTOM_SHARE) for name in request.fields)
         self._said = ""
+        self._said_strings: set[str] = set()
         self._lines: set[tuple[str, int, tuple[Pointer, ...]]] = set()
 
     def share_of(self, name: str) -> float:
@@ -176,6 +191,16 @@ class Selection:
             room = max(MAX_TASK_SHARE * self.max_tokens, min(self.max_tokens, TASK_TOKENS))
             shown = self._cut_to(item, room)
             if shown is not None:
+                queue.remove(item)
+                self._left -= self._cost(shown)
+                self._unused -= self._cost(shown)
+                self._choose(shown, is_said=False)
+
+    def assure(self, queue: list[Item], tokens: int) -> None:
+        """Choose the first of *queue*, cut to so many tokens, but to no more than a sixth of what there is."""
+        for item in queue[:1]:
+            shown = self._cut_to(item, min(tokens, self.max_tokens / 6, self._left))
+            if shown is not None and not self._is_said(shown):
                 queue.remove(item)
                 self._left -= self._cost(shown)
                 self._unused -= self._cost(shown)
@@ -216,7 +241,8 @@ class Selection:
                 self.choice.covered.append(self._shelves.placed(item))
             else:
                 waiting.append(item)
-        needs = [(item, self._need(item, terms)) for item in waiting]
+        least = LEAST_NEED if share < 1 else 0.0
+        needs = [(item, need) for item in waiting if (need := self._need(item, terms)) >= least]
         old = [found for found in needs if found[0].last_seen < self._first]
         cited = [pointer for items in self.choice.shown.values() for item in items for pointer in item.pointers]
         chosen, used = self._shelves.stocked(old, CARRIED_STRINGS_SHARE * room) if len(old) < len(needs) else ([], 0)
@@ -242,10 +268,17 @@ class Selection:
             weight += FOCUS_WEIGHT
         return likelihood(weight, count=item.count, age=max(self._end - 1 - item.last_seen, 0))
 
-    def _take(self, candidates: Iterable[Item], queue: list[Item], room: float) -> int:
+    def spread(self, queues: Mapping[str, list[Item]]) -> None:
+        """Share what is left among *queues* as all tokens are shared: else the first field takes all of it."""
+        left = self._left / self.max_tokens if self.max_tokens else 0.0
+        shares = sum(self.share_of(name) for name in queues)
+        for name, queue in queues.items():
+            self.fill(queue, share=left * self.share_of(name) / shares)
+
+    def _take(self, candidates: Sequence[Item], queue: list[Item], room: float) -> int:
         used = misses = 0
         done: set[int] = set()
-        for item in candidates:
+        for item in self._freshest_first(candidates):
             if misses > MAX_MISSES:
                 break
             is_said = self._is_said(item)
@@ -260,6 +293,25 @@ class Selection:
         queue[:] = [item for item in queue if id(item) not in done]
         return used
 
+    def _freshest_first(self, candidates: Sequence[Item]) -> Iterator[Item]:
+        """Yield *candidates* in their order, but sentences later whose exact strings have been said meanwhile."""
+        heap = [(float(at), 1.0, at) for at in range(len(candidates))]
+        while heap:
+            rank, known, at = heappop(heap)
+            item = candidates[at]
+            fresh = self._freshness(item)
+            if fresh < known:
+                heappush(heap, (rank + (known - fresh) * STALE_RANKS, fresh, at))
+            else:
+                yield item
+
+    def _freshness(self, item: Item) -> float:
+        """Return which share of what a sentence says exactly was not said before; 1 of a plain one."""
+        if item.kind != "finding":
+            return 1.0
+        strings = self._shelves.strings_in(item.text)
+        return len(strings - self._said_strings) / len(strings) if strings else 1.0
+
     def _is_said(self, item: Item) -> bool:
         """Tell whether a chosen sentence says it already; that something is open is news even of what was quoted."""
         if item.kind in OPEN_KINDS:
@@ -272,6 +324,7 @@ class Selection:
         self.choice.shown[item.field].append(item)
         self._lines.add(self._line_of(item))
         self._said += f"{item.text}\n"
+        self._said_strings |= self._shelves.strings_in(item.text)
 
     def _cost(self, item: Item) -> int:
         """Count what *item* adds to the text; where items share a line, only the first pays for the mark."""

@@ -31,6 +31,10 @@ class Shelves:
         self._held = {item.text: item.pointers for item in strings if item.kind != LABEL_KIND}
         self._labels = {item.pointers: item for item in strings if item.kind == LABEL_KIND}
 
+    def strings_in(self, text: str) -> set[str]:
+        """Return the exact strings in *text*."""
+        return self._conversation.strings_in(text)
+
     def stocked(
         self, needs: Sequence[tuple[Item, float]], max_tokens: float, cited: Iterable[Pointer] = ()
     ) -> tuple[list[Item], int]:

@@ -33,6 +33,7 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "task": "“{}”",
         "request": "“{}”",
+        "pasted": "Pasted: “{}”",
         "report": "Reported: “{}”",
         "changed": "Changed {}",
         "read": "Read {}",
@@ -42,6 +43,7 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
         "pending": "No result yet: {}",
         "question": "Not answered yet: “{}”",
         "working": "In progress: “{}”",
+        "intent": "The agent was at: “{}”",
         "constraint": "User: “{}”",
     }
 )
