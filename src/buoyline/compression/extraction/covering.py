@@ -8,10 +8,7 @@ from typing import Final, NamedTuple
 ROUNDS: Final = 10
 """Of halving the price of a token: 10 find it to a part in a thousand."""
 
-LINE_TOKENS: Final = 0.2
-"""What it costs to name a line, in tokens: whoever follows a pointer reads all of its lines."""
-
-NEARNESS: Final = 0.4
+NEARNESS: Final = 0.35
 """How much of a string's worth it has to stand in lines that are named, without being said itself: one look away."""
 
 
@@ -62,7 +59,12 @@ class Stretch(NamedTuple):
 
 
 def allotted(
-    wanted: Sequence[Wanted], places: Sequence[Place], max_tokens: float, *, max_places: int
+    wanted: Sequence[Wanted],
+    places: Sequence[Place],
+    max_tokens: float,
+    *,
+    max_places: int,
+    line_tokens: float = 0.0,
 ) -> list[Stretch]:
     """Choose strings, and for each of them the place that is named with it, so that much is said that is needed.
 
@@ -77,6 +79,7 @@ def allotted(
         places: Where they stand, in the order of the conversation.
         max_tokens: For strings and marks.
         max_places: So many in a row may share a pointer, at least 1.
+        line_tokens: What it costs to name a line, in tokens: whoever follows a pointer reads all of its lines.
 
     Returns:
         What is named, most worth first.
@@ -89,7 +92,7 @@ def allotted(
     best: list[Stretch] = []
     for _ in range(ROUNDS):
         price = (low + high) / 2
-        found = list(_Auction(wanted, places, price, max_places).stretches())
+        found = list(_Auction(wanted, places, price, max_places, line_tokens).stretches())
         if _tokens(found, wanted, places) <= max_tokens:
             best, high = found, price
         else:
@@ -107,11 +110,18 @@ def _tokens(found: Iterable[Stretch], wanted: Sequence[Wanted], places: Sequence
 class _Auction:
     """What is worth naming where a token has a certain price."""
 
-    def __init__(self, wanted: Sequence[Wanted], places: Sequence[Place], price: float, max_places: int) -> None:
+    def __init__(
+        self,
+        wanted: Sequence[Wanted],
+        places: Sequence[Place],
+        price: float,
+        max_places: int,
+        line_tokens: float,
+    ) -> None:
         self._wanted = wanted
         self._places = places
         self._price = price
-        self._line_price = LINE_TOKENS * price
+        self._line_price = line_tokens * price
         self._max_places = max_places
         self._gains: list[float] = []
         self._is_said: list[bool] = []

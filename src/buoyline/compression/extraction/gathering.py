@@ -93,7 +93,7 @@ _MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\]|/[\w:-
 
 POINTER_TOKENS: Final = 12
 
-CHANGE_LINES: Final = 20
+CHANGE_LINES: Final = 12
 """So many lines behind a file's name show what was changed in it."""
 
 

@@ -14,7 +14,7 @@ from buoyline.tokens import TextCounter
 SECTION_LINES: Final = 6
 """So many lines are one section."""
 
-MAX_WINDOW_LINES: Final = 72
+MAX_WINDOW_LINES: Final = 96
 MIN_WINDOW_LINES: Final = 12
 """Strings in so many lines may share a pointer: with more a pointer names too much, with less there are too many."""
 
@@ -24,6 +24,9 @@ are cited, but shorter runs of them; a quarter of all at most, measured on recor
 
 USUAL_LINE_CHARS: Final = 100
 """A longer line counts as several: it takes as long to read."""
+
+LINE_PRICE: Final = 0.2
+"""What it costs to name all lines, as a share of the summary's tokens: where there are many lines one costs little."""
 
 MAX_LEAD_LINES: Final = 12
 """So many lines before the first string are cited as well to show which file it stands in."""
@@ -61,6 +64,7 @@ class Sections:
         lines = sum(len(section.lines) for section in self._sections)
         most = max(MIN_WINDOW_LINES, min(LINES_PER_TOKEN * lines // max_tokens, MAX_WINDOW_LINES))
         self.most_in_a_row = most // SECTION_LINES
+        self.line_tokens = LINE_PRICE * max_tokens / max(lines, 1)
         self._strings = strings
         self._holding: defaultdict[str, list[int]] = defaultdict(list)
         for number, section in enumerate(self._sections):

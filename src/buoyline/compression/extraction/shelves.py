@@ -57,7 +57,13 @@ class Shelves:
         ]
         keys = list(held)
         places = [*self._places, *(Place(self._mark_tokens(key), LINES_OF_OLD) for key in keys)]
-        found = allotted(wanted, places, max_tokens, max_places=self._sections.most_in_a_row)
+        found = allotted(
+            wanted,
+            places,
+            max_tokens,
+            max_places=self._sections.most_in_a_row,
+            line_tokens=self._sections.line_tokens,
+        )
         chosen: list[tuple[int, Item]] = []
         labels: list[Item] = []
         for stretch in found:
