@@ -56,14 +56,14 @@ def _strings(text: str) -> set[str]:
 
 
 @given(st.lists(st.sampled_from(["a_1", "b_2", "c_3", "plain", ""]), min_size=1, max_size=200), st.integers(1, 5_000))
-def test_a_window_holds_its_strings_in_few_lines(words: list[str], max_tokens: int) -> None:
+def test_a_section_holds_its_strings_on_single_lines(words: list[str], max_tokens: int) -> None:
     source = _source("\n".join(words))
     sections = Sections([source], _strings, max_tokens=max_tokens)
     for string in {word for word in words if "_" in word}:
-        windows = sections.windows(string)
-        assert windows
-        for window in windows:
-            (pointer,) = sections.lines_of(window, [string])
+        numbers = sections.holding(string)
+        assert numbers
+        for number in numbers:
+            (pointer,) = sections.lines_of(number, number, [string])
             assert string in _cited(source, pointer)
             assert pointer.start == pointer.end
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.compression.extraction import covering
-from buoyline.compression.extraction.covering import Wanted, allotted
+from buoyline.compression.extraction.covering import Place, Stretch, Wanted, allotted
 from buoyline.compression.ledger import MAX_CHARS, atoms, classify, mentions, runs
 from buoyline.compression.signals import error_lines, exit_status, last_line, readable, sentences
 
@@ -147,28 +147,64 @@ WANTED = st.builds(
     Wanted,
     need=st.floats(0.001, 1),
     tokens=st.integers(1, 9),
-    windows=st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True),
+    places=st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True).map(sorted),
+    is_near=st.booleans(),
 )
+PLACE = st.builds(Place, mark_tokens=st.integers(0, 20), lines=st.floats(1, 30), follows=st.booleans())
+NINES = [Place(10, lines=1)] * 10
 
 
-@given(st.lists(WANTED, max_size=30), st.lists(st.integers(0, 20), min_size=8, max_size=8), st.integers(0, 90))
+@given(
+    wanted=st.lists(WANTED, max_size=30),
+    places=st.lists(PLACE, min_size=8, max_size=8),
+    max_tokens=st.integers(0, 90),
+    max_places=st.integers(1, 5),
+    line_tokens=st.floats(0, 1),
+)
 def test_strings_stand_once_where_they_are_held_and_within_the_tokens(
-    wanted: list[Wanted], mark_tokens: list[int], max_tokens: int
+    wanted: list[Wanted], places: list[Place], max_tokens: int, max_places: int, line_tokens: float
 ) -> None:
-    found = allotted(wanted, mark_tokens, max_tokens)
-    chosen = [position for positions in found.values() for position in positions]
-    assert len(set(chosen)) == len(chosen)
-    assert all(window in wanted[position].windows for window, positions in found.items() for position in positions)
-    assert sum(wanted[position].tokens for position in chosen) + sum(map(mark_tokens.__getitem__, found)) <= max_tokens
-    assert all(found.values())
+    found = allotted(wanted, places, max_tokens, max_places=max_places, line_tokens=line_tokens)
+    named = [position for stretch in found for position in (*stretch.said, *stretch.near)]
+    assert len(set(named)) == len(named)
+    for stretch in found:
+        run = range(stretch.first, stretch.last + 1)
+        assert stretch.said
+        assert len(run) <= max_places
+        assert all(places[number].follows for number in run[1:])
+        assert all(set(run) & set(wanted[position].places) for position in (*stretch.said, *stretch.near))
+    said = sum(wanted[position].tokens for stretch in found for position in stretch.said)
+    assert said + sum(places[stretch.first].mark_tokens for stretch in found) <= max_tokens
 
 
 def test_strings_share_places() -> None:
     assert doctest.testmod(covering).failed == 0
-    wanted = [Wanted(0.5, 2, windows) for windows in ([1, 2], [2, 3], [2, 9], [9])]
-    assert allotted(wanted, [10] * 10, 100) == {2: [0, 1, 2], 9: [3]}
-    assert allotted(wanted, [10] * 10, 20) == {2: [0, 1, 2]}
+    wanted = [Wanted(0.5, 2, numbers) for numbers in ([1, 2], [2, 3], [2, 9], [9])]
+    assert allotted(wanted, NINES, 100, max_places=1) == [Stretch(2, 2, [0, 1, 2], []), Stretch(9, 9, [3], [])]
+    assert allotted(wanted, NINES, 20, max_places=1) == [Stretch(2, 2, [0, 1, 2], [])]
 
 
 def test_a_place_that_costs_less_is_better() -> None:
-    assert allotted([Wanted(0.5, 2, [1, 2])], [0, 10, 30], 60) == {1: [0]}
+    places = [Place(0, 1), Place(10, 1), Place(30, 1)]
+    assert allotted([Wanted(0.5, 2, [1, 2])], places, 60, max_places=1) == [Stretch(1, 1, [0], [])]
+
+
+def test_neighbours_share_a_pointer_unless_their_lines_cost_too_much() -> None:
+    places = [Place(10, lines=6), *[Place(10, lines=6, follows=True)] * 3]
+    wanted = [Wanted(0.9, 2, [0]), Wanted(0.5, 2, [1]), Wanted(0.5, 2, [3])]
+    assert allotted(wanted, places, 20, max_places=4) == [Stretch(0, 3, [0, 1, 2], [])]
+    assert allotted(wanted, places, 20, max_places=2)[0].last == 1
+    assert allotted(wanted, places, 20, max_places=4, line_tokens=5)[0].last == 0
+
+
+def test_what_there_is_no_room_to_say_is_named_by_its_lines() -> None:
+    places = [Place(10, lines=6), Place(10, lines=6, follows=True)]
+    wanted = [Wanted(0.9, 2, [0]), *(Wanted(0.3, 12, [1]) for _ in range(4))]
+    (stretch,) = allotted(wanted, places, 14, max_places=2)
+    assert stretch == Stretch(0, 1, [0], [1, 2, 3, 4])
+
+
+def test_what_can_be_looked_up_already_is_not_named_again() -> None:
+    wanted = [Wanted(0.9, 2, [0]), *(Wanted(0.3, 12, [1], is_near=True) for _ in range(4))]
+    places = [Place(10, lines=6), Place(10, lines=6, follows=True)]
+    assert allotted(wanted, places, 14, max_places=2, line_tokens=0.1) == [Stretch(0, 0, [0], [])]

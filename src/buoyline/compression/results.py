@@ -1,7 +1,7 @@
 """Offloaded tool results, read again for the summary: much of what is needed next stands in no preview.
 
-A result that was too loud for the context is the likeliest place of the one line that is wanted later. Its stub shows a
-page of it; whatever the offloader lets us read in pieces is looked at whole, up to a limit that keeps a compression quick.
+Of all that left a context, results that were too loud for it hold most, and their stubs show a page of each. What the
+offloader lets us read in pieces is looked at whole, up to a limit that keeps a compression quick.
 """
 
 import asyncio

@@ -38,7 +38,7 @@ PENDING: Final = 4.0
 QUESTION: Final = 4.0
 WORKING: Final = 4.0
 CLOSING: Final = 3.0
-INTENT: Final = 3.0
+INTENT: Final = 4.0
 RULE: Final = 1.0
 REMARK: Final = 0.0
 
@@ -175,9 +175,6 @@ def next_steps(conversation: Conversation) -> Iterator[Item]:
             yield _item(conversation, "next_steps", "pending", text, step.call, weight=PENDING)
     users, agents = conversation.spoken("user"), conversation.spoken("assistant")
     yield from _asked(conversation, users[-1:])
-    for source in agents[-1:] if agents and agents[-1].message.calls else ():
-        text = cut(source.message.text, limits.report // 2, limits.counter)
-        yield _item(conversation, "next_steps", "intent", text, source, weight=INTENT)
     newest = max(_last_call(conversation), users[-1].index if users else -1)
     for source in agents[-1:] if agents and agents[-1].index > newest else ():
         _, closing = _without_closing(source.message.text)
@@ -227,14 +224,17 @@ def _deeds(conversation: Conversation) -> Iterator[Item]:
 
 
 def _reports(conversation: Conversation) -> Iterator[Item]:
-    """Yield what the agent told the user at the end of its turns, its last words in full."""
+    """Yield what the agent told the user at the end of its turns, and its last words whatever they were."""
     limits = conversation.limits
     agents = conversation.spoken("assistant")
     last_call = _last_call(conversation)
     for source in agents:
-        if source.message.calls:
-            continue
         is_last = source is agents[-1]
+        if source.message.calls:
+            if is_last:
+                text = cut(source.message.text, limits.report // 2, limits.counter)
+                yield _item(conversation, "current_state", "intent", text, source, weight=INTENT)
+            continue
         has_closing = is_last and source.index > last_call
         text = _without_closing(source.message.text)[0] if has_closing else source.message.text
         if shown := cut(_without_blocks(text), limits.report, limits.counter):

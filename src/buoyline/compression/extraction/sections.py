@@ -89,7 +89,9 @@ class Sections:
     def strings_at(self, pointers: Iterable[Pointer]) -> set[str]:
         """Return the exact strings in the lines that *pointers* name, as far as these are known."""
         lines = (
-            self._line(pointer, at) for pointer in dict.fromkeys(pointers) for at in range(pointer.start, pointer.end + 1)
+            self._line(pointer, at)
+            for pointer in dict.fromkeys(pointers)
+            for at in range(pointer.start, pointer.end + 1)
         )
         return set(self._strings("\n".join(lines)))
 
