@@ -108,17 +108,18 @@ class Anchor:
             answer_tokens: What of these the message at `answer` takes; 0 where it has not been added.
         """
         if self._last is None:
-            return self._scaled(tokens)
+            return self.theirs(tokens)
         known, new = self._last.usage.input_tokens, tokens - self._last.sent.tokens
         if answer_tokens:
             known, new = known + self._last.usage.output_tokens, new - answer_tokens
-        return max(known + self._scaled(new), 0)
+        return max(known + self.theirs(new), 0)
 
     def ours(self, tokens: float) -> int:
         """Return how many tokens by our own count are *tokens* by the provider's."""
         return int(tokens / self.scale)
 
-    def _scaled(self, tokens: int) -> int:
+    def theirs(self, tokens: int) -> int:
+        """Return how many tokens by the provider's count are *tokens* by our own, on the high side."""
         return tokens if self.scale == 1 else math.ceil(tokens * self.scale)
 
     def _scale(self, first: _Known, last: _Known) -> float:

@@ -9,6 +9,7 @@ from buoyline.window.context import Context
 
 _LEAST_SUMMARY_TOKENS = 64
 _SMALL_SUMMARY_TOKENS = 400
+_LEAST_LEFT = 1 / 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,12 @@ class Room:
         return self.anchor.total(self.context.tokens(), answer_tokens)
 
     def exceeds(self, ratio: float) -> bool:
-        """Tell whether the context and the answer take more than this share of the window."""
-        return self.tokens + self.max_output_tokens > ratio * self.size
+        """Tell whether the context and the answer take more than this share of the window.
+
+        Where what stays in any case comes near it, a quarter of the rest may be taken first: otherwise each further
+        message would compress the context anew, and leave it above.
+        """
+        return self.tokens > self._line(ratio)
 
     def check(self) -> None:
         """Make sure that what stays whatever is archived leaves room for anything else.
@@ -57,22 +62,28 @@ class Room:
     def kept_tokens(self, settings: ContextConfig) -> int:
         """Return what the newest messages may take after a compression, by our own count.
 
-        Where system prompt and answer fill most of the window, that is half of what they leave: with all of it taken
-        again at once, each further message would compress the context anew.
+        Where system prompt and answer fill most of the window, that is half of what they leave below the trigger, for
+        the same reason.
         """
         wanted = self.anchor.ours(settings.reserve_ratio * self.size)
-        standing = self.context.fixed_tokens() + self.context.head.tokens
-        return min(wanted, max(self._below_trigger(settings) - standing, 0) // 2)
+        left = self.anchor.ours(self._line(settings.trigger_ratio)) - self._standing()
+        return min(wanted, max(left, 0) // 2)
 
     def summary_tokens(self, cut: int, settings: ContextConfig) -> int:
         """Return what the summary of the oldest *cut* messages may take, by our own count."""
         context = self.context
         leaving = sum(entry.tokens for entry in context.contents.until(cut) if not entry.stays)
         others = context.fixed_tokens() + context.head.tokens + context.contents.tokens - leaving
-        room = self._below_trigger(settings) - others
+        room = self.anchor.ours(settings.trigger_ratio * self.size - self.max_output_tokens) - others
         # A summary of half its source still makes room; below some hundred tokens it could not hold its frame.
         worth = max(leaving // 2, _SMALL_SUMMARY_TOKENS)
         return max(min(settings.summary_limit(self.size), worth, room), _LEAST_SUMMARY_TOKENS)
 
-    def _below_trigger(self, settings: ContextConfig) -> int:
-        return self.anchor.ours(settings.trigger_ratio * self.size - self.max_output_tokens)
+    def _standing(self) -> int:
+        summary = self.context.summary[0].tokens if self.context.summary else 0
+        return self.context.least_tokens() + summary
+
+    def _line(self, ratio: float) -> float:
+        line, standing = ratio * self.size - self.max_output_tokens, self.anchor.theirs(self._standing())
+        is_near = standing > (1 - _LEAST_LEFT) * line
+        return max(line, standing + (self.limit - standing) * _LEAST_LEFT) if is_near else line

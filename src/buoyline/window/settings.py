@@ -85,7 +85,7 @@ def output_room(max_output_tokens: object, model: str | None, size: int, trigger
     trigger = trigger_ratio * size
     if max_output_tokens is None:
         most = None if model is None else max_output_of(model)
-        return 0 if most is None else min(most, int(_OUTPUT_SHARE * min(size, trigger)))
+        return 0 if most is None else min(most, int(_OUTPUT_SHARE * size), int(trigger / 2))
     is_flag = isinstance(max_output_tokens, bool)
     if isinstance(max_output_tokens, int) and not is_flag and 0 <= max_output_tokens < trigger:
         return max_output_tokens
