@@ -16,6 +16,7 @@ from buoyline.errors import (
     ConflictError,
     ContextOverflowError,
     CorruptError,
+    DocumentError,
     FormatVersionError,
     InvalidNameError,
     LockTimeout,
@@ -37,6 +38,10 @@ from buoyline.errors import (
 EXAMPLES: list[tuple[BuoylineError, str]] = [
     (BuoylineError("words"), "words"),
     (ConfigError("size", "0 is below 1"), "size: 0 is below 1"),
+    (
+        DocumentError("a.json", [("hooks.x", "is no hook"), ("", "odd")]),
+        "a.json: hooks.x: is no hook; odd",
+    ),
     (InvalidNameError("../x", "leads out of the workspace"), "'../x': leads out of the workspace"),
     (InvalidNameError(None, "an id must be text"), "None: an id must be text"),
     (InvalidNameError("q" * 100, "too long"), f"'{'q' * 79}...: too long"),

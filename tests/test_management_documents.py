@@ -1,7 +1,6 @@
 """What is accepted as a context-management document, and what is said about one that is not."""
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +89,7 @@ def test_the_whole_document_of_the_page_is_read_and_comes_back_as_it_was() -> No
     assert json.loads(document.model_dump_json()) == document.to_json()
 
 
-@pytest.mark.parametrize(
-    ("entry", "hook"), [(SLIDING, "pre_llm"), (SUMMARIZING, "pre_llm"), (TRUNCATING, "post_tool")]
-)
+@pytest.mark.parametrize(("entry", "hook"), [(SLIDING, "pre_llm"), (SUMMARIZING, "pre_llm"), (TRUNCATING, "post_tool")])
 def test_a_bare_manager_runs_at_its_usual_hook(entry: dict[str, Any], hook: str) -> None:
     assert read(entry).to_json() == at(hook, entry)
 
@@ -365,7 +362,9 @@ def test_bodies_of_the_page_name_their_document_at_the_top_or_within_parameters(
 def test_what_an_execution_asks_for_takes_the_place_of_what_the_agent_was_made_with() -> None:
     registry = Registry()
     asks = {"context_management_name": "tool-heavy"}
-    assert chosen(registry.get, registered={"context_management_name": "chat"}, executed=asks) == registry.get("tool-heavy")
+    assert chosen(registry.get, registered={"context_management_name": "chat"}, executed=asks) == registry.get(
+        "tool-heavy"
+    )
     assert chosen(registry.get, registered=asks, executed={"parameters": {}}) == registry.get("tool-heavy")
     assert chosen(registry.get, registered={"context_management": SLIDING}) == read(SLIDING)
     assert chosen(registry.get) is None
@@ -374,13 +373,6 @@ def test_what_an_execution_asks_for_takes_the_place_of_what_the_agent_was_made_w
 def test_a_body_with_a_name_and_a_document_is_refused() -> None:
     with pytest.raises(DocumentError, match="keep one of them"):
         management_in({"context_management_name": "chat", "context_management": SLIDING}, Registry().get)
-
-
-def test_an_error_keeps_its_problems_when_it_is_pickled() -> None:
-    error = DocumentError("a.json", [("hooks.x", "is no hook"), ("", "odd")])
-    again = pickle.loads(pickle.dumps(error))
-    assert str(again) == str(error) == "a.json: hooks.x: is no hook; odd"
-    assert (again.source, again.problems) == ("a.json", (("hooks.x", "is no hook"), ("", "odd")))
 
 
 def test_a_document_from_a_configuration_is_a_document_like_any_other() -> None:

@@ -55,10 +55,11 @@ class Compression(Settings):
         max_kept_tokens = int(self.reserve_ratio * situation.size)
         decided = plan(situation.views, tokens, max_kept_tokens=max_kept_tokens)
         cutting = Cutting(situation)
-        if not cutting.leaving(decided.cut):
+        # The plan lets go of the newest turn's open calls where all else is too much; no manager does.
+        cut = max((cut for cut in cutting.cuts if cut <= decided.cut), default=0)
+        if cut == 0:
             return Decision(reason=decided.reason)
-        standing = cutting.standing(decided.cut)
-        step = Summarise(decided.cut, standing, cutting.head, decided.reason, self.config())
+        step = Summarise(cut, cutting.standing(cut), cutting.head, decided.reason, self.config())
         return Decision((step,), decided.reason)
 
     def in_words(self) -> str:
