@@ -122,7 +122,7 @@ def test_every_activation_of_the_page_is_read_within_the_config_and_beside_it(ru
 
 def test_equal_activations_within_and_beside_are_one_and_different_ones_are_a_problem() -> None:
     both = {"type": "SlidingWindowManager", "config": {"activation": {"tokens_exceed": 9}}}
-    assert read(at("pre_llm", {**both, "activation": {"tokens_exceed": 9}}))
+    assert read(at("pre_llm", {**both, "activation": {"tokens_exceed": 9}})) == read(at("pre_llm", both))
     ((path, reason),) = problems_of(at("pre_llm", {**both, "activation": {"tokens_exceed": 8}}))
     assert path == "hooks.pre_llm[0].activation"
     assert "differs from config.activation" in reason

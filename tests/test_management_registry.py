@@ -2,6 +2,7 @@
 
 import json
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -280,7 +281,7 @@ def test_a_manager_of_ones_own_is_imported_where_it_is_allowed(tmp_path: Path, m
         "        return False\n",
         "utf-8",
     )
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     text = '{"type": "my_managers.KeepAll"}'
     assert "allow it with" in run(tmp_path, "check", "-", stdin=text).stdout
     result = run(tmp_path, "explain", "-", "--allow", "my_managers.KeepAll", stdin=text)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError
 from buoyline.management import ContextManagement, ManagedConversation, Ran, built_in
+from buoyline.management.custom import Custom
 from buoyline.messages import detect
 from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
@@ -76,13 +78,16 @@ def anthropic(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for message in messages:
         if message["role"] == "tool":
-            block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
-            if found and found[-1]["role"] == "user" and isinstance(found[-1]["content"], list):
-                found[-1]["content"].append(block)
-            else:
-                found.append({"role": "user", "content": [block]})
+            block: dict[str, Any] = {
+                "type": "tool_result",
+                "tool_use_id": message["tool_call_id"],
+                "content": message["content"],
+            }
+            is_first = not found or found[-1]["role"] != "user" or isinstance(found[-1]["content"], str)
+            blocks: list[Any] = [] if is_first else found.pop()["content"]
+            found.append({"role": "user", "content": [*blocks, block]})
         elif "tool_calls" in message:
-            uses = [
+            uses: list[dict[str, Any]] = [
                 {"type": "tool_use", "id": c["id"], "name": c["function"]["name"], "input": {}}
                 for c in message["tool_calls"]
             ]
@@ -453,7 +458,7 @@ async def test_a_manager_of_ones_own_is_found_by_its_entry_point(
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: my-managers\nVersion: 1.0\n", "utf-8")
     (installed / "entry_points.txt").write_text("[buoyline.managers]\nKeepTen = ten_messages:Ten\n", "utf-8")
     (tmp_path / "ten_messages.py").write_text(f"from {__name__} import Last10Messages as Ten\n", "utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     management = ContextManagement.read({"type": "KeepTen"})
     assert (await prepared(management, talk(13)))[0] == talk(13)[-10:]
     assert management.to_json() == {"hooks": {"pre_llm": [{"type": "KeepTen"}]}}
@@ -507,8 +512,10 @@ async def test_on_an_overflow_no_lets_the_error_through_and_yes_stops_it() -> No
     for message in talk(10):
         await held.add(message)
     assert len(await held.recover_from_overflow(overflow)) == 2
-    reducer = greedy.entries("on_overflow")[0].manager.reducer  # type: ignore[union-attr]
-    assert reducer.errors == [overflow]  # type: ignore[attr-defined]
+    manager = greedy.entries("on_overflow")[0].manager
+    assert isinstance(manager, Custom)
+    assert isinstance(manager.reducer, Greedy)
+    assert manager.reducer.errors == [overflow]
 
 
 async def test_the_null_manager_leaves_all_as_it_is_and_lets_an_overflow_through() -> None:
@@ -567,7 +574,7 @@ async def test_activation_by_idle_time_and_by_every_nth_call() -> None:
     assert len(said(held)) == 2
 
     held = conversation(doc("pre_llm", "SlidingWindowManager", {"max_messages": 2}, every_model_calls=3))
-    counts = []
+    counts: list[int] = []
     for message in talk(9):
         await held.add(message)
         await held.prepare()
@@ -641,7 +648,7 @@ async def test_only_the_newest_pictures_stay(form: str, tmp_path: Path) -> None:
         blocks = [{"type": "text", "text": f"picture {number}"}, image(number)]
         if form == "user":
             return [{"role": "user", "content": blocks}]
-        use = {"type": "tool_use", "id": f"t{number}", "name": "shot", "input": {}}
+        use: dict[str, Any] = {"type": "tool_use", "id": f"t{number}", "name": "shot", "input": {}}
         block = {"type": "tool_result", "tool_use_id": f"t{number}", "content": blocks}
         return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [block]}]
 
