@@ -11,8 +11,8 @@ from buoyline.compression.summary import Item, Pointer
 from buoyline.tokens import TextCounter
 
 STRINGS_PER_TOKEN: Final = 2.0
-"""Of the most needed strings so many are looked at for each token that there is room for: an eighth of them is said, and
-lines are named where more of the others stand."""
+"""Of the most needed strings so many are looked at for each token that there is room for: an eighth of them is said,
+and lines are named where more of the others stand."""
 
 LINES_OF_OLD: Final = 12
 """What naming a place of the last summary counts as; its lines are not at hand."""

@@ -39,8 +39,8 @@ CALL_COUNT_WEIGHT: Final = 0.3
 """For each doubling of the number of calls that hold the string."""
 KEY_WEIGHT: Final = -1.2
 """For what results alone hold, and only as a key of a JSON object: the form of an answer, and nothing of what it says.
-Fitted: 3 % of these are written again, of other strings of results 5 %. How often a form is filled in says nothing more,
-so their count is taken out again."""
+Fitted: 3 % of these are written again, of other strings of results 5 %. How often a form is filled in says nothing
+more, so their count is taken out again."""
 
 COUNT_WEIGHT: Final = 0.45
 """For each doubling of the number of messages."""
