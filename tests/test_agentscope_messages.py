@@ -46,7 +46,6 @@ from buoyline.messages import (
     read_result,
     spell,
 )
-from buoyline.messages.agentscope import AgentScope
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
 
@@ -214,9 +213,15 @@ def test_a_new_result_message_is_one_of_the_frameworks() -> None:
 
 def test_json_comes_back_as_the_message_it_was() -> None:
     message = said(call(), result([image()]), HintBlock(hint=[image()]))
-    found = AgentScope().from_json(parse(spell(AGENTSCOPE.to_json(message))))
+    found = AGENTSCOPE.from_json(parse(spell(AGENTSCOPE.to_json(message))))
     assert isinstance(found, Msg)
     assert found == message
+
+
+def test_json_that_the_framework_does_not_take_stays_json() -> None:
+    message = {"role": "assistant", "content": [{"type": "tool_call", "input": "{}"}]}
+    assert detect(message) is AGENTSCOPE
+    assert AGENTSCOPE.from_json(message) == message
 
 
 def test_without_agentscope_a_new_message_is_the_json_of_the_same_message() -> None:

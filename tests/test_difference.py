@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from buoyline.cli import main
 from buoyline.compression import ContextConfig, Draft, Pointer, SummaryRequest
 from buoyline.errors import NotFoundError
-from buoyline.testing.conversation import anthropic_messages, long_conversation, openai_messages, said
+from buoyline.testing.conversation import (
+    agentscope_messages,
+    anthropic_messages,
+    long_conversation,
+    openai_messages,
+    said,
+)
 from buoyline.window import ContextCompressed, ContextWindow, Event
 from buoyline.window.citations import cited_sentences
 from buoyline.window.difference import Difference, SeenMessage, difference
@@ -171,7 +177,11 @@ def test_what_is_not_there_is_one_clear_line(
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("messages", [openai_messages(), anthropic_messages()], ids=["openai", "anthropic"])
+@pytest.mark.parametrize(
+    "messages",
+    [openai_messages(), anthropic_messages(), agentscope_messages()],
+    ids=["openai", "anthropic", "agentscope"],
+)
 async def test_media_and_every_dialect_are_told_exactly(tmp_path: Path, messages: list[Any]) -> None:
     workspace = LocalWorkspace(tmp_path / "w", durability="off")
     conversation = [message for number in range(10) for message in (*messages, said(f"go on {number}"))]

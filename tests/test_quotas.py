@@ -20,7 +20,7 @@ from buoyline import LocalWorkspace
 from buoyline.errors import ConfigError, QuotaExceededError, WorkspaceFull
 from buoyline.messages import Text, ToolResult
 from buoyline.messages.payloads import announced_bytes, slots
-from buoyline.testing.conversation import anthropic_messages, openai_messages, said
+from buoyline.testing.conversation import agentscope_messages, anthropic_messages, openai_messages, said
 from buoyline.workspace import quotas as quotas_module
 from buoyline.workspace.quotas import Quotas
 
@@ -292,6 +292,6 @@ async def test_without_quotas_no_size_is_asked_for(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(quotas_module, "session_bytes", refuse)
     monkeypatch.setattr(quotas_module, "_directory_bytes", refuse)
     workspace = LocalWorkspace(tmp_path, quotas=Quotas(blob_bytes=1_000_000))
-    for messages in (openai_messages(), anthropic_messages()):
+    for messages in (openai_messages(), anthropic_messages(), agentscope_messages()):
         await workspace.archive("s", json.loads(json.dumps(messages)))
     await workspace.store_result("s", result(LONG))

@@ -20,7 +20,14 @@ from buoyline.errors import BuoylineError, ConfigError, MessageError, RedactionE
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader import previewed_lines
 from buoyline.testing import every_fault
-from buoyline.testing.conversation import anthropic_messages, long_conversation, openai_messages, result, said
+from buoyline.testing.conversation import (
+    agentscope_messages,
+    anthropic_messages,
+    long_conversation,
+    openai_messages,
+    result,
+    said,
+)
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.verification import verify
 
@@ -301,7 +308,7 @@ async def test_what_was_taken_out_is_not_missing(tmp_path: Path) -> None:
 
 async def test_messages_without_a_secret_are_stored_as_without_a_hook(tmp_path: Path) -> None:
     plain, hooked = LocalWorkspace(tmp_path / "a"), LocalWorkspace(tmp_path / "b", redact=redact)
-    for make in (openai_messages, anthropic_messages):
+    for make in (openai_messages, anthropic_messages, agentscope_messages):
         for workspace in (plain, hooked):
             await workspace.archive("s", make())
             await workspace.extend_window("s", make(), [])
@@ -319,7 +326,7 @@ async def test_neither_payloads_nor_references_to_them_go_through_the_hook_for_t
         return text
 
     workspace = LocalWorkspace(tmp_path, redact=note)
-    await workspace.archive("s", [*openai_messages(), *anthropic_messages()])
+    await workspace.archive("s", [*openai_messages(), *anthropic_messages(), *agentscope_messages()])
     picture = openai_messages()[1]["content"][1]
     referring = await workspace.offload_data_block(picture)
     await workspace.archive("s", [{"role": "user", "content": [referring]}])

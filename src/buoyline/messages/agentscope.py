@@ -100,8 +100,12 @@ class AgentScope:
         return dict(plain_fields(message))
 
     def from_json(self, value: Mapping[str, Any]) -> Any:
-        """Return the `Msg` that *value* is the JSON form of; *value* where AgentScope is not loaded."""
-        return _built("Msg", value)
+        """Return the `Msg` whose JSON *value* is; *value* copied where AgentScope is not loaded or does not take it."""
+        try:
+            return _built(value)
+        except ValueError:
+            # A message of somebody's own, or of another version: to go on with its JSON is better than not to go on.
+            return dict(value)
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy whose n-th tool result has other output; a text stays a text where one is all there is."""
@@ -289,10 +293,10 @@ def _text_block(text: str, block_id: str, created_at: str) -> dict[str, Any]:
 def _message(name: str, role: str, message_id: str, block: dict[str, Any], created_at: str) -> Any:
     fields: dict[str, Any] = {"name": name, "content": [block], "role": role, "id": message_id, "metadata": {}}
     fields |= {"created_at": created_at, "usage": None, "finished_at": created_at, "finished_reason": None}
-    return _built("Msg", fields | {"structured_output": None, "error": None})
+    return _built(fields | {"structured_output": None, "error": None})
 
 
-def _built(class_name: str, fields: Mapping[str, Any]) -> Any:
-    """Return a model of AgentScope's, which whoever wants objects has loaded; else the fields."""
+def _built(fields: Mapping[str, Any]) -> Any:
+    """Return a `Msg`, whose class whoever wants objects has loaded; else the fields."""
     module = sys.modules.get("agentscope.message")
-    return dict(fields) if module is None else getattr(module, class_name).model_validate(fields)
+    return dict(fields) if module is None else module.Msg.model_validate(fields)

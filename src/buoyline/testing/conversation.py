@@ -1,4 +1,4 @@
-"""Messages for the suites: both dialects, with payloads, and with ids as real sessions have them."""
+"""Messages for the suites: several dialects, with payloads, and with ids as real sessions have them."""
 
 import base64
 from typing import Any, Final
@@ -87,6 +87,21 @@ def anthropic_messages() -> list[dict[str, Any]]:
     ]
 
 
+def agentscope_messages() -> list[dict[str, Any]]:
+    """Return new messages in AgentScope's form: images at the top, in a result and in a hint, and one cut into two."""
+    called = {"type": "tool_call", "id": "call_1", "name": "run", "input": '{"n": 1}', "state": "finished"}
+    output = [{"type": "text", "text": "one", "id": "t1", **_TIMES}, _data_block("d2")]
+    found = {"type": "tool_result", "id": "call_1", "name": "run", "output": output, "state": "success"}
+    hint = {"type": "hint", "hint": [_data_block("d3")], "id": "h1", "source": None, **_TIMES}
+    thought = {"type": "thinking", "thinking": "Hm.", "id": "t2", **_TIMES, "signature": "sig"}
+    done = {"type": "text", "text": "Done.", "id": "t3", **_TIMES}
+    return [
+        _msg("ada", "user", "m1", {"type": "text", "text": "See.", "id": "t0", **_TIMES}, _data_block("d1")),
+        _msg("Friday", "assistant", "m2", thought, {**called, "suggested_rules": [], **_TIMES}),
+        _msg("Friday", "assistant", "m2", {**found, "metadata": {"n": [1, None]}, **_TIMES}, hint, done),
+    ]
+
+
 def long_conversation(turns: int) -> list[dict[str, Any]]:
     """Return a conversation of *turns* questions, each with a call, a result of 60 lines, and an answer."""
     messages: list[dict[str, Any]] = []
@@ -103,6 +118,20 @@ def long_conversation(turns: int) -> list[dict[str, Any]]:
 
 def _call(call_id: str, arguments: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": "read", "arguments": arguments}}
+
+
+_TIMES: Final = {"created_at": "2026-01-02T03:04:05", "finished_at": None}
+
+
+def _msg(name: str, role: str, message_id: str, *content: dict[str, Any]) -> dict[str, Any]:
+    head: dict[str, Any] = {"name": name, "content": list(content), "role": role, "id": message_id, "metadata": {}}
+    rest = {"finished_reason": None, "structured_output": None, "error": None}
+    return {**head, "created_at": _TIMES["created_at"], "usage": None, "finished_at": None, **rest}
+
+
+def _data_block(block_id: str) -> dict[str, Any]:
+    source = {"type": "base64", "data": _b64(_PNG), "media_type": "image/png"}
+    return {"type": "data", "id": block_id, "source": source, "name": None, **_TIMES}
 
 
 def _image_url() -> dict[str, Any]:

@@ -19,6 +19,7 @@ from buoyline.messages.message import text_in
 from buoyline.offloader import Offloader
 from buoyline.offloader.lines import MAX_LINE_CHARS
 from buoyline.testing.conversation import (
+    agentscope_messages,
     anthropic_messages,
     contents,
     openai_messages,
@@ -39,10 +40,11 @@ class WorkspaceConformance(SharingConformance):
     pytest-asyncio runs them in its mode ``auto``.
     """
 
-    async def test_messages_of_both_dialects_come_back_equal_and_in_order(self, workspace: Offloader) -> None:
+    async def test_messages_of_each_dialect_come_back_equal_and_in_order(self, workspace: Offloader) -> None:
         """Payloads are put back, keys keep their order, and the caller's messages are not changed."""
         archive = archive_of(workspace)
-        for session_id, dialect, make in (("o", "openai", openai_messages), ("a", "anthropic", anthropic_messages)):
+        makers = {"openai": openai_messages, "anthropic": anthropic_messages, "agentscope": agentscope_messages}
+        for session_id, (dialect, make) in zip("abc", makers.items(), strict=True):
             messages = make()
             await archive.archive(session_id, messages[:2], dialect=dialect)
             await archive.archive(session_id, messages[2:], dialect=dialect)
