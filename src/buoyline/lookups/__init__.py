@@ -9,7 +9,7 @@ from buoyline.lookups.listing import glob
 from buoyline.lookups.querying import query
 from buoyline.lookups.ranking import search
 from buoyline.lookups.reading import read
-from buoyline.lookups.retrieval import retrieve
+from buoyline.lookups.retrieval import retrieve, retrieve_lines
 from buoyline.lookups.retrieval_tool import retrieval_tool
 from buoyline.lookups.retrieved import Retrieved
 from buoyline.lookups.searching import grep
@@ -29,5 +29,6 @@ __all__ = [
     "read",
     "retrieval_tool",
     "retrieve",
+    "retrieve_lines",
     "search",
 ]

@@ -17,9 +17,8 @@ from buoyline.lookups.answer import Answer, Budget, Counter, Line, Spelling
 from buoyline.lookups.hits import Hit, hits
 from buoyline.lookups.lines import fragments, windows
 from buoyline.lookups.patterns import Finder
-from buoyline.lookups.reading import lines_from
+from buoyline.lookups.reading import Source, lines_from
 from buoyline.offloader.lines import MAX_LINE_CHARS, visible
-from buoyline.workspace._files import Tree
 
 # They cost 4 s a million, as in `grep`.
 MAX_COUNTED_HITS = 10_000
@@ -95,7 +94,7 @@ class Query(NamedTuple):
     context_lines: int
 
 
-def span(tree: Tree, scope: Scope, form: Form) -> Answer:
+def span(tree: Source, scope: Scope, form: Form) -> Answer:
     """Show the lines of *scope*, each of up to 1,000 characters; a single one for as long as the budget lasts.
 
     Raises:
@@ -109,7 +108,7 @@ def span(tree: Tree, scope: Scope, form: Form) -> Answer:
     return _answer(page, shown, scope.total)
 
 
-def search(tree: Tree, scope: Scope, query: Query, form: Form) -> Answer:
+def search(tree: Source, scope: Scope, query: Query, form: Form) -> Answer:
     """Show the lines of *scope* that match, with lines of context around them.
 
     Returns:
@@ -148,7 +147,7 @@ class _Found:
     is_all: bool = True
 
 
-def _found(tree: Tree, scope: Scope, find: Finder) -> _Found:
+def _found(tree: Source, scope: Scope, find: Finder) -> _Found:
     found, newest = _Found(), 0
     for hit in hits(tree.chunks(scope.name), find):
         if hit.number > scope.last:
@@ -164,7 +163,7 @@ def _found(tree: Tree, scope: Scope, find: Finder) -> _Found:
     return found
 
 
-def _around(tree: Tree, scope: Scope, places: Sequence[Hit], context: int) -> Iterator[Line]:
+def _around(tree: Source, scope: Scope, places: Sequence[Hit], context: int) -> Iterator[Line]:
     columns = {
         number: [hit.column for hit in in_line]
         for number, in_line in itertools.groupby(places, key=lambda hit: hit.number)

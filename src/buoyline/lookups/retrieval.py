@@ -5,7 +5,8 @@ Source: the page on the context offloader, for the parameters, the modes and the
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from buoyline.errors import ConfigError
@@ -25,6 +26,8 @@ DEFAULT_CONTEXT_LINES: Final = 5
 # The longest token of o200k_base has 128 bytes; a file with more bytes than that a token need not be counted.
 _MAX_BYTES_PER_TOKEN = 128
 _MAX_NAMED_MEDIA = 5
+_CHUNK_BYTES = 1 << 20
+_PLACE = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
 _EMPTY = "Content is empty (0 lines)."
 _LITERAL = "the pattern is no RE2 syntax, which has no look-around or back-references: its text itself was searched for"
 _SPLIT = "no line of the view matches; these lines are of {name}, the result as the tool gave it"
@@ -94,6 +97,66 @@ def retrieve(
         return Retrieved.shown(span(workspace.tree, scope, form))
     query, notes = _query(pattern, DEFAULT_CONTEXT_LINES if context is None else context)
     return Retrieved.shown(_found(workspace, target, scope, query, dataclasses.replace(form, notes=notes)))
+
+
+def retrieve_lines(
+    content: bytes,
+    reference: str,
+    pattern: str | None = None,
+    line_range: Mapping[str, Any] | None = None,
+    context_lines: int | None = None,
+    *,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
+    counter: Counter | None = None,
+    spelling: Spelling = as_call,
+) -> Answer:
+    """Show lines of content that is in no workspace, in the form of `retrieve`; the first ones without an option.
+
+    Args:
+        content: Text in UTF-8.
+        reference: What it is called; ``:120:1001`` behind it begins at a column of a line, as answers say it.
+        pattern: See `retrieve`.
+        line_range: See `retrieve`.
+        context_lines: See `retrieve`.
+        max_tokens: See `retrieve`.
+        counter: See `retrieve`.
+        spelling: See `retrieve`.
+
+    Raises:
+        ConfigError: See `retrieve`.
+    """
+    name, first, column = place_in(reference)
+    source, form = _Held(content), Form(max_tokens, counter, spelling)
+    total = count_lines(source.chunks(name))
+    if not total:
+        return Answer(_EMPTY, name)
+    context = None if context_lines is None else max(_whole_number("context_lines", context_lines), 0)
+    if line_range is None and pattern is None and context is not None:
+        line_range = {"start": first, "end": first + max(context, 1) - 1}
+    scope = _scope(
+        Target(name, name, first=first, column=column, is_narrowed=first > 1 or column > 1), total, line_range
+    )
+    if not pattern:
+        return span(source, scope, form)
+    query, notes = _query(pattern, DEFAULT_CONTEXT_LINES if context is None else context)
+    return search(source, scope, query, dataclasses.replace(form, notes=notes))
+
+
+def place_in(reference: str) -> tuple[str, int, int]:
+    """Return the name that *reference* begins with, and the line and the column behind it; 1 and 1 without them."""
+    place = _PLACE.fullmatch(reference)
+    return (reference, 1, 1) if place is None else (place[1], max(int(place[2]), 1), max(int(place[3]), 1))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Held:
+    """Content in memory, as lines are read from it."""
+
+    content: bytes
+
+    def chunks(self, name: str) -> Iterator[bytes]:  # noqa: ARG002 - there is one only
+        for start in range(0, len(self.content), _CHUNK_BYTES):
+            yield self.content[start : start + _CHUNK_BYTES]
 
 
 def _scope(target: Target, total: int, line_range: Mapping[str, Any] | None) -> Scope:

@@ -6,7 +6,7 @@ Source: the page on the context offloader, for the name and the parameters.
 import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from buoyline.errors import BuoylineError, ConfigError
 from buoyline.lookups.answer import Counter
@@ -14,8 +14,8 @@ from buoyline.lookups.retrieval import DEFAULT_MAX_TOKENS, retrieve
 from buoyline.lookups.tool import Tool
 from buoyline.workspace import LocalWorkspace
 
-_NAME = "retrieve_offloaded_content"
-_DESCRIPTION = """\
+RETRIEVAL_TOOL: Final = "retrieve_offloaded_content"
+RETRIEVAL_DESCRIPTION: Final = """\
 Retrieve offloaded content by reference: a tool result, document or picture that was too large for the context and \
 was replaced by a preview with a reference. Give pattern to see the lines that match, or line_range to see those \
 lines; both together search within the range. context_lines alone shows the first lines. Without options you get the \
@@ -26,7 +26,7 @@ Examples:
 {"reference": "sessions/s1/tool_result-c1.txt", "pattern": "error|warning", "context_lines": 2}
 {"reference": "sessions/s1/tool_result-c1.txt", "line_range": {"start": 120, "end": 160}}"""
 
-_PARAMETERS: Mapping[str, Any] = MappingProxyType(
+RETRIEVAL_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "type": "object",
         "properties": {
@@ -71,7 +71,7 @@ def retrieval_tool(
 
     def answer(arguments: Mapping[str, Any]) -> str:
         try:
-            known = _checked(arguments)
+            known = retrieval_arguments(arguments)
             return retrieve(workspace, **known, session=session_id, max_tokens=max_tokens, counter=counter).text
         except BuoylineError as error:
             return f"Error: {error}"
@@ -79,19 +79,19 @@ def retrieval_tool(
     async def call(**arguments: Any) -> str:
         return await asyncio.to_thread(answer, arguments)
 
-    return Tool(_NAME, _DESCRIPTION, _PARAMETERS, call)
+    return Tool(RETRIEVAL_TOOL, RETRIEVAL_DESCRIPTION, RETRIEVAL_PARAMETERS, call)
 
 
-def _checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def retrieval_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a model's call, null taken for absent.
 
     Raises:
         ConfigError: One is not among the documented ones; least of all may a model choose session and bound.
     """
-    known = _PARAMETERS["properties"]
+    known = RETRIEVAL_PARAMETERS["properties"]
     for name in arguments:
         if name not in known:
-            raise ConfigError(_NAME, f"takes {', '.join(known)}, not {name[:80]!r}")
+            raise ConfigError(RETRIEVAL_TOOL, f"takes {', '.join(known)}, not {name[:80]!r}")
     if arguments.get("reference") is None:
         raise ConfigError("reference", "is required; take it from the preview of the offloaded content")
     return {name: value for name, value in arguments.items() if value is not None}

@@ -20,6 +20,15 @@ _DOCUMENTS: Final[Mapping[str, str]] = MappingProxyType(
         "xml": "application/xml",
     }
 )
+_DOCUMENT_BLOCKS: Final = frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"})
+_TEXT_TYPES: Final = frozenset(
+    f"application/{name}"
+    for name in (
+        *("csv", "graphql", "html", "javascript", "json", "md", "sql", "toml", "txt"),
+        *("typescript", "x-ndjson", "x-yaml", "xml", "yaml"),
+    )
+)
+_TEXT_SUFFIXES: Final = ("+json", "+xml", "+yaml")
 _IMAGES: Final = frozenset({"png", "jpeg", "jpg", "gif", "webp"})
 _VIDEOS: Final = frozenset({"flv", "mkv", "mov", "mpeg", "mpg", "mp4", "three_gp", "webm", "wmv"})
 
@@ -52,3 +61,30 @@ def guessed_media_type(format_name: str) -> str:
     """
     kinds = (("image", _IMAGES), ("document", _DOCUMENTS), ("video", _VIDEOS))
     return media_type_of(next((kind for kind, names in kinds if format_name in names), "audio"), format_name)
+
+
+def format_named(media_type: str) -> str:
+    """Return the short name of a media type, as the blocks of Bedrock take it.
+
+    >>> format_named("text/markdown"), format_named("image/png"), format_named("application/docx")
+    ('md', 'png', 'docx')
+    """
+    essence = media_type.split(";", maxsplit=1)[0].strip().lower()
+    known = next((name for name, kind in _DOCUMENTS.items() if kind == essence), None)
+    return known or essence.rpartition("/")[2]
+
+
+def is_document_format(name: str) -> bool:
+    """Tell whether a document block may be of this format."""
+    return name in _DOCUMENT_BLOCKS
+
+
+def is_image_format(name: str) -> bool:
+    """Tell whether an image block may be of this format."""
+    return name in _IMAGES
+
+
+def is_text_type(media_type: str) -> bool:
+    """Tell whether content of this type is text, as far as the name of the type says."""
+    essence = media_type.split(";", maxsplit=1)[0].strip().lower()
+    return essence.startswith("text/") or essence in _TEXT_TYPES or essence.endswith(_TEXT_SUFFIXES)

@@ -66,6 +66,7 @@ class ResultOffloading:
         stubs: Stored results by the texts that stand for them or for one of their media.
         untold: Events of what was done and is not written down, or was not told since the hook raised before.
         has_warned: The loss of content was announced.
+        retrieval_tool: Name of the tool that stubs send the agent to beside its own; empty where it has none.
     """
 
     offloader: Offloader | None
@@ -77,6 +78,7 @@ class ResultOffloading:
     stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
     untold: list[ResultOffloaded] = field(default_factory=list[ResultOffloaded])
     has_warned: bool = False
+    retrieval_tool: str = ""
 
     async def replace(self, entry: Entry, choices: Choices) -> Entry:
         """Return *entry* with the chosen results offloaded, the largest blocks of each first.
@@ -270,7 +272,7 @@ class ResultOffloading:
         if stored is None:
             return truncated(leaves, max_tokens, self.counter)
         text = await self._redacted(whole)
-        return await beside(len(text), stub, text, stored, max_tokens, self.counter)
+        return await beside(len(text), stub, text, stored, max_tokens, self.counter, self.retrieval_tool)
 
     async def _stored(self, whole: ToolResult) -> StoredResult | None:
         if self.offloader is None:

@@ -33,6 +33,7 @@ from buoyline.messages import (
     spell,
 )
 from buoyline.messages.encoded import BYTES_MARK
+from buoyline.messages.formats import is_text_type
 from buoyline.messages.native import data_url
 from buoyline.messages.payloads import Carrier, carrier_of, format_below
 from buoyline.workspace import layout
@@ -42,11 +43,6 @@ T = TypeVar("T")
 RedactText = Callable[[str], str]
 RedactPayload = Callable[[bytes, str], bytes]
 
-_TEXT_TYPES = frozenset(
-    f"application/{name}"
-    for name in ("csv", "html", "javascript", "json", "md", "sql", "toml", "txt", "x-ndjson", "x-yaml", "xml", "yaml")
-)
-_TEXT_SUFFIXES = ("+json", "+xml", "+yaml")
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -120,7 +116,7 @@ class Redaction:
             if not isinstance(found, bytes):
                 raise RedactionError("redact_payload", "did not return bytes")
             return found
-        text = _utf8_or_none(payload) if self._redact is not None and _is_text_type(media_type) else None
+        text = _utf8_or_none(payload) if self._redact is not None and is_text_type(media_type) else None
         return payload if text is None else self.text(text).encode("utf-8", "surrogatepass")
 
     def value(self, value: Any) -> Any:
@@ -338,11 +334,6 @@ def _decoded(spelled: str) -> tuple[bytes, bool]:
 
 
 _URL_SAFE = str.maketrans("-_", "+/")
-
-
-def _is_text_type(media_type: str) -> bool:
-    essence = media_type.split(";", maxsplit=1)[0].strip().lower()
-    return essence.startswith("text/") or essence in _TEXT_TYPES or essence.endswith(_TEXT_SUFFIXES)
 
 
 def _utf8_or_none(payload: bytes) -> str | None:

@@ -8,6 +8,8 @@ except ModuleNotFoundError as error:
     message = "buoyline.integrations.strands needs Strands Agents; pip install 'buoyline[strands]'"
     raise ModuleNotFoundError(message, name="strands") from None
 
+from buoyline.integrations.strands.naming import session_of
+from buoyline.integrations.strands.offloading import WorkspaceOffloader
 from buoyline.integrations.strands.storage import WorkspaceStorage
 
-__all__ = ["WorkspaceStorage"]
+__all__ = ["WorkspaceOffloader", "WorkspaceStorage", "session_of"]

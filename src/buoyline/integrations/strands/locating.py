@@ -1,12 +1,26 @@
 """Which tool result a reference means that a storage has given: a path, a bare file name, or one without extension."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from buoyline.errors import NotFoundError
 from buoyline.messages import is_object
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.journal import Record
+
+
+class Located(NamedTuple):
+    """A stored result, or a medium in it.
+
+    Attributes:
+        name: Of the result's file, within the session.
+        blob: Of the medium's file, relative to the workdir; empty for the result itself.
+    """
+
+    name: str
+    blob: str = ""
 
 
 def relative_to(reference: str, root: str | None, workspace: LocalWorkspace) -> str | None:
@@ -28,16 +42,16 @@ def relative_to(reference: str, root: str | None, workspace: LocalWorkspace) -> 
     return None if Path(reference).is_absolute() else reference
 
 
-def named_result(reference: str, root: str, session_id: str) -> str | None:
-    """Return the file name of the session's result that *reference*, a path below *root* or a bare name, spells."""
-    directory, _, name = reference.removeprefix(root).rpartition("/")
-    if directory not in ("", layout.session_directory(session_id)):
+def held_result(reference: str, session_id: str) -> Located | None:
+    """Return the result in memory that *reference* spells, a path or a bare name; None where it spells none of ours."""
+    directory, _, name = reference.removeprefix("memory:///").rpartition("/")
+    if directory not in ("", layout.session_directory(session_id)) or not layout.is_result_name(name):
         return None
-    return name if layout.is_result_name(name) else None
+    return Located(name)
 
 
-def result_named(workspace: LocalWorkspace, session_id: str, named: str) -> str | None:
-    """Return the file name of the result of a session that *named*, relative to the workdir, leads to. Blocking.
+def result_named(workspace: LocalWorkspace, session_id: str, named: str) -> Located | None:
+    """Return what *named*, relative to the workdir, leads to among the results of a session; the newest. Blocking.
 
     Raises:
         CorruptError: The session's journal is gone.
@@ -46,13 +60,9 @@ def result_named(workspace: LocalWorkspace, session_id: str, named: str) -> str 
         session = workspace.session(session_id)
     except NotFoundError:
         return None
-    found = [
-        name
-        for name, record in session.index().results.items()
-        for path in (f"{session.directory}/{name}", *_payloads(record))
-        if _is_named(path, named)
-    ]
-    return found[-1] if found else None
+    results = session.index().results
+    found = (place for name, record in reversed(results.items()) for place in _places(name, record))
+    return next((place for place in found if _is_named(place.blob or f"{session.directory}/{place.name}", named)), None)
 
 
 def _is_named(path: str, named: str) -> bool:
@@ -62,9 +72,11 @@ def _is_named(path: str, named: str) -> bool:
     return named in (name.name, name.stem)
 
 
-def _payloads(record: Record) -> list[str]:
-    parts = record.get("parts", ())
-    return [part["path"] for part in parts if is_object(part) and isinstance(part.get("path"), str)]
+def _places(name: str, record: Record) -> Iterator[Located]:
+    yield Located(name)
+    for part in record.get("parts", ()):
+        if is_object(part) and isinstance(part.get("path"), str):
+            yield Located(name, part["path"])
 
 
 def _checked(named: str) -> str | None:

@@ -5,14 +5,15 @@ Source: Strands' pages on the context offloader and its storage for ``store`` an
 """
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from buoyline.errors import ConfigError, InvalidNameError, NotFoundError, StorageError
+from buoyline.errors import ConfigError, NotFoundError, StorageError
 from buoyline.integrations.strands.blobs import part_of, payload_of
 from buoyline.integrations.strands.keyed import KeyedStorage
-from buoyline.integrations.strands.locating import named_result, relative_to, result_named
+from buoyline.integrations.strands.locating import Located, held_result, relative_to, result_named
 from buoyline.messages import ToolResult
 from buoyline.offloader import StoredResult
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
@@ -45,7 +46,7 @@ class WorkspaceStorage(KeyedStorage):
         self,
         workspace: Workspace | str | os.PathLike[str] = "./artifacts",
         *,
-        session_id: str = "strands",
+        session_id: str | None = None,
         agent_id: str | None = None,
         sandbox: "Sandbox | None" = None,
     ) -> None:
@@ -54,8 +55,8 @@ class WorkspaceStorage(KeyedStorage):
         Args:
             workspace: A workspace, or the directory of one. A relative directory makes relative references, an
                 absolute one, or a workspace, absolute ones.
-            session_id: The session that content belongs to: another one's is not reached. `WorkspaceOffloader` uses
-                each agent's own.
+            session_id: The session that content belongs to: another one's is not reached. Left out, it is
+                ``"strands"``, or with `WorkspaceOffloader` each agent's own.
             agent_id: The agent within the session, where several share it; one called ``default`` is the session's.
             sandbox: The one that the agent runs in. Files are the host's all the same: the agent reads them with the
                 tools that run outside of it.
@@ -66,11 +67,13 @@ class WorkspaceStorage(KeyedStorage):
         """
         self._root = _root_of(workspace)
         self.workspace = workspace if isinstance(workspace, Workspace) else LocalWorkspace(os.fspath(workspace))
+        self.is_named = session_id is not None or agent_id is not None
+        session_id = "strands" if session_id is None else session_id
         is_shared = agent_id is not None and agent_id != _DEFAULT_AGENT
         self.session_id = f"{session_id}-{agent_id}" if is_shared else session_id
         layout.session_directory(self.session_id)
         self._sandbox = sandbox
-        self._names: dict[str, str] = {}
+        self._places: dict[str, Located] = {}
         super().__init__(lambda: self.workspace.entries(self.session_id))
 
     def for_sandbox(self, sandbox: "Sandbox") -> "WorkspaceStorage":  # type: ignore[override]
@@ -78,8 +81,8 @@ class WorkspaceStorage(KeyedStorage):
         return self if self._sandbox is not None else self._bound(self.session_id, sandbox)
 
     def for_session(self, session_id: str) -> "WorkspaceStorage":
-        """Return a storage in the same workspace for another session."""
-        return self if session_id == self.session_id else self._bound(session_id, self._sandbox)
+        """Return a storage in the same workspace for *session_id*; itself where a session was named for it."""
+        return self if self.is_named or session_id == self.session_id else self._bound(session_id, self._sandbox)
 
     async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
         """Store *content*, durable on return, and return its reference: the path of its file.
@@ -98,7 +101,7 @@ class WorkspaceStorage(KeyedStorage):
         stored = await self.workspace.store_result(self.session_id, ToolResult(key, "", (part,)))
         path = stored.parts[0].path if content else ""
         reference = self._reference(stored, path)
-        self._names[reference] = stored.name
+        self._places[reference] = Located(stored.name, path)
         return reference
 
     async def retrieve(self, reference: str) -> tuple[bytes, str]:
@@ -113,24 +116,24 @@ class WorkspaceStorage(KeyedStorage):
             CorruptError: The file is not what was stored.
             StorageError: The file cannot be read.
         """
-        name = self._names.get(reference) or await self._found(reference)
-        if name is None:
-            raise KeyError(f"Reference not found: {reference}")
+        place = self._places.get(reference) or await self._found(reference)
         try:
-            found = await self.workspace.load_result(self.session_id, StoredResult(reference, name, "", 0))
-        except (NotFoundError, InvalidNameError) as error:
+            if place is None:
+                return self._held_payload(reference)
+            found = await self.workspace.load_result(self.session_id, StoredResult(reference, place.name, "", 0))
+            return payload_of(found, place.blob)
+        except (NotFoundError, KeyError) as error:
             raise KeyError(f"Reference not found: {reference}") from error
         except StorageError as error:
-            if isinstance(error, FileNotFoundError):
-                raise KeyError(f"Reference not found: {reference}") from error
-            raise
-        return payload_of(found)
+            if error.errno != errno.ENOENT:
+                raise
+            raise KeyError(f"Reference not found: {reference}") from error
 
     def _bound(self, session_id: str, sandbox: "Sandbox | None") -> "WorkspaceStorage":
         bound = WorkspaceStorage(self.workspace, session_id=session_id, sandbox=sandbox)
         bound._root = self._root
         if session_id == self.session_id:
-            bound._names = self._names
+            bound._places = self._places
         return bound
 
     def _reference(self, stored: StoredResult, path: str) -> str:
@@ -139,11 +142,23 @@ class WorkspaceStorage(KeyedStorage):
         name = path or f"{layout.session_directory(self.session_id)}/{stored.name}"
         return self.workspace.tree.path(name) if self._root is None else f"{self._root}/{name}"
 
-    async def _found(self, reference: str) -> str | None:
-        """Return the name of the result that *reference* means; None where it means none of this session's."""
+    def _held_payload(self, reference: str) -> tuple[bytes, str]:
+        """Return a payload in memory, which belongs to no session: who knows its hash has seen the reference.
+
+        Raises:
+            KeyError: It is none.
+            NotFoundError: It is not held, or no longer.
+        """
+        name = reference.removeprefix("memory:///")
+        if isinstance(self.workspace, LocalWorkspace) or layout.digest_in(name) is None:
+            raise KeyError(reference)
+        return self.workspace.retrieve(layout.reference_to(name)), layout.media_type_of(name)
+
+    async def _found(self, reference: str) -> Located | None:
+        """Return what *reference* means; None where it means nothing of this session's."""
         workspace, session_id = self.workspace, self.session_id
         if not isinstance(workspace, LocalWorkspace):
-            return named_result(reference, "memory:///", session_id)
+            return held_result(reference, session_id)
         named = relative_to(reference, self._root, workspace)
         return None if named is None else await asyncio.to_thread(result_named, workspace, session_id, named)
 
