@@ -1,0 +1,530 @@
+"""`WorkspaceStorage` in both of its forms, with Strands' own offloader and agent around it."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strands import Agent, tool
+from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
+from strands.storage import Storage
+from strands.types.exceptions import StorageError as StrandsStorageError
+from strands.vended_plugins.context_offloader import ContextOffloader
+from strands.vended_plugins.context_offloader import Storage as OffloaderStorage
+from strands.vended_plugins.context_offloader.plugin import _frame_content
+from strands_model import ScriptedModel, call
+
+from buoyline import LocalWorkspace, MemoryWorkspace, Quotas
+from buoyline.errors import ConfigError, CorruptError, QuotaExceededError
+from buoyline.integrations.strands import WorkspaceStorage
+from buoyline.integrations.strands.frames import framed, unframed
+from buoyline.workspace import layout
+
+KINDS = [
+    (b"hello\n", "text/plain", ".txt"),
+    (b'{"a": 1}', "application/json", ".json"),
+    (b"\x89PNG\r\n", "image/png", ".png"),
+    (b"%PDF-1.7", "application/pdf", ".pdf"),
+    (b"PK\x03\x04", "application/docx", ".docx"),
+    (b"a,b", "application/csv", ".csv"),
+    (b"# Plan", "application/md", ".md"),
+    (b"<b>", "application/html", ".bin"),
+    (b"\xff\xfe", "text/plain", ".txt"),
+    (b"?", "application/x-odd", ".bin"),
+    (b"", "text/plain", ".txt"),
+]
+
+
+@pytest.fixture(params=["relative", "absolute", "workspace", "memory"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkspaceStorage:
+    monkeypatch.chdir(tmp_path)
+    made = {
+        "relative": lambda: WorkspaceStorage("./artifacts"),
+        "absolute": lambda: WorkspaceStorage(str(tmp_path / "artifacts")),
+        "workspace": lambda: WorkspaceStorage(LocalWorkspace(tmp_path / "artifacts")),
+        "memory": lambda: WorkspaceStorage(MemoryWorkspace()),
+    }
+    return made[request.param]()
+
+
+def on_disk(tmp_path: Path, **settings: Any) -> WorkspaceStorage:
+    return WorkspaceStorage(tmp_path / "w", **settings)
+
+
+def test_it_is_a_storage_of_both_of_strands_forms(storage: WorkspaceStorage) -> None:
+    assert isinstance(storage, Storage)
+    assert isinstance(storage, OffloaderStorage)
+
+
+@pytest.mark.parametrize(("content", "content_type", "extension"), KINDS)
+async def test_what_is_stored_comes_back_with_its_type(
+    storage: WorkspaceStorage, content: bytes, content_type: str, extension: str
+) -> None:
+    reference = await storage.store("tooluse_Ab1_0", content, content_type)
+    assert reference.endswith(extension)
+    assert await storage.retrieve(reference) == (content, content_type)
+
+
+@pytest.mark.parametrize(("content", "content_type", "extension"), KINDS)
+async def test_a_file_holds_the_raw_bytes_and_any_process_finds_it_again(
+    content: bytes, content_type: str, extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reference = await WorkspaceStorage("./artifacts").store("call_0", content, content_type)
+    path = Path(reference)
+    assert path.read_bytes() == content
+    assert path.suffix == extension
+    for spelled in (reference, path.name, path.stem, str(path.absolute()), str(path)):
+        assert await WorkspaceStorage("artifacts").retrieve(spelled) == (content, content_type)
+
+
+async def test_a_relative_directory_makes_relative_references_and_an_absolute_one_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (await WorkspaceStorage("./artifacts").store("k", b"1")).startswith("./artifacts/")
+    assert (await WorkspaceStorage("artifacts/").store("k", b"1")).startswith("artifacts/")
+    assert (await WorkspaceStorage(tmp_path / "a").store("k", b"1")).startswith(f"{tmp_path}/a/")
+    assert (await WorkspaceStorage("../up").store("k", b"1")).startswith("../up/")
+    assert await WorkspaceStorage("../up").retrieve(await WorkspaceStorage("../up").store("k", b"1"))
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "",
+        ".",
+        "nothing.txt",
+        "/etc/passwd",
+        "../../etc/passwd",
+        "workspace.json",
+        "./.env",
+        "sessions/strands/journal.jsonl",
+    ],
+)
+async def test_what_was_not_stored_is_a_key_error(storage: WorkspaceStorage, reference: str, tmp_path: Path) -> None:
+    await storage.store("k", b"1")
+    (tmp_path / "artifacts").mkdir(exist_ok=True)
+    (tmp_path / "artifacts" / ".env").write_text("secret")
+    with pytest.raises(KeyError, match="Reference not found"):
+        await storage.retrieve(reference)
+
+
+async def test_no_link_leads_out_of_the_workspace(tmp_path: Path) -> None:
+    storage = on_disk(tmp_path)
+    path = Path(await storage.store("k", b"1"))
+    (tmp_path / "secret.txt").write_text("secret")
+    (path.parent / "tool_result-other.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(KeyError):
+        await storage.retrieve(str(path.parent / "tool_result-other.txt"))
+
+
+async def test_the_same_key_with_other_content_is_another_reference(storage: WorkspaceStorage) -> None:
+    """Providers number the calls of each turn anew; Strands' own storage would give both times the second content."""
+    first, second = await storage.store("call_0_0", b"one"), await storage.store("call_0_0", b"two")
+    assert await storage.retrieve(first) == (b"one", "text/plain")
+    assert await storage.retrieve(second) == (b"two", "text/plain")
+    assert await storage.store("call_0_0", b"one") == first
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"session_id": "s2", "agent_id": "writer"},
+    {"session_id": "s1"},
+    {"session_id": "s1", "agent_id": "b"},
+]
+
+
+async def test_another_session_and_another_agent_reach_nothing(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "w")
+    mine = WorkspaceStorage(workspace, session_id="s1", agent_id="writer")
+    reference = await mine.store("call_0_0", b"mine")
+    assert await WorkspaceStorage(workspace, session_id="s1", agent_id="writer").retrieve(reference)
+    for other in (
+        {"session_id": "s2", "agent_id": "writer"},
+        {"session_id": "s1"},
+        {"session_id": "s1", "agent_id": "b"},
+    ):
+        with pytest.raises(KeyError):
+            await WorkspaceStorage(workspace, **other).retrieve(reference)
+        with pytest.raises(KeyError):
+            await WorkspaceStorage(workspace, **other).retrieve(Path(reference).name)
+
+
+async def test_two_agents_with_equal_ids_do_not_write_over_each_other(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "w")
+    one, two = WorkspaceStorage(workspace, session_id="one"), WorkspaceStorage(workspace, session_id="two")
+    references = [await one.store("call_0_0", b"X"), await two.store("call_0_0", b"Y")]
+    assert await one.retrieve(references[0]) == (b"X", "text/plain")
+    assert await two.retrieve(references[1]) == (b"Y", "text/plain")
+    await one.write("call_0_0", b"X")
+    await two.write("call_0_0", b"Y")
+    assert (await one.read("call_0_0"), await two.read("call_0_0")) == (b"X", b"Y")
+
+
+@pytest.mark.parametrize("key", ["../../etc/x", "a\\b", "", "a" * 300, "標" * 90, "nul\0", "/", "-rf", "CON"])
+async def test_no_key_is_too_odd_for_a_file_name(storage: WorkspaceStorage, key: str) -> None:
+    reference = await storage.store(key, b"1", "application/json")
+    assert await storage.retrieve(reference) == (b"1", "application/json")
+
+
+async def test_a_file_that_was_cut_is_told_from_what_was_stored(tmp_path: Path) -> None:
+    """Where a truncated file passes for the value, nobody learns of the loss."""
+    storage = on_disk(tmp_path)
+    text, picture = await storage.store("t", b"x" * 25_000), await storage.store("p", b"y" * 100, "image/png")
+    await storage.write("k", framed(b"z" * 25_000, "text/plain"))
+    (framed_file,) = (tmp_path / "w" / "storage" / "strands").glob("*.txt")
+    for path in (text, picture, framed_file):
+        os.truncate(path, 50)
+    for reference in (text, picture):
+        with pytest.raises(CorruptError):
+            await storage.retrieve(reference)
+    with pytest.raises(StrandsStorageError, match="not what was written"):
+        await storage.read("k")
+
+
+async def test_a_file_that_is_gone_is_a_key_error(tmp_path: Path) -> None:
+    storage = on_disk(tmp_path)
+    for content_type in ("text/plain", "image/png"):
+        reference = await storage.store("k", b"1", content_type)
+        Path(reference).unlink()
+        with pytest.raises(KeyError):
+            await storage.retrieve(reference)
+
+
+def test_a_storage_bound_to_a_sandbox_stays_what_it_is(tmp_path: Path) -> None:
+    sandbox, other = NotASandboxLocalEnvironment(), NotASandboxLocalEnvironment()
+    bound = on_disk(tmp_path, sandbox=sandbox)
+    assert bound.for_sandbox(other) is bound
+    free = on_disk(tmp_path)
+    assert free.for_sandbox(sandbox) is not free
+    assert free.for_sandbox(sandbox).for_sandbox(other).workspace is free.workspace
+
+
+async def test_a_bound_copy_has_the_references_and_their_form(storage: WorkspaceStorage) -> None:
+    reference = await storage.store("k", b"1", "image/png")
+    copy = storage.for_sandbox(NotASandboxLocalEnvironment())
+    assert await copy.retrieve(reference) == (b"1", "image/png")
+    assert await copy.store("k", b"1", "image/png") == reference
+
+
+async def test_what_memory_keeps_ages_by_turns_and_a_look_makes_it_young() -> None:
+    workspace = MemoryWorkspace(evict_after_turns=2)
+    storage = WorkspaceStorage(workspace)
+    reference = await storage.store("k", b"1")
+    for _ in range(2):
+        workspace.next_turn()
+    assert await storage.retrieve(reference)
+    for _ in range(3):
+        workspace.next_turn()
+    with pytest.raises(KeyError):
+        await storage.retrieve(reference)
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/csv", "application/json"])
+async def test_what_is_redacted_reaches_no_file(content_type: str, tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "w", redact=lambda text: text.replace("hunter2", "***"))
+    storage = WorkspaceStorage(workspace)
+    reference = await storage.store("hunter2", b"key: hunter2", content_type)
+    await storage.write("a/hunter2", framed(b"key: hunter2", content_type))
+    await storage.write("b", b"key: hunter2")
+    assert await storage.retrieve(reference) == (b"key: ***", content_type)
+    assert await storage.read("a/hunter2") == framed(b"key: ***", content_type)
+    for path in (tmp_path / "w").rglob("*"):
+        assert "hunter2" not in path.name
+        assert path.is_dir() or b"hunter2" not in path.read_bytes()
+
+
+async def test_quotas_hold_for_both_forms(tmp_path: Path) -> None:
+    storage = WorkspaceStorage(LocalWorkspace(tmp_path / "w", quotas=Quotas(blob_bytes=10)))
+    with pytest.raises(QuotaExceededError):
+        await storage.store("k", b"x" * 11, "image/png")
+    with pytest.raises(StrandsStorageError, match="quota"):
+        await storage.write("k", b"x" * 11)
+
+
+def test_something_else_than_a_workspace_is_refused() -> None:
+    with pytest.raises(ConfigError, match="neither a workspace nor the path of one"):
+        WorkspaceStorage(5)  # type: ignore[arg-type]
+
+
+# --- the unified form ---
+
+
+@given(st.binary(max_size=40))
+def test_a_frame_is_taken_off_and_put_back_to_the_byte(data: bytes) -> None:
+    content_type, content = unframed(data)
+    assert (framed(content, content_type) if content_type else content) == data
+
+
+@given(st.binary(max_size=40), st.sampled_from([kind for _, kind, _ in KINDS]))
+def test_frames_are_those_of_strands(content: bytes, content_type: str) -> None:
+    data = _frame_content(content, content_type)
+    assert framed(content, content_type) == data
+    assert unframed(data) == (content_type, content)
+
+
+async def test_framed_content_is_a_file_that_cat_and_grep_read(tmp_path: Path) -> None:
+    storage = on_disk(tmp_path)
+    data = _frame_content(b'{"users": [\n  "Alice"\n]}\n', "application/json")
+    await storage.namespace("offloads").write("tooluse_1_0", data)
+    found = subprocess.run(
+        ["/usr/bin/env", "grep", "-rn", "Alice", "--include=*.json", "."],
+        cwd=tmp_path / "w",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.endswith('.json:2:  "Alice"\n')
+    (path,) = (tmp_path / "w").glob("storage/strands/*.json")
+    assert path.read_bytes() == b'{"users": [\n  "Alice"\n]}\n'
+    assert await storage.namespace("offloads").read("tooluse_1_0") == data
+
+
+async def test_a_key_that_is_written_over_leaves_one_file(tmp_path: Path) -> None:
+    storage = on_disk(tmp_path)
+    for data in (b"raw", framed(b"text", "text/plain"), framed(b"{}", "application/json"), b"raw again"):
+        await storage.write("a/b", data)
+        assert await storage.read("a/b") == data
+        assert len([path for path in (tmp_path / "w/storage/strands").iterdir() if path.is_file()]) == 1
+    await storage.delete("a/b")
+    await storage.delete("a/b")
+    assert await storage.read("a/b") is None
+    assert [path.name for path in (tmp_path / "w/storage/strands").rglob("*") if path.is_file()] == []
+
+
+segments = st.text(st.characters(exclude_characters="/\\", exclude_categories=["Cs"]), min_size=1, max_size=4)
+keys = st.lists(segments.filter(lambda segment: segment != ".."), min_size=1, max_size=3).map("/".join)
+
+
+@given(st.dictionaries(keys, st.binary(max_size=8), max_size=5))
+def test_a_storage_is_a_mapping(entries: dict[str, bytes]) -> None:
+    async def run() -> None:
+        storage = WorkspaceStorage(MemoryWorkspace())
+        for key, data in entries.items():
+            await storage.write(key, data)
+        assert await storage.list("") == sorted(entries)
+        for key, data in entries.items():
+            assert await storage.read(f"//{key}/") == data
+
+    asyncio.run(run())
+
+
+@given(st.sets(keys, max_size=5))
+def test_every_key_is_read_back_from_the_name_of_its_file(found: set[str]) -> None:
+    names = {layout.entry_facts_name(key): key for key in found}
+    assert len(names) == len(found) == len({name.lower() for name in names})
+    assert all(len(name.encode()) <= 255 and "/" not in name for name in names)
+    assert {layout.entry_key(name) for name in names if not name.startswith("~")} <= found
+
+
+@pytest.mark.parametrize("key", ["", "/", "..", "a/../b", "a\\b"])
+async def test_a_key_that_leads_elsewhere_is_refused(storage: WorkspaceStorage, key: str) -> None:
+    with pytest.raises(StrandsStorageError):
+        await storage.write(key, b"1")
+
+
+async def test_namespaces_nest_and_see_only_what_is_theirs(storage: WorkspaceStorage) -> None:
+    inner = storage.namespace("a").namespace("/b/")
+    await inner.write("c", b"find me")
+    await storage.write("other", b"find me, too")
+    assert await inner.list("") == ["c"]
+    assert await storage.list("a/") == ["a/b/c"]
+    assert await storage.read("a/b/c") == b"find me"
+    assert [found.key for found in await inner.search("find")] == ["c"]
+    assert {found.key for found in await storage.search("find")} == {"a/b/c", "other"}
+
+
+async def test_a_very_long_key_is_listed_too(storage: WorkspaceStorage) -> None:
+    key = "a/" + "標" * 300
+    await storage.write(key, b"1")
+    assert await storage.list("a/") == [key]
+
+
+WRITES_FOR_EVER = """
+import asyncio, sys
+from buoyline.integrations.strands import WorkspaceStorage
+from buoyline.integrations.strands.frames import framed
+
+async def run():
+    storage = WorkspaceStorage(sys.argv[1])
+    for number in range(1_000_000):
+        await storage.write("k", framed(bytes([65 + number % 26]) * 100_000, "text/plain"))
+
+asyncio.run(run())
+"""
+
+
+def test_a_writer_that_is_killed_leaves_a_whole_value(tmp_path: Path) -> None:
+    """Through Strands' own offloader its file storage is no longer atomic: six of six kills left a torn value."""
+    storage = on_disk(tmp_path)
+    asyncio.run(storage.write("k", framed(b"A" * 100_000, "text/plain")))
+    writer = subprocess.Popen([sys.executable, "-c", WRITES_FOR_EVER, str(tmp_path / "w")])
+    seen = set[bytes]()
+    while len(seen) < 3:
+        seen.add(whole_letter(storage))
+    writer.kill()
+    writer.wait()
+    assert whole_letter(on_disk(tmp_path))
+
+
+def whole_letter(storage: WorkspaceStorage) -> bytes:
+    """Return the one letter that the value consists of."""
+    data = asyncio.run(storage.read("k"))
+    assert data is not None
+    content = unframed(data).content
+    assert content == content[:1] * 100_000
+    return content[:1]
+
+
+STORES_MANY = """
+import asyncio, json, sys
+from buoyline.integrations.strands import WorkspaceStorage
+
+async def run():
+    storage = WorkspaceStorage(sys.argv[1])
+    for number in range(15):
+        content, kind = f"{sys.argv[2]} {number}", ("text/plain", "application/json")[number % 2]
+        print(json.dumps([await storage.store("call_0_0", content.encode(), kind), content, kind]))
+
+asyncio.run(run())
+"""
+
+
+def test_two_processes_lose_no_content_and_no_type(tmp_path: Path) -> None:
+    """A sidecar that each process writes anew forgets the types of the other's."""
+    command = [sys.executable, "-c", STORES_MANY, str(tmp_path / "w")]
+    writers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in "ab"]
+    stored = [json.loads(line) for writer in writers for line in writer.communicate()[0].splitlines()]
+    assert len({reference for reference, _, _ in stored}) == 30
+    for reference, content, content_type in stored:
+        assert asyncio.run(on_disk(tmp_path).retrieve(reference)) == (content.encode(), content_type)
+
+
+# --- in Strands' agents ---
+
+
+@tool
+def loud(lines: int = 3_000) -> str:
+    """Say much."""
+    return "".join(f"line {number}\n" for number in range(lines))
+
+
+def reference_in(messages: list[dict[str, Any]]) -> str:
+    """Return the reference that Strands' own placeholder names."""
+    text = str(messages[-1]["content"][0]["toolResult"]["content"][0]["text"])
+    found = re.search(r"\[Stored references:\]\n  (\S+)", text)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("form", ["documented", "unified", "agent"])
+def test_strands_own_offloader_stores_in_a_workspace_and_retrieves_again(form: str, tmp_path: Path) -> None:
+    storage = on_disk(tmp_path)
+    seen: list[str] = []
+
+    def look(messages: list[dict[str, Any]]) -> Any:
+        seen.append(reference_in(messages))
+        return [call("retrieve_offloaded_content", {"reference": seen[-1], "pattern": "line 2999"}, "call_2")]
+
+    given: dict[str, Any] = {
+        "documented": {"plugins": [ContextOffloader(storage=storage)]},
+        "unified": {"plugins": [ContextOffloader(storage=storage.namespace("offloads"))]},
+        "agent": {"plugins": [ContextOffloader()], "storage": storage},
+    }[form]
+    model = ScriptedModel([[call("loud")], look, "done"])
+    agent = Agent(model=model, tools=[loud], callback_handler=None, **given)
+    agent("go")
+    answer = agent.messages[-2]["content"][0]["toolResult"]
+    assert answer["status"] == "success"
+    assert "> 3000| line 2999" in answer["content"][0]["text"]
+    if form == "unified":
+        assert seen == ["call_1_0"]
+    else:
+        assert Path(seen[0]).read_text(encoding="utf-8") == loud(lines=3_000)
+
+
+def test_references_in_a_session_that_goes_on_later_lead_to_their_files(tmp_path: Path) -> None:
+    model = ScriptedModel([[call("loud")], "done"])
+    agent = Agent(model=model, tools=[loud], plugins=[ContextOffloader(on_disk(tmp_path))], callback_handler=None)
+    agent("go")
+    code = (
+        "import asyncio, sys; from buoyline.integrations.strands import WorkspaceStorage; "
+        "print(len(asyncio.run(WorkspaceStorage(sys.argv[1]).retrieve(sys.argv[2]))[0]))"
+    )
+    reference = reference_in(cast_messages(agent)[:3])
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "w"), reference], capture_output=True, text=True, check=True
+    )
+    assert int(found.stdout) == len(loud(lines=3_000))
+
+
+def cast_messages(agent: Agent) -> list[dict[str, Any]]:
+    return [dict(message) for message in agent.messages]
+
+
+def test_what_is_on_disk_is_never_evicted(tmp_path: Path) -> None:
+    """Strands deletes what a unified storage holds after 20 cycles, though the reference stays in the conversation."""
+
+    def look(_: list[dict[str, Any]]) -> Any:
+        return [call("retrieve_offloaded_content", {"reference": reference, "context_lines": 1}, "last")]
+
+    def note(messages: list[dict[str, Any]]) -> Any:
+        nonlocal reference
+        reference = reference_in(messages)
+        return [call("loud", {"lines": 1}, "small_0")]
+
+    reference = ""
+    small: list[Any] = [[call("loud", {"lines": 1}, f"small_{number}")] for number in range(1, 25)]
+    model = ScriptedModel([[call("loud")], note, *small, look, "done"])
+    agent = Agent(model=model, tools=[loud], plugins=[ContextOffloader(on_disk(tmp_path))], callback_handler=None)
+    agent("go")
+    assert "line 0" in agent.messages[-2]["content"][0]["toolResult"]["content"][0]["text"]
+
+
+def test_several_agents_in_threads_may_share_one_storage(tmp_path: Path) -> None:
+    storage = on_disk(tmp_path)
+    failures: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            model = ScriptedModel([[call("loud", {"lines": 3_000 + number})], "done"])
+            agent = Agent(model=model, tools=[loud], plugins=[ContextOffloader(storage)], callback_handler=None)
+            agent("go")
+            path = Path(reference_in(cast_messages(agent)[:3]))
+            assert path.read_text(encoding="utf-8").endswith(f"line {2_999 + number}\n")
+        except BaseException as error:  # noqa: BLE001 - told below, in the test's own thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+# --- without Strands ---
+
+
+def test_without_strands_one_line_names_the_extra(tmp_path: Path) -> None:
+    (tmp_path / "strands.py").write_text("raise ModuleNotFoundError(\"No module named 'strands'\", name='strands')\n")
+    code = "import buoyline.integrations.strands"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    last = found.stderr.strip().splitlines()[-1]
+    assert last.endswith("buoyline.integrations.strands needs Strands Agents; pip install 'buoyline[strands]'")
+    assert found.stderr.count("Traceback") == 1
+
+
+def test_buoyline_itself_imports_no_framework() -> None:
+    code = "import sys, buoyline; print({'strands', 'agentscope', 'boto3'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
