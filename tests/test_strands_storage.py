@@ -46,13 +46,14 @@ KINDS = [
 @pytest.fixture(params=["relative", "absolute", "workspace", "memory"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkspaceStorage:
     monkeypatch.chdir(tmp_path)
-    made = {
+    made: dict[str, Any] = {
         "relative": lambda: WorkspaceStorage("./artifacts"),
         "absolute": lambda: WorkspaceStorage(str(tmp_path / "artifacts")),
         "workspace": lambda: WorkspaceStorage(LocalWorkspace(tmp_path / "artifacts")),
         "memory": lambda: WorkspaceStorage(MemoryWorkspace()),
     }
-    return made[request.param]()
+    found: WorkspaceStorage = made[request.param]()
+    return found
 
 
 def on_disk(tmp_path: Path, **settings: Any) -> WorkspaceStorage:
@@ -147,11 +148,7 @@ async def test_another_session_and_another_agent_reach_nothing(tmp_path: Path) -
     mine = WorkspaceStorage(workspace, session_id="s1", agent_id="writer")
     reference = await mine.store("call_0_0", b"mine")
     assert await WorkspaceStorage(workspace, session_id="s1", agent_id="writer").retrieve(reference)
-    for other in (
-        {"session_id": "s2", "agent_id": "writer"},
-        {"session_id": "s1"},
-        {"session_id": "s1", "agent_id": "b"},
-    ):
+    for other in OTHERS:
         with pytest.raises(KeyError):
             await WorkspaceStorage(workspace, **other).retrieve(reference)
         with pytest.raises(KeyError):
@@ -434,13 +431,13 @@ def test_strands_own_offloader_stores_in_a_workspace_and_retrieves_again(form: s
         seen.append(reference_in(messages))
         return [call("retrieve_offloaded_content", {"reference": seen[-1], "pattern": "line 2999"}, "call_2")]
 
-    given: dict[str, Any] = {
+    ways: dict[str, dict[str, Any]] = {
         "documented": {"plugins": [ContextOffloader(storage=storage)]},
         "unified": {"plugins": [ContextOffloader(storage=storage.namespace("offloads"))]},
         "agent": {"plugins": [ContextOffloader()], "storage": storage},
-    }[form]
+    }
     model = ScriptedModel([[call("loud")], look, "done"])
-    agent = Agent(model=model, tools=[loud], callback_handler=None, **given)
+    agent = Agent(model=model, tools=[loud], callback_handler=None, **ways[form])
     agent("go")
     answer = agent.messages[-2]["content"][0]["toolResult"]
     assert answer["status"] == "success"
@@ -472,16 +469,15 @@ def cast_messages(agent: Agent) -> list[dict[str, Any]]:
 
 def test_what_is_on_disk_is_never_evicted(tmp_path: Path) -> None:
     """Strands deletes what a unified storage holds after 20 cycles, though the reference stays in the conversation."""
-
-    def look(_: list[dict[str, Any]]) -> Any:
-        return [call("retrieve_offloaded_content", {"reference": reference, "context_lines": 1}, "last")]
+    seen: list[str] = []
 
     def note(messages: list[dict[str, Any]]) -> Any:
-        nonlocal reference
-        reference = reference_in(messages)
+        seen.append(reference_in(messages))
         return [call("loud", {"lines": 1}, "small_0")]
 
-    reference = ""
+    def look(_: list[dict[str, Any]]) -> Any:
+        return [call("retrieve_offloaded_content", {"reference": seen[0], "context_lines": 1}, "last")]
+
     small: list[Any] = [[call("loud", {"lines": 1}, f"small_{number}")] for number in range(1, 25)]
     model = ScriptedModel([[call("loud")], note, *small, look, "done"])
     agent = Agent(model=model, tools=[loud], plugins=[ContextOffloader(on_disk(tmp_path))], callback_handler=None)

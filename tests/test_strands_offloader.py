@@ -1,0 +1,577 @@
+"""`WorkspaceOffloader` in Strands' own agent, with its hooks, and with the storages that others bring."""
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strands import Agent, tool
+from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider, HookRegistry
+from strands.session.file_session_manager import FileSessionManager
+from strands.storage import InMemoryStorage as UnifiedInMemoryStorage
+from strands.storage import LocalFileStorage
+from strands.vended_plugins.context_offloader import FileStorage, InMemoryStorage
+from strands_model import ScriptedModel, call
+
+from buoyline import LocalWorkspace, MemoryWorkspace, ToolRule
+from buoyline.errors import ConfigError
+from buoyline.integrations.strands import WorkspaceOffloader, WorkspaceStorage, session_of
+from buoyline.tokens import default_counter
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 100
+LIMIT = 2_500
+
+
+def lines(count: int = 3_000) -> str:
+    return "".join(f"line {number}\n" for number in range(count))
+
+
+def tool_giving(content: Sequence[dict[str, Any]] | str, status: str = "success", name: str = "loud") -> Any:
+    """Return a tool that gives this content, whatever it is called with."""
+
+    @tool(name=name)
+    def loud() -> Any:
+        """Say much."""
+        blocks = [{"text": content}] if isinstance(content, str) else list(content)
+        return {"status": status, "content": blocks}
+
+    return loud
+
+
+def run(plugin: WorkspaceOffloader, given_tool: Any, *answers: Any, window: int = 200_000, **others: Any) -> Agent:
+    """Run an agent that calls the tool once, answers with *answers*, and is done."""
+    model = ScriptedModel([[call(given_tool.tool_name)], *answers, "done"], context_window_limit=window)
+    agent = Agent(model=model, tools=[given_tool], plugins=[plugin], callback_handler=None, **others)
+    agent("go")
+    return agent
+
+
+def result_of(agent: Agent, number: int = 0) -> dict[str, Any]:
+    """Return the n-th tool result of the conversation."""
+    results: list[Any] = [
+        block["toolResult"] for message in agent.messages for block in message["content"] if "toolResult" in block
+    ]
+    return dict(results[number])
+
+
+def text_of(agent: Agent, number: int = 0) -> str:
+    return "\n".join(block.get("text", "") for block in result_of(agent, number)["content"])
+
+
+def path_in(text: str) -> Path:
+    found = re.search(r"Whole result: (.+)", text)
+    assert found is not None
+    return Path(found[1])
+
+
+def retrieving(**options: Any) -> Any:
+    """Return an answer that retrieves the first reference of the newest result."""
+
+    def answer(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        text = "\n".join(block.get("text", "") for block in messages[-1]["content"][0]["toolResult"]["content"])
+        found = re.search(
+            r"(?:Whole result: |references:\]\n  |ref: |bytes, (?:\d+x\d+, )?)(\S+?)(?:\]| \(|\n|$)", text
+        )
+        assert found is not None, text
+        return [call("retrieve_offloaded_content", {"reference": found[1], **options}, "call_2")]
+
+    return answer
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Path:
+    return tmp_path / "w"
+
+
+STORAGES: dict[str, Any] = {
+    "workspace": LocalWorkspace,
+    "memory": lambda _: MemoryWorkspace(),
+    "storage": WorkspaceStorage,
+    "Strands' memory": lambda _: InMemoryStorage(),
+    "Strands' files": lambda path: FileStorage(str(path)),
+    "unified memory": lambda _: UnifiedInMemoryStorage(),
+    "unified files": lambda path: LocalFileStorage(str(path)),
+}
+
+
+@pytest.fixture(params=STORAGES)
+def any_storage(request: pytest.FixtureRequest, workdir: Path) -> Any:
+    return STORAGES[request.param](workdir)
+
+
+@pytest.fixture(params=["workspace", "memory", "Strands' files"])
+def storage(request: pytest.FixtureRequest, workdir: Path) -> Any:
+    return STORAGES[request.param](workdir)
+
+
+# --- when a result leaves ---
+
+
+@pytest.mark.parametrize(("chars", "leaves"), [(LIMIT * 4, False), (LIMIT * 4 + 1, True)])
+def test_a_result_leaves_strictly_above_the_limit_as_the_model_counts(chars: int, leaves: bool, storage: Any) -> None:  # noqa: FBT001 - a parameter
+    agent = run(WorkspaceOffloader(storage), tool_giving("a" * chars))
+    assert (text_of(agent) != "a" * chars) is leaves
+
+
+def test_a_model_that_counts_by_itself_has_the_last_word(workdir: Path) -> None:
+    class Counting(ScriptedModel):
+        async def count_tokens(self, messages: Any, *_: Any, **__: Any) -> int:
+            return 2_501 if "toolResult" in str(messages) else 10
+
+    model = Counting([[call("loud")], "done"])
+    text = "few words " * 60
+    agent = Agent(model=model, tools=[tool_giving(text)], plugins=[WorkspaceOffloader(workdir)], callback_handler=None)
+    agent("go")
+    assert path_in(text_of(agent)).read_text(encoding="utf-8") == text
+
+
+def test_the_whole_result_is_a_file_of_the_agents_session(workdir: Path) -> None:
+    agent = run(WorkspaceOffloader(workdir), tool_giving(lines()))
+    path = path_in(text_of(agent))
+    assert path.read_text(encoding="utf-8") == lines()
+    assert path == workdir / "sessions" / agent.session_id / "tool_result-call_1.txt"
+    assert default_counter().count(text_of(agent)) <= 1_000
+    assert result_of(agent)["status"] == "success"
+    assert result_of(agent)["toolUseId"] == "call_1"
+
+
+def test_an_error_leaves_like_any_other_unless_a_rule_keeps_it(workdir: Path) -> None:
+    failing = tool_giving(lines(), status="error")
+    agent = run(WorkspaceOffloader(workdir), failing)
+    assert path_in(text_of(agent)).read_text(encoding="utf-8") == lines()
+    assert result_of(agent)["status"] == "error"
+    kept = run(WorkspaceOffloader(workdir, tool_rules={"*": ToolRule(keep_errors=True)}), failing)
+    assert text_of(kept) == lines()
+
+
+@pytest.mark.parametrize(
+    ("rule", "count", "leaves"),
+    [
+        (ToolRule(offload="never"), 3_000, False),
+        (ToolRule(limit=100), 100, True),
+        (ToolRule(offload="always"), 300, True),
+        (ToolRule(offload="always"), 1, False),
+        (ToolRule(limit=50_000), 3_000, False),
+    ],
+)
+def test_a_tool_may_have_rules_of_its_own(rule: ToolRule, count: int, leaves: bool, workdir: Path) -> None:  # noqa: FBT001 - a parameter
+    agent = run(WorkspaceOffloader(workdir, tool_rules={"lo*": rule}), tool_giving(lines(count)))
+    assert (text_of(agent) != lines(count)) is leaves
+
+
+@pytest.mark.parametrize("verdict", [True, False])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_the_users_predicate_has_the_last_word(verdict: bool, is_async: bool, workdir: Path) -> None:  # noqa: FBT001 - parameters
+    asked: list[tuple[str, int]] = []
+
+    def decide(tool_name: str, token_count: int, **_: Any) -> Any:
+        asked.append((tool_name, token_count))
+        return asyncio.sleep(0, verdict) if is_async else verdict
+
+    agent = run(WorkspaceOffloader(workdir, should_offload=decide), tool_giving(lines()))
+    assert (text_of(agent) != lines()) is verdict
+    assert asked == [("loud", 7_223)]
+    run(WorkspaceOffloader(workdir, should_offload=decide), tool_giving("short"))
+    assert len(asked) == 1
+
+
+def test_a_predicate_that_fails_decides_nothing(workdir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def decide(tool_name: str, token_count: int, **_: Any) -> bool:  # noqa: ARG001 - the documented form
+        raise RuntimeError("no idea")
+
+    agent = run(WorkspaceOffloader(workdir, should_offload=decide), tool_giving(lines()))
+    assert path_in(text_of(agent)).exists()
+    assert "no idea" in caplog.text
+
+
+def test_a_call_that_was_cancelled_leaves_nothing(workdir: Path) -> None:
+    class Cancelling(HookProvider):
+        def register_hooks(self, registry: HookRegistry, **_: Any) -> None:
+            registry.add_callback(BeforeToolCallEvent, self.cancel)
+
+        def cancel(self, event: BeforeToolCallEvent) -> None:
+            event.cancel_tool = "no " * 10_000
+
+    agent = run(WorkspaceOffloader(workdir), tool_giving(lines()), hooks=[Cancelling()])
+    assert text_of(agent) == "no " * 10_000
+    assert not workdir.exists()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"max_result_tokens": 0}, "max_result_tokens: must be positive"),
+        ({"preview_tokens": -1}, "preview_tokens: must be non-negative"),
+        ({"max_result_tokens": 100, "preview_tokens": 100}, "less than max_result_tokens"),
+        ({"max_media_bytes": 0}, "max_media_bytes: must be positive, or None"),
+        ({"storage": object()}, "storage: object is none: give a workspace, a path"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_built(parameters: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        WorkspaceOffloader(**parameters)
+
+
+# --- what stands there ---
+
+
+def test_a_small_block_beside_a_large_one_stays(storage: Any) -> None:
+    """A note such as the exit code is what the model needs first; Strands' own plugin swallows it."""
+    agent = run(WorkspaceOffloader(storage), tool_giving([{"text": lines()}, {"text": "exit code 1"}]))
+    assert result_of(agent)["content"][-1] == {"text": "exit code 1"}
+
+
+def test_the_end_of_a_result_is_seen_as_well(any_storage: Any) -> None:
+    agent = run(WorkspaceOffloader(any_storage), tool_giving(lines()))
+    assert "line 0" in text_of(agent)
+    assert "line 2999" in text_of(agent)
+
+
+@pytest.mark.parametrize("has_tool", [True, False])
+def test_without_the_tool_its_name_is_gone_and_the_way_to_the_file_stays(has_tool: bool, storage: Any) -> None:  # noqa: FBT001 - a parameter
+    agent = run(WorkspaceOffloader(storage, include_retrieval_tool=has_tool), tool_giving(lines()))
+    assert ("retrieve_offloaded_content" in text_of(agent)) is has_tool
+    assert ("retrieve_offloaded_content" in agent.tool_names) is has_tool
+    assert re.search(r"Whole result: \S+call_1|\[Stored references:\]\n  \S*call_1_0", text_of(agent))
+
+
+def test_a_preview_of_no_tokens_is_the_notice_alone(storage: Any) -> None:
+    agent = run(WorkspaceOffloader(storage, preview_tokens=0), tool_giving(lines()))
+    assert "line 1" not in text_of(agent)
+    assert "call_1" in text_of(agent)
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(10, 400), st.sampled_from(["a", "line\n", "標", '{"a": 1}\n', " "]), st.data())
+def test_what_stands_there_is_never_larger_than_what_left(count: int, unit: str, data: st.DataObject) -> None:
+    """Strands' own placeholder makes 10,468 characters out of 10,001."""
+    text = unit * count
+    limit = data.draw(st.integers(2, 60))
+    plugin = WorkspaceOffloader(MemoryWorkspace(), limit, data.draw(st.integers(0, limit - 1)))
+    agent = run(plugin, tool_giving(text))
+    assert default_counter().count(text_of(agent)) <= default_counter().count(text)
+
+
+def test_json_is_kept_as_such(any_storage: Any) -> None:
+    value = {"users": [{"id": number, "name": f"Ünal {number}"} for number in range(1_500)]}
+    agent = run(WorkspaceOffloader(any_storage), tool_giving([{"json": value}]), retrieving())
+    assert "Ünal 0" in text_of(agent)
+    (block,) = result_of(agent, 1)["content"]
+    assert block == {"json": value}
+
+
+@pytest.mark.parametrize(
+    ("block", "size"),
+    [
+        ({"image": {"format": "png", "source": {"bytes": PNG + b"y" * 4_000_000}}}, 4_000_108),
+        (
+            {"document": {"format": "pdf", "name": "plan", "source": {"bytes": b"%PDF-1.7" + b"y" * 5_000_000}}},
+            5_000_008,
+        ),
+    ],
+)
+def test_media_alone_leave_by_their_size_and_come_back_as_media(storage: Any, block: dict[str, Any], size: int) -> None:
+    """Strands' heuristic counts them as nothing, so its own plugin never offloads them."""
+    agent = run(WorkspaceOffloader(storage), tool_giving([block]), retrieving())
+    (line,) = result_of(agent)["content"]
+    assert re.match(r"\[(image: png|document: pdf, plan), [\d,]+ bytes", line["text"])
+    assert f"{size:,}" in line["text"].replace(str(size), f"{size:,}")
+    (kind,) = block
+    (found,) = result_of(agent, 1)["content"]
+    assert found[kind]["source"] == block[kind]["source"]
+
+
+def test_a_picture_that_a_provider_takes_stays_for_the_model_to_see(workdir: Path) -> None:
+    image = {"format": "png", "source": {"bytes": PNG + b"y" * 1_000_000}}
+    content: list[dict[str, Any]] = [{"image": image}, {"text": "as of today"}]
+    assert result_of(run(WorkspaceOffloader(workdir), tool_giving(content)))["content"] == content
+    large = run(WorkspaceOffloader(workdir, max_media_bytes=500_000), tool_giving(content))
+    assert result_of(large)["content"][1:] == content[1:]
+    assert result_of(large)["content"][0]["text"].startswith("[image: png, 1,000,108 bytes")
+
+
+def test_media_that_are_elsewhere_stay(storage: Any) -> None:
+    block = {"document": {"format": "pdf", "name": "plan", "source": {"location": {"type": "s3", "uri": "s3://b/p"}}}}
+    agent = run(WorkspaceOffloader(storage), tool_giving([{"text": lines()}, block, {"hologram": 1}]))
+    assert result_of(agent)["content"][1:] == [block, {"hologram": 1}]
+
+
+# --- what goes wrong ---
+
+
+@pytest.mark.parametrize(
+    "content", [[{"json": {"at": datetime.now(UTC)}}, {"text": lines()}], [{"text": "\ud800" * 20_000}]]
+)
+def test_what_has_no_json_form_costs_no_result(content: list[dict[str, Any]], storage: Any) -> None:
+    """Strands' plugin makes an error of a successful result."""
+    agent = run(WorkspaceOffloader(storage), tool_giving(content))
+    assert result_of(agent)["status"] == "success"
+
+
+class Failing:
+    """A storage that fails from the n-th call on."""
+
+    def __init__(self, succeeding: int) -> None:
+        self.succeeding, self.stored = succeeding, list[str]()
+
+    async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
+        if len(self.stored) >= self.succeeding:
+            raise OSError(28, "No space left on device")
+        self.stored.append(key)
+        return key
+
+    async def retrieve(self, reference: str) -> tuple[bytes, str]:
+        raise KeyError(reference)
+
+
+@pytest.mark.parametrize("succeeding", [0, 1])
+def test_a_storage_that_fails_leaves_the_result_as_it_is(succeeding: int, caplog: pytest.LogCaptureFixture) -> None:
+    storage = Failing(succeeding)
+    agent = run(WorkspaceOffloader(storage), tool_giving([{"text": lines()}, {"text": lines()}]))
+    assert result_of(agent)["content"] == [{"text": lines()}, {"text": lines()}]
+    assert "No space left" in caplog.text
+
+
+def test_a_workspace_that_cannot_be_written_leaves_the_result_as_it_is(
+    workdir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    workdir.write_text("a file stands there", encoding="utf-8")
+    agent = run(WorkspaceOffloader(workdir), tool_giving(lines()))
+    assert text_of(agent) == lines()
+    assert "stays in the context" in caplog.text
+
+
+def test_a_storage_that_hangs_does_not_hang_the_agent(caplog: pytest.LogCaptureFixture) -> None:
+    class Hanging(Failing):
+        async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
+            await asyncio.Event().wait()
+            return key
+
+    agent = run(WorkspaceOffloader(Hanging(0), storage_timeout_s=0.01), tool_giving(lines()))
+    assert text_of(agent) == lines()
+    assert "TimeoutError" in caplog.text
+
+
+def test_a_hook_of_the_users_sees_the_result_first_and_what_it_takes_out_reaches_no_disk(workdir: Path) -> None:
+    """Hooks that are given to the agent run behind Strands' own plugin: there the secret is on disk by then."""
+
+    class Redacting(HookProvider):
+        def register_hooks(self, registry: HookRegistry, **_: Any) -> None:
+            registry.add_callback(AfterToolCallEvent, self.redact)
+
+        def redact(self, event: AfterToolCallEvent) -> None:
+            blocks = [{"text": block["text"].replace("hunter2", "***")} for block in event.result["content"]]
+            event.result = {**event.result, "content": blocks}  # type: ignore[typeddict-item]
+
+    agent = run(WorkspaceOffloader(workdir), tool_giving(lines() + "key: hunter2"), hooks=[Redacting()])
+    assert "key: ***" in text_of(agent)
+    assert not [path for path in workdir.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
+
+
+# --- retrieving ---
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (
+            {"pattern": "line 29(98|99)", "context_lines": 0},
+            "[2 matches for /line 29(98|99)/]\n\n> 2999| line 2998\n> 3000| line 2999",
+        ),
+        ({"line_range": {"start": 10, "end": 11}}, "[Lines 10-11 of 3000]\n\n  10| line 9\n  11| line 10"),
+        ({"pattern": "line 1", "line_range": {"start": 2, "end": 3}, "context_lines": 0}, "> 2| line 1"),
+        ({"context_lines": 2}, "1| line 0\n  2| line 1"),
+        ({"pattern": "[", "context_lines": 0}, "No matches found"),
+        ({"pattern": "(.*a){12}$"}, "No matches found"),
+    ],
+)
+def test_the_documented_ways_of_retrieving_work_on_every_storage(
+    options: dict[str, Any], shown: str, storage: Any
+) -> None:
+    agent = run(WorkspaceOffloader(storage), tool_giving(lines()), retrieving(**options))
+    assert result_of(agent, 1)["status"] == "success"
+    assert shown in text_of(agent, 1)
+
+
+def test_without_options_all_of_it_comes_back_and_stays(any_storage: Any) -> None:
+    agent = run(WorkspaceOffloader(any_storage), tool_giving(lines()), retrieving())
+    assert text_of(agent, 1) == lines()
+
+
+def test_what_would_flood_the_window_comes_back_by_its_first_lines(storage: Any) -> None:
+    agent = run(WorkspaceOffloader(storage), tool_giving(lines()), retrieving(), window=20_000)
+    assert "line 0" in text_of(agent, 1)
+    assert default_counter().count(text_of(agent, 1)) <= 5_000
+
+
+def test_something_at_the_end_of_one_endless_line_is_found_and_paged_to(storage: Any) -> None:
+    text = "x" * 300_000 + " needle " + "y" * 2_000
+    agent = run(WorkspaceOffloader(storage), tool_giving(text), retrieving(pattern="needle"))
+    assert "needle" in text_of(agent, 1).split("\n\n", 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"reference": "nothing"}, "nothing"),
+        ({}, "reference: is required"),
+        ({"reference": "x", "session": "y"}, "takes reference, pattern"),
+    ],
+)
+def test_a_call_that_cannot_be_answered_is_an_error_result(arguments: dict[str, Any], words: str, storage: Any) -> None:
+    agent = run(
+        WorkspaceOffloader(storage), tool_giving(lines()), [call("retrieve_offloaded_content", arguments, "c2")]
+    )
+    assert result_of(agent, 1)["status"] == "error"
+    assert words in text_of(agent, 1)
+
+
+def test_lines_of_a_picture_cannot_be_asked_for(storage: Any) -> None:
+    block = {"image": {"format": "png", "source": {"bytes": PNG + b"y" * 4_000_000}}}
+    agent = run(WorkspaceOffloader(storage), tool_giving([block]), retrieving(pattern="x"))
+    assert result_of(agent, 1)["status"] == "error"
+    assert "cannot search binary content (image/png)" in text_of(agent, 1)
+
+
+def test_the_lookups_are_tools_and_their_answers_stay(workdir: Path) -> None:
+    look = [call("grep", {"pattern": "line 2999"}, "call_2")]
+    agent = run(WorkspaceOffloader(workdir, 100, 50, tool_rules={"*": ToolRule(limit=2)}), tool_giving(lines()), look)
+    assert {"read", "grep", "search", "glob", "query"} <= set(agent.tool_names)
+    assert "3000" in text_of(agent, 1)
+    assert "Whole result" not in text_of(agent, 1)
+
+
+def test_a_tool_of_the_agents_own_keeps_its_name(workdir: Path) -> None:
+    mine = tool_giving(lines(), name="grep")
+    agent = run(WorkspaceOffloader(workdir), mine)
+    assert agent.tool_registry.registry["grep"] is mine
+    assert path_in(text_of(agent)).exists()
+    assert (
+        "grep"
+        not in Agent(
+            model=ScriptedModel(["done"]), plugins=[WorkspaceOffloader(workdir, include_lookup_tools=False)]
+        ).tool_names
+    )
+
+
+def test_what_a_shell_reads_back_is_not_stored_again(workdir: Path) -> None:
+    @tool
+    def shell(command: str) -> str:
+        """Run a command."""
+        return Path(command.removeprefix("cat ")).read_text(encoding="utf-8")
+
+    def cat(messages: list[dict[str, Any]]) -> Any:
+        return [
+            call(
+                "shell",
+                {"command": f"cat {path_in(messages[-1]['content'][0]['toolResult']['content'][0]['text'])}"},
+                "c2",
+            )
+        ]
+
+    for window, is_shown in ((200_000, True), (20_000, False)):
+        model = ScriptedModel([[call("loud")], cat, "done"], context_window_limit=window)
+        tools = [tool_giving(lines()), shell]
+        agent = Agent(model=model, tools=tools, plugins=[WorkspaceOffloader(workdir)], callback_handler=None)
+        agent("go")
+        assert (text_of(agent, 1) == lines()) is is_shown
+        assert is_shown or "read back at once" in text_of(agent, 1)
+        assert len(list((workdir / "sessions" / agent.session_id).glob("tool_result-*.txt"))) == 1
+
+
+# --- sessions ---
+
+
+def test_equal_call_ids_of_two_agents_and_of_one_conversation_lead_to_their_own_results(workdir: Path) -> None:
+    plugin = WorkspaceOffloader(workdir)
+    agents = [run(plugin, tool_giving(name + lines()), agent_id=name) for name in ("one", "two")]
+    for agent, name in zip(agents, ("one", "two"), strict=True):
+        assert path_in(text_of(agent)).read_text(encoding="utf-8").startswith(name)
+    sizes = iter([3_000, 4_000])
+
+    @tool
+    def counted() -> str:
+        """Say something else each time."""
+        return lines(next(sizes))
+
+    agent = run(plugin, counted, [call("counted")])
+    assert [path_in(text_of(agent, at)).read_text(encoding="utf-8") for at in (0, 1)] == [lines(3_000), lines(4_000)]
+
+
+def test_one_agents_tool_does_not_reach_anothers_results(workdir: Path) -> None:
+    plugin = WorkspaceOffloader(workdir)
+    path = path_in(text_of(run(plugin, tool_giving(lines()))))
+    look = [call("retrieve_offloaded_content", {"reference": str(path)}, "call_2")]
+    agent = run(plugin, tool_giving("other " + lines()), look)
+    assert result_of(agent, 1)["status"] == "error"
+
+
+def test_every_reference_in_a_restored_session_leads_to_its_result(tmp_path: Path, workdir: Path) -> None:
+    """Where the storage is in memory, what a persisted conversation refers to is gone with the process."""
+    session = {"session_id": "s1", "storage_dir": str(tmp_path / "sessions")}
+    run(WorkspaceOffloader(workdir), tool_giving(lines()), session_manager=FileSessionManager(**session))
+    model = ScriptedModel([lambda messages: retrieving(pattern="line 2999")(messages[2:3]), "done"])
+    agent = Agent(
+        model=model,
+        plugins=[WorkspaceOffloader(workdir)],
+        session_manager=FileSessionManager(**session),
+        callback_handler=None,
+    )
+    agent("again")
+    assert session_of(agent) == "s1"
+    assert "> 3000| line 2999" in text_of(agent, 1)
+
+
+def test_a_session_may_be_named(workdir: Path) -> None:
+    agent = run(WorkspaceOffloader(workdir, session_id="release-7"), tool_giving(lines()))
+    assert "/sessions/release-7/" in text_of(agent)
+    agent = run(WorkspaceOffloader(WorkspaceStorage(workdir, session_id="mine")), tool_giving(lines()))
+    assert "/sessions/mine/" in text_of(agent)
+
+
+def test_the_agents_own_storage_is_used_where_none_is_given(
+    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    agent = run(WorkspaceOffloader(), tool_giving(lines()), storage=WorkspaceStorage(workdir))
+    assert path_in(text_of(agent)).is_relative_to(workdir)
+    agent = run(WorkspaceOffloader(), tool_giving(lines()))
+    assert path_in(text_of(agent)).is_relative_to(tmp_path / "workspace")
+
+
+def test_the_turns_of_what_is_kept_in_memory_are_the_agents() -> None:
+    workspace = MemoryWorkspace(evict_after_turns=2)
+    small: list[Any] = [[call("quiet", {}, f"small_{number}")] for number in range(4)]
+    model = ScriptedModel([[call("loud")], *small, lambda messages: retrieving()(messages[2:3]), "done"])
+    tools = [tool_giving(lines()), tool_giving("ok", name="quiet")]
+    agent = Agent(model=model, tools=tools, plugins=[WorkspaceOffloader(workspace)], callback_handler=None)
+    agent("go")
+    assert result_of(agent, 5)["status"] == "error"
+
+
+def test_what_left_is_told_and_the_workspace_verifies(workdir: Path) -> None:
+    told: list[Any] = []
+    run(WorkspaceOffloader(workdir, on_event=told.append), tool_giving(lines()))
+    (event,) = told
+    assert (event.tool, event.call_id) == ("loud", "call_1")
+    journal = next(workdir.glob("sessions/*/journal.jsonl")).read_text(encoding="utf-8")
+    assert [json.loads(line)["op"] for line in journal.splitlines()] == ["begin", "result", "stub"]
+
+
+def test_parallel_calls_are_each_stored(workdir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    model = ScriptedModel([[call("loud", {}, f"call_{number}") for number in range(5)], "done"])
+    agent = Agent(
+        model=model, tools=[tool_giving(lines())], plugins=[WorkspaceOffloader(workdir)], callback_handler=None
+    )
+    agent("go")
+    paths = {path_in(text_of(agent, number)) for number in range(5)}
+    assert len(paths) == 5
+    assert all(path.read_text(encoding="utf-8") == lines() for path in paths)
