@@ -1,0 +1,122 @@
+"""How far an agent's context and the archive of its session agree.
+
+An agent's state is saved by whoever runs it, when they like; the archive is durable at once. So a state may come back
+that is older than the archive: the process was killed between a compression and the saving, or somebody went back to an
+older state. What of the context is archived already is not archived twice.
+"""
+
+import hashlib
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agentscope.message import Msg, UserMsg
+from agentscope.state import AgentState
+
+from buoyline.compression import Draft, Summary, summary_from
+from buoyline.errors import NotFoundError
+from buoyline.integrations.agentscope.pieces import Piece, pieces_of
+from buoyline.offloader import Abilities
+
+logger = logging.getLogger(__name__)
+
+KEY: Final = "buoyline"
+"""Of our note in ``AgentState.middle_context``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An agent's context as the archive knows it.
+
+    Attributes:
+        first: Session index of the first message that leaves next: *foreign*, where there is one, else the context's.
+        pieces: The context, cut; the first ones as the archive has them.
+        archived: How many of *foreign* and the pieces are archived already.
+        foreign: Stands for a summary that is none of ours, so that it is archived like a message.
+        previous: Draft of the summary that stands in the context; None where there is none of ours.
+    """
+
+    first: int
+    pieces: Sequence[Piece]
+    archived: int
+    foreign: Msg | None
+    previous: Draft | None
+
+    @property
+    def archived_pieces(self) -> int:
+        """How many of the pieces alone are archived already."""
+        return max(self.archived - (self.foreign is not None), 0)
+
+
+def noted(state: AgentState) -> int:
+    """Return how many messages of the session were archived when *state* was last compressed."""
+    note: object = state.middle_context.get(KEY)
+    found = note.get("archived") if isinstance(note, dict) else None
+    return found if isinstance(found, int) else 0
+
+
+def note(state: AgentState, archived: int) -> None:
+    """Remember in *state* how many messages of the session are archived."""
+    state.middle_context[KEY] = {"archived": archived}
+
+
+async def standing_of(state: AgentState, abilities: Abilities, shown: Summary | None) -> Standing:
+    """Compare *state* with the archive of its session.
+
+    Args:
+        state: Of the agent.
+        abilities: Of the offloader.
+        shown: The summary that this process made last for the session, for offloaders that keep none.
+
+    Raises:
+        CorruptError: What stands on disk is not what was written.
+        StorageError: The file system refused.
+    """
+    first = noted(state)
+    previous = await _previous(state, abilities, shown)
+    foreign = _foreign(state) if state.summary and previous is None else None
+    tail = await _archived_since(abilities, state.session_id, first)
+    begins = bool(foreign and tail and tail[0].get("id") == foreign.id)
+    pieces = pieces_of(state.context, tail[1:] if begins else tail)
+    if pieces is not None and (begins or foreign is None or not tail):
+        return Standing(first, pieces, len(tail), foreign, previous)
+    logger.info("session %s: goes on from another state than the archive's", state.session_id)
+    return Standing(first + len(tail), pieces_of(state.context) or [], 0, foreign, previous)
+
+
+async def _archived_since(abilities: Abilities, session_id: str, first: int) -> list[Mapping[str, Any]]:
+    if abilities.archive is None:
+        return []
+    try:
+        found = await abilities.archive.load_messages(session_id, first, sys.maxsize)
+    except NotFoundError:
+        return []
+    return [value for _, value in found]
+
+
+async def _previous(state: AgentState, abilities: Abilities, shown: Summary | None) -> Draft | None:
+    if not state.summary:
+        return None
+    if shown is not None and shown.text == state.summary:
+        return shown.draft
+    lines = [] if abilities.summaries is None else await _summaries(abilities, state.session_id)
+    return next((summary.draft for summary in reversed(lines) if summary.text == state.summary), None)
+
+
+async def _summaries(abilities: Abilities, session_id: str) -> list[Summary]:
+    if abilities.summaries is None:
+        return []
+    try:
+        return [summary_from(line) for line in await abilities.summaries.load_summaries(session_id)]
+    except NotFoundError:
+        return []
+
+
+def _foreign(state: AgentState) -> Msg:
+    """Return AgentScope's own summary, or one that somebody has changed, as the message that a model sees it as."""
+    content = state.summary
+    spelled = content if isinstance(content, str) else "".join(block.model_dump_json() for block in content)
+    name = hashlib.sha256(spelled.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return UserMsg("user", content, id=f"summary-{name}")

@@ -1,0 +1,230 @@
+"""An agent's context, compressed by our compressor under AgentScope's settings.
+
+Nothing of the agent's state changes before the messages are archived and the summary is checked and logged; then all
+of it changes at once, without a chance for a cancellation between.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from agentscope.agent import Agent
+from agentscope.agent import ContextConfig as AgentScopeConfig
+from agentscope.message import HintBlock, Msg, TextBlock, ToolCallBlock, Usage
+from agentscope.model import ChatUsage
+
+from buoyline.compression import Compressor, ContextConfig, Extent, Summarizer, Summary, SummaryFunction
+from buoyline.compression.extraction import Extractive
+from buoyline.compression.summarizers import summarizer_from
+from buoyline.errors import ContextOverflowError, SummaryError
+from buoyline.integrations.agentscope.archived import Standing, note, standing_of
+from buoyline.integrations.agentscope.pieces import Piece, cut_of, messages_of
+from buoyline.integrations.agentscope.settings import Workbench
+from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
+from buoyline.messages import Message, Text, detect
+from buoyline.offloader import StoredResult
+from buoyline.tokens.messages import count_message, count_tools
+from buoyline.window.events import ContextCompressed, MessagesArchived
+from buoyline.window.reporting import reporting
+
+logger = logging.getLogger(__name__)
+
+# A summary of half its source still makes room; below some hundred tokens it could not hold its frame.
+_SMALL_SUMMARY_TOKENS = 400
+_LEAST_SUMMARY_TOKENS = 64
+
+
+class ContextCompression:
+    """Lets the oldest messages of agents leave for the archive, and puts a summary in their place."""
+
+    def __init__(self, workbench: Workbench, summarizer: Summarizer | SummaryFunction | None) -> None:
+        """Archive with what *workbench* has.
+
+        Args:
+            workbench: The middleware's.
+            summarizer: Left out: the agent's own model.
+
+        Raises:
+            ConfigError: *summarizer* cannot summarise.
+        """
+        self._offloader = workbench.offloader
+        self._abilities = workbench.abilities
+        self._counter = workbench.counter
+        self._settings = workbench.settings
+        self._on_event = workbench.on_event
+        self._summarizer = None if summarizer is None else summarizer_from(summarizer)
+        self._shown: dict[str, Summary] = {}
+
+    async def run(self, agent: Agent, config: AgentScopeConfig, instructions: HintBlock | None, tokens: int) -> None:
+        """Compress the context of *agent*, which is over its trigger.
+
+        Args:
+            agent: Its state changes at the very end, or not at all.
+            config: The agent's, or one for this time.
+            instructions: What to keep above all.
+            tokens: What the agent's model input takes by its own count.
+
+        Raises:
+            ConfigError: The template or the schema cannot work.
+            ContextOverflowError: There is nothing but system prompt and summary.
+            SummaryError: There is no summary, and *config* says not to do without.
+            StaleWindowError: Somebody else goes on with the session.
+            StorageError: The file system refused.
+        """
+        began = time.perf_counter()
+        size, settings = agent.model.context_size, self._settings.for_compression(config, agent)
+        if not agent.state.context:
+            reason = "the system prompt and the summary alone reach the trigger, and nothing can leave"
+            raise ContextOverflowError(tokens, int(settings.trigger_ratio * size), reason)
+        shown = self._shown.get(agent.state.session_id)
+        standing = await standing_of(agent.state, self._abilities, shown)
+        views = [detect(piece.native).view(piece.native) for piece in standing.pieces]
+        counts = [count_message(view, self._counter) for view in views]
+        scale = await self._scale(agent, tokens, sum(counts))
+        cut = cut_of(
+            views,
+            counts,
+            max_kept_tokens=int(settings.reserve_ratio * size / scale),
+            at_least=standing.archived_pieces,
+            waiting=_waiting(agent, standing.pieces),
+        )
+        if cut == 0:
+            logger.warning("agent %s: its newest messages alone take too much of %d tokens", agent.name, tokens)
+            return
+        extent = await self._extent(agent, standing, views[:cut], sum(counts[:cut]))
+        room = int((settings.trigger_ratio * size - tokens) / scale) + extent.tokens
+        worth = max(extent.tokens // 2, _SMALL_SUMMARY_TOKENS)
+        limit = max(min(settings.summary_limit(size), worth, room), _LEAST_SUMMARY_TOKENS)
+        asked = AgentModelSummarizer(agent.model) if self._summarizer is None else self._summarizer
+        summary = await self._summarized(
+            extent, standing, settings, asked, max_tokens=limit, focus=_said(instructions), strict=_is_strict(config)
+        )
+        kept = messages_of(standing.pieces[cut:])
+        self._apply(agent, summary, kept, asked)
+        await _forget_reads(agent, kept)
+        if self._on_event is not None:
+            after = tokens - round((extent.tokens - summary.tokens) * scale)
+            self._on_event(ContextCompressed(summary, tokens, after, time.perf_counter() - began))
+
+    async def _scale(self, agent: Agent, theirs: int, context_tokens: int) -> float:
+        """Return how many of the agent's tokens one of ours is, by what the whole input takes."""
+        given = await model_input(agent)
+        others = [message for message in given["messages"] if message not in agent.state.context]
+        ours = context_tokens + count_tools(given["tools"], self._counter)
+        ours += sum(count_message(detect(message).view(message), self._counter) for message in others)
+        return min(max(theirs / max(ours, 1), 0.25), 4.0)
+
+    async def _extent(self, agent: Agent, standing: Standing, views: Sequence[Message], tokens: int) -> Extent:
+        natives = [piece.native for piece in standing.pieces[: len(views)]]
+        if standing.foreign is not None:
+            natives.insert(0, standing.foreign)
+            tokens += count_message(detect(standing.foreign).view(standing.foreign), self._counter)
+        return Extent(
+            agent.state.session_id,
+            standing.first,
+            natives,
+            tokens,
+            archived=standing.archived,
+            dialect=detect(natives[0]).name,
+            stubs=await self._stubs(agent.state.session_id, views),
+        )
+
+    async def _stubs(self, session_id: str, views: Sequence[Message]) -> dict[str, StoredResult]:
+        if self._abilities.results is None:
+            return {}
+        parts = [part for view in views for result in view.results for part in result.parts]
+        texts = [part.text for part in parts if isinstance(part, Text)]
+        return await self._abilities.results.load_stubs(session_id, texts)
+
+    async def _summarized(
+        self,
+        extent: Extent,
+        standing: Standing,
+        settings: ContextConfig,
+        asked: Summarizer,
+        *,
+        max_tokens: int,
+        focus: str,
+        strict: bool,
+    ) -> Summary:
+        """Archive *extent*, summarise it, and log the summary."""
+        tell = reporting(extent.session_id, self._on_event)
+        compressor = Compressor(
+            self._offloader, config=settings, counter=self._counter, summarizer=asked, on_event=tell
+        )
+        place = await compressor.archive(extent)
+        tell(MessagesArchived((extent.first, extent.end), extent.tokens, place.reference))
+        summary = await compressor.summarize(
+            extent,
+            place,
+            previous=standing.previous,
+            max_tokens=max_tokens,
+            focus=focus,
+            use_model=not isinstance(asked, Extractive),
+        )
+        if summary.fell_back and strict:
+            raise SummaryError("the agent's model", f"{summary.fell_back}; the context is as it was")
+        return await compressor.record(extent.session_id, summary)
+
+    def _apply(self, agent: Agent, summary: Summary, kept: list[Msg], asked: Summarizer) -> None:
+        state = agent.state
+        self._shown[state.session_id] = summary
+        state.summary, state.context = summary.text, kept
+        note(state, summary.messages[1])
+        for usage in asked.usages if isinstance(asked, AgentModelSummarizer) else ():
+            kept[-1].append_usage(_usage(usage))
+
+
+async def model_input(agent: Agent) -> dict[str, Any]:
+    """Return ``messages`` and ``tools`` of the next model call, as AgentScope puts them together.
+
+    It has no public name for this, and its own count of the context rests on it.
+    """
+    given: dict[str, Any] = await agent._prepare_model_input()  # noqa: SLF001 - see above
+    return given
+
+
+def _waiting(agent: Agent, pieces: Sequence[Piece]) -> list[int]:
+    """Return the numbers of the pieces with calls that have no result yet, and will get one."""
+    ids = {call.id for call in agent.state.get_unfinished_tool_calls(agent.name)}
+    return [number for number, piece in enumerate(pieces) if ids & _calls(piece)]
+
+
+def _calls(piece: Piece) -> set[str]:
+    blocks = piece.message.content[piece.start : piece.stop]
+    return {block.id for block in blocks if isinstance(block, ToolCallBlock)}
+
+
+def _is_strict(config: AgentScopeConfig) -> bool:
+    return not config.compression_fallback_to_truncation
+
+
+def _said(instructions: HintBlock | None) -> str:
+    if instructions is None:
+        return ""
+    hint = instructions.hint
+    return hint if isinstance(hint, str) else "\n".join(block.text for block in hint if isinstance(block, TextBlock))
+
+
+def _usage(usage: ChatUsage) -> Usage:
+    return Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_input_tokens=usage.cache_input_tokens or 0,
+        cache_creation_input_tokens=usage.cache_creation_input_tokens or 0,
+    )
+
+
+async def _forget_reads(agent: Agent, kept: Sequence[Msg]) -> None:
+    """Let AgentScope's file tools forget files whose reading has left the context, as its own compression does."""
+    paths: set[str] = set()
+    for block in (block for message in kept for block in message.content):
+        if isinstance(block, ToolCallBlock) and block.name == "Read":
+            with suppress(ValueError):
+                arguments: object = json.loads(block.input)
+                path = arguments.get("file_path") if isinstance(arguments, dict) else None
+                paths |= {path} if isinstance(path, str) else set()
+    await agent.state.tool_context.clean_file_cache(reserved_file_paths=paths)

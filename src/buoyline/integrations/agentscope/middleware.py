@@ -1,0 +1,151 @@
+"""`WorkspaceMiddleware`: whole results, checked summaries and pointers for an agent of AgentScope."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any
+
+from agentscope.agent import Agent
+from agentscope.middleware import MiddlewareBase
+from agentscope.tool import ToolBase, ToolChunk, ToolResponse
+
+from buoyline.compression import Summarizer, SummaryFunction
+from buoyline.errors import ConfigError
+from buoyline.integrations.agentscope.archived import KEY
+from buoyline.integrations.agentscope.compressing import ContextCompression, model_input
+from buoyline.integrations.agentscope.images import limit_pictures
+from buoyline.integrations.agentscope.instructions import instructions as default_instructions
+from buoyline.integrations.agentscope.lookups import MAX_TOKENS, LookupTool, workspace_tools
+from buoyline.integrations.agentscope.results import ResultIntake
+from buoyline.integrations.agentscope.settings import PREVIEW_TOKENS, Settings, Workbench
+from buoyline.lookups import LOOKUP_RULES
+from buoyline.offloader import Offloader, ToolRule, abilities_of
+from buoyline.tokens import TokenCounter, as_text_counter, default_counter
+from buoyline.window.events import OnEvent
+from buoyline.workspace import LocalWorkspace
+
+
+class WorkspaceMiddleware(MiddlewareBase):
+    """Keeps an agent's context small, and everything that leaves it in a workspace.
+
+    AgentScope hands an offloader only what it has cut off, and its summary says no more than one path. This middleware
+    stands before both: a tool result that is too large is stored whole and leaves a stub with a preview; the oldest
+    messages are archived, the agent's own model summarises them under the agent's own ``ContextConfig``, and what it
+    says is checked and carries pointers to the lines that back it. Where the model fails, the summary is extracted
+    without one. A failure to store leaves the context as it was.
+
+    One middleware may serve several agents, each under a session id of its own.
+    """
+
+    def __init__(
+        self,
+        workspace: Offloader,
+        *,
+        preview_tokens: int = PREVIEW_TOKENS,
+        turn_results_limit: int | None = None,
+        tool_rules: Mapping[str, ToolRule] | None = None,
+        summary_tokens: int | None = None,
+        summarizer: Summarizer | SummaryFunction | None = None,
+        instructions: str | None = None,
+        lookup_tokens: int = MAX_TOKENS,
+        counter: TokenCounter | Callable[[str], int] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        """Compose the middleware; trigger, reserve, limit, prompt, template and schema are the agent's own.
+
+        Args:
+            workspace: Takes what leaves: a `LocalWorkspace`, or any object with the two documented methods, with less
+                to point at then.
+            preview_tokens: Of what stays in place of a result; a third of a limit that this does not fit.
+            turn_results_limit: See our ``ContextConfig``; the limit of one result is the agent's ``tool_result_limit``.
+            tool_rules: See our ``ContextConfig``. The answers of our lookups stay whole in any case.
+            summary_tokens: See our ``ContextConfig``.
+            summarizer: Writes the summaries; left out: the agent's own model.
+                `buoyline.compression.extraction.Extractive` needs none.
+            instructions: Added to the system prompt; left out: where the files are and how to look things up. Empty:
+                nothing is added.
+            lookup_tokens: For each answer of the tools in `list_tools`.
+            counter: Counts the tokens of previews and summaries; left out: exactly, for ``o200k_base``.
+            on_event: Told of each result, archived batch and summary; see docs/events.md. Tokens of the whole context
+                are the agent's count.
+
+        Raises:
+            ConfigError: *workspace* or *summarizer* is something else, or *lookup_tokens* is too small.
+            TypeError: *counter* cannot count.
+        """
+        for method in ("offload_context", "offload_tool_result"):
+            if not callable(getattr(workspace, method, None)):
+                raise ConfigError("workspace", f"{type(workspace).__name__} has no {method}; give a LocalWorkspace")
+        self._workspace = workspace
+        self._instructions = instructions
+        local = workspace if isinstance(workspace, LocalWorkspace) else None
+        self._tools = [] if local is None else workspace_tools(local, max_tokens=lookup_tokens)
+        settings = Settings(
+            preview_tokens=preview_tokens,
+            turn_results_limit=turn_results_limit,
+            tool_rules={**LOOKUP_RULES, **(tool_rules or {})},
+            summary_tokens=summary_tokens,
+        )
+        workbench = Workbench(
+            offloader=workspace,
+            abilities=abilities_of(workspace),
+            counter=default_counter() if counter is None else as_text_counter(counter),
+            settings=settings,
+            on_event=on_event,
+        )
+        self._turns = workbench.abilities.turns
+        self._intake = ResultIntake(workbench)
+        self._compression = ContextCompression(workbench, summarizer)
+
+    async def get_middleware_key(self) -> str:
+        """Return where our note stands in ``AgentState.middle_context``."""
+        return KEY
+
+    async def list_tools(self) -> list[ToolBase]:
+        """Return `read`, `grep`, `search`, `glob` and `query` for the agent's ``Toolkit``; none without a workspace.
+
+        AgentScope's service registers them itself; otherwise ``Toolkit(tools=[*tools, *await m.list_tools()])``.
+        """
+        return list(self._tools)
+
+    async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:
+        """Say where the agent finds what left its context."""
+        added = self._instructions
+        if added is None and isinstance(self._workspace, LocalWorkspace):
+            has_lookups = isinstance(await agent.toolkit.get_tool("read"), LookupTool)
+            added = default_instructions(self._workspace.workdir, agent.state.session_id, has_lookups=has_lookups)
+        return f"{current_prompt}\n{added}" if added else current_prompt
+
+    async def on_acting(
+        self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., AsyncGenerator[Any, None]]
+    ) -> AsyncGenerator[ToolChunk | ToolResponse, None]:
+        """Pass on what a tool gives, and its whole result as it may stand in the context.
+
+        Raises:
+            ConfigError: Our settings cannot work with the agent's ``tool_result_limit``.
+        """
+        async for given in next_handler(**input_kwargs):
+            if isinstance(given, ToolResponse):
+                yield await self._intake.take(agent, input_kwargs["tool_call"], given)
+            else:
+                yield given
+
+    async def on_compress_context(
+        self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[None]]
+    ) -> None:
+        """Do in AgentScope's place what its compression is documented to do; *next_handler* is not called.
+
+        Raises:
+            ConfigError: The configuration cannot work.
+            ContextOverflowError: System prompt and summary alone reach the trigger.
+            SummaryError: There is no summary, and ``compression_fallback_to_truncation`` is off.
+            StaleWindowError: Somebody else goes on with the session.
+            StorageError: The file system refused. The context is as it was, as after each of these.
+        """
+        del next_handler
+        config = input_kwargs.get("context_config") or agent.context_config
+        await self._intake.settle(agent)
+        await limit_pictures(agent.state.context, config.max_image_num, self._workspace)
+        tokens = await agent.model.count_tokens(**await model_input(agent))
+        if tokens >= config.trigger_ratio * agent.model.context_size:
+            await self._compression.run(agent, config, input_kwargs.get("instructions"), tokens)
+        if self._turns is not None:
+            self._turns.next_turn()

@@ -1,0 +1,125 @@
+"""Cutting an agent's context into pieces, of which the oldest leave.
+
+Pure. AgentScope gathers a whole reply, all its rounds of calls and results, in one message that grows; so a context
+may consist of two messages of which the second takes all the room. A piece is what came at once: a message, or of an
+assistant's message what the model said and called, what the tools gave, what was put in as a hint. Like AgentScope's
+own cut, one leaves two messages with one id.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from agentscope.message import Msg
+
+from buoyline.compression.plan import legal_cuts, plan
+from buoyline.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Blocks of a message that leave or stay together.
+
+    Attributes:
+        message: The whole message.
+        start: Number of the first of its blocks.
+        stop: Number behind the last one.
+    """
+
+    message: Msg
+    start: int
+    stop: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether it is all of the message."""
+        return self.start == 0 and self.stop == len(self.message.content)
+
+    @property
+    def native(self) -> Msg:
+        """The message itself where it is whole, else a message of the same id with these blocks."""
+        return (
+            self.message if self.is_whole else with_content(self.message, self.message.content[self.start : self.stop])
+        )
+
+
+def with_content(message: Msg, content: Sequence[Any]) -> Msg:
+    """Return a message like *message* with other content; its blocks are the very objects."""
+    return message.model_copy(update={"content": list(content)})
+
+
+def pieces_of(context: Sequence[Msg], archived: Sequence[Mapping[str, Any]] = ()) -> list[Piece] | None:
+    """Cut *context* into pieces.
+
+    Args:
+        context: The messages of an agent.
+        archived: JSON of messages that are archived already and that the context should begin with.
+
+    Returns:
+        Pieces in order, the first of them as *archived* cuts them; None where the context begins with something else.
+    """
+    pieces: list[Piece] = []
+    at = start = 0
+    for value in archived:
+        if at == len(context) or not _begins(context[at], start, value):
+            return None
+        stop = start + len(value["content"])
+        pieces.append(Piece(context[at], start, stop))
+        at, start = (at + 1, 0) if stop == len(context[at].content) else (at, stop)
+    for position in range(at, len(context)):
+        pieces += _cut(context[position], start if position == at else 0)
+    return pieces
+
+
+def messages_of(pieces: Sequence[Piece]) -> list[Msg]:
+    """Put pieces together again: what is whole is the very message."""
+    found: list[Msg] = []
+    for _, group in groupby(pieces, key=lambda piece: id(piece.message)):
+        parts = list(group)
+        found.append(Piece(parts[0].message, parts[0].start, parts[-1].stop).native)
+    return found
+
+
+def cut_of(
+    views: Sequence[Message], counts: Sequence[int], *, max_kept_tokens: int, at_least: int, waiting: Sequence[int]
+) -> int:
+    """Return how many of the oldest pieces leave: as few as bring the rest to *max_kept_tokens*.
+
+    Args:
+        views: Of the pieces.
+        counts: Tokens of each.
+        max_kept_tokens: For what stays.
+        at_least: So many are archived already.
+        waiting: Numbers of the pieces with calls that the agent is still about to answer. They stay, whatever the
+            room, since AgentScope puts the result behind them.
+
+    Returns:
+        A cut that parts no call from its result; 0 where nothing may leave.
+    """
+    cut = plan(views, counts, max_kept_tokens=max_kept_tokens, at_least=at_least).cut
+    if waiting and cut > waiting[0]:
+        return max((legal for legal in legal_cuts(views) if at_least <= legal <= waiting[0]), default=0)
+    return cut
+
+
+def _cut(message: Msg, start: int) -> Iterator[Piece]:
+    content = message.content
+    if message.role != "assistant" or start == len(content):
+        yield Piece(message, start, len(content))
+        return
+    for _, group in groupby(range(start, len(content)), key=lambda number: _origin(content[number])):
+        numbers = list(group)
+        yield Piece(message, numbers[0], numbers[-1] + 1)
+
+
+def _origin(block: Any) -> str:
+    return block.type if block.type in {"tool_result", "hint"} else "model"
+
+
+def _begins(message: Msg, start: int, value: Mapping[str, Any]) -> bool:
+    """Tell whether the blocks of *message* from *start* on begin with those of *value*, known by their ids."""
+    blocks = value["content"]
+    named = [(block["type"], block["id"]) for block in blocks]
+    mine = [(block.type, block.id) for block in message.content[start : start + len(blocks)]]
+    return message.id == value["id"] and named == mine and (bool(blocks) or not message.content)

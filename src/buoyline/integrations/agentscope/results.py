@@ -1,0 +1,195 @@
+"""Taking whole tool results before AgentScope cuts them.
+
+AgentScope cuts a result right after the tool has ended, and shows the model what it kept only before the next model
+call. So a result is offloaded as it comes; what has to stay although it is over the agent's limit, since a rule says
+so, since it was read back, or since it could not be stored, is held meanwhile and put in its place before that call.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from agentscope.agent import Agent
+from agentscope.message import AssistantMsg, Msg, TextBlock, ToolCallBlock, ToolResultBlock
+from agentscope.tool import ToolResponse
+
+from buoyline.errors import RedactionError, StorageError
+from buoyline.integrations.agentscope.archived import noted
+from buoyline.integrations.agentscope.pieces import Piece, pieces_of
+from buoyline.integrations.agentscope.settings import Workbench
+from buoyline.messages import Message, Text, ToolCall, detect
+from buoyline.offloader import Offloader, StoredResult, truncated
+from buoyline.tokens.messages import count_message, count_result
+from buoyline.window.beside import beside
+from buoyline.window.choosing import ResultChoosing
+from buoyline.window.entry import Entry
+from buoyline.window.offloading import ResultOffloading
+
+logger = logging.getLogger(__name__)
+
+_HELD_SHARE: Final = 0.25
+"""Of the agent's limit, for what stands in place of a result that is held: no counter differs by so much from ours."""
+
+
+class ResultIntake:
+    """Stores the tool results of agents whole, and leaves stubs."""
+
+    def __init__(self, workbench: Workbench) -> None:
+        """Store with what *workbench* has."""
+        self._offloader = workbench.offloader
+        self._abilities = workbench.abilities
+        self._counter = workbench.counter
+        self._settings = workbench.settings
+        self._on_event = workbench.on_event
+        self._held: WeakKeyDictionary[Agent, dict[str, list[Any]]] = WeakKeyDictionary()
+
+    async def take(self, agent: Agent, call: ToolCallBlock, response: ToolResponse) -> ToolResponse:
+        """Return *response* as it may stand in the context: the very object where it is small enough.
+
+        A result leaves when it takes more than its limit by the agent's own count or by ours. Where it cannot be
+        stored, it stays whole.
+
+        Raises:
+            ConfigError: Our settings cannot work with the agent's limit.
+            MessageError: The tool gave what no message holds.
+        """
+        block = ToolResultBlock(
+            id=call.id, name=call.name, output=response.content, state=response.state, metadata=response.metadata
+        )
+        limit = agent.context_config.tool_result_limit
+        content = await self._offloaded(agent, call, block, await self._limit(agent, block, limit))
+        if await _tokens(agent, content) > limit:
+            self._held.setdefault(agent, {})[call.id] = content
+            content = await self._beginning(content, limit)
+        return response if content == response.content else response.model_copy(update={"content": content})
+
+    async def settle(self, agent: Agent) -> None:
+        """Decide about the results since the model spoke last: those that came from elsewhere, and their total.
+
+        The context is changed in place, before a model sees them.
+
+        Raises:
+            ConfigError: Our settings cannot work with the agent's limit.
+        """
+        self._put_back(agent)
+        context = agent.state.context
+        piece = _newest_results(context)
+        if piece is None:
+            return
+        limit = agent.context_config.tool_result_limit
+        choosing, offloading = self._parts(agent, piece.native, limit)
+        native = piece.native
+        view = detect(native).view(native)
+        await self._know_stubs(agent.state.session_id, view, offloading.stubs)
+        calls = tuple(part for part in detect(piece.message).view(piece.message).parts if isinstance(part, ToolCall))
+        entry = await self._entry(agent, native, view)
+        try:
+            choices = await choosing.choose([replace(entry, message=Message("assistant", calls)), entry])
+            settled = await offloading.replace(entry, choices.get(entry.index, {}))
+        except (StorageError, RedactionError) as error:
+            logger.warning("session %s: results stay whole: %s", agent.state.session_id, error)
+            return
+        piece.message.content[piece.start : piece.stop] = settled.native.content
+
+    async def _offloaded(self, agent: Agent, call: ToolCallBlock, block: ToolResultBlock, limit: int) -> list[Any]:
+        native = AssistantMsg(agent.name, [block])
+        choosing, offloading = self._parts(agent, native, limit)
+        view = detect(native).view(native)
+        entry = await self._entry(agent, native, view)
+        called = replace(entry, message=Message("assistant", (ToolCall(call.id, call.name, call.input),)))
+        try:
+            choices = await choosing.choose([called, entry])
+            left = await offloading.replace(entry, choices.get(entry.index, {}))
+        except (StorageError, RedactionError) as error:
+            logger.warning("session %s: the result of %r stays whole: %s", agent.state.session_id, call.id, error)
+            left = entry
+        output = left.native.content[0].output
+        return [TextBlock(text=output)] if isinstance(output, str) else list(output)
+
+    async def _limit(self, agent: Agent, block: ToolResultBlock, limit: int) -> int:
+        """Return the limit by our own count that is no more than the agent's by its own."""
+        theirs = await _tokens(agent, block.output)
+        if theirs <= limit:
+            return limit
+        view = detect(AssistantMsg(agent.name, [block])).view(AssistantMsg(agent.name, [block]))
+        chars = len(view.results[0].text)
+        ours = await beside(chars, count_result, view.results[0], self._counter)
+        return max(min(limit, ours * limit // theirs), 2)
+
+    async def _beginning(self, content: Sequence[Any], limit: int) -> list[Any]:
+        """Return what stands for a held result until it is put in its place; it is all there is after a crash."""
+        text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
+        tokens = max(int(limit * _HELD_SHARE), 1)
+        return [TextBlock(text=await beside(len(text), truncated, text, tokens, self._counter))]
+
+    def _put_back(self, agent: Agent) -> None:
+        held = self._held.pop(agent, None)
+        if not held or not agent.state.context:
+            return
+        for block in agent.state.context[-1].content:
+            if isinstance(block, ToolResultBlock) and block.id in held:
+                block.output = held.pop(block.id)
+
+    def _parts(self, agent: Agent, native: Msg, limit: int) -> tuple[ResultChoosing, ResultOffloading]:
+        stubs: dict[str, StoredResult] = {}
+        session_id = agent.state.session_id
+        choosing = ResultChoosing(
+            session_id,
+            self._settings.for_results(limit),
+            agent.model.context_size,
+            self._counter,
+            stubs,
+            self._abilities.read_backs,
+            None,
+            can_store=True,
+        )
+        offloader = self._offloader if self._abilities.results is not None else _Blocks(self._offloader, native)
+        offloading = ResultOffloading(
+            offloader, self._abilities, session_id, self._counter, self._on_event, tools={}, stubs=stubs
+        )
+        return choosing, offloading
+
+    async def _entry(self, agent: Agent, native: Msg, view: Message) -> Entry:
+        pieces = pieces_of(agent.state.context) or []
+        index = noted(agent.state) + len(pieces) - (_newest_results(agent.state.context) is not None)
+        chars = sum(len(result.text) for result in view.results)
+        tokens = await beside(chars, count_message, view, self._counter)
+        return Entry(native, detect(native).name, view, tokens, index)
+
+    async def _know_stubs(self, session_id: str, view: Message, stubs: dict[str, StoredResult]) -> None:
+        if self._abilities.results is None:
+            return
+        texts = [part.text for result in view.results for part in result.parts if isinstance(part, Text)]
+        stubs.update(await self._abilities.results.load_stubs(session_id, texts))
+
+
+class _Blocks:
+    """Gives an offloader that knows only AgentScope's blocks the block of a result, as the agent would."""
+
+    def __init__(self, offloader: Offloader, native: Msg) -> None:
+        self._offloader = offloader
+        self._blocks = {block.id: block for block in native.content if isinstance(block, ToolResultBlock)}
+
+    async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
+        return await self._offloader.offload_context(session_id, msgs, **kwargs)
+
+    async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
+        return await self._offloader.offload_tool_result(session_id, self._blocks[tool_result.id], **kwargs)
+
+
+def _newest_results(context: Sequence[Msg]) -> Piece | None:
+    """Return the results that the model has not seen yet; hints may stand behind them."""
+    for piece in reversed(pieces_of(context[-1:]) or []):
+        kinds = {block.type for block in piece.message.content[piece.start : piece.stop]}
+        if kinds == {"tool_result"}:
+            return piece
+        if kinds != {"hint"}:
+            break
+    return None
+
+
+async def _tokens(agent: Agent, output: Any) -> int:
+    """Count a result's output as the agent does before it cuts it."""
+    return await agent.model.count_tokens([AssistantMsg(agent.name, output)], None)

@@ -1,0 +1,90 @@
+"""The settings of an agent's context in both worlds: AgentScope's ``ContextConfig`` and our own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from agentscope.agent import Agent
+from agentscope.agent import ContextConfig as AgentScopeConfig
+
+from buoyline.compression import ContextConfig
+from buoyline.offloader import Abilities, Offloader, ToolRule
+from buoyline.tokens import TextCounter
+from buoyline.window.events import OnEvent
+
+PREVIEW_TOKENS: Final = 1_000
+"""The default of our ``ContextConfig``, which makes a third of the limit of it where it does not fit that."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What AgentScope's ``ContextConfig`` has no place for; see `WorkspaceMiddleware`."""
+
+    preview_tokens: int = PREVIEW_TOKENS
+    turn_results_limit: int | None = None
+    tool_rules: Mapping[str, ToolRule] = field(default_factory=dict[str, ToolRule])
+    summary_tokens: int | None = None
+
+    def for_results(self, limit: int) -> ContextConfig:
+        """Return the settings under which tool results leave, where one may take *limit* tokens.
+
+        Raises:
+            ConfigError: A value cannot work with the others.
+        """
+        limit = max(limit, 2)
+        return ContextConfig(
+            tool_result_limit=limit,
+            preview_tokens=self.preview_tokens if self.preview_tokens < limit else max(limit // 3, 1),
+            turn_results_limit=self.turn_results_limit,
+            tool_rules=self.tool_rules,
+        )
+
+    def for_compression(self, config: AgentScopeConfig, agent: Agent) -> ContextConfig:
+        """Return *config* as our own.
+
+        A *reserve_ratio* that is not below the trigger, as in a one-off configuration with a low trigger, keeps
+        nothing but the newest messages; AgentScope falls back to that, too.
+
+        Raises:
+            ConfigError: Its template or schema cannot work.
+        """
+        reserve = config.reserve_ratio if config.reserve_ratio < config.trigger_ratio else 0.0
+        return ContextConfig(
+            trigger_ratio=config.trigger_ratio,
+            reserve_ratio=reserve,
+            compression_prompt=config.compression_prompt.replace("{current_time}", _now(agent)),
+            summary_template=config.summary_template,
+            summary_schema=config.summary_schema,
+            summary_tokens=self.summary_tokens,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workbench:
+    """What all hooks of a middleware work with.
+
+    Attributes:
+        offloader: Takes what leaves.
+        abilities: What it can do.
+        counter: Counts the tokens of previews and summaries.
+        settings: Those of the middleware.
+        on_event: Told of what happened.
+    """
+
+    offloader: Offloader
+    abilities: Abilities
+    counter: TextCounter
+    settings: Settings
+    on_event: OnEvent | None
+
+
+def _now(agent: Agent) -> str:
+    """Return the time as AgentScope puts it into the prompt."""
+    injection = agent.injection_config
+    try:
+        zone = ZoneInfo(injection.timezone)
+    except (ZoneInfoNotFoundError, ValueError):
+        return f"{datetime.now(UTC).strftime(injection.time_format)} ({injection.timezone})"
+    return f"{datetime.now(zone).strftime(injection.time_format)} ({injection.timezone})"
