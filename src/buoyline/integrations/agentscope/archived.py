@@ -18,7 +18,8 @@ from agentscope.state import AgentState
 from buoyline.compression import Draft, Summary, summary_from
 from buoyline.errors import NotFoundError
 from buoyline.integrations.agentscope.pieces import Piece, pieces_of
-from buoyline.offloader import Abilities
+from buoyline.messages import Message, Text
+from buoyline.offloader import Abilities, StoredResult
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,17 @@ async def standing_of(state: AgentState, abilities: Abilities, shown: Summary | 
         return Standing(first, pieces, len(tail), foreign, previous)
     logger.info("session %s: goes on from another state than the archive's", state.session_id)
     return Standing(first + len(tail), pieces_of(state.context) or [], 0, foreign, previous)
+
+
+async def stubs_in(views: Sequence[Message], abilities: Abilities, session_id: str) -> dict[str, StoredResult]:
+    """Return the stored results behind what stands in the tool results of *views*, by the texts that do."""
+    if abilities.results is None:
+        return {}
+    parts = [part for view in views for result in view.results for part in result.parts]
+    try:
+        return await abilities.results.load_stubs(session_id, [part.text for part in parts if isinstance(part, Text)])
+    except NotFoundError:  # nothing has left this session so far
+        return {}
 
 
 async def _archived_since(abilities: Abilities, session_id: str, first: int) -> list[Mapping[str, Any]]:

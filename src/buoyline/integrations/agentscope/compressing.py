@@ -20,12 +20,11 @@ from buoyline.compression import Compressor, ContextConfig, Extent, Summarizer, 
 from buoyline.compression.extraction import Extractive
 from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import ContextOverflowError, SummaryError
-from buoyline.integrations.agentscope.archived import Standing, note, standing_of
+from buoyline.integrations.agentscope.archived import Standing, note, standing_of, stubs_in
 from buoyline.integrations.agentscope.pieces import Piece, cut_of, messages_of
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
-from buoyline.messages import Message, Text, detect
-from buoyline.offloader import StoredResult
+from buoyline.messages import Message, detect
 from buoyline.tokens.messages import count_message, count_tools
 from buoyline.window.events import ContextCompressed, MessagesArchived
 from buoyline.window.reporting import reporting
@@ -99,11 +98,12 @@ class ContextCompression:
         worth = max(extent.tokens // 2, _SMALL_SUMMARY_TOKENS)
         limit = max(min(settings.summary_limit(size), worth, room), _LEAST_SUMMARY_TOKENS)
         asked = AgentModelSummarizer(agent.model) if self._summarizer is None else self._summarizer
+        used = len(_usages(asked))
         summary = await self._summarized(
             extent, standing, settings, asked, max_tokens=limit, focus=_said(instructions), strict=_is_strict(config)
         )
         kept = messages_of(standing.pieces[cut:])
-        self._apply(agent, summary, kept, asked)
+        self._apply(agent, summary, kept, _usages(asked)[used:])
         await _forget_reads(agent, kept)
         if self._on_event is not None:
             after = tokens - round((extent.tokens - summary.tokens) * scale)
@@ -129,15 +129,8 @@ class ContextCompression:
             tokens,
             archived=standing.archived,
             dialect=detect(natives[0]).name,
-            stubs=await self._stubs(agent.state.session_id, views),
+            stubs=await stubs_in(views, self._abilities, agent.state.session_id),
         )
-
-    async def _stubs(self, session_id: str, views: Sequence[Message]) -> dict[str, StoredResult]:
-        if self._abilities.results is None:
-            return {}
-        parts = [part for view in views for result in view.results for part in result.parts]
-        texts = [part.text for part in parts if isinstance(part, Text)]
-        return await self._abilities.results.load_stubs(session_id, texts)
 
     async def _summarized(
         self,
@@ -169,12 +162,12 @@ class ContextCompression:
             raise SummaryError("the agent's model", f"{summary.fell_back}; the context is as it was")
         return await compressor.record(extent.session_id, summary)
 
-    def _apply(self, agent: Agent, summary: Summary, kept: list[Msg], asked: Summarizer) -> None:
+    def _apply(self, agent: Agent, summary: Summary, kept: list[Msg], usages: Sequence[ChatUsage]) -> None:
         state = agent.state
         self._shown[state.session_id] = summary
         state.summary, state.context = summary.text, kept
         note(state, summary.messages[1])
-        for usage in asked.usages if isinstance(asked, AgentModelSummarizer) else ():
+        for usage in usages:
             kept[-1].append_usage(_usage(usage))
 
 
@@ -207,6 +200,10 @@ def _said(instructions: HintBlock | None) -> str:
         return ""
     hint = instructions.hint
     return hint if isinstance(hint, str) else "\n".join(block.text for block in hint if isinstance(block, TextBlock))
+
+
+def _usages(summarizer: Summarizer) -> Sequence[ChatUsage]:
+    return summarizer.usages if isinstance(summarizer, AgentModelSummarizer) else ()
 
 
 def _usage(usage: ChatUsage) -> Usage:

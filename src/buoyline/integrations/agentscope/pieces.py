@@ -2,19 +2,22 @@
 
 Pure. AgentScope gathers a whole reply, all its rounds of calls and results, in one message that grows; so a context
 may consist of two messages of which the second takes all the room. A piece is what came at once: a message, or of an
-assistant's message what the model said and called, what the tools gave, what was put in as a hint. Like AgentScope's
-own cut, one leaves two messages with one id.
+assistant's message what the model said and called, one result, one hint. Where the pieces lie does not depend on when
+it is asked. Like AgentScope's own cut, one leaves two messages with one id.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from agentscope.message import Msg
 
 from buoyline.compression.plan import legal_cuts, plan
 from buoyline.messages import Message
+
+_ALONE: Final = frozenset({"tool_result", "hint"})
+"""Blocks that are a piece each; all others come from the model, several at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +111,12 @@ def _cut(message: Msg, start: int) -> Iterator[Piece]:
     if message.role != "assistant" or start == len(content):
         yield Piece(message, start, len(content))
         return
-    for _, group in groupby(range(start, len(content)), key=lambda number: _origin(content[number])):
-        numbers = list(group)
-        yield Piece(message, numbers[0], numbers[-1] + 1)
-
-
-def _origin(block: Any) -> str:
-    return block.type if block.type in {"tool_result", "hint"} else "model"
+    begin = start
+    for number in range(start + 1, len(content)):
+        if content[number].type in _ALONE or content[number - 1].type in _ALONE:
+            yield Piece(message, begin, number)
+            begin = number
+    yield Piece(message, begin, len(content))
 
 
 def _begins(message: Msg, start: int, value: Mapping[str, Any]) -> bool:

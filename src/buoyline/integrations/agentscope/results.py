@@ -16,10 +16,10 @@ from agentscope.message import AssistantMsg, Msg, TextBlock, ToolCallBlock, Tool
 from agentscope.tool import ToolResponse
 
 from buoyline.errors import RedactionError, StorageError
-from buoyline.integrations.agentscope.archived import noted
+from buoyline.integrations.agentscope.archived import noted, stubs_in
 from buoyline.integrations.agentscope.pieces import Piece, pieces_of
 from buoyline.integrations.agentscope.settings import Workbench
-from buoyline.messages import Message, Text, ToolCall, detect
+from buoyline.messages import Message, ToolCall, detect
 from buoyline.offloader import Offloader, StoredResult, truncated
 from buoyline.tokens.messages import count_message, count_result
 from buoyline.window.beside import beside
@@ -82,7 +82,7 @@ class ResultIntake:
         choosing, offloading = self._parts(agent, piece.native, limit)
         native = piece.native
         view = detect(native).view(native)
-        await self._know_stubs(agent.state.session_id, view, offloading.stubs)
+        offloading.stubs.update(await stubs_in([view], self._abilities, agent.state.session_id))
         calls = tuple(part for part in detect(piece.message).view(piece.message).parts if isinstance(part, ToolCall))
         entry = await self._entry(agent, native, view)
         try:
@@ -152,17 +152,10 @@ class ResultIntake:
         return choosing, offloading
 
     async def _entry(self, agent: Agent, native: Msg, view: Message) -> Entry:
-        pieces = pieces_of(agent.state.context) or []
-        index = noted(agent.state) + len(pieces) - (_newest_results(agent.state.context) is not None)
+        index = noted(agent.state) + len(pieces_of(agent.state.context) or []) - 1
         chars = sum(len(result.text) for result in view.results)
         tokens = await beside(chars, count_message, view, self._counter)
         return Entry(native, detect(native).name, view, tokens, index)
-
-    async def _know_stubs(self, session_id: str, view: Message, stubs: dict[str, StoredResult]) -> None:
-        if self._abilities.results is None:
-            return
-        texts = [part.text for result in view.results for part in result.parts if isinstance(part, Text)]
-        stubs.update(await self._abilities.results.load_stubs(session_id, texts))
 
 
 class _Blocks:
@@ -181,13 +174,14 @@ class _Blocks:
 
 def _newest_results(context: Sequence[Msg]) -> Piece | None:
     """Return the results that the model has not seen yet; hints may stand behind them."""
-    for piece in reversed(pieces_of(context[-1:]) or []):
-        kinds = {block.type for block in piece.message.content[piece.start : piece.stop]}
-        if kinds == {"tool_result"}:
-            return piece
-        if kinds != {"hint"}:
-            break
-    return None
+    content = context[-1].content if context else []
+    stop = len(content)
+    while stop and content[stop - 1].type == "hint":
+        stop -= 1
+    start = stop
+    while start and content[start - 1].type == "tool_result":
+        start -= 1
+    return Piece(context[-1], start, stop) if start < stop else None
 
 
 async def _tokens(agent: Agent, output: Any) -> int:

@@ -1,0 +1,775 @@
+"""An agent of AgentScope's with our middleware: whole results, checked summaries, and nothing lost."""
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentscope.agent import Agent, ContextConfig
+from agentscope.event import ToolResultTextDeltaEvent
+from agentscope.message import (
+    AssistantMsg,
+    Base64Source,
+    DataBlock,
+    HintBlock,
+    Msg,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolResultState,
+    UserMsg,
+)
+from agentscope.state import AgentState
+from agentscope.tool import ToolChunk, Toolkit
+from agentscope_model import FIVE_FIELDS, Answer, Request, ScriptedModel, Summary, call, state, toolkit
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buoyline import LocalWorkspace, MemoryWorkspace
+from buoyline.compression.extraction import Extractive
+from buoyline.compression.summarizers.failure import Kind
+from buoyline.errors import ConfigError, ContextOverflowError, StorageError, SummaryError, WorkspaceFull
+from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware, workspace_tools
+from buoyline.integrations.agentscope.pieces import cut_of, messages_of, pieces_of
+from buoyline.integrations.agentscope.summarizer import _failure
+from buoyline.messages import detect
+from buoyline.offloader import ToolRule
+from buoyline.window import ContextCompressed, Event, ResultOffloaded
+from buoyline.workspace import Quotas
+
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8).decode()
+
+
+def log(n: int = 0, lines: int = 600) -> str:
+    """Give a log.
+
+    Args:
+        n: Which one.
+        lines: How long it is.
+    """
+    written = [f"line {n}-{line} value={line * 7919} /srv/app/{n}/file{line}.py" for line in range(lines)]
+    return "\n".join([*written, f"ERROR: code {n}77 failed"])
+
+
+async def stream(n: int = 0) -> AsyncGenerator[ToolChunk, None]:
+    """Give a log piece by piece.
+
+    Args:
+        n: Which one.
+    """
+    block_id = f"stream-{n}"
+    for line in log(n).splitlines(keepends=True):
+        yield ToolChunk(content=[TextBlock(id=block_id, text=line)], is_last=False)
+
+
+def photo() -> ToolChunk:
+    """Give a note and a picture."""
+    picture = DataBlock(source=Base64Source(data=PIXEL, media_type="image/png"), name="chart.png")
+    return ToolChunk(content=[TextBlock(text="one photo"), picture], state=ToolResultState.SUCCESS)
+
+
+def pilot(
+    model: ScriptedModel,
+    middleware: WorkspaceMiddleware,
+    *,
+    of: AgentState | None = None,
+    tools: Toolkit | None = None,
+    **settings: Any,
+) -> Agent:
+    """Return an agent of the session ``s1`` with a limit of 1,000 tokens a result."""
+    config = ContextConfig(**{"tool_result_limit": 1_000, **settings})
+    kit = tools or toolkit(log, stream, photo)
+    return Agent("pilot", "You are a pilot.", model, kit, [middleware], of or state(), context_config=config)
+
+
+def voyage(turns: int, calls: int) -> list[Answer]:
+    """Return answers of an agent that looks at logs, so many in each turn, and then says that it is done."""
+    answers: list[Answer] = []
+    for turn in range(turns):
+        for number in range(calls):
+            said = TextBlock(text=f"I look at log {turn}-{number}." + " It may tell more." * 60)
+            answers.append([said, call("log", f"c{turn}_{number}", n=turn * 10 + number)])
+        answers.append(f"Turn {turn} is done.")
+    return answers
+
+
+async def sail(agent: Agent, turns: int) -> list[Msg]:
+    """Let the agent work and return all messages of the conversation as it saw them last."""
+    seen: list[Msg] = []
+    for turn in range(turns):
+        asked = UserMsg("user", f"Look at the logs of turn {turn}; berth 47-{turn} is closed.")
+        seen += [asked, await agent.reply(asked)]
+    return seen
+
+
+def archived(workspace: LocalWorkspace, session_id: str = "s1") -> list[dict[str, Any]]:
+    path = workspace.workdir / "sessions" / session_id / "context.jsonl"
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def blocks_in(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Return what all messages hold, by message, type and id, however the messages are cut."""
+    return [(found["id"], block["type"], block["id"]) for found in messages for block in found["content"]]
+
+
+def results_in(messages: Sequence[Msg]) -> list[ToolResultBlock]:
+    return [block for message in messages for block in message.get_content_blocks("tool_result")]
+
+
+def text_of(result: ToolResultBlock) -> str:
+    output = result.output
+    return output if isinstance(output, str) else "\n".join(b.text for b in output if isinstance(b, TextBlock))
+
+
+def assert_sound(workspace: LocalWorkspace) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "buoyline", "verify", "--workdir", str(workspace.workdir)],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+def assert_paired(messages: Sequence[Msg]) -> None:
+    calls = [b.id for message in messages for b in message.get_content_blocks("tool_call")]
+    assert sorted(calls) == sorted(result.id for result in results_in(messages))
+
+
+def summaries(workspace: LocalWorkspace) -> list[dict[str, Any]]:
+    path = workspace.workdir / "sessions" / "s1" / "summaries.jsonl"
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def full_context(rounds: int = 8) -> list[Msg]:
+    """Return a conversation of some 4,000 tokens, as an agent named pilot holds it."""
+    blocks: list[Any] = []
+    for number in range(rounds):
+        blocks.append(TextBlock(text=f"Sounding {number} at /srv/depth/{number}.csv." + " Steady as she goes." * 110))
+        blocks.append(ToolCallBlock(id=f"c{number}", name="log", input=json.dumps({"n": number})))
+        blocks.append(ToolResultBlock(id=f"c{number}", name="log", output=f"depth {number}: 2{number}.5 fathoms"))
+    return [UserMsg("user", "Chart every depth; never round."), AssistantMsg("pilot", blocks)]
+
+
+class TestResults:
+    async def test_a_loud_result_is_stored_whole_and_its_stub_reaches_the_model_uncut(self, tmp_path: Path) -> None:
+        workspace, model = LocalWorkspace(tmp_path), ScriptedModel([[call("log", "call_1", n=3)], "Seen."])
+        agent = pilot(model, WorkspaceMiddleware(workspace, preview_tokens=300))
+        await agent.reply(UserMsg("user", "Look."))
+        (result,) = results_in(agent.state.context)
+        assert (tmp_path / "sessions" / "s1" / "tool_result-call_1.txt").read_text("utf-8") == log(3)
+        assert text_of(result).startswith("[Tool result offloaded: 601 lines")
+        assert "ERROR: code 377 failed" in text_of(result)
+        assert "<<<TRUNCATED>>>" not in model.turns[-1].text
+        assert text_of(result) in [text_of(seen) for seen in results_in(model.turns[-1].messages)]
+        assert_sound(workspace)
+
+    async def test_a_streamed_result_is_one_result_and_all_its_chunks_pass(self, tmp_path: Path) -> None:
+        model = ScriptedModel([[call("stream", "call_1", n=4)], "Seen."])
+        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path)))
+        seen = [event async for event in agent.reply_stream(UserMsg("user", "Look."))]
+        said = [event.delta for event in seen if isinstance(event, ToolResultTextDeltaEvent)]
+        assert "".join(said) == log(4)
+        assert (tmp_path / "sessions" / "s1" / "tool_result-call_1.txt").read_text("utf-8") == log(4)
+
+    async def test_a_small_result_stays_and_nothing_is_written(self, tmp_path: Path) -> None:
+        agent = pilot(
+            ScriptedModel([[call("log", lines=3)], "Seen."]), WorkspaceMiddleware(LocalWorkspace(tmp_path / "w"))
+        )
+        await agent.reply(UserMsg("user", "Look."))
+        assert text_of(results_in(agent.state.context)[0]) == log(0, 3)
+        assert not (tmp_path / "w").exists()
+
+    async def test_of_a_note_and_a_picture_over_the_limit_the_picture_leaves(self, tmp_path: Path) -> None:
+        agent = pilot(ScriptedModel([[call("photo")], "Seen."]), WorkspaceMiddleware(LocalWorkspace(tmp_path)))
+        await agent.reply(UserMsg("user", "Look."))
+        output = results_in(agent.state.context)[0].output
+        assert isinstance(output, list)
+        texts = [block.text for block in output if isinstance(block, TextBlock)]
+        assert len(texts) == len(output) == 2
+        assert texts[0] == "one photo"
+        assert "chart.png" in texts[1]
+        (stored,) = (tmp_path / "data").glob("*.png")
+        assert base64.b64encode(stored.read_bytes()).decode() == PIXEL
+
+    async def test_results_of_one_turn_share_a_budget_and_the_largest_leaves(self, tmp_path: Path) -> None:
+        sizes = [10, 35, 10, 10]
+        calls = [call("log", f"c{number}", n=number, lines=lines) for number, lines in enumerate(sizes)]
+        middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), turn_results_limit=1_200)
+        agent = pilot(ScriptedModel([calls, "Seen."]), middleware)
+        await agent.reply(UserMsg("user", "Look at all."))
+        stubs = [text_of(result).startswith("[Tool result offloaded") for result in results_in(agent.state.context)]
+        assert stubs == [False, True, False, False]
+
+    async def test_a_result_that_came_from_outside_is_offloaded_before_the_model_sees_it(self, tmp_path: Path) -> None:
+        asked = ToolCallBlock(id="out_1", name="elsewhere", input="{}")
+        given = ToolResultBlock(id="out_1", name="elsewhere", output=log(5), state=ToolResultState.SUCCESS)
+        agent = pilot(
+            ScriptedModel(),
+            WorkspaceMiddleware(LocalWorkspace(tmp_path)),
+            of=state("s1", UserMsg("user", "Go."), AssistantMsg("pilot", [asked, given])),
+        )
+        await agent.compress_context()
+        assert text_of(results_in(agent.state.context)[0]).startswith("[Tool result offloaded")
+        assert (tmp_path / "sessions" / "s1" / "tool_result-out_1.txt").read_text("utf-8") == log(5)
+
+    async def test_a_rule_keeps_a_result_whole_although_the_agent_would_cut_it(self, tmp_path: Path) -> None:
+        model = ScriptedModel([[call("log", n=1)], "Seen."])
+        middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules={"log": ToolRule(offload="never")})
+        agent = pilot(model, middleware)
+        await agent.reply(UserMsg("user", "Look."))
+        assert text_of(results_in(model.turns[-1].messages)[0]) == log(1)
+
+    async def test_a_result_that_cannot_be_stored_stays_whole_and_the_agent_goes_on(self, tmp_path: Path) -> None:
+        workspace = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=2_000))
+        model = ScriptedModel([[call("log", n=1)], "Seen."])
+        agent = pilot(model, WorkspaceMiddleware(workspace))
+        answer = await agent.reply(UserMsg("user", "Look."))
+        assert answer.get_text_content() == "Seen."
+        assert text_of(results_in(model.turns[-1].messages)[0]) == log(1)
+
+    async def test_an_offloader_in_the_documented_form_gets_agentscopes_own_block(self) -> None:
+        offloader = Documented()
+        agent = pilot(
+            ScriptedModel([[call("log", "call_1", n=2)], "Seen."], context_size=128_000), WorkspaceMiddleware(offloader)
+        )
+        await agent.reply(UserMsg("user", "Look."))
+        assert [type(result) for result in offloader.results] == [ToolResultBlock]
+        assert text_of(offloader.results[0]) == log(2)
+        assert "s3://bucket/tool_result-call_1.txt" in text_of(results_in(agent.state.context)[0])
+
+
+class Documented:
+    """A user's offloader, in the form that AgentScope's page on context shows."""
+
+    def __init__(self) -> None:
+        self.messages: list[Msg] = []
+        self.results: list[ToolResultBlock] = []
+
+    async def offload_context(self, session_id: str, msgs: list[Msg], **kwargs: Any) -> str:
+        self.messages += msgs
+        return "s3://bucket/context.jsonl"
+
+    async def offload_tool_result(self, session_id: str, tool_result: ToolResultBlock, **kwargs: Any) -> str:
+        self.results.append(tool_result)
+        return f"s3://bucket/tool_result-{tool_result.id}.txt"
+
+
+class TestCompression:
+    async def test_after_several_compressions_archive_and_context_are_the_conversation(self, tmp_path: Path) -> None:
+        workspace, told = LocalWorkspace(tmp_path), list[Event]()
+        middleware = WorkspaceMiddleware(workspace, preview_tokens=300, on_event=told.append)
+        agent = pilot(ScriptedModel(voyage(6, 6), context_size=8_000), middleware)
+        seen = await sail(agent, 6)
+        kept = [message.model_dump(mode="json") for message in agent.state.context]
+        everything = blocks_in([*archived(workspace), *kept])
+        assert sum(isinstance(event, ContextCompressed) for event in told) >= 3
+        assert len(everything) == len(set(everything))
+        calls = {
+            (message.id, "tool_call", f"c{turn}_{number}")
+            for turn, message in enumerate(seen[1::2])
+            for number in range(6)
+        }
+        assert calls <= set(everything)
+        assert [name for name, kind, _ in everything if kind == "text" and name in {m.id for m in seen[::2]}] == [
+            message.id for message in seen[::2]
+        ]
+        assert_paired(agent.state.context)
+        assert_sound(workspace)
+
+    async def test_the_model_gets_the_summary_with_pointers_that_resolve_and_marks(self, tmp_path: Path) -> None:
+        workspace = LocalWorkspace(tmp_path)
+        claims = {**FIVE_FIELDS, "current_state": "Sounding 0 is in /srv/depth/0.csv, and 1 in /no/such/file.csv."}
+        model = ScriptedModel(context_size=4_000, summaries=[claims])
+        agent = pilot(model, WorkspaceMiddleware(workspace), of=state("s1", *full_context()))
+        await agent.compress_context()
+        assert isinstance(agent.state.summary, str)
+        assert "/no/such/file.csv (unverified)" in agent.state.summary
+        assert "/srv/depth/0.csv (unverified)" not in agent.state.summary
+        (summary,) = summaries(workspace)
+        assert summary["summarizer"] == "scripted"
+        assert summary["text"] == agent.state.summary
+        assert summary["pointers"]
+        assert "<system-info>Here is a summary of your previous work" in agent.state.summary
+        await agent.reply(UserMsg("user", "Go on."))
+        assert model.turns[-1].messages[1].get_text_content() == agent.state.summary
+        assert_sound(workspace)
+
+    async def test_below_the_trigger_nothing_happens(self, tmp_path: Path) -> None:
+        agent = pilot(
+            ScriptedModel(), WorkspaceMiddleware(LocalWorkspace(tmp_path / "w")), of=state("s1", *full_context())
+        )
+        before = agent.state.model_dump_json()
+        await agent.compress_context()
+        assert agent.state.model_dump_json() == before
+        assert not (tmp_path / "w").exists()
+
+    async def test_a_one_off_configuration_and_instructions_hold_for_one_call(self, tmp_path: Path) -> None:
+        model = ScriptedModel()
+        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path)), of=state("s1", *full_context()))
+        once = ContextConfig(
+            trigger_ratio=0.01, reserve_ratio=0.1, compression_prompt="Be brief; it is {current_time}."
+        )
+        await agent.compress_context(context_config=once, instructions=HintBlock(hint="Keep the depths."))
+        (request,) = model.requests
+        asked = "\n".join(message.get_text_content() or "" for message in request.messages)
+        assert agent.state.summary
+        assert "Be brief; it is 2" in asked
+        assert "Keep the depths." in asked
+        assert len(agent.state.context[-1].content) == 3
+        assert agent.context_config.trigger_ratio == 0.8
+
+    async def test_schema_and_template_are_the_agents_own(self, tmp_path: Path) -> None:
+        schema = {"type": "object", "properties": {"depths": {"type": "string"}}, "required": ["depths"]}
+        model = ScriptedModel(summaries=[{"depths": "Depth 0 is 20.5 fathoms."}], context_size=4_000)
+        agent = pilot(
+            model,
+            WorkspaceMiddleware(LocalWorkspace(tmp_path)),
+            of=state("s1", *full_context()),
+            summary_schema=schema,
+            summary_template="<depths>{depths}</depths>",
+        )
+        await agent.compress_context()
+        assert model.requests[0].tools[0]["function"]["parameters"] == schema
+        assert "<depths>Depth 0 is 20.5 fathoms." in str(agent.state.summary)
+
+    async def test_a_template_that_cannot_work_is_told_before_anything_is_written(self, tmp_path: Path) -> None:
+        agent = pilot(
+            ScriptedModel(context_size=4_000),
+            WorkspaceMiddleware(LocalWorkspace(tmp_path / "w")),
+            of=state("s1", *full_context()),
+            summary_template="{no_such_field}",
+        )
+        with pytest.raises(ConfigError, match="summary_template"):
+            await agent.compress_context()
+        assert not (tmp_path / "w").exists()
+
+    async def test_what_stays_is_the_very_object_and_the_cut_message_keeps_its_id(self, tmp_path: Path) -> None:
+        context = [*full_context(), UserMsg("user", "And now?")]
+        agent = pilot(
+            ScriptedModel(context_size=4_000),
+            WorkspaceMiddleware(LocalWorkspace(tmp_path)),
+            of=state("s1", *context),
+            reserve_ratio=0.4,
+        )
+        last, reply = agent.state.context[-1], agent.state.context[1]
+        await agent.compress_context()
+        assert agent.state.context[-1] is last
+        assert agent.state.context[0].id == reply.id
+        assert agent.state.context[0].content == reply.content[-len(agent.state.context[0].content) :]
+
+    async def test_the_cost_of_the_summary_is_on_the_newest_message(self, tmp_path: Path) -> None:
+        agent = pilot(
+            ScriptedModel(context_size=4_000),
+            WorkspaceMiddleware(LocalWorkspace(tmp_path)),
+            of=state("s1", *full_context()),
+        )
+        await agent.compress_context()
+        usage = agent.state.context[-1].usage
+        assert usage is not None
+        assert usage.input_tokens > 0
+        assert usage.output_tokens == 10
+
+    async def test_a_call_without_its_result_never_leaves(self, tmp_path: Path) -> None:
+        context = full_context()
+        context[-1].content.append(ToolCallBlock(id="open_1", name="log", input="{}"))
+        context[-1].content.append(ToolCallBlock(id="open_2", name="log", input="{}"))
+        context[-1].content.append(ToolResultBlock(id="open_2", name="log", output="ok"))
+        context[-1].content.append(HintBlock(hint="time passes " * 400))
+        of = state("s1", *context)
+        of.reply_id = context[-1].id
+        workspace = LocalWorkspace(tmp_path)
+        agent = pilot(ScriptedModel(context_size=4_000), WorkspaceMiddleware(workspace), of=of)
+        await agent.compress_context()
+        assert agent.state.summary
+        assert [b.id for b in agent.state.get_unfinished_tool_calls("pilot")] == ["open_1"]
+        assert "open_1" not in {name for _, _, name in blocks_in(archived(workspace))}
+
+    async def test_the_agents_own_compression_tool_uses_it(self, tmp_path: Path) -> None:
+        of = state("s1", *full_context())
+        agent = pilot(
+            ScriptedModel([[call("CompressContext", "squeeze")], "Done."], context_size=6_000),
+            WorkspaceMiddleware(LocalWorkspace(tmp_path)),
+            of=of,
+            compression_tool_enabled=True,
+        )
+        await agent.reply(UserMsg("user", "Tidy up."))
+        assert "[Summary of messages 0-" in str(agent.state.summary)
+        assert_paired(agent.state.context)
+
+    async def test_an_empty_context_over_the_trigger_is_an_error_that_says_so(self, tmp_path: Path) -> None:
+        agent = pilot(ScriptedModel(context_size=20), WorkspaceMiddleware(LocalWorkspace(tmp_path)))
+        with pytest.raises(ContextOverflowError, match="system prompt"):
+            await agent.compress_context()
+
+    async def test_pictures_beyond_the_limit_are_stored_and_leave_their_place(self, tmp_path: Path) -> None:
+        pictures = [DataBlock(source=Base64Source(data=PIXEL, media_type="image/png")) for _ in range(3)]
+        asked = UserMsg("user", [TextBlock(text="Compare."), *pictures])
+        agent = pilot(
+            ScriptedModel(),
+            WorkspaceMiddleware(LocalWorkspace(tmp_path)),
+            of=state("s1", asked),
+            max_image_num=1,
+        )
+        await agent.compress_context()
+        kinds = [block.type for block in agent.state.context[0].content]
+        assert kinds == ["text", "text", "text", "data"]
+        assert "workspace:///data/" in str(agent.state.context[0].get_text_content())
+        assert len(list((tmp_path / "data").glob("*.png"))) == 1
+
+    async def test_the_memory_workspace_and_the_documented_offloader_work_alike(self) -> None:
+        offloader = Documented()
+        for workspace in (MemoryWorkspace(), offloader):
+            agent = pilot(
+                ScriptedModel(context_size=4_000), WorkspaceMiddleware(workspace), of=state("s1", *full_context())
+            )
+            await agent.compress_context()
+            assert "[Summary of messages 0-" in str(agent.state.summary)
+            assert_paired(agent.state.context)
+        assert "s3://bucket/context.jsonl" in str(agent.state.summary)
+        assert all(isinstance(message, Msg) for message in offloader.messages)
+
+    async def test_a_second_summary_brings_the_first_up_to_date(self, tmp_path: Path) -> None:
+        model = ScriptedModel(voyage(4, 6), context_size=8_000)
+        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path), preview_tokens=300))
+        await sail(agent, 4)
+        asked = [request.text for request in model.requests if request.wants_summary]
+        assert len(asked) >= 2
+        assert ["Bring the previous summary up to date" in text for text in asked] == [False] + [True] * (
+            len(asked) - 1
+        )
+
+
+def _too_long(_: Request) -> Mapping[str, Any]:
+    return {**FIVE_FIELDS, "current_state": "A word and another. " * 4_000}
+
+
+FAILURES: Mapping[str, Summary] = {
+    "error": RuntimeError("the server is on fire"),
+    "missing field": {"task_overview": "Only this."},
+    "empty": dict.fromkeys(FIVE_FIELDS, ""),
+    "no object": {"answer": 42},
+    "overflow": ValueError("maximum context length exceeded"),
+}
+
+
+class TestFailures:
+    @pytest.mark.parametrize("kind", FAILURES)
+    async def test_a_model_that_fails_leaves_an_extract(self, kind: str, tmp_path: Path) -> None:
+        workspace = LocalWorkspace(tmp_path)
+        model = ScriptedModel(["I cannot."], summaries=[FAILURES[kind]], context_size=4_000)
+        middleware = WorkspaceMiddleware(workspace, summarizer=AgentModelSummarizer(model, first_wait_s=0))
+        agent = pilot(model, middleware, of=state("s1", *full_context()))
+        await agent.compress_context()
+        (summary,) = summaries(workspace)
+        assert summary["summarizer"] == "extractive"
+        assert summary["fell_back"]
+        assert "Chart every depth; never round." in str(agent.state.summary)
+        assert len(model.requests) <= 9
+        assert_sound(workspace)
+
+    async def test_a_summary_that_is_too_long_is_cut_to_its_tokens(self, tmp_path: Path) -> None:
+        workspace = LocalWorkspace(tmp_path)
+        agent = pilot(
+            ScriptedModel(summaries=[_too_long], context_size=4_000),
+            WorkspaceMiddleware(workspace, summary_tokens=400),
+            of=state("s1", *full_context()),
+        )
+        await agent.compress_context()
+        assert summaries(workspace)[0]["summarizer"] == "scripted"
+        assert summaries(workspace)[0]["tokens"] <= 400
+
+    async def test_without_the_fallback_the_context_stays_and_the_next_try_archives_nothing_twice(
+        self, tmp_path: Path
+    ) -> None:
+        workspace = LocalWorkspace(tmp_path)
+        model = ScriptedModel(
+            ["No."], summaries=[RuntimeError("down"), RuntimeError("down"), FIVE_FIELDS], context_size=4_000
+        )
+        summarizer = AgentModelSummarizer(model, max_attempts=2, first_wait_s=0)
+        agent = pilot(
+            model,
+            WorkspaceMiddleware(workspace, summarizer=summarizer),
+            of=state("s1", *full_context()),
+            compression_fallback_to_truncation=False,
+        )
+        before = agent.state.model_dump_json()
+        with pytest.raises(SummaryError, match="the context is as it was"):
+            await agent.compress_context()
+        assert agent.state.model_dump_json() == before
+        await agent.compress_context()
+        kept = [message.model_dump(mode="json") for message in agent.state.context]
+        assert blocks_in([*archived(workspace), *kept]) == blocks_in(json.loads(before)["context"])
+        assert_sound(workspace)
+
+    async def test_a_full_disk_leaves_the_context_as_it_was(self, tmp_path: Path) -> None:
+        workspace = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=1_000))
+        agent = pilot(
+            ScriptedModel(context_size=4_000), WorkspaceMiddleware(workspace), of=state("s1", *full_context())
+        )
+        before = agent.state.model_dump_json()
+        with pytest.raises(WorkspaceFull):
+            await agent.compress_context()
+        assert agent.state.model_dump_json() == before
+
+    async def test_a_cancelled_compression_leaves_the_context_as_it_was(self, tmp_path: Path) -> None:
+        begun = asyncio.Event()
+
+        async def never(_: Any) -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return ""
+
+        workspace = LocalWorkspace(tmp_path)
+        agent = pilot(
+            ScriptedModel(context_size=4_000),
+            WorkspaceMiddleware(workspace, summarizer=never),
+            of=state("s1", *full_context()),
+        )
+        before = agent.state.model_dump_json()
+        task = asyncio.create_task(agent.compress_context())
+        await asyncio.wait_for(begun.wait(), 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert agent.state.model_dump_json() == before
+        assert_sound(workspace)
+
+    async def test_without_a_model_the_summary_is_extracted_and_nobody_is_asked(self, tmp_path: Path) -> None:
+        model = ScriptedModel(context_size=4_000)
+        agent = pilot(
+            model,
+            WorkspaceMiddleware(LocalWorkspace(tmp_path), summarizer=Extractive()),
+            of=state("s1", *full_context()),
+        )
+        await agent.compress_context()
+        assert "Chart every depth; never round." in str(agent.state.summary)
+        assert model.requests == []
+
+    async def test_a_model_without_structured_output_is_asked_in_plain_text(self, tmp_path: Path) -> None:
+        workspace, answers = LocalWorkspace(tmp_path), [json.dumps(FIVE_FIELDS)]
+        model = ScriptedModel(answers, summaries=[{"wrong": 1}], context_size=4_000)
+        agent = pilot(model, WorkspaceMiddleware(workspace), of=state("s1", *full_context()))
+        await agent.compress_context()
+        assert summaries(workspace)[0]["summarizer"] == "scripted"
+        assert "Half of them are charted." in str(agent.state.summary)
+
+    @pytest.mark.parametrize(
+        ("status", "words", "kind"),
+        [
+            (401, "no key", Kind.HOPELESS),
+            (429, "slow down", Kind.BUSY),
+            (400, "This model's maximum context length is 8192", Kind.OVERFLOW),
+            (413, "large", Kind.OVERFLOW),
+            (422, "tools are not supported", Kind.REJECTED),
+            (500, "oops", Kind.BUSY),
+            (None, "connection reset", Kind.BUSY),
+        ],
+    )
+    def test_an_error_is_sorted_by_its_status_and_words(self, status: int | None, words: str, kind: Kind) -> None:
+        error = RuntimeError(words)
+        if status is not None:
+            error.status_code = status  # type: ignore[attr-defined] # as the clients of the providers do
+        assert _failure(error).kind is kind
+
+
+class TestSavedState:
+    async def test_another_process_goes_on_and_all_pointers_keep_resolving(self, tmp_path: Path) -> None:
+        model = ScriptedModel(voyage(3, 6), context_size=8_000)
+        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path), preview_tokens=300))
+        first = await sail(agent, 3)
+        saved = agent.state.model_dump_json()
+        assert agent.state.summary
+
+        workspace = LocalWorkspace(tmp_path)
+        model = ScriptedModel(voyage(3, 6), context_size=8_000)
+        restored = AgentState.model_validate_json(saved)
+        agent = pilot(model, WorkspaceMiddleware(workspace, preview_tokens=300), of=restored)
+        second = await sail(agent, 3)
+        kept = [message.model_dump(mode="json") for message in agent.state.context]
+        everything = blocks_in([*archived(workspace), *kept])
+        users = {message.id for message in [*first, *second] if message.role == "user"}
+        assert [name for name, kind, _ in everything if name in users] == [
+            message.id for message in [*first, *second] if message.role == "user"
+        ]
+        asked = [request.text for request in model.requests if request.wants_summary]
+        assert "Bring the previous summary up to date" in asked[0]
+        assert_sound(workspace)
+
+    async def test_a_state_from_before_the_last_compression_archives_nothing_twice(self, tmp_path: Path) -> None:
+        workspace = LocalWorkspace(tmp_path)
+        model = ScriptedModel(context_size=4_000)
+        agent = pilot(model, WorkspaceMiddleware(workspace), of=state("s1", *full_context()))
+        saved = agent.state.model_dump_json()
+        await agent.compress_context()  # and the process is killed before anybody saves the state
+        agent = pilot(model, WorkspaceMiddleware(workspace), of=AgentState.model_validate_json(saved))
+        await agent.compress_context()
+        kept = [message.model_dump(mode="json") for message in agent.state.context]
+        assert blocks_in([*archived(workspace), *kept]) == blocks_in(json.loads(saved)["context"])
+        assert_sound(workspace)
+
+    async def test_a_state_that_went_another_way_is_archived_behind_the_rest(self, tmp_path: Path) -> None:
+        workspace, model = LocalWorkspace(tmp_path), ScriptedModel(context_size=4_000)
+        for context in (full_context(), full_context()):
+            agent = pilot(model, WorkspaceMiddleware(workspace), of=state("s1", *context))
+            await agent.compress_context()
+            names = {message["id"] for message in archived(workspace)}
+            assert {context[0].id, context[1].id} <= names
+        assert_sound(workspace)
+
+    async def test_a_summary_of_agentscopes_own_is_archived_before_it_is_replaced(self, tmp_path: Path) -> None:
+        workspace, of = LocalWorkspace(tmp_path), state("s1", *full_context())
+        of.summary = "An older summary: the anchor is at 54.32 north."
+        agent = pilot(ScriptedModel(context_size=4_000), WorkspaceMiddleware(workspace), of=of)
+        await agent.compress_context()
+        assert archived(workspace)[0]["content"][0]["text"] == "An older summary: the anchor is at 54.32 north."
+        assert_sound(workspace)
+
+
+class TestLookups:
+    async def test_an_agent_finds_what_left_its_context_and_the_answer_stays_whole(self, tmp_path: Path) -> None:
+        workspace = LocalWorkspace(tmp_path)
+        middleware = WorkspaceMiddleware(workspace, preview_tokens=200)
+        tools = toolkit(log)
+        await tools.add_tool(await middleware.list_tools())
+        found = call("grep", "look_1", pattern="line 3-19[0-9] ", path="tool_result-call_1.txt")
+        model = ScriptedModel([[call("log", "call_1", n=3)], [found], "Found."])
+        agent = pilot(model, middleware, tools=tools, tool_result_limit=600)
+        await agent.reply(UserMsg("user", "Look."))
+        answer = text_of(results_in(model.turns[-1].messages)[-1])
+        assert "line 3-199 value=" in answer
+        assert "<<<TRUNCATED>>>" not in answer
+        assert len(list((tmp_path / "sessions" / "s1").glob("tool_result-*"))) == 1
+
+    async def test_a_lookup_reaches_the_session_of_its_caller_alone(self, tmp_path: Path) -> None:
+        workspace = LocalWorkspace(tmp_path)
+        await workspace.offload_context("other", [UserMsg("user", "The code is 4711.")])
+        await workspace.offload_context("s1", [UserMsg("user", "There is no code.")])
+        (grep,) = (tool for tool in workspace_tools(workspace) if tool.name == "grep")
+        chunk = await grep.call(_agent_state=state("s1"), pattern="code")
+        assert isinstance(chunk, ToolChunk)
+        (answer,) = chunk.content
+        assert isinstance(answer, TextBlock)
+        assert "There is no code." in answer.text
+        assert "4711" not in answer.text
+
+    async def test_the_system_prompt_says_where_things_are_and_stays_the_same(self, tmp_path: Path) -> None:
+        model = ScriptedModel([[call("log")], [call("log", "call_2")], "Done."])
+        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path)))
+        await agent.reply(UserMsg("user", "Look."))
+        prompts = {request.messages[0].get_text_content() for request in model.turns}
+        (prompt,) = prompts
+        assert str(prompt).startswith("You are a pilot.\n<workspace>")
+        assert str(tmp_path / "sessions" / "s1") in str(prompt)
+        assert "with your own tools" in str(prompt)
+
+    async def test_instructions_of_ones_own_replace_ours_and_empty_ones_add_nothing(self, tmp_path: Path) -> None:
+        for given_text, expected in (("Ask the pilot.", "You are a pilot.\nAsk the pilot."), ("", "You are a pilot.")):
+            model = ScriptedModel()
+            agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path), instructions=given_text))
+            await agent.reply(UserMsg("user", "Look."))
+            assert model.turns[0].messages[0].get_text_content() == expected
+
+
+class TestImports:
+    def test_without_agentscope_one_line_names_the_extra(self) -> None:
+        hidden = "import sys; sys.modules['agentscope'] = None\nimport buoyline.integrations.agentscope"
+        ran = subprocess.run([sys.executable, "-c", hidden], capture_output=True, encoding="utf-8", check=False)
+        assert ran.returncode == 1
+        last = ran.stderr.strip().splitlines()[-1]
+        assert last == (
+            "ModuleNotFoundError: buoyline.integrations.agentscope needs AgentScope: pip install 'buoyline[agentscope]'"
+        )
+
+    def test_importing_buoyline_imports_no_framework(self) -> None:
+        asked = "import sys, buoyline; print([n for n in ('agentscope', 'strands') if n in sys.modules])"
+        ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, encoding="utf-8", check=True)
+        assert ran.stdout.strip() == "[]"
+
+    def test_what_is_no_offloader_is_refused_when_the_middleware_is_made(self) -> None:
+        with pytest.raises(ConfigError, match="offload_context"):
+            WorkspaceMiddleware(object())  # type: ignore[arg-type]
+
+
+BLOCKS: Sequence[Callable[[int], Any]] = (
+    lambda n: TextBlock(text=f"text {n}"),
+    lambda n: HintBlock(hint=f"hint {n}"),
+    lambda n: ToolCallBlock(id=f"c{n % 4}", name="log", input="{}"),
+    lambda n: ToolResultBlock(id=f"c{n % 4}", name="log", output="ok"),
+)
+CONTEXTS = st.lists(
+    st.one_of(
+        st.builds(lambda: UserMsg("user", "Ahoy.")),
+        st.lists(st.sampled_from(BLOCKS), max_size=8).map(
+            lambda makers: AssistantMsg("pilot", [make(number) for number, make in enumerate(makers)])
+        ),
+    ),
+    max_size=6,
+)
+
+
+class TestPieces:
+    @given(CONTEXTS, st.integers(0, 20))
+    def test_pieces_put_together_again_are_the_context(self, context: list[Msg], cut: int) -> None:
+        pieces = pieces_of(context)
+        assert pieces is not None
+        joined = [*messages_of(pieces[:cut]), *messages_of(pieces[cut:])]
+        flat = [block for message in joined for block in message.content]
+        assert flat == [block for message in context for block in message.content]
+        assert all(found is message for found, message in zip(messages_of(pieces), context, strict=True))
+
+    @given(CONTEXTS, st.integers(0, 20))
+    def test_what_was_archived_is_found_again_at_the_head(self, context: list[Msg], count: int) -> None:
+        pieces = pieces_of(context) or []
+        values = [json.loads(piece.native.model_dump_json()) for piece in pieces[:count]]
+        again = pieces_of(context, values)
+        assert again is not None
+        assert [(p.message.id, p.start, p.stop) for p in again] == [(p.message.id, p.start, p.stop) for p in pieces]
+
+    @given(CONTEXTS, st.integers(0, 200))
+    def test_no_cut_parts_a_call_from_its_result(self, context: list[Msg], room: int) -> None:
+        views = [detect(piece.native).view(piece.native) for piece in pieces_of(context) or []]
+        cut = cut_of(views, [10] * len(views), max_kept_tokens=room, at_least=0, waiting=())
+        calls: list[str] = []
+        for view in views[cut:]:
+            calls += [made.call_id for made in view.calls]
+        before = [made.call_id for view in views[:cut] for made in view.calls]
+        for result in (result for view in views[:cut] for result in view.results):
+            if result.call_id in before:
+                before.remove(result.call_id)
+        for result in (result for view in views[cut:] for result in view.results):
+            if result.call_id in calls:
+                calls.remove(result.call_id)
+            else:
+                assert result.call_id not in before
+
+    def test_another_conversation_is_not_taken_for_the_archived_one(self) -> None:
+        mine, theirs = [UserMsg("user", "Ahoy.")], [UserMsg("user", "Ahoy.")]
+        assert pieces_of(mine, [json.loads(theirs[0].model_dump_json())]) is None
+
+
+async def test_events_tell_of_each_result_and_compression(tmp_path: Path) -> None:
+    told = list[Event]()
+    middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), preview_tokens=300, on_event=told.append)
+    agent = pilot(ScriptedModel(voyage(3, 6), context_size=8_000), middleware)
+    await sail(agent, 3)
+    offloaded = [event for event in told if isinstance(event, ResultOffloaded)]
+    assert [event.call_id for event in offloaded] == [f"c{turn}_{n}" for turn in range(3) for n in range(6)]
+    assert all(event.tool == "log" and Path(event.path).is_file() for event in offloaded)
+    compressed = next(event for event in told if isinstance(event, ContextCompressed))
+    assert compressed.tokens_before >= 0.8 * 8_000 > compressed.tokens_after
+
+
+async def test_a_workspace_that_refuses_to_read_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    (tmp_path / "sessions").write_text("not a directory", "utf-8")
+    agent = pilot(ScriptedModel(context_size=4_000), WorkspaceMiddleware(workspace), of=state("s1", *full_context()))
+    before = agent.state.model_dump_json()
+    with pytest.raises(StorageError):
+        await agent.compress_context()
+    assert agent.state.model_dump_json() == before
