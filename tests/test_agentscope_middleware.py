@@ -198,7 +198,7 @@ class TestResults:
         assert base64.b64encode(stored.read_bytes()).decode() == PIXEL
 
     async def test_results_of_one_turn_share_a_budget_and_the_largest_leaves(self, tmp_path: Path) -> None:
-        sizes = [10, 35, 10, 10]
+        sizes = [10, 40, 10, 10]
         calls = [call("log", f"c{number}", n=number, lines=lines) for number, lines in enumerate(sizes)]
         middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), turn_results_limit=1_200)
         agent = pilot(ScriptedModel([calls, "Seen."]), middleware)

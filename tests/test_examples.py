@@ -53,3 +53,11 @@ def test_inspecting_a_session_shows_its_files_and_the_lines_that_the_pointers_le
     followed = printed.partition("summaries.jsonl")[2]
     assert "transcript.md:2-" in followed
     assert "Which buoy is deepest? Never round a depth." in followed
+
+
+def test_the_agent_of_agentscope_offloads_and_compresses_in_the_directory_it_is_given(tmp_path: Path) -> None:
+    printed = run("agentscope_agent.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
+    assert "ResultOffloaded" in printed
+    assert "ContextCompressed" in printed
+    assert printed.splitlines()[-1] == "agent: They all raise ValueError."
+    assert (tmp_path / "kept" / "sessions" / "reader" / "summaries.jsonl").is_file()
