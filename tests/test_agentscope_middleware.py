@@ -45,7 +45,7 @@ from buoyline.workspace import Quotas
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8).decode()
 
 
-def log(n: int = 0, lines: int = 600) -> str:
+def log(n: int = 0, lines: int = 200) -> str:
     """Give a log.
 
     Args:
@@ -163,7 +163,7 @@ class TestResults:
         await agent.reply(UserMsg("user", "Look."))
         (result,) = results_in(agent.state.context)
         assert (tmp_path / "sessions" / "s1" / "tool_result-call_1.txt").read_text("utf-8") == log(3)
-        assert text_of(result).startswith("[Tool result offloaded: 601 lines")
+        assert text_of(result).startswith("[Tool result offloaded: 201 lines")
         assert "ERROR: code 377 failed" in text_of(result)
         assert "<<<TRUNCATED>>>" not in model.turns[-1].text
         assert text_of(result) in [text_of(seen) for seen in results_in(model.turns[-1].messages)]

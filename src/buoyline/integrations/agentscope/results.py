@@ -20,7 +20,7 @@ from buoyline.integrations.agentscope.archived import noted, stubs_in
 from buoyline.integrations.agentscope.pieces import Piece, pieces_of
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.messages import Message, ToolCall, detect
-from buoyline.offloader import Offloader, StoredResult, truncated
+from buoyline.offloader import StoredResult, truncated
 from buoyline.tokens.messages import count_message, count_result
 from buoyline.window.beside import beside
 from buoyline.window.choosing import ResultChoosing
@@ -79,7 +79,7 @@ class ResultIntake:
         if piece is None:
             return
         limit = agent.context_config.tool_result_limit
-        choosing, offloading = self._parts(agent, piece.native, limit)
+        choosing, offloading = self._parts(agent, limit)
         native = piece.native
         view = detect(native).view(native)
         offloading.stubs.update(await stubs_in([view], self._abilities, agent.state.session_id))
@@ -92,16 +92,18 @@ class ResultIntake:
             logger.warning("session %s: results stay whole: %s", agent.state.session_id, error)
             return
         piece.message.content[piece.start : piece.stop] = settled.native.content
+        offloading.tell()
 
     async def _offloaded(self, agent: Agent, call: ToolCallBlock, block: ToolResultBlock, limit: int) -> list[Any]:
         native = AssistantMsg(agent.name, [block])
-        choosing, offloading = self._parts(agent, native, limit)
+        choosing, offloading = self._parts(agent, limit)
         view = detect(native).view(native)
         entry = await self._entry(agent, native, view)
         called = replace(entry, message=Message("assistant", (ToolCall(call.id, call.name, call.input),)))
         try:
             choices = await choosing.choose([called, entry])
-            left = await offloading.replace(entry, choices.get(entry.index, {}))
+            with offloading.told_when_done():
+                left = await offloading.replace(entry, choices.get(entry.index, {}))
         except (StorageError, RedactionError) as error:
             logger.warning("session %s: the result of %r stays whole: %s", agent.state.session_id, call.id, error)
             left = entry
@@ -125,14 +127,15 @@ class ResultIntake:
         return [TextBlock(text=await beside(len(text), truncated, text, tokens, self._counter))]
 
     def _put_back(self, agent: Agent) -> None:
-        held = self._held.pop(agent, None)
+        """Put what is held in its place; a result that another task has not written down yet waits for the next time."""
+        held = self._held.get(agent)
         if not held or not agent.state.context:
             return
         for block in agent.state.context[-1].content:
             if isinstance(block, ToolResultBlock) and block.id in held:
                 block.output = held.pop(block.id)
 
-    def _parts(self, agent: Agent, native: Msg, limit: int) -> tuple[ResultChoosing, ResultOffloading]:
+    def _parts(self, agent: Agent, limit: int) -> tuple[ResultChoosing, ResultOffloading]:
         stubs: dict[str, StoredResult] = {}
         session_id = agent.state.session_id
         choosing = ResultChoosing(
@@ -145,9 +148,8 @@ class ResultIntake:
             None,
             can_store=True,
         )
-        offloader = self._offloader if self._abilities.results is not None else _Blocks(self._offloader, native)
         offloading = ResultOffloading(
-            offloader, self._abilities, session_id, self._counter, self._on_event, tools={}, stubs=stubs
+            self._offloader, self._abilities, session_id, self._counter, self._on_event, stubs=stubs
         )
         return choosing, offloading
 
@@ -156,20 +158,6 @@ class ResultIntake:
         chars = sum(len(result.text) for result in view.results)
         tokens = await beside(chars, count_message, view, self._counter)
         return Entry(native, detect(native).name, view, tokens, index)
-
-
-class _Blocks:
-    """Gives an offloader that knows only AgentScope's blocks the block of a result, as the agent would."""
-
-    def __init__(self, offloader: Offloader, native: Msg) -> None:
-        self._offloader = offloader
-        self._blocks = {block.id: block for block in native.content if isinstance(block, ToolResultBlock)}
-
-    async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
-        return await self._offloader.offload_context(session_id, msgs, **kwargs)
-
-    async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
-        return await self._offloader.offload_tool_result(session_id, self._blocks[tool_result.id], **kwargs)
 
 
 def _newest_results(context: Sequence[Msg]) -> Piece | None:
