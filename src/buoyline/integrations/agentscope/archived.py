@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agentscope.message import Msg, UserMsg
+from agentscope.message import Msg
 from agentscope.state import AgentState
 
 from buoyline.compression import Draft, Summary, summary_from
 from buoyline.errors import NotFoundError
+from buoyline.integrations.agentscope.agents import message_of
 from buoyline.integrations.agentscope.pieces import Piece, pieces_of
-from buoyline.messages import Message, Text
+from buoyline.messages import Message, Text, is_object
 from buoyline.offloader import Abilities, StoredResult
 
 logger = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class Standing:
 def noted(state: AgentState) -> int:
     """Return how many messages of the session were archived when *state* was last compressed."""
     note: object = state.middle_context.get(KEY)
-    found = note.get("archived") if isinstance(note, dict) else None
+    found = note.get("archived") if is_object(note) else None
     return found if isinstance(found, int) else 0
 
 
@@ -131,4 +132,4 @@ def _foreign(state: AgentState) -> Msg:
     content = state.summary
     spelled = content if isinstance(content, str) else "".join(block.model_dump_json() for block in content)
     name = hashlib.sha256(spelled.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return UserMsg("user", content, id=f"summary-{name}")
+    return message_of("user", content).model_copy(update={"id": f"summary-{name}"})

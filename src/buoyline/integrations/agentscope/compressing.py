@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from agentscope.agent import Agent
 from agentscope.agent import ContextConfig as AgentScopeConfig
@@ -20,11 +19,12 @@ from buoyline.compression import Compressor, ContextConfig, Extent, Summarizer, 
 from buoyline.compression.extraction import Extractive
 from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import ContextOverflowError, SummaryError
+from buoyline.integrations.agentscope.agents import model_input
 from buoyline.integrations.agentscope.archived import Standing, note, standing_of, stubs_in
 from buoyline.integrations.agentscope.pieces import Piece, cut_of, messages_of
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
-from buoyline.messages import Message, detect
+from buoyline.messages import Message, detect, is_object
 from buoyline.tokens.messages import count_message, count_tools
 from buoyline.window.events import ContextCompressed, MessagesArchived
 from buoyline.window.reporting import reporting
@@ -171,15 +171,6 @@ class ContextCompression:
             kept[-1].append_usage(_usage(usage))
 
 
-async def model_input(agent: Agent) -> dict[str, Any]:
-    """Return ``messages`` and ``tools`` of the next model call, as AgentScope puts them together.
-
-    It has no public name for this, and its own count of the context rests on it.
-    """
-    given: dict[str, Any] = await agent._prepare_model_input()  # noqa: SLF001 - see above
-    return given
-
-
 def _waiting(agent: Agent, pieces: Sequence[Piece]) -> list[int]:
     """Return the numbers of the pieces with calls that have no result yet, and will get one."""
     ids = {call.id for call in agent.state.get_unfinished_tool_calls(agent.name)}
@@ -222,6 +213,6 @@ async def _forget_reads(agent: Agent, kept: Sequence[Msg]) -> None:
         if isinstance(block, ToolCallBlock) and block.name == "Read":
             with suppress(ValueError):
                 arguments: object = json.loads(block.input)
-                path = arguments.get("file_path") if isinstance(arguments, dict) else None
+                path = arguments.get("file_path") if is_object(arguments) else None
                 paths |= {path} if isinstance(path, str) else set()
     await agent.state.tool_context.clean_file_cache(reserved_file_paths=paths)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TypeGuard
 
 from agentscope.message import DataBlock, HintBlock, Msg, TextBlock, ToolResultBlock, URLSource
 
+from buoyline.messages import is_array
+
 
 class Picture(NamedTuple):
     """A picture in a context.
@@ -54,7 +56,7 @@ def _pictures(message: Msg) -> Iterator[Picture]:
         if _is_picture(block):
             yield Picture(message.content, number, block, message.role != "user")
         inner: object = block.output if isinstance(block, ToolResultBlock) else getattr(block, "hint", None)
-        blocks: list[Any] = inner if isinstance(inner, list) else []
+        blocks: Any = inner if is_array(inner) else []
         for position, nested in enumerate(blocks):
             if _is_picture(nested):
                 yield Picture(blocks, position, nested, may_be_hint=False)

@@ -9,8 +9,9 @@ from agentscope.tool import ToolBase, ToolChunk, ToolResponse
 
 from buoyline.compression import Summarizer, SummaryFunction
 from buoyline.errors import ConfigError
+from buoyline.integrations.agentscope.agents import model_input, tokens_of
 from buoyline.integrations.agentscope.archived import KEY
-from buoyline.integrations.agentscope.compressing import ContextCompression, model_input
+from buoyline.integrations.agentscope.compressing import ContextCompression
 from buoyline.integrations.agentscope.images import limit_pictures
 from buoyline.integrations.agentscope.instructions import instructions as default_instructions
 from buoyline.integrations.agentscope.lookups import MAX_TOKENS, LookupTool, workspace_tools
@@ -144,7 +145,7 @@ class WorkspaceMiddleware(MiddlewareBase):
         config = input_kwargs.get("context_config") or agent.context_config
         await self._intake.settle(agent)
         await limit_pictures(agent.state.context, config.max_image_num, self._workspace)
-        tokens = await agent.model.count_tokens(**await model_input(agent))
+        tokens = await tokens_of(agent, **await model_input(agent))
         if tokens >= config.trigger_ratio * agent.model.context_size:
             await self._compression.run(agent, config, input_kwargs.get("instructions"), tokens)
         if self._turns is not None:

@@ -12,10 +12,11 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from agentscope.agent import Agent
-from agentscope.message import AssistantMsg, Msg, TextBlock, ToolCallBlock, ToolResultBlock
+from agentscope.message import Msg, TextBlock, ToolCallBlock, ToolResultBlock
 from agentscope.tool import ToolResponse
 
 from buoyline.errors import RedactionError, StorageError
+from buoyline.integrations.agentscope.agents import message_of, tokens_of
 from buoyline.integrations.agentscope.archived import noted, stubs_in
 from buoyline.integrations.agentscope.pieces import Piece, pieces_of
 from buoyline.integrations.agentscope.settings import Workbench
@@ -55,12 +56,13 @@ class ResultIntake:
             ConfigError: Our settings cannot work with the agent's limit.
             MessageError: The tool gave what no message holds.
         """
+        given: Any = response  # whose own types leave the metadata open
         block = ToolResultBlock(
-            id=call.id, name=call.name, output=response.content, state=response.state, metadata=response.metadata
+            id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata
         )
         limit = agent.context_config.tool_result_limit
         content = await self._offloaded(agent, call, block, await self._limit(agent, block, limit))
-        if await _tokens(agent, content) > limit:
+        if await tokens_of(agent, [message_of("assistant", content)]) > limit:
             self._held.setdefault(agent, {})[call.id] = content
             content = await self._beginning(content, limit)
         return response if content == response.content else response.model_copy(update={"content": content})
@@ -95,7 +97,7 @@ class ResultIntake:
         offloading.tell()
 
     async def _offloaded(self, agent: Agent, call: ToolCallBlock, block: ToolResultBlock, limit: int) -> list[Any]:
-        native = AssistantMsg(agent.name, [block])
+        native = message_of("assistant", [block], agent.name)
         choosing, offloading = self._parts(agent, limit)
         view = detect(native).view(native)
         entry = await self._entry(agent, native, view)
@@ -112,10 +114,10 @@ class ResultIntake:
 
     async def _limit(self, agent: Agent, block: ToolResultBlock, limit: int) -> int:
         """Return the limit by our own count that is no more than the agent's by its own."""
-        theirs = await _tokens(agent, block.output)
+        theirs = await tokens_of(agent, [message_of("assistant", block.output)])
         if theirs <= limit:
             return limit
-        view = detect(AssistantMsg(agent.name, [block])).view(AssistantMsg(agent.name, [block]))
+        view = detect(message_of("assistant", [block], agent.name)).view(message_of("assistant", [block], agent.name))
         chars = len(view.results[0].text)
         ours = await beside(chars, count_result, view.results[0], self._counter)
         return max(min(limit, ours * limit // theirs), 2)
@@ -127,7 +129,7 @@ class ResultIntake:
         return [TextBlock(text=await beside(len(text), truncated, text, tokens, self._counter))]
 
     def _put_back(self, agent: Agent) -> None:
-        """Put what is held in its place; a result that another task has not written down yet waits for the next time."""
+        """Put what is held in its place; what another task has not written down yet waits for the next time."""
         held = self._held.get(agent)
         if not held or not agent.state.context:
             return
@@ -170,8 +172,3 @@ def _newest_results(context: Sequence[Msg]) -> Piece | None:
     while start and content[start - 1].type == "tool_result":
         start -= 1
     return Piece(context[-1], start, stop) if start < stop else None
-
-
-async def _tokens(agent: Agent, output: Any) -> int:
-    """Count a result's output as the agent does before it cuts it."""
-    return await agent.model.count_tokens([AssistantMsg(agent.name, output)], None)

