@@ -1,0 +1,167 @@
+"""`SummarizingConversationManager`: a summary with pointers stands for the oldest messages."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from strands.agent.conversation_manager import ProactiveCompressionConfig
+from strands.types.exceptions import ContextWindowOverflowException
+
+from buoyline.compression import ContextConfig, Extent, Summarizer, Summary, SummaryFunction
+from buoyline.compression.rendering import Place
+from buoyline.compression.summarizers import summarizer_from
+from buoyline.errors import ConfigError
+from buoyline.integrations.strands.agent_summaries import AgentSummarizer, StrandsModelSummarizer
+from buoyline.integrations.strands.conversation import WorkspaceConversationManager
+from buoyline.integrations.strands.history import NativeMessage, cuts, history_of, views_of
+from buoyline.offloader import Offloader
+from buoyline.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from strands import Agent
+
+_LEAST_RATIO, _MOST_RATIO = 0.1, 0.8
+_INSUFFICIENT = "Cannot summarize: insufficient messages for summarization"
+
+
+class SummarizingConversationManager(WorkspaceConversationManager):
+    """Lets a summary stand for the oldest messages, which are in the workspace, and to whose lines it points.
+
+    Source: Strands' manager of the same name, its parameters and their defaults, but for who writes: the extractive
+    summariser, which needs no model, unless an agent, a prompt or a summariser is given.
+    """
+
+    def __init__(
+        self,
+        summary_ratio: float = 0.3,
+        preserve_recent_messages: int = 10,
+        summarization_agent: "Agent | None" = None,
+        summarization_system_prompt: str | None = None,
+        *,
+        workspace: Offloader,
+        session_id: str | None = None,
+        use_model: bool = False,
+        summarizer: Summarizer | SummaryFunction | None = None,
+        summary_tokens: int | None = None,
+        pin_first: int | None = None,
+        proactive_compression: bool | ProactiveCompressionConfig | None = None,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        """Summarise *summary_ratio* of the messages when the history has to become smaller.
+
+        Whatever writes a summary, its claims and pointers are checked, and the extractive summariser takes over where
+        it fails. After an overflow that one writes in any case: no model is asked while the event loop stands still.
+
+        Args:
+            summary_ratio: Share of the messages that leaves, held between 0.1 and 0.8.
+            preserve_recent_messages: At least so many of the newest stay. After an overflow large tool results in them
+                may become stubs.
+            summarization_agent: Writes the summaries; with tools, if it has some.
+            summarization_system_prompt: Instructs the agent's own model, which writes the summaries then.
+            workspace: See `WorkspaceConversationManager`.
+            session_id: See `WorkspaceConversationManager`.
+            use_model: The agent's own model writes the summaries, its ``aux_model`` where it has one.
+            summarizer: Writes them instead: any summariser of buoyline, or an async function.
+            summary_tokens: Tokens of a summary at most; left out: a sixteenth of the window, from 400 to 4,000.
+            pin_first: See `WorkspaceConversationManager`.
+            proactive_compression: See `WorkspaceConversationManager`.
+            counter: See `WorkspaceConversationManager`.
+
+        Raises:
+            ConfigError: More than one is named to write the summaries, or *summary_tokens* cannot be.
+            ValueError: See `WorkspaceConversationManager`.
+            TypeError: See `WorkspaceConversationManager`.
+        """
+        writers = [summarization_agent is not None, summarizer is not None]
+        if sum(writers) + (summarization_system_prompt is not None or use_model) > 1:
+            problem = (
+                "Cannot provide both summarization_agent and summarization_system_prompt, nor use_model or summarizer "
+                "beside them: one alone writes the summaries"
+            )
+            raise ConfigError("summarization_agent", problem)
+        config = ContextConfig(summary_tokens=summary_tokens)
+        if summarization_system_prompt is not None:
+            config = ContextConfig(summary_tokens=summary_tokens, compression_prompt=summarization_system_prompt)
+        super().__init__(
+            workspace=workspace,
+            session_id=session_id,
+            pin_first=pin_first,
+            proactive_compression=proactive_compression,
+            counter=counter,
+            config=config,
+        )
+        self.summary_ratio = max(_LEAST_RATIO, min(_MOST_RATIO, summary_ratio))
+        self.preserve_recent_messages = preserve_recent_messages
+        self.summarization_agent = summarization_agent
+        self.summarization_system_prompt = summarization_system_prompt
+        self.use_model = use_model or summarization_system_prompt is not None
+        self._summarizer = None if summarizer is None else summarizer_from(summarizer)
+
+    async def _reduce(self, agent: "Agent") -> None:
+        cut = await asyncio.to_thread(self._documented_cut, list(history_of(agent)))
+        await self._leave(agent, cut, use_model=True)
+
+    async def _recover(self, agent: "Agent") -> None:
+        messages = list(history_of(agent))
+        counts = self.departures.counts(messages)
+        gain = self._next_gain()
+        wanted = max(int(gain * sum(counts)), 1)
+        cut, won = self._recovery_cut(messages, counts, wanted, self._size_of(agent))
+        flags = self._pin(messages)
+        staying = {place: messages[place] for place in range(cut, len(messages)) if not flags[place]}
+        largest = dict(sorted(staying.items(), key=lambda item: -counts[item[0]]))
+        shrinking = await self._shrinking(agent)
+        shrunk, shrunk_by = await shrinking.shrunk(largest, views_of(messages), wanted - won)
+        if won + shrunk_by < wanted:
+            raise ContextWindowOverflowException(_INSUFFICIENT)
+        if cut == 0:
+            await self._replace(agent, shrunk)
+            return
+        await self._leave(agent, cut, use_model=False, shrunk=shrunk, max_tokens=sum(counts) - wanted // 2)
+
+    async def _stand_in(
+        self, agent: "Agent", extent: Extent, place: Place, *, use_model: bool
+    ) -> tuple[str, Summary | None]:
+        summary = await self.departures.summarize(
+            extent, place, size=self._size_of(agent), summarizer=self._writer(agent), use_model=use_model
+        )
+        return summary.text, summary
+
+    def _writer(self, agent: "Agent") -> Summarizer | None:
+        if self.summarization_agent is not None:
+            return AgentSummarizer(self.summarization_agent)
+        return StrandsModelSummarizer(agent.aux_model) if self.use_model else self._summarizer
+
+    def _documented_cut(self, messages: Sequence[NativeMessage]) -> int:
+        """Return how many of the oldest leave: the ratio, moved so that no pair is parted and roles take turns.
+
+        Raises:
+            ContextWindowOverflowException: None may.
+        """
+        most = len(messages) - self.preserve_recent_messages
+        wanted = min(max(1, int(len(messages) * self.summary_ratio)), most)
+        heads = sum(map(self._is_head, messages))
+        places = [place for place in cuts(messages, most, follows_user=True) if place[1] > heads]
+        if wanted <= 0 or not places:
+            raise ContextWindowOverflowException(_INSUFFICIENT)
+        return min(places, key=lambda place: (place[0], place[1] < wanted, abs(place[1] - wanted)))[1]
+
+    def _recovery_cut(
+        self, messages: Sequence[NativeMessage], counts: Sequence[int], wanted_tokens: int, size: int
+    ) -> tuple[int, int]:
+        """Return how many of the oldest leave, at least as many as documented, and what that wins; 0 for none."""
+        try:
+            least = self._documented_cut(messages)
+        except ContextWindowOverflowException:
+            return 0, 0
+        places = cuts(messages, len(messages) - self.preserve_recent_messages, follows_user=True)
+        won = {cut: self._won(messages[:cut], counts, size) for _, cut in places if cut >= least}
+        enough = [place for place in places if won.get(place[1], 0) >= wanted_tokens]
+        cut = min(enough)[1] if enough else max(won, key=lambda cut: won[cut])
+        return (cut, won[cut]) if won[cut] > 0 else (0, 0)
+
+    def _won(self, leaving: Sequence[NativeMessage], counts: Sequence[int], size: int) -> int:
+        """Return by how many tokens the history would become smaller at least, whatever the summary says."""
+        flags = self._pin(leaving)
+        tokens = sum(count for count, flag in zip(counts, flags, strict=False) if not flag)
+        return tokens - self.departures.summary_tokens(tokens, size)
