@@ -125,7 +125,7 @@ class WorkspaceConversationManager(ConversationManager):
         except ContextWindowOverflowException as refused:
             raise ContextWindowOverflowException(str(refused)) from e
         except FAILURES as failure:
-            logger.warning("overflow: the history of %s stays as it was: %s", agent.name, failure)
+            logger.warning("overflow: the history of %s stays as it was: %s", self._session_of(agent), failure)
             raise ContextWindowOverflowException(f"{e}; the history could not be made smaller: {failure}") from e
 
     def get_state(self) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class WorkspaceConversationManager(ConversationManager):
                 self._projection.tokens, history_of(agent), projected, self._count_for(agent)
             )
         except FAILURES as failure:
-            logger.debug("the tokens of %s could not be estimated: %s", agent.name, failure)
+            logger.debug("the tokens of %s could not be estimated: %s", self._session_of(agent), failure)
         return agent.model.estimate_utilization(projected)
 
     async def _reduce_or_log(self, agent: "Agent") -> bool:
@@ -217,7 +217,7 @@ class WorkspaceConversationManager(ConversationManager):
         try:
             await self._reduce(agent)
         except FAILURES as failure:
-            logger.warning("the history of %s stays as it was: %s", agent.name, failure)
+            logger.warning("the history of %s stays as it was: %s", self._session_of(agent), failure)
             return False
         return True
 
@@ -246,7 +246,9 @@ class WorkspaceConversationManager(ConversationManager):
         """Tell of each message whether it is pinned; the first time, pin the first ones."""
         if self.pin_first and not self._has_pinned_first:
             first = [message for message in messages if not self._is_head(message)][: self.pin_first]
-            self._pinned.update(_durable_key(message) for message in first)
+            for message in first:
+                message.setdefault("metadata", {}).setdefault("custom", {})["pinned"] = True
+                self._pinned.add(_durable_key(message))  # Strands' sessions keep a message as it was first added
             self._has_pinned_first = True
         return pinned(messages, self._pinned)
 
@@ -300,7 +302,7 @@ class WorkspaceConversationManager(ConversationManager):
         self._pins, self._standing, self._is_foreign, self._projection = stays, standing, False, projection
         self.removed_message_count += len(leaving)
         self.departures.settle(extent, summary)
-        logger.info("%d messages left the history of %s for %s", len(leaving), agent.name, place.reference)
+        logger.info("%d messages left the history of %s for %s", len(leaving), extent.session_id, place.reference)
 
     async def _replace(self, agent: "Agent", shrunk: Mapping[int, NativeMessage]) -> None:
         """Put *shrunk* messages in their places, by their position."""
@@ -314,7 +316,8 @@ class WorkspaceConversationManager(ConversationManager):
     def _count_for(self, agent: "Agent") -> Count:
         counter = self.departures.counter
         specs = list(agent.tool_registry.get_all_tool_specs())
-        beside = count_tools(specs, counter) + counter.count(agent.system_prompt or "")
+        prompt = agent.system_prompt
+        beside = count_tools(specs, counter) + (counter.count(prompt) if isinstance(prompt, str) else 0)
         return lambda messages: beside + sum(self.departures.counts(messages))
 
     def _check_unchanged(self, agent: "Agent", seen: Sequence[NativeMessage]) -> None:

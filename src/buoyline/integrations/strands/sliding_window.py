@@ -110,8 +110,8 @@ class SlidingWindowConversationManager(WorkspaceConversationManager):
             return
         self._model_call_count += 1
         is_due = self.per_turn is True or self._model_call_count % self.per_turn == 0
-        if is_due and len(history_of(event.agent)) > self.window_size:
-            await self._reduce_or_log(event.agent)
+        if is_due:
+            await asyncio.to_thread(self.apply_management, event.agent)
 
     async def _reduce(self, agent: "Agent") -> None:
         cut = await asyncio.to_thread(self._window_cut, list(history_of(agent)))
