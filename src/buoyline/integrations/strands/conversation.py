@@ -16,7 +16,7 @@ from buoyline.compression.rendering import Place
 from buoyline.errors import StaleWindowError
 from buoyline.integrations.strands.bridging import run_apart
 from buoyline.integrations.strands.departure import Departures
-from buoyline.integrations.strands.history import Key, NativeMessage, history_of, key_of, pinned
+from buoyline.integrations.strands.history import Key, NativeMessage, durable_key, history_of, key_of, pinned
 from buoyline.integrations.strands.naming import session_of
 from buoyline.integrations.strands.projection import Count, Projection, projection_from
 from buoyline.integrations.strands.shrinking import Shrinking
@@ -183,7 +183,7 @@ class WorkspaceConversationManager(ConversationManager):
         """
 
     async def _stand_in(
-        self, agent: "Agent", extent: Extent, place: Place, *, use_model: bool
+        self, agent: "Agent", extent: Extent, place: Place, *, is_recovery: bool
     ) -> tuple[str, Summary | None]:
         """Return the text that stands for what leaves, empty for none, and the summary that it is."""
         raise NotImplementedError
@@ -248,7 +248,7 @@ class WorkspaceConversationManager(ConversationManager):
             first = [message for message in messages if not self._is_head(message)][: self.pin_first]
             for message in first:
                 message.setdefault("metadata", {}).setdefault("custom", {})["pinned"] = True
-                self._pinned.add(_durable_key(message))  # Strands' sessions keep a message as it was first added
+                self._pinned.add(durable_key(message))  # Strands' sessions keep a message as it was first added
             self._has_pinned_first = True
         return pinned(messages, self._pinned)
 
@@ -262,7 +262,7 @@ class WorkspaceConversationManager(ConversationManager):
         agent: "Agent",
         cut: int,
         *,
-        use_model: bool,
+        is_recovery: bool,
         shrunk: Mapping[int, NativeMessage] | None = None,
         max_tokens: int | None = None,
     ) -> None:
@@ -271,7 +271,7 @@ class WorkspaceConversationManager(ConversationManager):
         Args:
             agent: Whose history it is.
             cut: Number of messages, those included that stand for earlier ones, and pinned ones, which stand again.
-            use_model: A model may write the summary.
+            is_recovery: No model may be asked, and what stands for them has to be small.
             shrunk: What stands in the place of messages that stay, by their position.
             max_tokens: Of the whole history then; where it would take more, nothing is changed.
 
@@ -288,7 +288,7 @@ class WorkspaceConversationManager(ConversationManager):
         # A summary that Strands' own manager wrote is no message of the session, and nowhere else.
         foreign = [] if self._standing is None or not self._is_foreign else [self._standing]
         extent, place = await completed(self.departures.archive(self._session_of(agent), [*foreign, *leaving]))
-        text, summary = await self._stand_in(agent, extent, place, use_model=use_model)
+        text, summary = await self._stand_in(agent, extent, place, is_recovery=is_recovery)
         standing = _standing(text, self._standing) if text else None
         kept = [(shrunk or {}).get(position, seen[position]) for position in range(cut, len(seen))]
         left = [*stays, *([] if standing is None else [standing]), *kept]
@@ -297,7 +297,7 @@ class WorkspaceConversationManager(ConversationManager):
         projection = await asyncio.to_thread(self._projection.outdated, seen, cut, self._count_for(agent))
         self._check_unchanged(agent, seen)
         for message in stays:
-            self._pinned.add(_durable_key(message))
+            self._pinned.add(durable_key(message))
         history_of(agent)[:] = [*left, *history_of(agent)[len(seen) :]]
         self._pins, self._standing, self._is_foreign, self._projection = stays, standing, False, projection
         self.removed_message_count += len(leaving)
@@ -332,13 +332,6 @@ class WorkspaceConversationManager(ConversationManager):
 
 def _mark(messages: Sequence[NativeMessage]) -> tuple[int, Key] | None:
     return (len(messages), key_of(messages[-1])) if messages else None
-
-
-def _durable_key(message: NativeMessage) -> str:
-    """Return the id that *message* keeps in sessions, given to it where it has none, as Strands does."""
-    if not message.get("tracking_id"):
-        message["tracking_id"] = str(uuid.uuid4())
-    return str(message["tracking_id"])
 
 
 def _standing(text: str, before: NativeMessage | None) -> NativeMessage:

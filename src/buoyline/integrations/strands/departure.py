@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from buoyline.compression import Compressor, ContextConfig, Draft, Extent, Summarizer, Summary, summary_from
 from buoyline.compression.rendering import Place
@@ -14,8 +14,8 @@ from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 
-_LEAST_SUMMARY_TOKENS = 64
-_SMALL_SUMMARY_TOKENS = 400
+LEAST_SUMMARY_TOKENS: Final = 64
+_SMALL_SUMMARY_TOKENS: Final = 400
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Departures:
         return replace(extent, stubs=await self.stubs_in(session_id, messages)), place
 
     async def summarize(
-        self, extent: Extent, place: Place, *, size: int, summarizer: Summarizer | None, use_model: bool
+        self, extent: Extent, place: Place, *, size: int, summarizer: Summarizer | None, is_recovery: bool
     ) -> Summary:
         """Return the checked and recorded summary of what was archived, which brings the last one up to date.
 
@@ -72,25 +72,29 @@ class Departures:
             place: See `archive`.
             size: Tokens of the model's window.
             summarizer: Writes it; None: the extractive one, which needs no model and is also the fallback.
-            use_model: Off: the extractive one in any case.
+            is_recovery: The extractive one writes in any case, and no more than half of what leaves.
 
         Raises:
             BuoylineError: The offloader refused to keep it; nothing was changed.
         """
         compressor = Compressor(self.offloader, config=self.config, counter=self.counter, summarizer=summarizer)
+        least_tokens = LEAST_SUMMARY_TOKENS if is_recovery else _SMALL_SUMMARY_TOKENS
         summary = await compressor.summarize(
             extent,
             place,
             previous=self._previous(),
-            max_tokens=self.summary_tokens(extent.tokens, size),
-            use_model=use_model,
+            max_tokens=self.summary_tokens(extent.tokens, size, least=least_tokens),
+            use_model=not is_recovery,
         )
         return await compressor.record(extent.session_id, summary)
 
-    def summary_tokens(self, leaving_tokens: int, size: int) -> int:
-        """Return what a summary of *leaving_tokens* may take in a window of *size*."""
-        worth = max(leaving_tokens // 2, min(_SMALL_SUMMARY_TOKENS, size // 16))
-        return max(min(self.config.summary_limit(size), worth), _LEAST_SUMMARY_TOKENS)
+    def summary_tokens(self, leaving_tokens: int, size: int, *, least: int = _SMALL_SUMMARY_TOKENS) -> int:
+        """Return what a summary of *leaving_tokens* may take in a window of *size*.
+
+        Half of what it stands for still makes room. Below some hundred tokens it holds hardly more than where the
+        messages are; *least* is less only where the history has to become smaller.
+        """
+        return max(min(self.config.summary_limit(size), max(leaving_tokens // 2, least)), LEAST_SUMMARY_TOKENS)
 
     def settle(self, extent: Extent, summary: Summary | None) -> None:
         """Take note that the history is without *extent* now, and that *summary* stands for it."""

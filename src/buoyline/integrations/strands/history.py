@@ -1,8 +1,9 @@
 """Where a Strands history may be cut, and which of its messages are pinned.
 
-Pure. Messages are Strands' own: ``role`` and ``content``, blocks with their kind for a key.
+Pure, but for `durable_key`. Messages are Strands' own: ``role`` and ``content``, blocks with their kind for a key.
 """
 
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -26,6 +27,13 @@ def history_of(agent: "Agent") -> list[NativeMessage]:
 def key_of(message: Mapping[str, Any]) -> Key:
     """Return what a message is known by: the id that Strands gives it for life, else the object."""
     return message.get("tracking_id") or id(message)
+
+
+def durable_key(message: NativeMessage) -> str:
+    """Return the id that *message* keeps in sessions, given to it where it has none yet, as Strands does later."""
+    if not message.get("tracking_id"):
+        message["tracking_id"] = str(uuid.uuid4())
+    return str(message["tracking_id"])
 
 
 def views_of(messages: Iterable[NativeMessage]) -> list[Message]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from buoyline.integrations.strands.history import Key, NativeMessage, key_of
+from buoyline.integrations.strands.history import NativeMessage, durable_key, key_of
 
 Count: TypeAlias = Callable[[Sequence[NativeMessage]], int]
 """Counts the tokens of a request with these messages, system prompt and tools included."""
@@ -27,7 +27,7 @@ class Projection:
         scale: How many tokens of the provider's one of ours is.
     """
 
-    stale: Key | None = None
+    stale: str | None = None
     scale: float = 1.0
 
     def tokens(self, messages: Sequence[NativeMessage], projected: int, count: Count) -> int:
@@ -42,15 +42,15 @@ class Projection:
         answer = last_answer(messages)
         if answer is None:
             return Projection(None, self.scale)
-        scale, key = self.scale, key_of(messages[answer])
+        scale, key = self.scale, durable_key(messages[answer])
         if key != self.stale:
             ratio = _total(messages[answer]["metadata"]["usage"]) / max(count(messages[: answer + 1]), 1)
             scale = min(max(ratio, _LEAST_SCALE), _MOST_SCALE)
         return Projection(key if answer >= cut else None, scale)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what another process needs; an object's address means nothing there."""
-        return {"stale": self.stale if isinstance(self.stale, str) else None, "scale": self.scale}
+        """Return what another process needs to go on."""
+        return {"stale": self.stale, "scale": self.scale}
 
 
 def projection_from(state: Mapping[str, Any]) -> Projection:

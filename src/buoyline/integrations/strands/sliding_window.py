@@ -115,7 +115,7 @@ class SlidingWindowConversationManager(WorkspaceConversationManager):
 
     async def _reduce(self, agent: "Agent") -> None:
         cut = await asyncio.to_thread(self._window_cut, list(history_of(agent)))
-        await self._leave(agent, cut, use_model=False)
+        await self._leave(agent, cut, is_recovery=False)
 
     async def _recover(self, agent: "Agent") -> None:
         if self.window_size == 0:
@@ -126,7 +126,7 @@ class SlidingWindowConversationManager(WorkspaceConversationManager):
         wanted = max(int(self._next_gain() * sum(counts)), 1)
         if self.should_truncate_results and await self._truncate(agent, messages, wanted):
             return
-        await self._leave(agent, self._recovery_cut(messages, counts, wanted), use_model=False)
+        await self._leave(agent, self._recovery_cut(messages, counts, wanted), is_recovery=True)
 
     async def _truncate(self, agent: "Agent", messages: Sequence[NativeMessage], wanted_tokens: int) -> bool:
         flags = self._pin(messages)
@@ -144,7 +144,7 @@ class SlidingWindowConversationManager(WorkspaceConversationManager):
         extent: Extent,  # noqa: ARG002 - as declared
         place: Place,
         *,
-        use_model: bool,  # noqa: ARG002 - as declared
+        is_recovery: bool,  # noqa: ARG002 - as declared
     ) -> tuple[str, Summary | None]:
         return (notice_of(place) if self.notice else ""), None
 

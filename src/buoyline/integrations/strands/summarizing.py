@@ -13,6 +13,7 @@ from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.agent_summaries import AgentSummarizer, StrandsModelSummarizer
 from buoyline.integrations.strands.conversation import WorkspaceConversationManager
+from buoyline.integrations.strands.departure import LEAST_SUMMARY_TOKENS
 from buoyline.integrations.strands.history import NativeMessage, cuts, history_of, views_of
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
@@ -99,7 +100,7 @@ class SummarizingConversationManager(WorkspaceConversationManager):
 
     async def _reduce(self, agent: "Agent") -> None:
         cut = await asyncio.to_thread(self._documented_cut, list(history_of(agent)))
-        await self._leave(agent, cut, use_model=True)
+        await self._leave(agent, cut, is_recovery=False)
 
     async def _recover(self, agent: "Agent") -> None:
         messages = list(history_of(agent))
@@ -117,13 +118,13 @@ class SummarizingConversationManager(WorkspaceConversationManager):
         if cut == 0:
             await self._replace(agent, shrunk)
             return
-        await self._leave(agent, cut, use_model=False, shrunk=shrunk, max_tokens=sum(counts) - wanted // 2)
+        await self._leave(agent, cut, is_recovery=True, shrunk=shrunk, max_tokens=sum(counts) - wanted // 2)
 
     async def _stand_in(
-        self, agent: "Agent", extent: Extent, place: Place, *, use_model: bool
+        self, agent: "Agent", extent: Extent, place: Place, *, is_recovery: bool
     ) -> tuple[str, Summary | None]:
         summary = await self.departures.summarize(
-            extent, place, size=self._size_of(agent), summarizer=self._writer(agent), use_model=use_model
+            extent, place, size=self._size_of(agent), summarizer=self._writer(agent), is_recovery=is_recovery
         )
         return summary.text, summary
 
@@ -164,4 +165,4 @@ class SummarizingConversationManager(WorkspaceConversationManager):
         """Return by how many tokens the history would become smaller at least, whatever the summary says."""
         flags = self._pin(leaving)
         tokens = sum(count for count, flag in zip(counts, flags, strict=False) if not flag)
-        return tokens - self.departures.summary_tokens(tokens, size)
+        return tokens - self.departures.summary_tokens(tokens, size, least=LEAST_SUMMARY_TOKENS)

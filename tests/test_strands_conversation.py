@@ -1,0 +1,773 @@
+"""The conversation managers in Strands' own agent: what is documented of them, and what Strands' own lose."""
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncGenerator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strands import Agent, ModelRetryStrategy, tool
+from strands.agent.conversation_manager import ConversationManager
+from strands.agent.conversation_manager import SlidingWindowConversationManager as TheirSlidingWindow
+from strands.agent.conversation_manager import SummarizingConversationManager as TheirSummarizing
+from strands.session import FileSessionManager
+from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
+from strands_model import ScriptedModel, call
+
+from buoyline import LocalWorkspace, MemoryWorkspace, Quotas, SummaryRequest
+from buoyline.compression import POINTER, Pointer
+from buoyline.integrations.strands.conversation import WorkspaceConversationManager
+from buoyline.integrations.strands.null import NullConversationManager
+from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
+from buoyline.integrations.strands.summarizing import SummarizingConversationManager
+
+Message = dict[str, Any]
+SESSION = "s1"
+
+
+def said(role: str, text: str) -> Message:
+    return {"role": role, "content": [{"text": text}]}
+
+
+def talk(count: int, words: str = "about src/app.py and port 8080") -> list[Message]:
+    return [said("assistant" if place % 2 else "user", f"message {place} {words}") for place in range(count)]
+
+
+def called(*ids: str) -> Message:
+    return {"role": "assistant", "content": [call("lookup", {"n": 1}, call_id) for call_id in ids]}
+
+
+def answered(*ids: str, text: str = "found") -> Message:
+    results = [{"toolUseId": call_id, "status": "success", "content": [{"text": text}]} for call_id in ids]
+    return {"role": "user", "content": [{"toolResult": result} for result in results]}
+
+
+def agent_with(
+    manager: ConversationManager, *answers: Any, messages: list[Message] | None = None, **more: Any
+) -> Agent:
+    model = more.pop("model", None) or ScriptedModel(answers or ["ok"], **more.pop("config", {}))
+    given = None if messages is None else cast("Any", list(messages))
+    return Agent(model=model, conversation_manager=manager, messages=given, callback_handler=None, **more)
+
+
+def model_of(agent: Agent) -> ScriptedModel:
+    assert isinstance(agent.model, ScriptedModel)
+    return agent.model
+
+
+def history(agent: Agent) -> list[Message]:
+    return cast("list[Message]", agent.messages)
+
+
+def texts(messages: list[Message]) -> list[str]:
+    return [block["text"] for message in messages for block in message["content"] if "text" in block]
+
+
+def nearly_full(window: int, count: int = 40) -> list[Message]:
+    """Return messages of which the last answer says that it has used 80 % of *window*."""
+    messages = talk(count)
+    used = int(0.8 * window)
+    messages[-1]["metadata"] = {"usage": {"inputTokens": used - 10, "outputTokens": 10, "totalTokens": used}}
+    return messages
+
+
+async def archived(workspace: LocalWorkspace | MemoryWorkspace, session_id: str = SESSION) -> list[Message]:
+    end = (await workspace.archive(session_id, [])).first
+    return [message for _, message in await workspace.load_messages(session_id, 0, end)] if end else []
+
+
+def overflow(_: list[Message]) -> Any:
+    return ContextWindowOverflowException("too long")
+
+
+def bare(messages: list[Message]) -> list[Message]:
+    """Return role and content alone: Strands gives messages ids, and notes their usage."""
+    return [{"role": message["role"], "content": message["content"]} for message in messages]
+
+
+class StructuredModel(ScriptedModel):
+    """A scripted model that also gives structured output: what *fields* says, or raises it."""
+
+    def __init__(self, fields: Any, *answers: Any, **config: Any) -> None:
+        super().__init__(answers or ["ok"], **config)
+        self.fields = fields
+        self.prompts: list[tuple[str, str]] = []
+
+    async def structured_output(
+        self, output_model: Any, prompt: Any, system_prompt: str | None = None, **kwargs: Any
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        self.prompts.append((system_prompt or "", prompt[0]["content"][0]["text"]))
+        if isinstance(self.fields, Exception):
+            raise self.fields
+        yield {"output": output_model(**self.fields)}
+
+
+FIELDS = {
+    "task_overview": "The user asks about src/app.py [transcript.md:2].",
+    "current_state": "Message 1 was answered [transcript.md:5].",
+    "important_discoveries": "The port is 8080 [transcript.md:2].",
+    "next_steps": "Go on.",
+    "context_to_preserve": "src/app.py [transcript.md:2]",
+}
+
+
+# What is documented: the three managers.
+
+
+def test_the_null_manager_changes_nothing_and_lets_an_overflow_through(tmp_path: Path) -> None:
+    manager = NullConversationManager(workspace=LocalWorkspace(tmp_path), proactive_compression=True)
+    agent = agent_with(manager, "one", overflow, config={"context_window_limit": 20})
+    agent("first question, longer than the window of twenty tokens could ever take, and then some more of it")
+    with pytest.raises(ContextWindowOverflowException, match="too long"):
+        agent("second")
+    assert texts(history(agent))[-2:] == ["one", "second"]
+
+
+def test_a_sliding_window_has_the_documented_defaults(tmp_path: Path) -> None:
+    manager = SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path))
+    assert (manager.window_size, manager.should_truncate_results, manager.per_turn) == (40, True, False)
+
+
+def test_a_summarising_manager_has_the_documented_defaults_and_clamps_its_ratio(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    manager = SummarizingConversationManager(workspace=workspace)
+    assert (manager.summary_ratio, manager.preserve_recent_messages) == (0.3, 10)
+    assert SummarizingConversationManager(0.01, workspace=workspace).summary_ratio == 0.1
+    assert SummarizingConversationManager(0.99, workspace=workspace).summary_ratio == 0.8
+
+
+@pytest.mark.parametrize("setting", [{"window_size": -1}, {"per_turn": 0}, {"per_turn": -2}])
+def test_a_window_that_cannot_work_is_refused(setting: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path), **setting)
+
+
+@pytest.mark.parametrize("threshold", [0, -0.5, 1.5])
+def test_a_threshold_that_cannot_be_is_refused(threshold: float, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="compression_threshold must be between 0"):
+        SummarizingConversationManager(
+            workspace=LocalWorkspace(tmp_path), proactive_compression={"compression_threshold": threshold}
+        )
+
+
+def test_an_agent_and_a_prompt_for_summaries_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Cannot provide both summarization_agent and summarization_system_prompt"):
+        SummarizingConversationManager(
+            workspace=LocalWorkspace(tmp_path),
+            summarization_agent=Agent(model=ScriptedModel(["no"])),
+            summarization_system_prompt="Be short.",
+        )
+
+
+async def test_a_window_keeps_the_newest_messages_and_the_workspace_all_others(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    agent = agent_with(SlidingWindowConversationManager(6, workspace=workspace, session_id=SESSION))
+    asked = [f"question {number}" for number in range(8)]
+    for question in asked:
+        await agent.invoke_async(question)
+        assert len(history(agent)) <= 6
+    notice, *kept = history(agent)
+    assert str(tmp_path / "sessions" / SESSION / "transcript.md") in texts([notice])[0]
+    conversation = [*await archived(workspace), *kept]
+    assert [text for text in texts(conversation) if text != "ok"] == asked
+    assert agent.conversation_manager.removed_message_count == len(conversation) - len(kept)
+    assert [one["role"] != other["role"] for one, other in pairwise(history(agent))].count(False) == 0
+
+
+def test_the_notice_stays_the_very_same_message_while_the_window_slides(tmp_path: Path) -> None:
+    agent = agent_with(SlidingWindowConversationManager(4, workspace=LocalWorkspace(tmp_path)))
+    seen = []
+    for number in range(6):
+        agent(f"question {number}")
+        seen.append(history(agent)[0])
+    assert all(notice is seen[-1] for notice in seen[2:])
+
+
+def test_a_window_of_nothing_keeps_nothing_and_archives_all(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    agent = agent_with(SlidingWindowConversationManager(0, workspace=workspace, session_id=SESSION))
+    agent("hello")
+    assert history(agent) == []
+    assert texts(asyncio.run(archived(workspace))) == ["hello", "ok"]
+
+
+def test_a_window_is_managed_at_the_end_before_each_call_or_before_each_so_many_th(tmp_path: Path) -> None:
+    @tool
+    def lookup(n: int) -> str:
+        """Look n up."""
+        return f"found {n}"
+
+    sent = {}
+    for per_turn in (False, True, 3):
+        answers = [[call("lookup", {"n": n}, f"call_{n}")] for n in range(8)]
+        manager = SlidingWindowConversationManager(6, workspace=LocalWorkspace(tmp_path), per_turn=per_turn)
+        agent = agent_with(manager, *answers, "done", tools=[lookup])
+        agent("go")
+        sent[per_turn] = max(len(request) for request in model_of(agent).requests)
+    assert sent[False] == 17
+    assert sent[True] <= 6 < sent[3] <= 6 + 2 * 3
+
+
+def test_after_an_overflow_large_results_become_stubs_and_their_whole_text_stays_in_a_file(tmp_path: Path) -> None:
+    output = "".join(f"line {number} of the log\n" for number in range(3_000))
+    messages = [said("user", "run it"), called("a"), answered("a", text=output), said("assistant", "it ran")]
+    manager = SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path), session_id=SESSION)
+    agent = agent_with(manager, overflow, "fine", messages=messages)
+    agent("and now?")
+    assert len(history(agent)) == len(messages) + 2
+    stub = history(agent)[2]["content"][0]["toolResult"]
+    assert stub["status"] == "success"
+    (stored,) = (tmp_path / "sessions" / SESSION).glob("tool_result-*.txt")
+    assert str(stored) in stub["content"][0]["text"]
+    assert stored.read_text("utf-8") == output
+    assert manager.removed_message_count == 0
+
+
+def test_results_that_may_not_be_truncated_stay_whole_and_messages_leave_instead(tmp_path: Path) -> None:
+    output = "word " * 2_000
+    messages = [*talk(4), said("user", "run it"), called("a"), answered("a", text=output), said("assistant", "it ran")]
+    manager = SlidingWindowConversationManager(
+        should_truncate_results=False, workspace=LocalWorkspace(tmp_path), session_id=SESSION
+    )
+    agent = agent_with(manager, overflow, "fine", messages=messages)
+    agent("and now?")
+    assert manager.removed_message_count > 0
+    assert not list((tmp_path / "sessions" / SESSION).glob("tool_result-*"))
+
+
+def test_after_an_overflow_not_only_the_oldest_result_is_shortened(tmp_path: Path) -> None:
+    messages = [said("user", "run them")]
+    for call_id in "abcd":
+        messages += [called(call_id), answered(call_id, text=f"{call_id} word " * 900)]
+    messages.append(said("assistant", "they ran"))
+    manager = SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path))
+    agent = agent_with(manager, overflow, overflow, overflow, "fine", messages=messages)
+    agent("and now?")
+    lengths = [
+        len(block["toolResult"]["content"][0]["text"])
+        for message in history(agent)
+        for block in message["content"]
+        if "toolResult" in block
+    ]
+    assert [length < 3_000 for length in lengths[:3]] == [True] * 3
+    assert len(model_of(agent).requests) == 4
+
+
+def test_a_summary_stands_for_the_oldest_messages_and_its_pointers_resolve(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    messages = talk(40)
+    manager = SummarizingConversationManager(workspace=workspace, session_id=SESSION)
+    agent = agent_with(manager, messages=copy.deepcopy(messages))
+    manager.reduce_context(agent)
+    summary, *kept = history(agent)
+    left = manager.removed_message_count
+    assert 12 <= left <= 13
+    assert bare(kept) == messages[left:]
+    assert bare(asyncio.run(archived(workspace))) == messages[:left]
+    lines = (tmp_path / "sessions" / SESSION / "transcript.md").read_text("utf-8").splitlines()
+    pointers = [Pointer.of(match) for match in POINTER.finditer(texts([summary])[0])]
+    assert len(pointers) > 3
+    assert all(1 <= pointer.start <= pointer.end <= len(lines) for pointer in pointers)
+    assert any("src/app.py" in line for line in lines[pointers[-1].start - 1 : pointers[-1].end])
+
+
+def test_a_summary_and_what_follows_it_take_turns(tmp_path: Path) -> None:
+    """Strands' own puts it before a message of the user's, which providers refuse."""
+    for count in range(12, 60):
+        manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path))
+        agent = agent_with(manager, messages=talk(count))
+        manager.reduce_context(agent)
+        assert [message["role"] for message in history(agent)[:2]] == ["user", "assistant"]
+        assert len(history(agent)) > 10
+
+
+def test_the_next_summary_brings_the_last_one_up_to_date(tmp_path: Path) -> None:
+    messages = talk(60)
+    messages[0] = said("user", "Never touch config/secret.yaml, whatever happens.")
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), session_id=SESSION)
+    agent = agent_with(manager, messages=messages)
+    for _ in range(3):
+        manager.reduce_context(agent)
+    assert "config/secret.yaml" in texts(history(agent))[0]
+    assert "Summary of messages 0-" in texts(history(agent))[0]
+    lines = (tmp_path / "sessions" / SESSION / "summaries.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["messages"][0] for line in lines[1:]] == [
+        json.loads(line)["messages"][1] for line in lines[:-1]
+    ]
+
+
+def test_no_summary_parts_a_call_from_its_result(tmp_path: Path) -> None:
+    messages = [said("user", "start")]
+    for number in range(15):
+        messages += [called(f"a{number}", f"b{number}"), answered(f"a{number}", f"b{number}")]
+    for ratio in (0.1, 0.25, 0.4, 0.6, 0.8):
+        manager = SummarizingConversationManager(ratio, 4, workspace=LocalWorkspace(tmp_path))
+        agent = agent_with(manager, messages=copy.deepcopy(messages))
+        manager.reduce_context(agent)
+        assert "toolUse" in history(agent)[1]["content"][0]
+
+
+def test_too_few_messages_are_no_reason_to_fail_a_call_but_an_overflow_says_so(tmp_path: Path) -> None:
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path))
+    agent = agent_with(manager, messages=talk(8))
+    before = list(history(agent))
+    manager.reduce_context(agent)
+    with pytest.raises(ContextWindowOverflowException, match="insufficient messages"):
+        manager.reduce_context(agent, e=ContextWindowOverflowException("too long"))
+    assert history(agent) == before
+
+
+# Who writes a summary.
+
+
+async def test_the_agents_own_model_writes_the_summary_where_it_shall_and_is_checked(tmp_path: Path) -> None:
+    model = StructuredModel(FIELDS | {"next_steps": "Open src/invented.py [transcript.md:2]."})
+    manager = SummarizingConversationManager(
+        workspace=LocalWorkspace(tmp_path), session_id=SESSION, use_model=True, proactive_compression=True
+    )
+    agent = agent_with(manager, model=model, messages=talk(40))
+    model.update_config(context_window_limit=600)
+    await agent.invoke_async("go on")
+    summary = texts(history(agent))[0]
+    assert "The port is 8080" in summary
+    line = json.loads((tmp_path / "sessions" / SESSION / "summaries.jsonl").read_text("utf-8").splitlines()[0])
+    assert any("src/invented.py" in claim for claim in line["unverified"])
+
+
+async def test_a_prompt_of_ones_own_instructs_the_agents_model(tmp_path: Path) -> None:
+    model = StructuredModel(FIELDS, context_window_limit=20_000)
+    manager = SummarizingConversationManager(
+        workspace=LocalWorkspace(tmp_path),
+        summarization_system_prompt="Focus on ports and paths.",
+        proactive_compression=True,
+    )
+    agent = agent_with(manager, model=model, messages=nearly_full(20_000))
+    await agent.invoke_async("go on")
+    assert len(model.prompts) == 1
+    assert "Focus on ports and paths." in model.prompts[0][0]
+    assert "message 0" in model.prompts[0][1]
+
+
+async def test_an_agent_of_ones_own_writes_the_summary_and_keeps_its_own_history(tmp_path: Path) -> None:
+    writer_model = ScriptedModel([[{"toolUse": {"name": "Summary", "toolUseId": "w", "input": FIELDS}}], "done"])
+    writer = Agent(model=writer_model, messages=cast("Any", talk(2)), callback_handler=None)
+    manager = SummarizingConversationManager(
+        workspace=LocalWorkspace(tmp_path), summarization_agent=writer, proactive_compression=True
+    )
+    agent = agent_with(manager, messages=talk(40), config={"context_window_limit": 600})
+    await agent.invoke_async("go on")
+    assert "The port is 8080" in texts(history(agent))[0]
+    assert bare(history(writer)) == talk(2)
+    assert len(model_of(agent).requests) == 1
+
+
+@pytest.mark.parametrize(
+    "failure", [ValueError("no"), ContextWindowOverflowException("too long"), dict.fromkeys(FIELDS, "")]
+)
+async def test_where_the_model_fails_the_extractive_summary_takes_over(failure: Any, tmp_path: Path) -> None:
+    async def summarize(_: SummaryRequest) -> Any:
+        if isinstance(failure, Exception):
+            raise failure
+        return failure
+
+    manager = SummarizingConversationManager(
+        workspace=LocalWorkspace(tmp_path), session_id=SESSION, summarizer=summarize, proactive_compression=True
+    )
+    manager._summarizer._retries = manager._summarizer._retries.__class__(max_attempts=1)  # type: ignore[union-attr]
+    agent = agent_with(manager, messages=talk(40), config={"context_window_limit": 600})
+    await agent.invoke_async("go on")
+    line = json.loads((tmp_path / "sessions" / SESSION / "summaries.jsonl").read_text("utf-8").splitlines()[0])
+    assert line["summarizer"] == "extractive"
+    assert line["fell_back"]
+
+
+def test_an_overflow_asks_no_model_for_a_summary(tmp_path: Path) -> None:
+    model = StructuredModel(FIELDS, overflow, "fine")
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), use_model=True)
+    agent = agent_with(manager, model=model, messages=talk(60))
+    agent("go on")
+    assert model.prompts == []
+    assert "Summary of messages" in texts(history(agent))[0]
+
+
+# Proactive compression.
+
+
+@pytest.mark.parametrize(("usage", "compressed"), [(689, False), (700, True)])
+def test_compression_begins_at_the_threshold(usage: int, compressed: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), proactive_compression=True)
+    agent = agent_with(manager, messages=talk(30), config={"context_window_limit": 1_000})
+    history(agent)[-1]["metadata"] = {
+        "usage": {"inputTokens": usage - 11, "outputTokens": 10, "totalTokens": usage - 1}
+    }
+    agent("!!!!")
+    assert (manager.removed_message_count > 0) is compressed
+
+
+def test_without_proactive_compression_only_an_overflow_reduces(tmp_path: Path) -> None:
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path))
+    agent = agent_with(manager, messages=talk(60), config={"context_window_limit": 100})
+    agent("go on")
+    assert manager.removed_message_count == 0
+
+
+def test_compression_comes_before_the_call_that_needs_it_also_within_a_turn(tmp_path: Path) -> None:
+    @tool
+    def lookup(n: int) -> str:
+        """Look n up."""
+        return f"found {n} " + "a word or two " * 30
+
+    answers = [[call("lookup", {"n": n}, f"call_{n}")] for n in range(12)]
+    workspace = LocalWorkspace(tmp_path)
+    manager = SlidingWindowConversationManager(8, workspace=workspace, proactive_compression=True, session_id=SESSION)
+    agent = agent_with(manager, *answers, "done", tools=[lookup], config={"context_window_limit": 1_500})
+    agent("go")
+    tokens = [len(json.dumps(request)) // 4 for request in model_of(agent).requests]
+    assert max(tokens) < 1_500
+    assert len(model_of(agent).requests) == 13
+    assert manager.removed_message_count > 8
+
+
+async def test_the_event_loop_goes_on_while_a_summary_is_written(tmp_path: Path) -> None:
+    """Strands' own stands still for as long as the model takes: here that would be for ever."""
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def summarize(_: SummaryRequest) -> dict[str, str]:
+        begun.set()
+        await may_end.wait()
+        return FIELDS
+
+    manager = SummarizingConversationManager(
+        workspace=LocalWorkspace(tmp_path), summarizer=summarize, proactive_compression=True
+    )
+    agent = agent_with(manager, messages=talk(40), config={"context_window_limit": 600})
+    running = asyncio.create_task(agent.invoke_async("go on"))
+    await begun.wait()
+    may_end.set()
+    await running
+    assert "The port is 8080" in texts(history(agent))[0]
+
+
+def full_workspace(tmp_path: Path) -> LocalWorkspace:
+    return LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=600))
+
+
+@pytest.mark.parametrize("kind", [SlidingWindowConversationManager, SummarizingConversationManager])
+def test_a_workspace_that_refuses_stops_no_call_and_changes_nothing(kind: Any, tmp_path: Path) -> None:
+    manager = kind(workspace=full_workspace(tmp_path), proactive_compression=True)
+    messages = talk(60)
+    agent = agent_with(manager, messages=copy.deepcopy(messages), config={"context_window_limit": 100})
+    agent("go on")
+    assert bare(history(agent)) == [*messages, said("user", "go on"), said("assistant", "ok")]
+    assert manager.removed_message_count == 0
+
+
+def test_an_overflow_that_the_workspace_cannot_relieve_is_raised_as_an_overflow(tmp_path: Path) -> None:
+    manager = SummarizingConversationManager(workspace=full_workspace(tmp_path))
+    messages = talk(60)
+    agent = agent_with(manager, overflow, messages=copy.deepcopy(messages))
+    with pytest.raises(ContextWindowOverflowException, match="quota allows"):
+        agent("go on")
+    assert bare(history(agent))[:60] == messages
+    assert manager.removed_message_count == 0
+
+
+class _Shelf:
+    """The smallest offloader there is; refuses as long as it shall."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+        self.is_broken = False
+
+    async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
+        if self.is_broken:
+            raise RuntimeError("the shelf is broken")
+        self.kept += msgs
+        return "shelf://1"
+
+    async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
+        return "shelf://2"
+
+
+@pytest.mark.parametrize("kind", [SlidingWindowConversationManager, SummarizingConversationManager])
+def test_any_offloader_will_do_and_what_it_raises_stops_no_call(kind: Any) -> None:
+    shelf = _Shelf()
+    manager = kind(workspace=shelf, proactive_compression=True)
+    messages = talk(60)
+    agent = agent_with(manager, messages=copy.deepcopy(messages), config={"context_window_limit": 100})
+    shelf.is_broken = True
+    agent("go on")
+    assert (manager.removed_message_count, len(history(agent))) == (0, 62)
+    shelf.is_broken = False
+    agent("and on")
+    assert "shelf://1" in texts(history(agent))[0]
+    kept = history(agent)[1:]
+    assert bare([*shelf.kept, *kept])[:60] == messages
+
+
+# What Strands' own managers are known to get wrong.
+
+
+def test_a_provider_that_refuses_everything_ends_after_a_few_calls(tmp_path: Path) -> None:
+    """Strands' own summarising manager made 1,916 of them, and then ran out of stack."""
+    for kind in (SlidingWindowConversationManager, SummarizingConversationManager):
+        manager = kind(workspace=LocalWorkspace(tmp_path))
+        agent = agent_with(manager, overflow, messages=talk(200, "word " * 50))
+        with pytest.raises(ContextWindowOverflowException):
+            agent("go on")
+        assert len(model_of(agent).requests) < 20
+
+
+def test_a_giant_newest_result_is_no_dead_end(tmp_path: Path) -> None:
+    giant = "".join(f"row {number}: value {number * 7}\n" for number in range(20_000))
+    messages = [said("user", "dump it"), called("a"), answered("a", text=giant)]
+    for manager in (
+        SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path)),
+        SummarizingConversationManager(workspace=LocalWorkspace(tmp_path)),
+    ):
+        agent = agent_with(manager, overflow, "fine", messages=copy.deepcopy(messages))
+        agent("and?")
+        assert len(str(history(agent)[2])) < 5_000
+        assert len(model_of(agent).requests) == 2
+
+
+def test_retries_of_one_call_compress_once(tmp_path: Path) -> None:
+    """The usage at the last answer is of the context as it was: Strands' own wrote five summaries here."""
+    manager = SummarizingConversationManager(
+        workspace=LocalWorkspace(tmp_path), session_id=SESSION, proactive_compression=True
+    )
+    messages = talk(60)
+    for message in messages[1::2]:
+        message["metadata"] = {"usage": {"inputTokens": 800, "outputTokens": 10, "totalTokens": 810}}
+    throttled = [ModelThrottledException("slow down") for _ in range(4)]
+    agent = agent_with(
+        manager,
+        *throttled,
+        "fine",
+        messages=messages,
+        config={"context_window_limit": 1_000},
+        retry_strategy=ModelRetryStrategy(max_attempts=6, initial_delay=0, max_delay=0),
+    )
+    agent("go on")
+    assert len(model_of(agent).requests) == 5
+    assert len((tmp_path / "sessions" / SESSION / "summaries.jsonl").read_text("utf-8").splitlines()) == 1
+    assert manager.removed_message_count == 19
+
+
+def test_an_old_usage_does_not_compress_again_in_the_next_turn(tmp_path: Path) -> None:
+    manager = SummarizingConversationManager(0.5, workspace=LocalWorkspace(tmp_path), proactive_compression=True)
+    messages = talk(60, "word " * 50)
+    messages[-1]["metadata"] = {"usage": {"inputTokens": 3_590, "outputTokens": 10, "totalTokens": 3_600}}
+    agent = agent_with(manager, messages=messages, config={"context_window_limit": 4_500})
+    manager.reduce_context(agent)
+    removed = manager.removed_message_count
+    agent("go on")
+    assert manager.removed_message_count == removed > 20
+
+
+# Sessions.
+
+
+def restarted(tmp_path: Path, manager: ConversationManager, *answers: Any, **more: Any) -> Agent:
+    sessions = FileSessionManager("release", storage_dir=str(tmp_path / "strands"))
+    return agent_with(manager, *answers, session_manager=sessions, **more)
+
+
+@pytest.mark.parametrize("kind", [SlidingWindowConversationManager, SummarizingConversationManager])
+def test_a_restarted_agent_has_the_same_history_and_goes_on(kind: Any, tmp_path: Path) -> None:
+    options = {"window_size": 8} if kind is SlidingWindowConversationManager else {"preserve_recent_messages": 4}
+    workspace = LocalWorkspace(tmp_path / "workspace")
+    asked: list[str] = []
+    before: list[Message] = []
+    for run in range(3):
+        manager = kind(workspace=workspace, proactive_compression=True, **options)
+        agent = restarted(tmp_path, manager, "noted " * 30, config={"context_window_limit": 1_200})
+        assert history(agent) == before
+        for number in range(7):
+            asked.append(f"question {run}-{number}")
+            agent(asked[-1])
+        before = copy.deepcopy(history(agent))
+        has_head = manager.removed_message_count > 0
+        left = asyncio.run(archived(workspace, "release")) if has_head else []
+        conversation = [*left, *history(agent)[has_head:]]
+        assert [text for text in texts(conversation) if "question" in text] == asked
+        assert manager.removed_message_count == len(left)
+    assert left
+
+
+def test_a_failed_compression_loses_nothing_on_restart(tmp_path: Path) -> None:
+    """Strands' own counts messages as removed before its summary has failed: 13 of 28 came back."""
+    manager = SummarizingConversationManager(
+        0.3, 2, workspace=full_workspace(tmp_path / "w"), proactive_compression=True
+    )
+    agent = restarted(tmp_path, manager, "noted " * 30, config={"context_window_limit": 600})
+    for number in range(14):
+        agent(f"question {number}")
+    again = restarted(tmp_path, SummarizingConversationManager(0.3, 2, workspace=LocalWorkspace(tmp_path / "w")))
+    assert history(again) == history(agent)
+    assert len(history(again)) == 28
+
+
+def test_pinned_messages_come_back_with_the_session(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "w")
+    manager = SlidingWindowConversationManager(6, workspace=workspace, pin_first=1)
+    agent = restarted(tmp_path, manager)
+    for number in range(9):
+        agent(f"question {number}")
+    assert texts(history(agent))[0] == "question 0"
+    again = restarted(tmp_path, SlidingWindowConversationManager(6, workspace=workspace, pin_first=1))
+    assert bare(history(again)) == bare(history(agent))
+    for number in range(9, 14):
+        again(f"question {number}")
+    assert texts(history(again))[0] == "question 0"
+    conversation = texts(asyncio.run(archived(workspace, "release"))) + texts(history(again)[2:])
+    assert [text for text in conversation if text != "ok"] == [f"question {number}" for number in range(14)]
+
+
+def test_a_process_that_died_between_archive_and_session_archives_nothing_twice(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    messages = [{**message, "tracking_id": f"id-{place}"} for place, message in enumerate(talk(40))]
+    first = SummarizingConversationManager(workspace=workspace, session_id=SESSION)
+    behind = first.get_state()
+    first.reduce_context(agent_with(first, messages=copy.deepcopy(messages)))
+    again = SummarizingConversationManager(0.6, workspace=workspace, session_id=SESSION)
+    again.restore_from_session(json.loads(json.dumps(behind)))
+    agent = agent_with(again, messages=copy.deepcopy(messages))
+    again.reduce_context(agent)
+    assert again.removed_message_count > first.removed_message_count
+    assert [*asyncio.run(archived(workspace)), *history(agent)[1:]] == messages
+
+
+def test_an_agent_that_returned_to_an_older_state_still_loses_nothing(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    manager = SummarizingConversationManager(workspace=workspace, session_id=SESSION)
+    manager.reduce_context(agent_with(manager, messages=talk(40)))
+    other = SummarizingConversationManager(workspace=workspace, session_id=SESSION)
+    messages = talk(40, "of another branch")
+    agent = agent_with(other, messages=copy.deepcopy(messages))
+    other.reduce_context(agent)
+    kept = bare(history(agent)[1:])
+    assert bare(asyncio.run(archived(workspace)))[manager.removed_message_count :] + kept == messages
+
+
+def test_a_session_of_strands_own_manager_goes_on_with_ours(tmp_path: Path) -> None:
+    theirs = TheirSummarizing(0.5, 2)
+    agent = restarted(tmp_path, theirs, "noted")
+    for number in range(6):
+        agent(f"question {number}")
+    model_of(agent).answers = ["their summary"]
+    theirs.reduce_context(agent)
+    asyncio.run(_sync(agent))
+    workspace = LocalWorkspace(tmp_path / "w")
+    ours = SummarizingConversationManager(0.5, 2, workspace=workspace)
+    again = restarted(tmp_path, ours)
+    assert bare(history(again)) == bare(history(agent))
+    ours.reduce_context(again)
+    assert "their summary" in texts(asyncio.run(archived(workspace, "release")))
+    third = restarted_after_sync(tmp_path, again, workspace)
+    assert bare(history(third)) == bare(history(again))
+
+
+async def _sync(agent: Agent) -> None:
+    cast("Any", agent)._session_manager.sync_agent(agent)
+
+
+def restarted_after_sync(tmp_path: Path, agent: Agent, workspace: LocalWorkspace) -> Agent:
+    asyncio.run(_sync(agent))
+    return restarted(tmp_path, SummarizingConversationManager(0.5, 2, workspace=workspace))
+
+
+def test_the_state_of_another_manager_is_refused(tmp_path: Path) -> None:
+    manager = SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path))
+    with pytest.raises(ValueError, match="Invalid conversation manager state"):
+        manager.restore_from_session(SummarizingConversationManager(workspace=LocalWorkspace(tmp_path)).get_state())
+
+
+# Properties.
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Message]:
+    """Histories with parallel, repeated, empty, unanswered and orphaned calls."""
+    ids = st.sampled_from(["a", "b", "c", ""])
+    groups = draw(st.lists(st.sampled_from(["talk", "pair", "pairs", "orphan", "pending", "user"]), max_size=18))
+    messages: list[Message] = [said("user", "begin")]
+    for number, group in enumerate(groups):
+        one = draw(ids)
+        match group:
+            case "talk":
+                messages += [said("user", f"ask {number}"), said("assistant", f"say {number}")]
+            case "pair":
+                messages += [called(one), answered(one, text=f"found {number}")]
+            case "pairs":
+                messages += [called(one, f"p{number}"), answered(f"p{number}", one, text=f"found {number}")]
+            case "orphan":
+                messages.append(answered(one, text=f"orphan {number}"))
+            case "pending":
+                messages.append(called(one))
+            case _:
+                messages.append(said("user", f"more {number}"))
+    messages.append(said("user", "now"))
+    return messages
+
+
+def _has(message: Message, kind: str) -> bool:
+    return any(kind in block for block in message["content"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    messages=histories(), size=st.integers(2, 12), kind=st.sampled_from(["window", "exact", "summary"]), e=st.booleans()
+)
+def test_whatever_the_history_it_stays_valid_and_nothing_is_lost(
+    messages: list[Message],
+    size: int,
+    kind: str,
+    e: bool,  # noqa: FBT001 - drawn
+) -> None:
+    workspace = MemoryWorkspace()
+    manager: WorkspaceConversationManager
+    if kind == "summary":
+        manager = SummarizingConversationManager(0.5, size, workspace=workspace, session_id=SESSION)
+    else:
+        manager = SlidingWindowConversationManager(
+            size, workspace=workspace, session_id=SESSION, notice=kind == "window"
+        )
+    agent = agent_with(manager, messages=copy.deepcopy(messages))
+    for _ in range(3):
+        try:
+            manager.reduce_context(agent, ContextWindowOverflowException("too long") if e else None)
+        except ContextWindowOverflowException:
+            break
+    has_head = manager.removed_message_count > 0 and kind != "exact"
+    kept = history(agent)[1 if has_head else 0 :]
+    left = bare(asyncio.run(archived(workspace)))  # more than have left where an attempt was given up
+    assert left == messages[: len(left)]
+    assert [*left[: manager.removed_message_count], *bare(kept)] == messages
+    if manager.removed_message_count:
+        assert not _has(kept[0], "toolResult")
+        assert not _has(kept[0], "toolUse") or len(kept) == 1 or _has(kept[1], "toolResult")
+
+
+@settings(max_examples=60, deadline=None)
+@given(count=st.integers(2, 40), size=st.integers(1, 20), tools=st.sets(st.integers(0, 18)))
+def test_without_its_notice_a_window_slides_as_strands_own_does(count: int, size: int, tools: set[int]) -> None:
+    messages = talk(count)
+    for place in sorted(tools):
+        if 2 * place + 2 < count:
+            messages[2 * place + 1 : 2 * place + 3] = [called(f"c{place}"), answered(f"c{place}")]
+    ours = SlidingWindowConversationManager(size, workspace=MemoryWorkspace(), session_id=SESSION, notice=False)
+    theirs = TheirSlidingWindow(size)
+    histories_of = []
+    for manager in (ours, theirs):
+        agent = agent_with(manager, messages=copy.deepcopy(messages))
+        for _ in range(2):
+            manager.apply_management(agent)
+        histories_of.append(bare(history(agent)))
+    assert histories_of[0] == histories_of[1]
+    assert ours.removed_message_count == theirs.removed_message_count
