@@ -30,12 +30,10 @@ SLOW_TO_LOAD = CORE_DEPENDENCIES | {"asyncio", "anthropic", "openai"}
 STANDARD_LIBRARY = sys.stdlib_module_names | {"compression"}
 """``compression`` is new in Python 3.14, and imported there by gzip, tarfile and zipfile."""
 
-LOADED_WHEN_USED = {
-    "compression/summarizers/provider.py": {"pydantic_ai"},
-    **{
-        f"integrations/strands/{name}.py": {"strands"}
-        for name in ("agent_summaries", "conversation", "null", "sliding_window", "summarizing")
-    },
+LOADED_WHEN_USED = {"compression/summarizers/provider.py": {"pydantic_ai"}} | {
+    path.relative_to(PACKAGE).as_posix(): {framework}
+    for framework in ("agentscope", "strands")
+    for path in (PACKAGE / "integrations" / framework).glob("*.py")
 }
 """Modules that stand for a framework, and are loaded by those alone who use it."""
 

@@ -19,12 +19,14 @@ from strands.session import FileSessionManager
 from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
 from strands_model import ScriptedModel, call
 
-from buoyline import LocalWorkspace, MemoryWorkspace, Quotas, SummaryRequest
+from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace, Quotas, SummaryRequest
 from buoyline.compression import POINTER, Pointer
-from buoyline.integrations.strands.conversation import WorkspaceConversationManager
-from buoyline.integrations.strands.null import NullConversationManager
-from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
-from buoyline.integrations.strands.summarizing import SummarizingConversationManager
+from buoyline.integrations.strands import (
+    NullConversationManager,
+    SlidingWindowConversationManager,
+    SummarizingConversationManager,
+    WorkspaceConversationManager,
+)
 
 Message = dict[str, Any]
 SESSION = "s1"
@@ -686,6 +688,30 @@ def test_the_state_of_another_manager_is_refused(tmp_path: Path) -> None:
     manager = SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path))
     with pytest.raises(ValueError, match="Invalid conversation manager state"):
         manager.restore_from_session(SummarizingConversationManager(workspace=LocalWorkspace(tmp_path)).get_state())
+
+
+async def test_what_an_agent_had_before_it_can_be_resumed_without_strands(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    manager = SummarizingConversationManager(
+        0.5, 4, workspace=workspace, session_id=SESSION, proactive_compression=True, pin_first=1
+    )
+    agent = agent_with(manager, "noted " * 100, config={"context_window_limit": 2_000})
+    for number in range(20):
+        await agent.invoke_async(f"question {number}")
+    assert manager.removed_message_count > 0
+    window = await ContextWindow.resume(workspace, SESSION)
+    assert bare(window.messages) == bare(history(agent))
+    assert window.added == 40
+
+
+async def test_what_a_guardrail_takes_out_of_a_message_leaves_the_workspace_as_well(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    agent = agent_with(NullConversationManager(workspace=workspace, session_id=SESSION))
+    await agent.invoke_async("my password is hunter2")
+    assert "hunter2" in (tmp_path / "sessions" / SESSION / "window.jsonl").read_text("utf-8")
+    history(agent)[0]["content"] = [{"text": "[redacted]"}]
+    await agent.invoke_async("go on")
+    assert "hunter2" not in (tmp_path / "sessions" / SESSION / "window.jsonl").read_text("utf-8")
 
 
 # Properties.

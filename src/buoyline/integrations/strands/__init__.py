@@ -8,8 +8,23 @@ except ModuleNotFoundError as error:
     message = "buoyline.integrations.strands needs Strands Agents; pip install 'buoyline[strands]'"
     raise ModuleNotFoundError(message, name="strands") from None
 
+from buoyline.integrations.strands.agent_summaries import AgentSummarizer, StrandsModelSummarizer
+from buoyline.integrations.strands.conversation import WorkspaceConversationManager
 from buoyline.integrations.strands.naming import session_of
+from buoyline.integrations.strands.null import NullConversationManager
 from buoyline.integrations.strands.offloading import WorkspaceOffloader
+from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
 from buoyline.integrations.strands.storage import WorkspaceStorage
+from buoyline.integrations.strands.summarizing import SummarizingConversationManager
 
-__all__ = ["WorkspaceOffloader", "WorkspaceStorage", "session_of"]
+__all__ = [
+    "AgentSummarizer",
+    "NullConversationManager",
+    "SlidingWindowConversationManager",
+    "StrandsModelSummarizer",
+    "SummarizingConversationManager",
+    "WorkspaceConversationManager",
+    "WorkspaceOffloader",
+    "WorkspaceStorage",
+    "session_of",
+]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
-from strands.hooks import AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
+from strands.hooks import AfterInvocationEvent, AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import ContextConfig, Extent, Summary
@@ -16,7 +16,8 @@ from buoyline.compression.rendering import Place
 from buoyline.errors import StaleWindowError
 from buoyline.integrations.strands.bridging import run_apart
 from buoyline.integrations.strands.departure import Departures
-from buoyline.integrations.strands.history import Key, NativeMessage, durable_key, history_of, key_of, pinned
+from buoyline.integrations.strands.history import DIALECT, Key, NativeMessage, durable_key, history_of, key_of, pinned
+from buoyline.integrations.strands.keeping import Head, HistoryKeeping
 from buoyline.integrations.strands.naming import session_of
 from buoyline.integrations.strands.projection import Count, Projection, projection_from
 from buoyline.integrations.strands.shrinking import Shrinking
@@ -24,6 +25,7 @@ from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.messages import count_tools
 from buoyline.window.completion import completed
+from buoyline.window.settings import config_to_json
 
 if TYPE_CHECKING:
     from strands import Agent
@@ -88,6 +90,8 @@ class WorkspaceConversationManager(ConversationManager):
         self._projection = Projection()
         self._standing: NativeMessage | None = None
         self._pins: list[NativeMessage] = []
+        self._pin_indexes: list[int] = []
+        self._keeping: HistoryKeeping | None = None
         self._pinned: set[Key] = set()
         self._has_pinned_first = False
         self._is_foreign = False
@@ -100,7 +104,9 @@ class WorkspaceConversationManager(ConversationManager):
         Strands' own callback is not registered: it reduces synchronously, and the event loop would stand still.
         """
         registry.add_callback(BeforeModelCallEvent, self._before_model_call)
+        registry.add_callback(BeforeModelCallEvent, self._keep_history)
         registry.add_callback(AfterModelCallEvent, self._after_model_call)
+        registry.add_callback(AfterInvocationEvent, self._keep_history)
 
     def apply_management(self, agent: "Agent", **kwargs: Any) -> None:
         """Do nothing: this manager acts before model calls, and after an overflow."""
@@ -137,6 +143,7 @@ class WorkspaceConversationManager(ConversationManager):
             "workspace": {
                 **self.departures.to_json(),
                 **self._projection.to_json(),
+                "pin_indexes": self._pin_indexes,
                 "pinned": sorted(key for key in self._pinned if isinstance(key, str)),
                 "has_pinned_first": self._has_pinned_first,
             },
@@ -160,7 +167,7 @@ class WorkspaceConversationManager(ConversationManager):
         if kept is not None:
             self.departures.restore(kept)
             self._projection = projection_from(kept)
-            self._pinned = set(kept["pinned"])
+            self._pinned, self._pin_indexes = set(kept["pinned"]), list(kept["pin_indexes"])
             self._has_pinned_first = bool(kept["has_pinned_first"])
         return [*self._pins, *([] if self._standing is None else [self._standing])] or None
 
@@ -198,6 +205,33 @@ class WorkspaceConversationManager(ConversationManager):
                 return  # a retry: nothing was added since, and what could leave has left
             if await self._reduce_or_log(event.agent):
                 self._settled_at = _mark(history_of(event.agent))
+
+    async def _keep_history(self, event: BeforeModelCallEvent | AfterInvocationEvent) -> None:
+        agent = event.agent
+        try:
+            keeping = await self._keeping_of(agent)
+            standing = [head for head in (self._standing,) if head is not None and self.departures.summary is not None]
+            kinds = ["pin" for _ in self._pins] + ["summary" for _ in standing]
+            head = Head([*self._pins, *standing], kinds, self._pin_indexes, self.departures.left)
+            await completed(
+                keeping.keep(head, [message for message in history_of(agent) if not self._is_head(message)])
+            )
+        except FAILURES as failure:
+            logger.warning("the history of %s is not written down: %s", self._session_of(agent), failure)
+
+    async def _keeping_of(self, agent: "Agent") -> HistoryKeeping:
+        session_id = self._session_of(agent)
+        if self._keeping is None or self._keeping.session_id != session_id:
+            self._keeping = HistoryKeeping(self.departures.abilities.windows, session_id)
+        settings = {
+            "size": self._size_of(agent),
+            "config": config_to_json(self.departures.config),
+            "system": agent.system_prompt or "",
+            "tools": list(agent.tool_registry.get_all_tool_specs()),
+            "dialect": DIALECT,
+        }
+        await self._keeping.open(settings)
+        return self._keeping
 
     async def _after_model_call(self, event: AfterModelCallEvent) -> None:
         if event.stop_response is not None:
@@ -285,6 +319,7 @@ class WorkspaceConversationManager(ConversationManager):
         leaving = [message for message in seen[:cut] if not self._is_head(message)]
         if len(stays) == cut or not leaving:
             raise ContextWindowOverflowException("nothing more may leave the conversation")
+        await self._keeping_of(agent)
         # A summary that Strands' own manager wrote is no message of the session, and nowhere else.
         foreign = [] if self._standing is None or not self._is_foreign else [self._standing]
         extent, place = await completed(self.departures.archive(self._session_of(agent), [*foreign, *leaving]))
@@ -296,10 +331,12 @@ class WorkspaceConversationManager(ConversationManager):
             raise ContextWindowOverflowException("what would stand for the oldest messages is no smaller than they are")
         projection = await asyncio.to_thread(self._projection.outdated, seen, cut, self._count_for(agent))
         self._check_unchanged(agent, seen)
-        for message in stays:
-            self._pinned.add(durable_key(message))
+        known = {durable_key(pin): index for pin, index in zip(self._pins, self._pin_indexes, strict=True)}
+        known |= {durable_key(message): extent.end - len(leaving) + place for place, message in enumerate(leaving)}
         history_of(agent)[:] = [*left, *history_of(agent)[len(seen) :]]
         self._pins, self._standing, self._is_foreign, self._projection = stays, standing, False, projection
+        self._pin_indexes = [known[durable_key(message)] for message in stays]
+        self._pinned.update(map(durable_key, stays))
         self.removed_message_count += len(leaving)
         self.departures.settle(extent, summary)
         logger.info("%d messages left the history of %s for %s", len(leaving), extent.session_id, place.reference)
