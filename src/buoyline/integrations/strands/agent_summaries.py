@@ -117,11 +117,11 @@ class AgentSummarizer:
 def form_of(request: SummaryRequest) -> type[BaseModel]:
     """Return the pydantic model that an answer to *request* has, as its JSON Schema says."""
     properties = schema_of(request).get("properties")
-    described = properties if is_object(properties) else {}
+    described: Mapping[str, object] = properties if is_object(properties) else {}
     fields: dict[str, Any] = {}
     for name in request.fields:
         said = described.get(name)
-        facts = said if is_object(said) else {}
+        facts: Mapping[str, object] = said if is_object(said) else {}
         kind = _TYPES.get(facts.get("type"), Any)
         fields[name] = (kind, Field(description=str(facts.get("description", ""))))
     return create_model("Summary", __doc__="The summary of a conversation.", **fields)

@@ -5,7 +5,7 @@ import logging
 import uuid
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
 from strands.hooks import AfterInvocationEvent, AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
@@ -29,6 +29,7 @@ from buoyline.window.settings import config_to_json
 
 if TYPE_CHECKING:
     from strands import Agent
+    from strands.types.content import Message
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +39,13 @@ FAILURES: Final[tuple[type[Exception], ...]] = (Exception,)
 Source: Strands' documentation of proactive compression: errors are swallowed and the model call proceeds."""
 
 _DEFAULT_WINDOW: Final = 200_000
-_LEAST_GAIN: Final = 0.1
-_GAINS: Final = (_LEAST_GAIN, 0.3, 0.5)
-"""Share of the tokens that has to leave at the first overflow in a row, the second, and each further one.
+LEAST_GAIN: Final = 0.1
+_GAINS: Final = (LEAST_GAIN, 0.3, 0.5)
+"""Share of the tokens that shall leave at the first overflow in a row, the second, and each further one.
 
-So a request that is refused again and again is smaller than the provider's limit after a few calls, or the history
-cannot become smaller, and the overflow is raised. (Asking for any progress at all, as Strands does, took 1,916 calls.)
+So a request that is refused again and again is below the provider's limit after a few calls, or the history cannot
+become smaller, and the overflow is raised. (Taking whatever leaves, as Strands' own does, took 1,916
+calls.)
 """
 
 
@@ -107,6 +109,7 @@ class WorkspaceConversationManager(ConversationManager):
         registry.add_callback(BeforeModelCallEvent, self._keep_history)
         registry.add_callback(AfterModelCallEvent, self._after_model_call)
         registry.add_callback(AfterInvocationEvent, self._keep_history)
+        registry.add_callback(AfterInvocationEvent, self._after_invocation)
 
     def apply_management(self, agent: "Agent", **kwargs: Any) -> None:
         """Do nothing: this manager acts before model calls, and after an overflow."""
@@ -149,7 +152,7 @@ class WorkspaceConversationManager(ConversationManager):
             },
         }
 
-    def restore_from_session(self, state: dict[str, Any]) -> list[NativeMessage] | None:  # type: ignore[override]
+    def restore_from_session(self, state: dict[str, Any]) -> "list[Message] | None":
         """Go on from what `get_state` gave, or that of Strands' manager of the same name.
 
         Returns:
@@ -169,7 +172,8 @@ class WorkspaceConversationManager(ConversationManager):
             self._projection = projection_from(kept)
             self._pinned, self._pin_indexes = set(kept["pinned"]), list(kept["pin_indexes"])
             self._has_pinned_first = bool(kept["has_pinned_first"])
-        return [*self._pins, *([] if self._standing is None else [self._standing])] or None
+        head = [*self._pins, *([] if self._standing is None else [self._standing])]
+        return cast("list[Message]", head) or None
 
     @abstractmethod
     async def _reduce(self, agent: "Agent") -> None:
@@ -182,7 +186,7 @@ class WorkspaceConversationManager(ConversationManager):
 
     @abstractmethod
     async def _recover(self, agent: "Agent") -> None:
-        """Make the history smaller by `_wanted_gain` where that is possible, without a model.
+        """Make the history smaller by `_next_gain` where that is possible, without a model.
 
         Raises:
             ContextWindowOverflowException: It cannot become smaller.
@@ -223,6 +227,8 @@ class WorkspaceConversationManager(ConversationManager):
         session_id = self._session_of(agent)
         if self._keeping is None or self._keeping.session_id != session_id:
             self._keeping = HistoryKeeping(self.departures.abilities.windows, session_id)
+        if self._keeping.is_open:
+            return self._keeping
         settings = {
             "size": self._size_of(agent),
             "config": config_to_json(self.departures.config),
@@ -236,6 +242,9 @@ class WorkspaceConversationManager(ConversationManager):
     async def _after_model_call(self, event: AfterModelCallEvent) -> None:
         if event.stop_response is not None:
             self._overflows = 0
+
+    async def _after_invocation(self, event: AfterInvocationEvent) -> None:  # noqa: ARG002 - as Strands calls it
+        self._overflows = 0
 
     async def _utilization(self, agent: "Agent", projected: int) -> float:
         try:
@@ -263,7 +272,7 @@ class WorkspaceConversationManager(ConversationManager):
         return limit if isinstance(limit, int) and limit > 0 else _DEFAULT_WINDOW
 
     def _next_gain(self) -> float:
-        """Return the share of the tokens that has to leave now that the provider has refused the request once more."""
+        """Return the share of the tokens that shall leave now that the provider has refused the request once more."""
         gain = _GAINS[min(self._overflows, len(_GAINS) - 1)]
         self._overflows += 1
         return gain
@@ -314,6 +323,7 @@ class WorkspaceConversationManager(ConversationManager):
             BuoylineError: It was refused; nothing is lost, and the history is as it was.
         """
         seen = list(history_of(agent))
+        self._forget_what_was_taken_out(seen)
         flags = self._pin(seen)
         stays = [message for message, flag in zip(seen[:cut], flags, strict=False) if flag]
         leaving = [message for message in seen[:cut] if not self._is_head(message)]
@@ -350,12 +360,20 @@ class WorkspaceConversationManager(ConversationManager):
         for position, message in shrunk.items():
             history_of(agent)[position] = message
 
+    def _forget_what_was_taken_out(self, messages: Sequence[NativeMessage]) -> None:
+        """Carry no summary on that is no longer in the history, such as after a graph has reset its agents."""
+        standing = self._standing
+        if standing is not None and all(key_of(message) != key_of(standing) for message in messages):
+            self._standing, self.departures.summary, self._is_foreign = None, None, False
+
     def _count_for(self, agent: "Agent") -> Count:
-        counter = self.departures.counter
-        specs = list(agent.tool_registry.get_all_tool_specs())
-        prompt = agent.system_prompt
-        beside = count_tools(specs, counter) + (counter.count(prompt) if isinstance(prompt, str) else 0)
-        return lambda messages: beside + sum(self.departures.counts(messages))
+        def count(messages: Sequence[NativeMessage]) -> int:
+            counter, prompt = self.departures.counter, agent.system_prompt
+            beside = count_tools(list(agent.tool_registry.get_all_tool_specs()), counter)
+            beside += counter.count(prompt) if isinstance(prompt, str) else 0
+            return beside + sum(self.departures.counts(messages))
+
+        return count
 
     def _check_unchanged(self, agent: "Agent", seen: Sequence[NativeMessage]) -> None:
         now = history_of(agent)

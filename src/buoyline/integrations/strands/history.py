@@ -102,5 +102,6 @@ def pinned(messages: Sequence[NativeMessage], keys: Collection[Key]) -> list[boo
 
 
 def _has_flag(message: NativeMessage) -> bool:
-    metadata = message.get("metadata") or {}
-    return (metadata.get("custom") or {}).get("pinned") is True
+    metadata: dict[str, Any] = message.get("metadata") or {}
+    custom: dict[str, Any] = metadata.get("custom") or {}
+    return custom.get("pinned") is True

@@ -37,12 +37,13 @@ class HistoryKeeping:
     Attributes:
         log: Takes it.
         session_id: Whose history it is.
+        is_open: The session was begun, or taken over.
     """
 
     log: WindowLog | None
     session_id: str
+    is_open: bool = False
     _writer: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _is_open: bool = False
     _kept: list[tuple[NativeMessage, Any]] | None = None
     _first: int = 0
 
@@ -52,7 +53,7 @@ class HistoryKeeping:
         Raises:
             StorageError: The file system refused.
         """
-        if self.log is None or self._is_open:
+        if self.log is None or self.is_open:
             return
         try:
             await self.log.start_window(self.session_id, settings, writer=self._writer)
@@ -62,7 +63,7 @@ class HistoryKeeping:
             except NotFoundError:  # somebody archived into the session, and kept no window
                 self.log = None
                 return
-        self._is_open = True
+        self.is_open = True
 
     async def keep(self, head: Head, messages: Sequence[NativeMessage]) -> None:
         """Write down what is new of the history.
@@ -71,7 +72,7 @@ class HistoryKeeping:
             StaleWindowError: Another process has gone on with the session.
             StorageError: The file system refused.
         """
-        if self.log is None or not self._is_open:
+        if self.log is None or not self.is_open:
             return
         found = [(message, message.get("content")) for message in (*head.messages, *messages)]
         known = self._kept

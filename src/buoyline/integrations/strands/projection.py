@@ -61,7 +61,8 @@ def projection_from(state: Mapping[str, Any]) -> Projection:
 def last_answer(messages: Sequence[Mapping[str, Any]]) -> int | None:
     """Return where the last answer stands that says what it has used."""
     for place in range(len(messages) - 1, -1, -1):
-        if messages[place].get("role") == "assistant" and (messages[place].get("metadata") or {}).get("usage"):
+        metadata: Mapping[str, Any] = messages[place].get("metadata") or {}
+        if messages[place].get("role") == "assistant" and metadata.get("usage"):
             return place
     return None
 

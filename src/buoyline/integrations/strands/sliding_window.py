@@ -19,6 +19,7 @@ from buoyline.tokens import TokenCounter
 
 if TYPE_CHECKING:
     from strands import Agent
+    from strands.types.content import Message
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class SlidingWindowConversationManager(WorkspaceConversationManager):
         """Return what another process needs to go on."""
         return {**super().get_state(), "model_call_count": self._model_call_count}
 
-    def restore_from_session(self, state: dict[str, Any]) -> list[NativeMessage] | None:  # type: ignore[override]
+    def restore_from_session(self, state: dict[str, Any]) -> "list[Message] | None":
         """Go on from what `get_state` gave; see `WorkspaceConversationManager`."""
         restored = super().restore_from_session(state)
         self._model_call_count = state.get("model_call_count", 0)
@@ -124,19 +125,26 @@ class SlidingWindowConversationManager(WorkspaceConversationManager):
         messages = list(history_of(agent))
         counts = self.departures.counts(messages)
         wanted = max(int(self._next_gain() * sum(counts)), 1)
-        if self.should_truncate_results and await self._truncate(agent, messages, wanted):
-            return
-        await self._leave(agent, self._recovery_cut(messages, counts, wanted), is_recovery=True)
+        shrunk, gained = await self._truncated(agent, messages, wanted) if self.should_truncate_results else ({}, 0)
+        if gained < wanted:
+            try:
+                cut = self._recovery_cut(messages, counts, wanted)
+                await self._leave(agent, cut, is_recovery=True, shrunk=shrunk)
+            except ContextWindowOverflowException:
+                if gained == 0:
+                    raise
+            else:
+                return
+        await self._replace(agent, shrunk)
 
-    async def _truncate(self, agent: "Agent", messages: Sequence[NativeMessage], wanted_tokens: int) -> bool:
+    async def _truncated(
+        self, agent: "Agent", messages: Sequence[NativeMessage], wanted_tokens: int
+    ) -> tuple[dict[int, NativeMessage], int]:
+        """Return messages with shorter results, the oldest first, and how many tokens they are less."""
         flags = self._pin(messages)
         may_shrink = {place: message for place, message in enumerate(messages) if not flags[place]}
         shrinking = await self._shrinking(agent)
-        shrunk, gained = await shrinking.shrunk(may_shrink, views_of(messages), wanted_tokens)
-        if gained < wanted_tokens:
-            return False
-        await self._replace(agent, shrunk)
-        return True
+        return await shrinking.shrunk(may_shrink, views_of(messages), wanted_tokens)
 
     async def _stand_in(
         self,

@@ -12,7 +12,7 @@ from buoyline.compression.rendering import Place
 from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.agent_summaries import AgentSummarizer, StrandsModelSummarizer
-from buoyline.integrations.strands.conversation import WorkspaceConversationManager
+from buoyline.integrations.strands.conversation import LEAST_GAIN, WorkspaceConversationManager
 from buoyline.integrations.strands.departure import LEAST_SUMMARY_TOKENS
 from buoyline.integrations.strands.history import NativeMessage, cuts, history_of, views_of
 from buoyline.offloader import Offloader
@@ -105,20 +105,20 @@ class SummarizingConversationManager(WorkspaceConversationManager):
     async def _recover(self, agent: "Agent") -> None:
         messages = list(history_of(agent))
         counts = self.departures.counts(messages)
-        gain = self._next_gain()
-        wanted = max(int(gain * sum(counts)), 1)
+        wanted = max(int(self._next_gain() * sum(counts)), 1)
         cut, won = self._recovery_cut(messages, counts, wanted, self._size_of(agent))
         flags = self._pin(messages)
         staying = {place: messages[place] for place in range(cut, len(messages)) if not flags[place]}
         largest = dict(sorted(staying.items(), key=lambda item: -counts[item[0]]))
         shrinking = await self._shrinking(agent)
         shrunk, shrunk_by = await shrinking.shrunk(largest, views_of(messages), wanted - won)
-        if won + shrunk_by < wanted:
+        least = max(int(LEAST_GAIN * sum(counts)), 1)
+        if won + shrunk_by < least:
             raise ContextWindowOverflowException(_INSUFFICIENT)
         if cut == 0:
             await self._replace(agent, shrunk)
             return
-        await self._leave(agent, cut, is_recovery=True, shrunk=shrunk, max_tokens=sum(counts) - wanted // 2)
+        await self._leave(agent, cut, is_recovery=True, shrunk=shrunk, max_tokens=sum(counts) - least)
 
     async def _stand_in(
         self, agent: "Agent", extent: Extent, place: Place, *, is_recovery: bool
