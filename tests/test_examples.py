@@ -61,3 +61,15 @@ def test_the_agent_of_agentscope_offloads_and_compresses_in_the_directory_it_is_
     assert "ContextCompressed" in printed
     assert printed.splitlines()[-1] == "agent: They all raise ValueError."
     assert (tmp_path / "kept" / "sessions" / "reader" / "summaries.jsonl").is_file()
+
+
+def test_the_strands_agent_offloads_compresses_and_goes_on_in_the_directory_it_is_given(tmp_path: Path) -> None:
+    printed = run("strands_agent.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
+    sent = [int(line.split()[3].replace(",", "")) for line in printed.splitlines() if line.startswith("sent:")]
+    assert len(sent) == 9
+    assert max(sent) < 8_000
+    assert "head: [Summary of messages 0-" in printed
+    assert "resumed: the same " in printed
+    session = tmp_path / "kept" / "workspace" / "sessions" / "reader"
+    assert "class ArgumentParser" in (session / "tool_result-call_argparse_0.txt").read_text("utf-8")
+    assert (session / "summaries.jsonl").is_file()

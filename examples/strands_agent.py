@@ -1,0 +1,79 @@
+"""A Strands agent whose tool results and old messages go to a workspace.
+
+    python examples/strands_agent.py [DIRECTORY]
+
+Prints what the model was sent, and how another process goes on. What was written stays in DIRECTORY; without one,
+nothing is left behind.
+"""
+
+import importlib
+import inspect
+import json
+import sys
+import tempfile
+from collections.abc import AsyncIterable
+from pathlib import Path
+from typing import Any
+
+from strands import Agent, tool
+from strands.models import Model
+from strands.session import FileSessionManager
+from strands.vended_plugins.context_offloader import ContextOffloader
+
+from buoyline import LocalWorkspace
+from buoyline.integrations.strands import SummarizingConversationManager, WorkspaceStorage
+
+MODULES = iter(["json.decoder", "shlex", "bisect", "argparse", "string", "netrc", "queue", "textwrap"])
+
+
+@tool
+def read_source(module: str) -> str:
+    """Return the source of a module of the standard library."""
+    return inspect.getsource(importlib.import_module(module))
+
+
+class _Scripted(Model):
+    """Asks for one module after the other."""
+
+    def get_config(self) -> dict[str, int]:
+        return {"context_window_limit": 8_000}
+
+    def update_config(self, **_: Any) -> None: ...
+
+    def structured_output(self, *_: Any, **__: Any) -> Any: ...
+
+    async def stream(self, messages: Any, *_: Any, **__: Any) -> AsyncIterable[Any]:
+        tokens, module = await self.count_tokens(messages), next(MODULES, "")
+        print(f"sent: {len(messages):2} messages, {tokens:,} tokens")
+        use = {"toolUse": {"name": "read_source", "toolUseId": f"call_{module}"}} if module else {}
+        asked = {"toolUse": {"input": json.dumps({"module": module})}} if module else {"text": "I have read them all."}
+        usage = {"inputTokens": tokens, "outputTokens": 20, "totalTokens": tokens + 20}
+        yield {"messageStart": {"role": "assistant"}}
+        yield {"contentBlockStart": {"start": use}}
+        yield {"contentBlockDelta": {"delta": asked}}
+        yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "tool_use" if module else "end_turn"}}
+        yield {"metadata": {"usage": usage, "metrics": {"latencyMs": 0}}}
+
+
+def agent_in(directory: Path) -> Agent:
+    """Return the agent; the session "reader" goes on where it stopped."""
+    workspace = LocalWorkspace(directory / "workspace")
+    return Agent(
+        model=_Scripted(),  # a real one goes here: BedrockModel(), AnthropicModel(...), OpenAIModel(...)
+        tools=[read_source],
+        plugins=[ContextOffloader(WorkspaceStorage(workspace, session_id="reader"))],
+        conversation_manager=SummarizingConversationManager(0.5, 4, workspace=workspace, proactive_compression=True),
+        session_manager=FileSessionManager("reader", storage_dir=str(directory / "strands")),
+        callback_handler=None,
+    )
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
+        agent = agent_in(place)
+        print("agent:", str(agent("Read these modules and compare how they report errors.")).strip())
+        print("head:", agent.messages[0]["content"][0]["text"].partition(";")[0])
+        same = "the same" if agent_in(place).messages == agent.messages else "other"
+        print(f"resumed: {same} {len(agent.messages)} messages in the context")
