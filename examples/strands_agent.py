@@ -1,9 +1,6 @@
 """A Strands agent whose tool results and old messages go to a workspace.
 
-    python examples/strands_agent.py [DIRECTORY]
-
-Prints what the model was sent, and how another process goes on. What was written stays in DIRECTORY; without one,
-nothing is left behind.
+python examples/strands_agent.py [DIRECTORY]: what was written stays in DIRECTORY; without one, nothing is left behind.
 """
 
 import importlib
@@ -39,7 +36,6 @@ class _Scripted(Model):
         return {"context_window_limit": 8_000}
 
     def update_config(self, **_: Any) -> None: ...
-
     def structured_output(self, *_: Any, **__: Any) -> Any: ...
 
     async def stream(self, messages: Any, *_: Any, **__: Any) -> AsyncIterable[Any]:
@@ -48,7 +44,6 @@ class _Scripted(Model):
         use = {"toolUse": {"name": "read_source", "toolUseId": f"call_{module}"}} if module else {}
         asked = {"toolUse": {"input": json.dumps({"module": module})}} if module else {"text": "I have read them all."}
         usage = {"inputTokens": tokens, "outputTokens": 20, "totalTokens": tokens + 20}
-        yield {"messageStart": {"role": "assistant"}}
         yield {"contentBlockStart": {"start": use}}
         yield {"contentBlockDelta": {"delta": asked}}
         yield {"contentBlockStop": {}}
@@ -71,8 +66,7 @@ def agent_in(directory: Path) -> Agent:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
-        place = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
-        agent = agent_in(place)
+        agent = agent_in(place := Path(sys.argv[1] if len(sys.argv) > 1 else temporary))
         print("agent:", str(agent("Read these modules and compare how they report errors.")).strip())
         print("head:", agent.messages[0]["content"][0]["text"].partition(";")[0])
         same = "the same" if agent_in(place).messages == agent.messages else "other"

@@ -106,9 +106,8 @@ class WorkspaceConversationManager(ConversationManager):
         Strands' own callback is not registered: it reduces synchronously, and the event loop would stand still.
         """
         registry.add_callback(BeforeModelCallEvent, self._before_model_call)
-        registry.add_callback(BeforeModelCallEvent, self._keep_history)
+        registry.add_callback(BeforeModelCallEvent, self._after_changes)
         registry.add_callback(AfterModelCallEvent, self._after_model_call)
-        registry.add_callback(AfterInvocationEvent, self._keep_history)
         registry.add_callback(AfterInvocationEvent, self._after_invocation)
 
     def apply_management(self, agent: "Agent", **kwargs: Any) -> None:
@@ -210,8 +209,10 @@ class WorkspaceConversationManager(ConversationManager):
             if await self._reduce_or_log(event.agent):
                 self._settled_at = _mark(history_of(event.agent))
 
-    async def _keep_history(self, event: BeforeModelCallEvent | AfterInvocationEvent) -> None:
-        agent = event.agent
+    async def _after_changes(self, event: BeforeModelCallEvent) -> None:
+        await self._keep_history(event.agent)
+
+    async def _keep_history(self, agent: "Agent") -> None:
         try:
             keeping = await self._keeping_of(agent)
             standing = [head for head in (self._standing,) if head is not None and self.departures.summary is not None]
@@ -232,7 +233,7 @@ class WorkspaceConversationManager(ConversationManager):
         settings = {
             "size": self._size_of(agent),
             "config": config_to_json(self.departures.config),
-            "system": agent.system_prompt or "",
+            "system": agent.system_prompt if isinstance(agent.system_prompt, str) else "",
             "tools": list(agent.tool_registry.get_all_tool_specs()),
             "dialect": DIALECT,
         }
@@ -243,8 +244,9 @@ class WorkspaceConversationManager(ConversationManager):
         if event.stop_response is not None:
             self._overflows = 0
 
-    async def _after_invocation(self, event: AfterInvocationEvent) -> None:  # noqa: ARG002 - as Strands calls it
+    async def _after_invocation(self, event: AfterInvocationEvent) -> None:
         self._overflows = 0
+        await self._keep_history(event.agent)
 
     async def _utilization(self, agent: "Agent", projected: int) -> float:
         try:
@@ -329,7 +331,7 @@ class WorkspaceConversationManager(ConversationManager):
         leaving = [message for message in seen[:cut] if not self._is_head(message)]
         if len(stays) == cut or not leaving:
             raise ContextWindowOverflowException("nothing more may leave the conversation")
-        await self._keeping_of(agent)
+        await self._keep_history(agent)  # a session is begun before anything is archived into it
         # A summary that Strands' own manager wrote is no message of the session, and nowhere else.
         foreign = [] if self._standing is None or not self._is_foreign else [self._standing]
         extent, place = await completed(self.departures.archive(self._session_of(agent), [*foreign, *leaving]))
