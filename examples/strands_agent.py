@@ -15,10 +15,9 @@ from typing import Any
 from strands import Agent, tool
 from strands.models import Model
 from strands.session import FileSessionManager
-from strands.vended_plugins.context_offloader import ContextOffloader
 
 from buoyline import LocalWorkspace
-from buoyline.integrations.strands import SummarizingConversationManager, WorkspaceStorage
+from buoyline.integrations.strands import SummarizingConversationManager, WorkspaceOffloader
 
 MODULES = iter(["json.decoder", "shlex", "bisect", "argparse", "string", "netrc", "queue", "textwrap"])
 
@@ -30,8 +29,6 @@ def read_source(module: str) -> str:
 
 
 class _Scripted(Model):
-    """Asks for one module after the other."""
-
     def get_config(self) -> dict[str, int]:
         return {"context_window_limit": 8_000}
 
@@ -57,7 +54,7 @@ def agent_in(directory: Path) -> Agent:
     return Agent(
         model=_Scripted(),  # a real one goes here: BedrockModel(), AnthropicModel(...), OpenAIModel(...)
         tools=[read_source],
-        plugins=[ContextOffloader(WorkspaceStorage(workspace, session_id="reader"))],
+        plugins=[WorkspaceOffloader(workspace)],
         conversation_manager=SummarizingConversationManager(0.5, 4, workspace=workspace, proactive_compression=True),
         session_manager=FileSessionManager("reader", storage_dir=str(directory / "strands")),
         callback_handler=None,
@@ -69,5 +66,4 @@ if __name__ == "__main__":
         agent = agent_in(place := Path(sys.argv[1] if len(sys.argv) > 1 else temporary))
         print("agent:", str(agent("Read these modules and compare how they report errors.")).strip())
         print("head:", agent.messages[0]["content"][0]["text"].partition(";")[0])
-        same = "the same" if agent_in(place).messages == agent.messages else "other"
-        print(f"resumed: {same} {len(agent.messages)} messages in the context")
+        print("resumed:", "the same" if agent_in(place).messages == agent.messages else "other", "messages")

@@ -26,6 +26,7 @@ from buoyline.integrations.strands import (
     SlidingWindowConversationManager,
     SummarizingConversationManager,
     WorkspaceConversationManager,
+    WorkspaceOffloader,
 )
 
 Message = dict[str, Any]
@@ -712,6 +713,39 @@ async def test_what_a_guardrail_takes_out_of_a_message_leaves_the_workspace_as_w
     history(agent)[0]["content"] = [{"text": "[redacted]"}]
     await agent.invoke_async("go on")
     assert "hunter2" not in (tmp_path / "sessions" / SESSION / "window.jsonl").read_text("utf-8")
+
+
+async def test_a_summary_cites_the_files_of_results_that_the_plugin_has_offloaded(tmp_path: Path) -> None:
+    @tool
+    def build(n: int) -> str:
+        """Build n."""
+        lines = [f"compiling module {n}-{number} without a warning" for number in range(600)]
+        return "\n".join([*lines, f"ERROR: linker failed in target-{n} with exit code 77", *lines])
+
+    workspace = LocalWorkspace(tmp_path / "w")
+    answers = [[call("build", {"n": n}, f"call_{n}")] for n in range(6)]
+    manager = SummarizingConversationManager(0.6, 2, workspace=workspace, proactive_compression=True)
+    agent = restarted(
+        tmp_path,
+        manager,
+        *answers,
+        "done",
+        tools=[build],
+        plugins=[WorkspaceOffloader(workspace)],
+        config={"context_window_limit": 6_000},
+    )
+    await agent.invoke_async("Build all six targets.")
+    assert manager.removed_message_count > 0
+    session = tmp_path / "w" / "sessions" / "release"
+    pointers = [Pointer.of(match) for match in POINTER.finditer(texts(history(agent))[0])]
+    cited = {pointer.path for pointer in pointers}
+    assert "transcript.md" in cited
+    assert any(path.startswith("tool_result-") for path in cited)
+    for pointer in pointers:
+        lines = (session / pointer.path).read_text("utf-8").splitlines()
+        assert 1 <= pointer.start <= pointer.end <= len(lines)
+    again = restarted(tmp_path, SummarizingConversationManager(0.6, 2, workspace=LocalWorkspace(tmp_path / "w")))
+    assert history(again) == history(agent)
 
 
 # Properties.
