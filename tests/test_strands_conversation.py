@@ -15,7 +15,8 @@ from strands import Agent, ModelRetryStrategy, tool
 from strands.agent.conversation_manager import ConversationManager
 from strands.agent.conversation_manager import SlidingWindowConversationManager as TheirSlidingWindow
 from strands.agent.conversation_manager import SummarizingConversationManager as TheirSummarizing
-from strands.session import FileSessionManager
+from strands.session import FileSessionManager, SnapshotSessionManager
+from strands.storage import LocalFileStorage
 from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
 from strands_model import ScriptedModel, call
 
@@ -683,6 +684,39 @@ async def _sync(agent: Agent) -> None:
 def restarted_after_sync(tmp_path: Path, agent: Agent, workspace: LocalWorkspace) -> Agent:
     asyncio.run(_sync(agent))
     return restarted(tmp_path, SummarizingConversationManager(0.5, 2, workspace=workspace))
+
+
+def test_a_snapshot_brings_summary_and_history_back(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "w")
+
+    def agent_of_today() -> Agent:
+        sessions = SnapshotSessionManager("release", storage=LocalFileStorage(str(tmp_path / "strands")))
+        manager = SummarizingConversationManager(0.5, 4, workspace=workspace, proactive_compression=True)
+        return agent_with(manager, "noted " * 40, session_manager=sessions, config={"context_window_limit": 1_500})
+
+    agent = agent_of_today()
+    for number in range(16):
+        agent(f"question {number}")
+    again = agent_of_today()
+    assert history(again) == history(agent)
+    for number in range(16, 24):
+        again(f"question {number}")
+    left = asyncio.run(archived(workspace, "release"))
+    assert (
+        len(left) == again.conversation_manager.removed_message_count > agent.conversation_manager.removed_message_count
+    )
+    asked = [text for text in texts([*left, *history(again)[1:]]) if "question" in text]
+    assert asked == [f"question {number}" for number in range(24)]
+
+
+def test_a_history_that_was_emptied_carries_no_old_summary_on(tmp_path: Path) -> None:
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), session_id=SESSION)
+    agent = agent_with(manager, messages=talk(40, "about the harbour of Kiel"))
+    manager.reduce_context(agent)
+    history(agent)[:] = talk(40, "about the weather in Bergen")
+    manager.reduce_context(agent)
+    assert "Bergen" in texts(history(agent))[0]
+    assert "Kiel" not in texts(history(agent))[0]
 
 
 def test_the_state_of_another_manager_is_refused(tmp_path: Path) -> None:
