@@ -282,7 +282,7 @@ def test_a_summary_stands_for_the_oldest_messages_and_its_pointers_resolve(tmp_p
 
 def test_a_summary_and_what_follows_it_take_turns(tmp_path: Path) -> None:
     """Strands' own puts it before a message of the user's, which providers refuse."""
-    for count in range(12, 60):
+    for count in (12, 13, 20, 21, 33, 40, 47, 58):
         manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path))
         agent = agent_with(manager, messages=talk(count))
         manager.reduce_context(agent)
@@ -521,14 +521,14 @@ def test_a_provider_that_refuses_everything_ends_after_a_few_calls(tmp_path: Pat
     """Strands' own summarising manager made 1,916 of them, and then ran out of stack."""
     for kind in (SlidingWindowConversationManager, SummarizingConversationManager):
         manager = kind(workspace=LocalWorkspace(tmp_path))
-        agent = agent_with(manager, overflow, messages=talk(200, "word " * 50))
+        agent = agent_with(manager, overflow, messages=talk(100, "word " * 50))
         with pytest.raises(ContextWindowOverflowException):
             agent("go on")
         assert len(model_of(agent).requests) < 20
 
 
 def test_a_giant_newest_result_is_no_dead_end(tmp_path: Path) -> None:
-    giant = "".join(f"row {number}: value {number * 7}\n" for number in range(20_000))
+    giant = "".join(f"row {number}: value {number * 7}\n" for number in range(5_000))
     messages = [said("user", "dump it"), called("a"), answered("a", text=giant)]
     for manager in (
         SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path)),
