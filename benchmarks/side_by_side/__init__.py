@@ -1,0 +1,1 @@
+"""What `benchmarks/frameworks.py` runs: one script, and a side for each way to run it."""
