@@ -35,8 +35,10 @@ from buoyline.tokens import default_counter
 
 SIDES = {
     "AgentScope": "side_by_side.in_agentscope:AgentScopeSide",
+    "AgentScope + buoyline": "side_by_side.in_agentscope_with_buoyline:AgentScopeWithBuoyline",
     "Strands": "side_by_side.in_strands:StrandsSide",
     "Strands, session": "side_by_side.in_strands:StrandsSessionSide",
+    "Strands + buoyline": "side_by_side.in_strands_with_buoyline:StrandsWithBuoyline",
 }
 """Where each side is; one with buoyline subclasses the one without, and takes its place here by one line."""
 
@@ -138,9 +140,9 @@ def main() -> None:
         f"{statistics.median(sizes):,.0f} characters (median), {max(sizes):,} (largest), {sum(sizes):,} (all)"
     )
     columns = {name: compared(name, options) for name in options.only}
-    print(f"{'':20}" + "".join(f"{name:>20}" for name in columns))
+    print(f"{'':20}" + "".join(f"{name:>22}" for name in columns))
     for title, spelled in ROWS.items():
-        print(f"{title:20}" + "".join(f"{spelled(found):>20}" for found in columns.values()))
+        print(f"{title:20}" + "".join(f"{spelled(found):>22}" for found in columns.values()))
 
 
 if __name__ == "__main__":
