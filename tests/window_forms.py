@@ -23,7 +23,10 @@ def words(count: int, word: str = "word") -> str:
 class Form(Protocol):
     """Builds native messages of one dialect."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The dialect's."""
+        ...
 
     def user(self, *contents: str | bytes) -> dict[str, Any]:
         """Return a user message of texts and pictures."""

@@ -1,6 +1,6 @@
 """The messages in a window behind its head, with their totals kept up to date."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -91,7 +91,7 @@ class Contents:
         self._count(entry, 1)
 
     @contextmanager
-    def unchanged_on_failure(self, first: int, end: int) -> Iterator[None]:
+    def unchanged_on_failure(self, first: int, end: int) -> Generator[None]:
         """Put the messages from position *first* up to *end* back as they were where the block fails."""
         before = self._entries[first:end]
         try:

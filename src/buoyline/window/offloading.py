@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -152,7 +152,7 @@ class ResultOffloading:
         return entry.with_content(blocks, self.counter)
 
     @contextmanager
-    def told_when_done(self) -> Iterator[None]:
+    def told_when_done(self) -> Generator[None]:
         """Tell of what is replaced within the block once that has ended; where it fails, nothing was replaced."""
         before = len(self.untold)
         try:

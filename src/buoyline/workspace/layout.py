@@ -265,7 +265,7 @@ def _fact_char(char: str) -> str:
     return "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
-def document_name(name: str) -> str:
+def document_name(name: object) -> str:
     """Return the workspace-relative name of the context-management document called *name*.
 
     Source: OpenSearch allows small letters, digits, ``_`` and ``-``, at most 49 of them; one that begins with a ``-``
