@@ -34,6 +34,7 @@ from buoyline.errors import MessageError
 from buoyline.messages import (
     Media,
     Message,
+    Note,
     Opaque,
     Part,
     Reasoning,
@@ -46,6 +47,7 @@ from buoyline.messages import (
     read_result,
     spell,
 )
+from buoyline.offloader.transcript import render
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
 
@@ -98,8 +100,8 @@ def test_a_system_message_is_read_and_a_name_that_repeats_the_role_is_none() -> 
         (linked("https://x/a.mp4", "video/mp4"), [Media("video", "video/mp4", 0, "https://x/a.mp4")]),
         (linked("https://x/a.wav", "audio/wav"), [Media("audio", "audio/wav", 0, "https://x/a.wav")]),
         (linked("file:///a.pdf", "application/pdf"), [Media("document", "application/pdf", 0, "file:///a.pdf")]),
-        (HintBlock(hint="Go on."), [Text("Go on.")]),
-        (HintBlock(hint=[TextBlock(text="See"), image()]), [Text("See"), Media("image", "image/png", 8, name="chart")]),
+        (HintBlock(hint="Go on."), [Note("Go on.")]),
+        (HintBlock(hint=[TextBlock(text="See"), image()]), [Note("See"), Media("image", "image/png", 8, name="chart")]),
         (HintBlock(hint=[]), []),
         (result("out"), [ToolResult("call_1", "read", (Text("out"),))]),
         (
@@ -127,6 +129,15 @@ def test_a_message_of_results_alone_is_the_tools_and_one_of_hints_the_users() ->
     assert AGENTSCOPE.view(said(HintBlock(hint="a"), HintBlock(hint=[image()]))).role == "user"
     assert AGENTSCOPE.view(said(call(), result("a"))).role == "assistant"
     assert AGENTSCOPE.view(said()).role == "assistant"
+
+
+def test_a_hint_is_nobodys_words() -> None:
+    """A summary would quote the framework's reminders as what the assistant has reported."""
+    view = AGENTSCOPE.view(said(HintBlock(hint="It is noon."), TextBlock(text="Buoy 7 is charted.")))
+    assert view.text == "Buoy 7 is charted."
+    assert "It is noon." in view.spoken
+    (lines,) = render([view], 0, "", lambda _: None)
+    assert lines[1:5] == ["(note)", "It is noon.", "(end of note)", "Buoy 7 is charted."]
 
 
 def test_an_unknown_block_is_carried_along() -> None:
@@ -321,8 +332,13 @@ def test_new_content_leaves_what_stays_the_same_objects(data: st.DataObject, mes
 
     changed = AGENTSCOPE.with_content(given_message, wanted)
 
-    expected = tuple(Text(block) if isinstance(block, str) else parts[block] for block in wanted)
-    assert AGENTSCOPE.view(changed).parts == expected
+    found = AGENTSCOPE.view(changed).parts
+    assert [part for number, part in enumerate(found) if number not in leaving] == [
+        part for number, part in enumerate(parts) if number not in leaving
+    ]
+    assert {number: part.text for number, part in enumerate(found) if isinstance(part, Text) and number in leaving} == {
+        number: f"stub {number}" for number in leaving if number >= 0
+    }
     assert isinstance(changed, dict if form == "json" else Msg)
     for old, new in zip(_content(given_message), _content(changed), strict=True):
         assert new is old or _get(new, "id") == _get(old, "id")

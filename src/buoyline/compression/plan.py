@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from buoyline.messages import Message, Text
+from buoyline.messages import Message, Note, Part, Text
 
 Spans = list[tuple[int, int]]
 
@@ -109,7 +109,7 @@ def pair_spans(messages: Sequence[Message]) -> Spans:
 def _pending(messages: Sequence[Message]) -> list[int]:
     waiting: dict[str, list[int]] = {}
     for position, message in enumerate(messages):
-        if message.role == "user" and any(isinstance(part, Text) for part in message.parts):
+        if message.role == "user" and any(map(_is_said, message.parts)):
             waiting.clear()
         for call in message.calls:
             waiting.setdefault(call.call_id, []).append(position)
@@ -117,6 +117,10 @@ def _pending(messages: Sequence[Message]) -> list[int]:
             if calls := waiting.get(result.call_id):
                 calls.pop()
     return sorted({position for calls in waiting.values() for position in calls})
+
+
+def _is_said(part: Part) -> bool:
+    return isinstance(part, Text) and not isinstance(part, Note)
 
 
 def _parts_none(spans: Spans, cut: int) -> bool:

@@ -19,11 +19,13 @@ from buoyline.messages.jsonl import is_array, is_object, spell
 from buoyline.messages.message import (
     Media,
     Message,
+    Note,
     Opaque,
     Part,
     Reasoning,
     ResultPart,
     Role,
+    Text,
     ToolCall,
     ToolResult,
 )
@@ -64,7 +66,7 @@ class AgentScope:
     def view(self, message: Any) -> Message:
         """Read *message*: nothing but results reads as role ``tool``, nothing but hints as role ``user``.
 
-        Each block of a hint is a part of its own. A name that repeats the role is none.
+        Each block of a hint is a part of its own, and its texts are notes. A name that repeats the role is none.
 
         Raises:
             MessageError: It has no role that we know, or content of another form.
@@ -185,7 +187,7 @@ def _parts(block: object, native: object) -> Iterator[Part]:
                 yield Reasoning(text_or_empty(block.get("thinking")))
                 return
             case "hint" if isinstance(hint := block.get("hint"), str) or is_array(hint):
-                yield from map(_part, blocks_of(hint))
+                yield from map(_noted, blocks_of(hint))
                 return
             case _:
                 pass
@@ -197,6 +199,11 @@ def _part(block: object) -> ResultPart:
     if is_object(block) and block.get("type") == "data" and is_object(source := block.get("source")):
         return _media(source, block.get("name"))
     return simple_part(block)
+
+
+def _noted(block: object) -> ResultPart:
+    part = _part(block)
+    return Note(part.text) if isinstance(part, Text) else part
 
 
 def _media(source: Mapping[str, Any], name: object) -> Media | Opaque:

@@ -18,6 +18,11 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Note(Text):
+    """Text that the model reads and that nobody in the conversation has said, such as AgentScope's hints."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reasoning:
     """The model's own thinking, as far as the provider shows it; signatures are not part of the view."""
 
@@ -160,14 +165,15 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The message's own text parts joined by newlines, without reasoning, calls and results."""
-        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+        """The message's own text parts joined by newlines, without notes, reasoning, calls and results."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text) and not isinstance(part, Note))
 
     @property
     def spoken(self) -> str:
-        """What it says, calls and gets in answer, one below the other, without reasoning."""
+        """What it says, notes, calls and gets in answer, one below the other, without reasoning."""
+        notes = (part.text for part in self.parts if isinstance(part, Note))
         calls = (f"{call.name}\n{call.arguments}" for call in self.calls)
-        return "\n".join([self.text, *calls, *(result.text for result in self.results)])
+        return "\n".join([self.text, *notes, *calls, *(result.text for result in self.results)])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from buoyline.messages import Json, Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, is_object
+from buoyline.messages import Json, Media, Message, Note, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, is_object
 from buoyline.messages.message import text_in
 from buoyline.offloader.lines import readable_lines
 
@@ -66,10 +66,11 @@ def _heading(number: int, message: Message, tools: Mapping[str, str], time: str)
 
 def _part(part: Part, tools: Mapping[str, str], stub: StubLookup) -> Iterable[str]:
     match part:
+        case Note() | Reasoning():
+            kind = "note" if isinstance(part, Note) else "reasoning"
+            return [f"({kind})", *readable_lines(part.text), f"(end of {kind})"]
         case Text() | Json():
             return readable_lines(text_in(part) or "")
-        case Reasoning():
-            return ["(reasoning)", *readable_lines(part.text), "(end of reasoning)"]
         case ToolCall():
             return [*readable_lines(f"### call {part.name} {part.call_id}".rstrip()), *_arguments(part.arguments)]
         case ToolResult():

@@ -200,7 +200,7 @@ class Redaction:
     def _inner_part(self, part: ResultPart) -> ResultPart:
         match part:
             case Text():
-                return Text(self.text(part.text))
+                return replace(part, text=self.text(part.text))
             case Json():
                 return Json(self.text(part.json))
             case Opaque():
