@@ -77,6 +77,7 @@ class AgentModelSummarizer:
         max_attempts: int = 3,
         timeout_s: float = 120.0,
         first_wait_s: float = 1.0,
+        failures: tuple[type[Exception], ...] = (Exception,),
     ) -> None:
         """Ask *model*.
 
@@ -86,11 +87,14 @@ class AgentModelSummarizer:
                 often as the model itself tries again.
             timeout_s: For one of these attempts.
             first_wait_s: Before the second attempt at a provider that is busy.
+            failures: What the provider's client may raise in place of an answer; each client has errors of its own.
+                Anything else comes out of the compression, and the context is as it was.
 
         Raises:
             ConfigError: A bound cannot work.
         """
         self._model = model
+        self._failures = failures
         self._retries = Retries(max_attempts=max_attempts, timeout_s=timeout_s, first_wait_s=first_wait_s)
         self.name = model.model
         self.usages: list[ChatUsage] = []
@@ -140,7 +144,7 @@ class AgentModelSummarizer:
             raise
         except TimeoutError as error:
             raise Failure(Kind.BUSY, f"no answer within {self._retries.timeout_s:g} s") from error
-        except Exception as error:  # each provider's client has errors of its own
+        except self._failures as error:
             raise _failure(error) from error
 
     async def _text(self, messages: list[Msg]) -> str:
