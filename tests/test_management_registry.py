@@ -134,6 +134,14 @@ def test_a_document_that_was_spoilt_by_hand_says_so_and_hides_no_other(
     assert problems["six"] is False
 
 
+def test_repair_and_gc_leave_documents_alone(workspace: LocalWorkspace, registry: Registry) -> None:
+    registry.put(SLIDING, "six")
+    before = (workspace.workdir / "context_management" / "six.json").read_bytes()
+    for command in (["repair"], ["gc", "--grace", "0s", "--yes"]):
+        assert CliRunner().invoke(main, [*command, "--workdir", str(workspace.workdir)]).exit_code == 0
+    assert (workspace.workdir / "context_management" / "six.json").read_bytes() == before
+
+
 def test_a_link_is_not_followed(workspace: LocalWorkspace, registry: Registry, tmp_path: Path) -> None:
     registry.put(SLIDING, "six")
     (tmp_path / "outside.json").write_text(json.dumps(SLIDING), "utf-8")

@@ -3,13 +3,15 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from buoyline.errors import DocumentError
 from buoyline.management.hooks import nearest
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -61,7 +63,7 @@ class Problems:
                 self._note(kind, path, what, detail)
             return None
 
-    def _note(self, kind: type[BaseModel], path: str, what: str, detail: ErrorDetails) -> None:
+    def _note(self, kind: type[BaseModel], path: str, what: str, detail: "ErrorDetails") -> None:
         place = joined(path, *detail["loc"])
         if detail["type"] == "extra_forbidden":
             self.unknown(place, what, str(detail["loc"][-1]), [*kind.model_fields])
