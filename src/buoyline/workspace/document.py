@@ -30,3 +30,20 @@ def check_format(tree: Tree) -> None:
         raise CorruptError(path, "names no format; put back what it said, or choose another workdir")
     if version > layout.FORMAT:
         raise FormatVersionError(path, version, layout.FORMAT)
+
+
+def create(tree: Tree) -> None:
+    """Create the directory of the workspace and its fixed parts, as far as they are not there.
+
+    Raises:
+        FormatVersionError: A newer buoyline wrote it; nothing was touched.
+        CorruptError: See `check_format`.
+        StorageError: The file system refused.
+    """
+    tree.make_root()
+    if not tree.exists(layout.WORKSPACE_FILE):
+        tree.publish(layout.WORKSPACE_FILE, (new_document(),))
+    check_format(tree)
+    for name in (layout.SESSIONS, layout.DATA, layout.LOCKS):
+        tree.make_directory(name)
+    tree.sync_directory("")

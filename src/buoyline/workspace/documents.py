@@ -3,7 +3,7 @@
 from buoyline.errors import NotFoundError
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
-from buoyline.workspace.document import check_format, new_document
+from buoyline.workspace.document import check_format, create
 
 
 class Documents:
@@ -63,7 +63,9 @@ class Documents:
             StorageError: The file system refused; nothing was changed.
         """
         path = layout.document_name(name)
-        self._create()
+        create(self._tree)
+        self._tree.make_directory(layout.CONTEXT_MANAGEMENT)
+        self._tree.sync_directory("")
         if not replace:
             return self._tree.publish(path, (content,))
         self._tree.replace(path, (content,))
@@ -86,11 +88,3 @@ class Documents:
     def _check(self) -> None:
         if self._tree.exists(layout.WORKSPACE_FILE):
             check_format(self._tree)
-
-    def _create(self) -> None:
-        self._tree.make_root()
-        if not self._tree.exists(layout.WORKSPACE_FILE):
-            self._tree.publish(layout.WORKSPACE_FILE, (new_document(),))
-        check_format(self._tree)
-        self._tree.make_directory(layout.CONTEXT_MANAGEMENT)
-        self._tree.sync_directory("")

@@ -274,7 +274,9 @@ def document_name(name: object) -> str:
     Raises:
         InvalidNameError: *name* cannot be one.
     """
-    if not isinstance(name, str) or not _DOCUMENT.fullmatch(name) or name in _DEVICES:
+    if not isinstance(name, str):
+        raise InvalidNameError(name, f"a document's name must be text, not {type(name).__name__}")
+    if not _DOCUMENT.fullmatch(name) or name in _DEVICES:
         reason = "a document's name has 1 to 49 small letters, digits, '_' and '-', and begins with a letter or digit"
         raise InvalidNameError(name, f"{reason}; names of devices such as 'con' are taken")
     return f"{CONTEXT_MANAGEMENT}/{name}.json"

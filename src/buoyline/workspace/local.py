@@ -19,7 +19,7 @@ from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.data_tags import with_data_tags
-from buoyline.workspace.document import check_format, new_document
+from buoyline.workspace.document import check_format, create
 from buoyline.workspace.entries import Entries
 from buoyline.workspace.forks import watch_forks
 from buoyline.workspace.intake import StoresStreams
@@ -520,13 +520,7 @@ class LocalWorkspace(StoresStreams):
     def _open(self) -> None:
         if self._is_open:
             return
-        self._tree.make_root()
-        if not self._tree.exists(layout.WORKSPACE_FILE):
-            self._tree.publish(layout.WORKSPACE_FILE, (new_document(),))
-        check_format(self._tree)
-        for name in (layout.SESSIONS, layout.DATA, layout.LOCKS):
-            self._tree.make_directory(name)
-        self._tree.sync_directory("")
+        create(self._tree)
         self._is_open = True
 
     def _look(self) -> None:
