@@ -25,7 +25,7 @@ class Form(Protocol):
 
     @property
     def name(self) -> str:
-        """The dialect's."""
+        """What `dialect_named` knows it by."""
         ...
 
     def user(self, *contents: str | bytes) -> dict[str, Any]:
