@@ -97,6 +97,23 @@ def anthropic(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def bedrock(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return *messages* in Bedrock's form, which Strands has, too."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        blocks: list[dict[str, Any]]
+        if message["role"] == "tool":
+            result = {"toolUseId": message["tool_call_id"], "content": [{"text": message["content"]}]}
+            blocks = [{"toolResult": {**result, "status": "success"}}]
+        elif "tool_calls" in message:
+            uses = [(call["id"], call["function"]["name"]) for call in message["tool_calls"]]
+            blocks = [{"toolUse": {"toolUseId": call_id, "name": name, "input": {}}} for call_id, name in uses]
+        else:
+            blocks = [{"text": message["content"]}]
+        found.append({"role": "user" if message["role"] == "tool" else message["role"], "content": blocks})
+    return found
+
+
 def openai(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(messages)
 
@@ -174,7 +191,7 @@ async def test_the_pages_first_document_slides_above_200_000_tokens_and_truncate
     assert said(held)[-1]["content"].startswith("And now")
 
 
-@pytest.mark.parametrize("form", [openai, anthropic])
+@pytest.mark.parametrize("form", [openai, anthropic, bedrock])
 async def test_a_sliding_window_keeps_6_messages_once_there_are_more_than_12(form: Callable[..., list[Any]]) -> None:
     management = doc("pre_llm", "SlidingWindowManager", {"max_messages": 6}, message_count_exceed=12)
     twelve = form(talk(12))
@@ -226,11 +243,13 @@ async def test_so_many_messages_are_summarised_as_the_documented_defaults_give(c
     assert kept == talk(count)[summarised:]
 
 
-async def test_truncation_works_at_both_hooks_of_the_pages_use_cases() -> None:
-    for hook in ("post_tool", "pre_llm"):
-        management = doc(hook, "ToolsOutputTruncateManager", {"max_output_length": 500})
-        kept, _ = await prepared(management, [user("?"), calls("c"), gave("c", "x" * 5_000)])
-        assert len(kept[-1]["content"]) == 500
+@pytest.mark.parametrize("form", [openai, anthropic, bedrock])
+@pytest.mark.parametrize("hook", ["post_tool", "pre_llm"])
+async def test_truncation_works_at_both_hooks_of_the_pages_use_cases(hook: str, form: Callable[..., list[Any]]) -> None:
+    management = doc(hook, "ToolsOutputTruncateManager", {"max_output_length": 500})
+    kept, _ = await prepared(management, form([user("?"), calls("c"), gave("c", "x" * 5_000)]))
+    (result,) = detect(kept[-1]).view(kept[-1]).results
+    assert len(result.text) == 500
 
 
 async def test_sliding_works_after_a_tool_too() -> None:
@@ -301,7 +320,7 @@ async def test_words_that_look_like_tool_calls_part_nothing() -> None:
     assert kept == messages[-4:]
 
 
-@pytest.mark.parametrize("form", [openai, anthropic])
+@pytest.mark.parametrize("form", [openai, anthropic, bedrock])
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
 async def test_a_tool_loop_is_never_emptied_nor_parted(limit: int, form: Callable[..., list[Any]]) -> None:
     pairs = [message for n in range(5) for message in (calls(f"c{n}"), gave(f"c{n}", f"result {n}"))]
