@@ -447,3 +447,33 @@ def test_a_task_that_had_no_room_is_quoted_whole_once_there_is_some(max_tokens: 
     assert "Please fix the failing test in app/store.py, and never touch the file config/prod.yaml." in (
         draft.fields["task_overview"].replace("\u201c", "").replace("\u201d", "")
     )
+
+
+def test_tables_and_code_are_left_out_of_what_was_reported() -> None:
+    answer = (
+        "Both are done:\n\n| id | state |\n|---|---|\n| 7 | done |\n\n```py\nrun_all()\n```\nTell me when to release."
+    )
+    messages = [_said("user", "go"), _said("assistant", answer), _said("user", "Wait.")]
+    reported = next(line for line in _extract(messages).fields["current_state"].splitlines() if "Reported" in line)
+    assert "Both are done:" in reported
+    assert "Tell me when to release." in reported
+    assert "|" not in reported
+    assert "run_all" not in reported
+
+
+def test_the_names_of_json_fields_come_after_their_values() -> None:
+    rows = [json.dumps([{"created_at": f"rec_{number}{at}", "gists_url": "x"} for at in range(9)]) for number in "abc"]
+    calls = [
+        message for n, row in enumerate(rows) for message in (_call("Get", str(n), id=str(n)), _result(str(n), row))
+    ]
+    found = _extract([_said("user", "go"), *calls], 300).fields["context_to_preserve"]
+    assert "rec_a1" in found
+    assert "gists_url" not in found.partition("rec_a1")[0]
+
+
+def test_a_word_of_small_talk_gives_way_to_a_correction() -> None:
+    said = "Keep the old names in app/store.py, only the loader may change, and never touch the schema of the orders."
+    talk = [_said("user", word) for word in ("ok", "hello", "thanks", "hm", "good", "go on", "fine", "yes")]
+    found = _extract([_said("user", "Move the loader."), _said("user", said), *talk, _said("assistant", "ok")], 130)
+    assert "Keep the old names" in found.fields["task_overview"]
+    assert "hm" not in found.fields["task_overview"]

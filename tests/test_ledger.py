@@ -194,7 +194,7 @@ def test_neighbours_share_a_pointer_unless_their_lines_cost_too_much() -> None:
     wanted = [Wanted(0.9, 2, [0]), Wanted(0.5, 2, [1]), Wanted(0.5, 2, [3])]
     assert allotted(wanted, places, 20, max_places=4) == [Stretch(0, 3, [0, 1, 2], [])]
     assert allotted(wanted, places, 20, max_places=2)[0].last == 1
-    assert allotted(wanted, places, 20, max_places=4, line_tokens=5)[0].last == 0
+    assert allotted(wanted, places, 20, max_places=4, line_tokens=20)[0].last == 0
 
 
 def test_what_there_is_no_room_to_say_is_named_by_its_lines() -> None:

@@ -313,3 +313,28 @@ def test_every_claim_about_a_recorded_session_stands_where_it_points_to(
             assert summary.unverified == ()
             assert unheld(summary.draft, _directory(workdir)) == []
     assert checked
+
+
+async def test_what_stands_in_no_preview_is_told_and_points_into_the_file_of_the_result(tmp_path: Path) -> None:
+    rows = [f"row {number} of the report, nothing to see" for number in range(1, 900)]
+    rows[612] = "deployed as release_2031_hotfix by svc-account-77"
+    conversation = [BUILD[0], _calls(("c1", "make all")), _result("c1", "\n".join(rows)), BUILD[3]]
+    summary = await _summary(conversation, tmp_path, large=[2])
+    assert "release_2031_hotfix" not in conversation[3]["content"]
+    (pointer,) = _line_with(summary, "release_2031_hotfix").pointers
+    assert (pointer.path, pointer.start, pointer.end) == ("tool_result-c1.txt", 613, 613)
+    assert summary.unverified == ()
+
+
+async def test_a_result_that_is_gone_is_known_from_its_stub(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    abilities = abilities_of(workspace)
+    assert abilities.results is not None
+    stored = await abilities.results.store_result("s1", detect(BUILD[2]).view(BUILD[2]).results[0])
+    written = stub(LOG, stored, 300, COUNTER)
+    extent = Extent("s1", 0, [*BUILD[:2], _result("c1", written), BUILD[3]], tokens=5_000, stubs={written: stored})
+    compressor = Compressor(workspace, counter=COUNTER)
+    place = await compressor.archive(extent)
+    (_directory(tmp_path) / "tool_result-c1.txt").unlink()
+    summary = await compressor.summarize(extent, place, max_tokens=1_000)
+    assert "no such table: rows_9" in summary.text

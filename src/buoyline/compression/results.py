@@ -5,6 +5,7 @@ offloader lets us read in pieces is looked at whole, up to a limit that keeps a 
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -19,6 +20,10 @@ MAX_RESULT_CHARS: Final = 400_000
 
 MAX_CHARS: Final = 4_000_000
 """So much of all results, the newest first: about a million tokens, far more than any window holds beside them."""
+
+
+_ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})")
+"""How a view shows what nobody can see: letters that the tool never gave, and that no name begins with."""
 
 
 async def with_whole_results(
@@ -53,6 +58,8 @@ def _read(
             if left > 0 and path in stored_as and path not in found:
                 text = _head(streams, session_id, stored_as[path], min(left, MAX_RESULT_CHARS))
                 left -= len(text)
+                if stored_as[path].view:
+                    text = _ESCAPE.sub(" ", text)
                 found[path] = tuple(line.removesuffix("\r") for line in text.split("\n"))
     return found
 

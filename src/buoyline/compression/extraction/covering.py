@@ -12,6 +12,10 @@ NEARNESS: Final = 0.35
 """How much of a string's worth it has to stand in lines that are named, without being said itself: one look away."""
 
 
+LEAST_PRICE: Final = 0.005
+"""Of a token, where lines are named: tokens may be plenty, and a reader's time is not."""
+
+
 class Wanted(NamedTuple):
     """A string that could be said.
 
@@ -121,7 +125,7 @@ class _Auction:
         self._wanted = wanted
         self._places = places
         self._price = price
-        self._line_price = line_tokens * price
+        self._line_price = line_tokens * max(price, LEAST_PRICE)
         self._max_places = max_places
         self._gains: list[float] = []
         self._is_said: list[bool] = []
@@ -137,12 +141,12 @@ class _Auction:
 
     def stretches(self) -> Iterator[Stretch]:
         """Yield what is worth its price, the place that holds most first."""
-        alone = [self._gain(place) for place in range(len(self._places))]
+        alone = [self._gain(place) if held else 0.0 for place, held in enumerate(self._held)]
         # What a place and all in reach hold bounds what it can become: most places are done with after one look.
         sums = [0.0, *accumulate(alone)]
         reach = self._max_places - 1
         heap = [
-            (-gain, -place)
+            (self._cost(place) - gain, place)
             for place, gain in enumerate(alone)
             if gain > 0
             and sums[min(place + reach + 1, len(alone))] - sums[max(place - reach, 0)]
@@ -151,13 +155,17 @@ class _Auction:
         heapify(heap)
         while heap:
             known, seed = heappop(heap)
-            gain = self._gain(-seed)
+            gain = self._gain(seed)
             if gain <= 0:
                 continue
-            if gain < -known:
-                heappush(heap, (-gain, seed))
-            elif (found := self._grown(-seed)) is not None:
+            if (lost := self._cost(seed) - gain) > known:
+                heappush(heap, (lost, seed))
+            elif (found := self._grown(seed)) is not None:
                 yield found
+
+    def _cost(self, place: int) -> float:
+        """Return what a pointer to *place* alone costs."""
+        return self._price * self._places[place].mark_tokens + self._line_price * self._places[place].lines
 
     def _gain(self, place: int, also: frozenset[int] | set[int] = frozenset()) -> float:
         return sum(
@@ -170,7 +178,7 @@ class _Auction:
         """Return the best stretch around *seed*; None where that is not worth its mark."""
         first = last = seed
         held = {position for position in self._held[seed] if position not in self._taken}
-        worth = self._gain(seed) - self._price * self._places[seed].mark_tokens - self._line_price * self._lines(seed)
+        worth = self._gain(seed) - self._cost(seed)
         while last - first + 1 < self._max_places:
             more, first, last = self._extended(first, last, held)
             if more <= 0:
@@ -200,9 +208,12 @@ class _Auction:
         best, best_length = 0.0, 0
         worth, seen, run = 0.0, set(held), list[int]()
         for place in neighbours:
-            worth += self._gain(place, seen) - self._line_price * self._lines(place)
-            seen.update(self._held[place])
+            worth -= self._line_price * self._places[place].lines
             run.append(place)
+            if not self._held[place]:
+                continue
+            worth += self._gain(place, seen)
+            seen.update(self._held[place])
             if worth > best:
                 best, best_length = worth, len(run)
         return best, run[:best_length]
@@ -218,6 +229,3 @@ class _Auction:
             if not self._places[place].follows:
                 return
             yield place - 1
-
-    def _lines(self, place: int) -> float:
-        return self._places[place].lines

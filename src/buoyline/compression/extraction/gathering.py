@@ -175,8 +175,7 @@ def next_steps(conversation: Conversation) -> Iterator[Item]:
             yield _item(conversation, "next_steps", "pending", text, step.call, weight=PENDING)
     users, agents = conversation.spoken("user"), conversation.spoken("assistant")
     yield from _asked(conversation, users[-1:])
-    newest = max(_last_call(conversation), users[-1].index if users else -1)
-    for source in agents[-1:] if agents and agents[-1].index > newest else ():
+    for source in agents[-1:] if agents and agents[-1].index > _newest(conversation) else ():
         _, closing = _without_closing(source.message.text)
         for position, sentence in enumerate(closing):
             text = cut(sentence, limits.report // 2, limits.counter)
@@ -227,7 +226,7 @@ def _reports(conversation: Conversation) -> Iterator[Item]:
     """Yield what the agent told the user at the end of its turns, and its last words whatever they were."""
     limits = conversation.limits
     agents = conversation.spoken("assistant")
-    last_call = _last_call(conversation)
+    newest = _newest(conversation)
     for source in agents:
         is_last = source is agents[-1]
         if source.message.calls:
@@ -235,7 +234,7 @@ def _reports(conversation: Conversation) -> Iterator[Item]:
                 text = cut(source.message.text, limits.report // 2, limits.counter)
                 yield _item(conversation, "current_state", "intent", text, source, weight=INTENT)
             continue
-        has_closing = is_last and source.index > last_call
+        has_closing = is_last and source.index > newest
         text = _without_closing(source.message.text)[0] if has_closing else source.message.text
         if shown := cut(_without_blocks(text), limits.report, limits.counter):
             weight = LAST_REPORT if is_last else REPORT + _substance(conversation, text)
@@ -250,7 +249,7 @@ def _without_blocks(text: str) -> str:
         is_fence = line.lstrip().startswith(FENCES)
         if is_fence or is_code or line.lstrip().startswith("|"):
             kept += [] if kept[-1:] == [CUT] else [CUT]
-        else:
+        elif line.strip():
             kept.append(line)
         is_code ^= is_fence
     shown = "\n".join(kept)
@@ -270,9 +269,11 @@ def _asked(conversation: Conversation, newest: Sequence[Source]) -> Iterator[Ite
             yield _item(conversation, "next_steps", "working", text, source, weight=WORKING)
 
 
-def _last_call(conversation: Conversation) -> int:
-    """Return the message with the newest call that has a result: what was announced up to there is done by now."""
-    return max((step.call.index for step in conversation.steps if step.answer is not None), default=-1)
+def _newest(conversation: Conversation) -> int:
+    """Return the newest message of the user, or with a call that has a result: what was announced before is done."""
+    users = conversation.spoken("user")[-1:]
+    calls = (step.call.index for step in conversation.steps if step.answer is not None)
+    return max((*calls, *(source.index for source in users)), default=-1)
 
 
 def _without_closing(text: str) -> tuple[str, list[str]]:

@@ -28,6 +28,9 @@ USUAL_LINE_CHARS: Final = 100
 LINE_PRICE: Final = 0.2
 """What it costs to name all lines, as a share of the summary's tokens: where there are many lines one costs little."""
 
+MAX_LINE_TOKENS: Final = 0.25
+"""Of the price of a line, in a conversation of few lines."""
+
 MAX_LEAD_LINES: Final = 12
 """So many lines before the first string are cited as well to show which file it stands in."""
 
@@ -64,7 +67,7 @@ class Sections:
         lines = sum(len(section.lines) for section in self._sections)
         most = max(MIN_WINDOW_LINES, min(LINES_PER_TOKEN * lines // max_tokens, MAX_WINDOW_LINES))
         self.most_in_a_row = most // SECTION_LINES
-        self.line_tokens = LINE_PRICE * max_tokens / max(lines, 1)
+        self.line_tokens = min(LINE_PRICE * max_tokens / max(lines, 1), MAX_LINE_TOKENS)
         self._strings = strings
         self._holding: defaultdict[str, list[int]] = defaultdict(list)
         for number, section in enumerate(self._sections):
