@@ -207,9 +207,7 @@ def _imported_on_loading(body: list[ast.stmt]) -> Iterator[str]:
 
 def _allowed_on_loading(place: str) -> frozenset[str]:
     tools = {"hypothesis", "pytest"} if place.startswith("testing/") else set[str]()
-    framework = set(place.split("/")[1:2]) if place.startswith("integrations/") else set[str]()
-    own = tools | framework | LOADED_WHEN_USED.get(place, set())
-    return sys.stdlib_module_names | CORE_DEPENDENCIES | {"buoyline"} | own
+    return sys.stdlib_module_names | CORE_DEPENDENCIES | {"buoyline"} | tools | LOADED_WHEN_USED.get(place, set())
 
 
 def test_no_framework_is_needed_to_load_a_module() -> None:
