@@ -400,6 +400,11 @@ def test_the_documented_ways_of_retrieving_work_on_every_storage(
     assert shown in text_of(agent, 1)
 
 
+def test_a_very_low_limit_leaves_answers_room_for_lines(storage: Any) -> None:
+    agent = run(WorkspaceOffloader(storage, 25, 10), tool_giving(lines()), retrieving(pattern="line 2999"))
+    assert "> 3000| line 2999" in text_of(agent, 1)
+
+
 def test_without_options_all_of_it_comes_back_and_stays(any_storage: Any) -> None:
     agent = run(WorkspaceOffloader(any_storage), tool_giving(lines()), retrieving())
     assert text_of(agent, 1) == lines()

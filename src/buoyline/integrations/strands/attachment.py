@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _DEFAULT_WINDOW_TOKENS = 200_000
 """What Strands takes a window for that its model does not tell."""
 
+_LEAST_ANSWER_TOKENS = 500
+"""Less leaves an answer hardly room for a line of the content."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -70,7 +73,7 @@ class Attachment:
         self.tools = frozenset(tool.tool_name for tool in tools)
 
     def _retrieval(self, window_tokens: int) -> WorkspaceTool:
-        max_tokens = self._settings.max_result_tokens
+        max_tokens = max(self._settings.max_result_tokens, _LEAST_ANSWER_TOKENS)
         whole_tokens = read_back_limit(window_tokens, max_tokens)
 
         async def answer(given: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -92,7 +95,7 @@ class Attachment:
             return []
         if not isinstance(storage.workspace, LocalWorkspace):
             return []
-        counter, max_tokens = self._settings.counter, max(self._settings.max_result_tokens, 200)
+        counter, max_tokens = self._settings.counter, max(self._settings.max_result_tokens, _LEAST_ANSWER_TOKENS)
         tools = lookup_tools(storage.workspace, storage.session_id, max_tokens=max_tokens, counter=counter)
         return [WorkspaceTool(tool.name, tool.description, tool.parameters, _answer_of(tool)) for tool in tools]
 
@@ -108,10 +111,10 @@ def as_storage(given: Any) -> Any:
     Raises:
         ConfigError: It is no storage.
     """
-    if isinstance(given, (str, os.PathLike, Workspace)):
-        return WorkspaceStorage(given)
     if _has(given, "store", "retrieve") or _has(given, "write", "read"):
         return given
+    if isinstance(given, (str, os.PathLike, Workspace)):
+        return WorkspaceStorage(given)
     forms = "a workspace, a path, or an object with 'store' and 'retrieve', or with 'write' and 'read'"
     raise ConfigError("storage", f"{type(given).__name__} is none: give {forms}")
 

@@ -39,7 +39,7 @@ class KeyedStorage:
         Raises:
             strands.types.exceptions.StorageError: *key* cannot be one, or the workspace refused.
         """
-        content_type, content = unframed(data)
+        content_type, content = unframed(bytes(data))
         try:
             await self._entries().write(self._key(key), Entry(content, content_type, content_type))
         except BuoylineError as error:

@@ -24,6 +24,7 @@ from buoyline.integrations.strands.arrival import (
     view_of,
 )
 from buoyline.integrations.strands.attachment import Attachment, Settings, as_storage, storage_for, window_of
+from buoyline.integrations.strands.attempting import attempted
 from buoyline.integrations.strands.content import KeepsBlocks
 from buoyline.integrations.strands.naming import session_of
 from buoyline.integrations.strands.storage import WorkspaceStorage
@@ -60,7 +61,7 @@ class WorkspaceOffloader(Plugin):
     One plugin may serve several agents: each has the session that `session_of` says, unless one was named.
     """
 
-    name = "workspace_offloader"
+    name = "workspace_offloader"  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType] - as documented
 
     def __init__(
         self,
@@ -143,21 +144,22 @@ class WorkspaceOffloader(Plugin):
         rule = self._rule(attachment, tool)
         if rule.offload == "never" or (rule.keep_errors and native["status"] == "error"):
             return
-        try:
-            arrival = await self._arrival(event, native, tool, rule)
-            if arrival is None or not await self._may_leave(arrival):
-                return
-            replaced = await attachment.keeping.offload(arrival)
-        except Exception as error:
-            logger.warning("the result of %s stays in the context: storing it failed: %r", tool, error, exc_info=True)
-            return
-        if replaced is not None:
-            event.result = {**event.result, **replaced}  # type: ignore[typeddict-item]
+        found = await attempted(self._replaced(event, attachment, rule))
+        if isinstance(found, Exception):
+            logger.warning("the result of %s stays in the context: %r", tool, found, exc_info=found)
+        elif found is not None:
+            event.result = {**event.result, **found}  # type: ignore[typeddict-item]
 
-    async def _arrival(
-        self, event: AfterToolCallEvent, native: NativeResult, tool: str, rule: ToolRule
-    ) -> Arrival | None:
+    async def _replaced(self, event: AfterToolCallEvent, attachment: Attachment, rule: ToolRule) -> NativeResult | None:
+        """Return what is to stand in a result's place; None where it stays."""
+        arrival = await self._arrival(event, rule)
+        if arrival is None or not await self._may_leave(arrival):
+            return None
+        return await attachment.keeping.offload(arrival)
+
+    async def _arrival(self, event: AfterToolCallEvent, rule: ToolRule) -> Arrival | None:
         """Return what there is to decide about a result; None where it stays in any case."""
+        native: NativeResult = event.result
         view = view_of(native)
         tokens = await tokens_of(native, view, cast("CountTokens", event.agent.model.count_tokens))
         limit = rule.limit or self._max_result_tokens
@@ -168,7 +170,7 @@ class WorkspaceOffloader(Plugin):
             return None
         return Arrival(
             native,
-            tool,
+            event.tool_use.get("name", ""),
             arguments_of(event.tool_use),
             tokens,
             limit,
@@ -180,12 +182,11 @@ class WorkspaceOffloader(Plugin):
     async def _may_leave(self, arrival: Arrival) -> bool:
         if self._should_offload is None:
             return True
-        try:
-            verdict = self._should_offload(arrival.tool, arrival.tokens)
-            return bool(await verdict if inspect.isawaitable(verdict) else verdict)
-        except Exception as error:
-            logger.warning("should_offload failed on a result of %s: %r", arrival.tool, error, exc_info=True)
+        verdict = await attempted(_verdict(self._should_offload, arrival))
+        if isinstance(verdict, Exception):
+            logger.warning("should_offload failed on a result of %s: %r", arrival.tool, verdict, exc_info=verdict)
             return True
+        return verdict
 
     def _rule(self, attachment: Attachment, tool: str) -> ToolRule:
         """Return the rule for a tool: the answers of those registered here never leave, whatever the rules say."""
@@ -200,3 +201,8 @@ class WorkspaceOffloader(Plugin):
     def _storage_of(self, agent: Agent) -> WorkspaceStorage | KeepsBlocks:
         given = agent.storage if self._storage is None else self._storage
         return storage_for(given, agent, session_of(agent, self._session_id))
+
+
+async def _verdict(should_offload: ShouldOffload, arrival: Arrival) -> bool:
+    verdict = should_offload(arrival.tool, arrival.tokens)
+    return bool(await verdict if inspect.isawaitable(verdict) else verdict)

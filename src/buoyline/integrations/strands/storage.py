@@ -129,6 +129,16 @@ class WorkspaceStorage(KeyedStorage):
                 raise
             raise KeyError(f"Reference not found: {reference}") from error
 
+    def clear(self) -> None:
+        """Remove all that a `MemoryWorkspace` holds, of every session. What is on disk stays: `buoyline gc` removes it.
+
+        Raises:
+            ConfigError: The workspace is on disk.
+        """
+        if isinstance(self.workspace, LocalWorkspace):
+            raise ConfigError("clear", "is for a MemoryWorkspace; what is on disk, `buoyline gc` removes")
+        self.workspace.clear()
+
     def _bound(self, session_id: str, sandbox: "Sandbox | None") -> "WorkspaceStorage":
         bound = WorkspaceStorage(self.workspace, session_id=session_id, sandbox=sandbox)
         bound._root = self._root

@@ -7,6 +7,7 @@ from strands.types._events import ToolResultEvent
 from strands.types.tools import AgentTool, ToolGenerator, ToolSpec, ToolUse
 
 from buoyline.errors import BuoylineError
+from buoyline.messages import is_object
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[list[dict[str, Any]]]]
 """Answers a call with the blocks of a result; what it raises of ours, the model is told."""
@@ -37,7 +38,7 @@ class WorkspaceTool(AgentTool):
 
     async def stream(self, tool_use: ToolUse, invocation_state: dict[str, Any], **kwargs: Any) -> ToolGenerator:  # noqa: ARG002 - the interface passes them
         """Answer one call."""
-        given = tool_use["input"] if isinstance(tool_use["input"], dict) else {}
+        given: Mapping[str, Any] = tool_use["input"] if is_object(tool_use["input"]) else {}
         call_id = tool_use["toolUseId"]
         try:
             content = await self._answer(given)
