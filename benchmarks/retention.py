@@ -109,6 +109,7 @@ class Replayed(NamedTuple):
     cited: str
     stored: str
     cited_share: float
+    results_share: float
     unresolved: int
 
 
@@ -261,7 +262,12 @@ def _followed(summary: Summary, directory: Path) -> Replayed:
         cited |= {(pointer.path, number) for number in range(pointer.start, pointer.end + 1) if has_lines}
     named = "\n".join(lines[path][number - 1] for path, number in sorted(cited))
     transcript = sum(path == "transcript.md" for path, _ in cited) / len(lines["transcript.md"])
-    return Replayed(summary, named.replace("\n\u2026 ", ""), stored, transcript, unresolved)
+    counted = {
+        name for name in lines if name.startswith("tool_") and f"{name.removesuffix('.txt')}.view.txt" not in lines
+    }
+    of_results = sum(len(lines[name]) for name in counted)
+    results = sum(path in counted for path, _ in cited) / max(1, of_results)
+    return Replayed(summary, named.replace("\n\u2026 ", ""), stored, transcript, results, unresolved)
 
 
 def prose_share(summary: Summary) -> float:
@@ -301,7 +307,7 @@ def last_chars(cut: Cut) -> str:
 def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
     """Print a table of all ways."""
     scores: dict[str, Score] = {}
-    shares: list[tuple[float, float]] = []
+    shares: list[tuple[float, float, float]] = []
     kinds: dict[str, Score] = {}
     lost = unresolved = tokens = 0
     for number, cut in enumerate(cuts):
@@ -321,7 +327,7 @@ def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
                 scores.setdefault(way, Score()).note(needle, is_kept=needle.text in kept)
             kinds.setdefault(needle.kind, Score()).note(needle, is_kept=needle.text in text)
             lost += not _is_stored(needle.text, found.stored)
-        shares.append((found.cited_share, prose_share(found.summary)))
+        shares.append((found.cited_share, found.results_share, prose_share(found.summary)))
         unresolved += found.unresolved
         tokens += found.summary.tokens > cut.max_tokens
         if verbose:
@@ -330,7 +336,7 @@ def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
             print(
                 f"  {cut.session[:36]:36} at {cut.at[-1]:4} {found.summary.tokens:6,}/{cut.max_tokens:6,} tokens"
                 f"  text {share(kept):4.0%}  or cited {share(near):4.0%}  lines cited {shares[-1][0]:4.0%}"
-                f"  prose {shares[-1][1]:4.0%}"
+                f"  prose {shares[-1][-1]:4.0%}"
             )
         if show is not None:
             (show / f"{number:02}-{cut.session}-{cut.at[-1]}.md").write_text(text, "utf-8")
@@ -342,14 +348,13 @@ def _is_stored(needle: str, stored: str) -> bool:
     return needle in stored or json.dumps(needle, ensure_ascii=False)[1:-1] in stored
 
 
-def _report(scores: dict[str, Score], kinds: dict[str, Score], shares: Sequence[tuple[float, float]]) -> None:
+def _report(scores: dict[str, Score], kinds: dict[str, Score], shares: Sequence[tuple[float, float, float]]) -> None:
     for way, score in scores.items():
         print(f"  {way:22} {score}  of {len(score.all)} and {len(score.rare)}")
     for kind, score in kinds.items() if len(kinds) > 1 else ():
         print(f"    text, {kind:14} {score}  of {len(score.all)}")
-    for name, values in zip(
-        ("transcript's lines cited", "fields' tokens in prose"), zip(*shares, strict=True), strict=True
-    ):
+    names = ("transcript's lines cited", "results' lines cited", "fields' tokens in prose")
+    for name, values in zip(names, zip(*shares, strict=True), strict=True):
         print(f"  {name:26} mean {sum(values) / len(values):5.1%}, from {min(values):5.1%} to {max(values):5.1%}")
 
 

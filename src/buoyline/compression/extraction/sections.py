@@ -25,7 +25,7 @@ are cited, but shorter runs of them; a quarter of all at most, measured on recor
 USUAL_LINE_CHARS: Final = 100
 """A longer line counts as several: it takes as long to read."""
 
-LINE_PRICE: Final = 0.2
+LINE_PRICE: Final = 0.5
 """What it costs to name all lines, as a share of the summary's tokens: where there are many lines one costs little."""
 
 MAX_LINE_TOKENS: Final = 0.25
