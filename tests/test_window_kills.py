@@ -95,7 +95,7 @@ def opened(workspace: LocalWorkspace, form: Form, on_event: Callable[[Event], No
 
 def alike(found: Any, message: Any) -> bool:
     """Tell whether *found* is *message*, or what stands for it where parts of it have left."""
-    return found == message or any(mark in str(found) for mark in ("offloaded", "[image: "))
+    return spelled([found]) == spelled([message]) or any(mark in str(found) for mark in ("offloaded", "[image: "))
 
 
 async def end_at(workdir: Path, form: Form, at: int, *, after: bool) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from buoyline.messages import dialect_named
+from buoyline.messages.encoded import encode_bytes
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x08\x00\x00\x00\x06"
 
@@ -97,7 +98,39 @@ class Anthropic:
         return {"type": "image", "source": source}
 
 
-FORMS: Sequence[Form] = (OpenAI(), Anthropic())
+@dataclass(frozen=True)
+class Bedrock:
+    name: str = "bedrock"
+
+    def user(self, *contents: str | bytes) -> dict[str, Any]:
+        return {"role": "user", "content": [self._block(block) for block in contents]}
+
+    def calling(self, *call_ids: str, thinking: str = "") -> dict[str, Any]:
+        text = {"reasoningText": {"text": thinking, "signature": "sig=="}}
+        reasoning = [{"reasoningContent": text}] if thinking else []
+        calls = [{"toolUse": {"toolUseId": call_id, "name": "look", "input": {}}} for call_id in call_ids]
+        return {"role": "assistant", "content": [*reasoning, *calls]}
+
+    def answering(self, contents: Mapping[str, Sequence[str | bytes]]) -> list[dict[str, Any]]:
+        results = [
+            {
+                "toolResult": {
+                    "toolUseId": call_id,
+                    "status": "success",
+                    "content": [self._block(block) for block in blocks],
+                }
+            }
+            for call_id, blocks in contents.items()
+        ]
+        return [{"role": "user", "content": results}]
+
+    def _block(self, block: str | bytes) -> dict[str, Any]:
+        if isinstance(block, str):
+            return {"text": block}
+        return {"image": {"format": "png", "source": {"bytes": block}}}
+
+
+FORMS: Sequence[Form] = (OpenAI(), Anthropic(), Bedrock())
 NAMES = [form.name for form in FORMS]
 
 
@@ -106,7 +139,7 @@ def view(form: Form, message: Any) -> Any:
 
 
 def spelled(messages: Sequence[Any]) -> list[str]:
-    return [json.dumps(message, sort_keys=True) for message in messages]
+    return [json.dumps(encode_bytes(message), sort_keys=True) for message in messages]
 
 
 def _base64(content: bytes) -> str:
