@@ -64,6 +64,9 @@ USUAL_CHARS: Final = 80
 
 MIN_SUBSTANCE: Final = -2.5
 
+NEWEST: Final = 3
+"""So many of the user's last messages come first, however short: "yes, do that" is what the work goes on from."""
+
 _IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 # How users word a rule, in the languages that we know such words of; rules in others stand in their messages.
@@ -113,7 +116,8 @@ def overview(conversation: Conversation, *, has_task: bool) -> Iterator[Item]:
         max_tokens = limits.task if is_task else limits.line if is_pasted else limits.request
         text = cut(source.message.text, max_tokens, limits.counter)
         kind = "task" if is_task else "pasted" if is_pasted else "request"
-        weight = TASK if is_task else _request_weight(conversation, source)
+        is_newest = source in typed[-NEWEST:]
+        weight = TASK if is_task else _request_weight(conversation, source, is_newest=is_newest)
         yield _item(conversation, "task_overview", kind, text, source, weight=weight)
 
 
@@ -308,10 +312,12 @@ def _without_bars(sentence: str) -> str:
     return sentence.strip("| ") if sentence.startswith("|") else sentence
 
 
-def _request_weight(conversation: Conversation, source: Source) -> float:
+def _request_weight(conversation: Conversation, source: Source, *, is_newest: bool) -> float:
     if _is_made(source):
         return MADE
-    return PASTED if _is_pasted(source) else REQUEST + _substance(conversation, source.message.text)
+    if _is_pasted(source):
+        return PASTED
+    return REQUEST + (1.0 if is_newest else _substance(conversation, source.message.text))
 
 
 def _substance(conversation: Conversation, text: str) -> float:
