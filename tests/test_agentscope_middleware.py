@@ -5,12 +5,12 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agentscope.agent import Agent, ContextConfig
+from agentscope.agent import ContextConfig
 from agentscope.event import ToolResultTextDeltaEvent
 from agentscope.message import (
     AssistantMsg,
@@ -25,8 +25,22 @@ from agentscope.message import (
     UserMsg,
 )
 from agentscope.state import AgentState
-from agentscope.tool import ToolChunk, Toolkit
-from agentscope_model import FIVE_FIELDS, Answer, Request, ScriptedModel, Summary, call, state, toolkit
+from agentscope.tool import ToolChunk
+from agentscope_model import FIVE_FIELDS, Request, ScriptedModel, Summary, call, state, toolkit
+from agentscope_pilot import (
+    PIXEL,
+    archived,
+    assert_paired,
+    assert_sound,
+    blocks_in,
+    full_context,
+    log,
+    pilot,
+    results_in,
+    sail,
+    text_of,
+    voyage,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,118 +56,10 @@ from buoyline.offloader import ToolRule
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
 from buoyline.workspace import Quotas
 
-PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8).decode()
-
-
-def log(n: int = 0, lines: int = 200) -> str:
-    """Give a log.
-
-    Args:
-        n: Which one.
-        lines: How long it is.
-    """
-    written = [f"line {n}-{line} value={line * 7919} /srv/app/{n}/file{line}.py" for line in range(lines)]
-    return "\n".join([*written, f"ERROR: code {n}77 failed"])
-
-
-async def stream(n: int = 0) -> AsyncGenerator[ToolChunk, None]:
-    """Give a log piece by piece.
-
-    Args:
-        n: Which one.
-    """
-    block_id = f"stream-{n}"
-    for line in log(n).splitlines(keepends=True):
-        yield ToolChunk(content=[TextBlock(id=block_id, text=line)], is_last=False)
-
-
-def photo() -> ToolChunk:
-    """Give a note and a picture."""
-    picture = DataBlock(source=Base64Source(data=PIXEL, media_type="image/png"), name="chart.png")
-    return ToolChunk(content=[TextBlock(text="one photo"), picture], state=ToolResultState.SUCCESS)
-
-
-def pilot(
-    model: ScriptedModel,
-    middleware: WorkspaceMiddleware,
-    *,
-    of: AgentState | None = None,
-    tools: Toolkit | None = None,
-    **settings: Any,
-) -> Agent:
-    """Return an agent of the session ``s1`` with a limit of 1,000 tokens a result."""
-    config = ContextConfig(**{"tool_result_limit": 1_000, **settings})
-    kit = tools or toolkit(log, stream, photo)
-    return Agent("pilot", "You are a pilot.", model, kit, [middleware], of or state(), context_config=config)
-
-
-def voyage(turns: int, calls: int) -> list[Answer]:
-    """Return answers of an agent that looks at logs, so many in each turn, and then says that it is done."""
-    answers: list[Answer] = []
-    for turn in range(turns):
-        for number in range(calls):
-            said = TextBlock(text=f"I look at log {turn}-{number}." + " It may tell more." * 60)
-            answers.append([said, call("log", f"c{turn}_{number}", n=turn * 10 + number)])
-        answers.append(f"Turn {turn} is done.")
-    return answers
-
-
-async def sail(agent: Agent, turns: int) -> list[Msg]:
-    """Let the agent work and return all messages of the conversation as it saw them last."""
-    seen: list[Msg] = []
-    for turn in range(turns):
-        asked = UserMsg("user", f"Look at the logs of turn {turn}; berth 47-{turn} is closed.")
-        seen += [asked, await agent.reply(asked)]
-    return seen
-
-
-def archived(workspace: LocalWorkspace, session_id: str = "s1") -> list[dict[str, Any]]:
-    path = workspace.workdir / "sessions" / session_id / "context.jsonl"
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-
-
-def blocks_in(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """Return what all messages hold, by message, type and id, however the messages are cut."""
-    return [(found["id"], block["type"], block["id"]) for found in messages for block in found["content"]]
-
-
-def results_in(messages: Sequence[Msg]) -> list[ToolResultBlock]:
-    return [block for message in messages for block in message.get_content_blocks("tool_result")]
-
-
-def text_of(result: ToolResultBlock) -> str:
-    output = result.output
-    return output if isinstance(output, str) else "\n".join(b.text for b in output if isinstance(b, TextBlock))
-
-
-def assert_sound(workspace: LocalWorkspace) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "buoyline", "verify", "--workdir", str(workspace.workdir)],
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout
-
-
-def assert_paired(messages: Sequence[Msg]) -> None:
-    calls = [b.id for message in messages for b in message.get_content_blocks("tool_call")]
-    assert sorted(calls) == sorted(result.id for result in results_in(messages))
-
 
 def summaries(workspace: LocalWorkspace) -> list[dict[str, Any]]:
     path = workspace.workdir / "sessions" / "s1" / "summaries.jsonl"
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def full_context(rounds: int = 8) -> list[Msg]:
-    """Return a conversation of some 4,000 tokens, as an agent named pilot holds it."""
-    blocks: list[Any] = []
-    for number in range(rounds):
-        blocks.append(TextBlock(text=f"Sounding {number} at /srv/depth/{number}.csv." + " Steady as she goes." * 110))
-        blocks.append(ToolCallBlock(id=f"c{number}", name="log", input=json.dumps({"n": number})))
-        blocks.append(ToolResultBlock(id=f"c{number}", name="log", output=f"depth {number}: 2{number}.5 fathoms"))
-    return [UserMsg("user", "Chart every depth; never round."), AssistantMsg("pilot", blocks)]
 
 
 class TestResults:
@@ -177,13 +83,11 @@ class TestResults:
         assert "".join(said) == log(4)
         assert (tmp_path / "sessions" / "s1" / "tool_result-call_1.txt").read_text("utf-8") == log(4)
 
-    async def test_a_small_result_stays_and_nothing_is_written(self, tmp_path: Path) -> None:
-        agent = pilot(
-            ScriptedModel([[call("log", lines=3)], "Seen."]), WorkspaceMiddleware(LocalWorkspace(tmp_path / "w"))
-        )
+    async def test_a_small_result_stays_and_no_file_is_made_of_it(self, tmp_path: Path) -> None:
+        agent = pilot(ScriptedModel([[call("log", lines=3)], "Seen."]), WorkspaceMiddleware(LocalWorkspace(tmp_path)))
         await agent.reply(UserMsg("user", "Look."))
         assert text_of(results_in(agent.state.context)[0]) == log(0, 3)
-        assert not (tmp_path / "w").exists()
+        assert not list((tmp_path / "sessions" / "s1").glob("tool_result-*"))
 
     async def test_of_a_note_and_a_picture_over_the_limit_the_picture_leaves(self, tmp_path: Path) -> None:
         agent = pilot(ScriptedModel([[call("photo")], "Seen."]), WorkspaceMiddleware(LocalWorkspace(tmp_path)))

@@ -5,7 +5,6 @@ that is older than the archive: the process was killed between a compression and
 older state. What of the context is archived already is not archived twice.
 """
 
-import hashlib
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,8 @@ from agentscope.state import AgentState
 
 from buoyline.compression import Draft, Summary, summary_from
 from buoyline.errors import NotFoundError
-from buoyline.integrations.agentscope.agents import message_of
 from buoyline.integrations.agentscope.pieces import Piece, pieces_of
-from buoyline.messages import Message, Text, is_object
+from buoyline.messages import Message, Text, dialect_named, is_object
 from buoyline.offloader import Abilities, StoredResult
 
 logger = logging.getLogger(__name__)
@@ -128,8 +126,13 @@ async def _summaries(abilities: Abilities, session_id: str) -> list[Summary]:
 
 
 def _foreign(state: AgentState) -> Msg:
-    """Return AgentScope's own summary, or one that somebody has changed, as the message that a model sees it as."""
+    """Return AgentScope's own summary, or one that somebody has changed, as the message that a model sees it as.
+
+    The same summary is the same message, whenever it is spelled.
+    """
     content = state.summary
     spelled = content if isinstance(content, str) else "".join(block.model_dump_json() for block in content)
-    name = hashlib.sha256(spelled.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return message_of("user", content).model_copy(update={"id": f"summary-{name}"})
+    message = dialect_named("agentscope").user_message(spelled)
+    blocks = message.content if isinstance(content, str) else list(content)
+    copied: Msg = message.model_copy(update={"id": f"summary-{message.id}", "content": blocks})
+    return copied

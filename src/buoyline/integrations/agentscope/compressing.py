@@ -21,6 +21,7 @@ from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import ContextOverflowError, SummaryError
 from buoyline.integrations.agentscope.agents import model_input
 from buoyline.integrations.agentscope.archived import Standing, note, standing_of, stubs_in
+from buoyline.integrations.agentscope.keeping import ContextKeeping
 from buoyline.integrations.agentscope.pieces import Piece, cut_of, messages_of
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
@@ -39,11 +40,14 @@ _LEAST_SUMMARY_TOKENS = 64
 class ContextCompression:
     """Lets the oldest messages of agents leave for the archive, and puts a summary in their place."""
 
-    def __init__(self, workbench: Workbench, summarizer: Summarizer | SummaryFunction | None) -> None:
+    def __init__(
+        self, workbench: Workbench, keeping: ContextKeeping, summarizer: Summarizer | SummaryFunction | None
+    ) -> None:
         """Archive with what *workbench* has.
 
         Args:
             workbench: The middleware's.
+            keeping: Writes contexts down.
             summarizer: Left out: the agent's own model.
 
         Raises:
@@ -54,6 +58,7 @@ class ContextCompression:
         self._counter = workbench.counter
         self._settings = workbench.settings
         self._on_event = workbench.on_event
+        self._keeping = keeping
         self._summarizer = None if summarizer is None else summarizer_from(summarizer)
         self._shown: dict[str, Summary] = {}
 
@@ -93,6 +98,7 @@ class ContextCompression:
         if cut == 0:
             logger.warning("agent %s: its newest messages alone take too much of %d tokens", agent.name, tokens)
             return
+        await self._keeping.keep_before_archiving(agent, standing)
         extent = await self._extent(agent, standing, views[:cut], sum(counts[:cut]))
         room = int((settings.trigger_ratio * size - tokens) / scale) + extent.tokens
         worth = max(extent.tokens // 2, _SMALL_SUMMARY_TOKENS)
@@ -108,6 +114,7 @@ class ContextCompression:
         if self._on_event is not None:
             after = tokens - round((extent.tokens - summary.tokens) * scale)
             self._on_event(ContextCompressed(summary, tokens, after, time.perf_counter() - began))
+        await self._keeping.keep(agent)
 
     async def _scale(self, agent: Agent, theirs: int, context_tokens: int) -> float:
         """Return how many of the agent's tokens one of ours is, by what the whole input takes."""

@@ -14,6 +14,7 @@ from buoyline.integrations.agentscope.archived import KEY
 from buoyline.integrations.agentscope.compressing import ContextCompression
 from buoyline.integrations.agentscope.images import limit_pictures
 from buoyline.integrations.agentscope.instructions import instructions as default_instructions
+from buoyline.integrations.agentscope.keeping import ContextKeeping
 from buoyline.integrations.agentscope.lookups import MAX_TOKENS, LookupTool, workspace_tools
 from buoyline.integrations.agentscope.results import ResultIntake
 from buoyline.integrations.agentscope.settings import PREVIEW_TOKENS, Settings, Workbench
@@ -94,7 +95,8 @@ class WorkspaceMiddleware(MiddlewareBase):
         )
         self._turns = workbench.abilities.turns
         self._intake = ResultIntake(workbench)
-        self._compression = ContextCompression(workbench, summarizer)
+        self._keeping = ContextKeeping(workbench)
+        self._compression = ContextCompression(workbench, self._keeping, summarizer)
 
     async def get_middleware_key(self) -> str:
         """Return where our note stands in ``AgentState.middle_context``."""
@@ -114,6 +116,24 @@ class WorkspaceMiddleware(MiddlewareBase):
             has_lookups = isinstance(await agent.toolkit.get_tool("read"), LookupTool)
             added = default_instructions(self._workspace.workdir, agent.state.session_id, has_lookups=has_lookups)
         return f"{current_prompt}\n{added}" if added else current_prompt
+
+    async def on_reply(
+        self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., AsyncGenerator[Any, None]]
+    ) -> AsyncGenerator[Any, None]:
+        """Pass a reply on, and write the context down when it has ended, well or not."""
+        try:
+            async for given in next_handler(**input_kwargs):
+                yield given
+        finally:
+            await self._keeping.keep(agent)
+
+    async def on_reasoning(
+        self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., AsyncGenerator[Any, None]]
+    ) -> AsyncGenerator[Any, None]:
+        """Write the context down before a model sees it."""
+        await self._keeping.keep(agent)
+        async for given in next_handler(**input_kwargs):
+            yield given
 
     async def on_acting(
         self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., AsyncGenerator[Any, None]]

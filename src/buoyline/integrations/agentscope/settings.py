@@ -1,7 +1,7 @@
 """The settings of an agent's context in both worlds: AgentScope's ``ContextConfig`` and our own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -10,12 +10,16 @@ from agentscope.agent import Agent
 from agentscope.agent import ContextConfig as AgentScopeConfig
 
 from buoyline.compression import ContextConfig
+from buoyline.compression.config import COMPRESSION_PROMPT
 from buoyline.offloader import Abilities, Offloader, ToolRule
 from buoyline.tokens import TextCounter
 from buoyline.window.events import OnEvent
 
 PREVIEW_TOKENS: Final = 1_000
 """The default of our ``ContextConfig``, which makes a third of the limit of it where it does not fit that."""
+
+_TIME: Final = "{current_time}"
+"""What AgentScope fills in in a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +45,27 @@ class Settings:
             tool_rules=self.tool_rules,
         )
 
+    def for_window(self, agent: Agent) -> ContextConfig:
+        """Return all settings of *agent* as our own, for whoever goes on with its session without AgentScope.
+
+        Lines of the prompt that tell the time are left out, since it is another then.
+
+        Raises:
+            ConfigError: A value cannot work with the others.
+        """
+        config = agent.context_config
+        results = self.for_results(config.tool_result_limit)
+        timeless = "\n".join(line for line in config.compression_prompt.split("\n") if _TIME not in line)
+        prompt = timeless if timeless.strip() else COMPRESSION_PROMPT
+        return replace(
+            self.for_compression(config.model_copy(update={"compression_prompt": prompt}), agent),
+            tool_result_limit=results.tool_result_limit,
+            preview_tokens=results.preview_tokens,
+            turn_results_limit=results.turn_results_limit,
+            tool_rules=results.tool_rules,
+            max_images=config.max_image_num,
+        )
+
     def for_compression(self, config: AgentScopeConfig, agent: Agent) -> ContextConfig:
         """Return *config* as our own.
 
@@ -55,7 +80,7 @@ class Settings:
         return ContextConfig(
             trigger_ratio=config.trigger_ratio,
             reserve_ratio=reserve,
-            compression_prompt=config.compression_prompt.replace("{current_time}", _now(agent)),
+            compression_prompt=config.compression_prompt.replace(_TIME, _now(agent)),
             summary_template=config.summary_template,
             summary_schema=given.summary_schema,
             summary_tokens=self.summary_tokens,

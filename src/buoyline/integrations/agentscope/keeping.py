@@ -1,0 +1,167 @@
+"""Writing an agent's context into its workspace, so that people see it and other frameworks can go on with it.
+
+AgentScope gathers a whole reply in one message that grows. What is written down is its pieces, one a line, as they will
+be archived: so the file grows by lines, and what a line holds has the same place in the session before it leaves the
+context and after. A piece is known by its message's id and what its blocks say. What a message says of itself beside
+them, such as the tokens of a reply that goes on, may be older, until all is written anew before the next compression.
+"""
+
+import hashlib
+import logging
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from agentscope.agent import Agent
+from agentscope.message import Msg
+from agentscope.state import AgentState
+
+from buoyline.errors import BuoylineError, NotFoundError, SessionExistsError, StaleWindowError
+from buoyline.integrations.agentscope.agents import model_input
+from buoyline.integrations.agentscope.archived import Standing, noted, standing_of
+from buoyline.integrations.agentscope.pieces import pieces_of
+from buoyline.integrations.agentscope.settings import Workbench
+from buoyline.messages import dialect_named
+from buoyline.offloader import WindowLog
+from buoyline.window.completion import completed
+from buoyline.window.settings import config_to_json
+
+logger = logging.getLogger(__name__)
+
+DIALECT: Final = "agentscope"
+
+_OF_A_REPLY: Final = {"usage", "finished_at", "finished_reason", "structured_output", "error", "metadata"}
+"""Fields of a message that change while it grows; its pieces share them."""
+
+
+@dataclass(slots=True)
+class _Written:
+    """What is written down of one agent's context.
+
+    Attributes:
+        state: Of the agent. Another one in its place is another history, even under the same session id.
+        log: Takes the context; None where the session has none.
+        writer: Tells it from others that go on with the session.
+        is_open: The session was begun, or taken over.
+        is_stale: Somebody else has taken it over since, which was told.
+        standing: The context as the archive knew it, when summary and note were as *mark* says.
+        mark: Changes with each compression.
+        first: Session index of the message behind the head.
+        lines: A hash of each; None before the first time, and after a failure.
+    """
+
+    state: AgentState
+    log: WindowLog | None
+    writer: str = field(default_factory=lambda: uuid.uuid4().hex)
+    is_open: bool = False
+    is_stale: bool = False
+    standing: Standing | None = None
+    mark: object = None
+    first: int = 0
+    lines: list[bytes] | None = None
+
+
+class ContextKeeping:
+    """Writes contexts down as they grow; does nothing where the offloader keeps no windows."""
+
+    def __init__(self, workbench: Workbench) -> None:
+        """Write with what *workbench* has."""
+        self._abilities = workbench.abilities
+        self._settings = workbench.settings
+        self._written: WeakKeyDictionary[Agent, _Written] = WeakKeyDictionary()
+
+    async def keep(self, agent: Agent) -> None:
+        """Write down what is new of the agent's context. Where that fails, it is logged, and the agent goes on."""
+        written = self._of(agent)
+        if written.is_stale:
+            return
+        try:
+            await self._keep(agent, None)
+        except StaleWindowError as refused:
+            written.is_stale = True
+            logger.warning("%s; what this agent goes on with is not written down", refused)
+
+    async def keep_before_archiving(self, agent: Agent, standing: Standing) -> None:
+        """Write all of the agent's context down anew, to the letter as *standing* will be archived.
+
+        A process that goes on with the session compares both where this one ends before the context has changed.
+        It also begins the session, which has to come before the first archiving.
+
+        Raises:
+            StaleWindowError: Somebody else goes on with the session, behind whose back nothing may be archived.
+        """
+        await self._keep(agent, standing)
+
+    def _of(self, agent: Agent) -> _Written:
+        written = self._written.get(agent)
+        if written is None or written.state is not agent.state:
+            written = self._written[agent] = _Written(agent.state, self._abilities.windows)
+        return written
+
+    async def _keep(self, agent: Agent, standing: Standing | None) -> None:
+        written = self._of(agent)
+        try:
+            await completed(self._write(agent, written, standing))
+        except StaleWindowError:
+            raise
+        except (BuoylineError, OSError) as failure:
+            logger.warning("the context of session %s is not written down: %s", agent.state.session_id, failure)
+
+    async def _write(self, agent: Agent, written: _Written, standing: Standing | None) -> None:
+        log, session_id = await self._opened(agent, written), agent.state.session_id
+        if log is None:
+            return
+        found = await self._standing(agent, written) if standing is None else standing
+        head = [] if found.previous is None else [dialect_named(DIALECT).user_message(str(agent.state.summary))]
+        foreign = [] if found.foreign is None else [found.foreign]
+        natives = [*head, *foreign, *(piece.native for piece in found.pieces)]
+        lines, known = [_hash_of(native) for native in natives], written.lines
+        written.lines = None
+        if known is None or standing is not None or found.first != written.first or known != lines[: len(known)]:
+            kinds = ["summary" for _ in head]
+            await log.replace_window(session_id, natives, kinds, found.first, (), writer=written.writer)
+        elif len(lines) > len(known):
+            await log.extend_window(session_id, natives[len(known) :], (), writer=written.writer)
+        written.first, written.lines = found.first, lines
+        written.standing = found if standing is None else None
+
+    async def _opened(self, agent: Agent, written: _Written) -> WindowLog | None:
+        """Begin the session, or go on with it, the first time."""
+        log, session_id = written.log, agent.state.session_id
+        if log is None or written.is_open:
+            return log
+        try:
+            await log.start_window(session_id, await self._settings_of(agent), writer=written.writer)
+        except SessionExistsError:
+            try:
+                await log.claim_window(session_id, writer=written.writer)
+            except NotFoundError:
+                logger.info("session %s has messages and no window; none is begun", session_id)
+                written.log = None
+        written.is_open = True
+        return written.log
+
+    async def _settings_of(self, agent: Agent) -> dict[str, Any]:
+        given = await model_input(agent)
+        return {
+            "size": agent.model.context_size,
+            "config": config_to_json(self._settings.for_window(agent)),
+            "system": given["messages"][0].get_text_content() or "",
+            "tools": given["tools"],
+            "dialect": DIALECT,
+        }
+
+    async def _standing(self, agent: Agent, written: _Written) -> Standing:
+        """Return the agent's context as the archive knows it, without asking where that cannot have changed."""
+        state, before = agent.state, written.standing
+        mark = (noted(state), state.summary)
+        if before is None or before.archived or mark != written.mark:
+            written.mark = mark
+            return await standing_of(state, self._abilities, None)
+        return Standing(before.first, pieces_of(state.context) or [], 0, before.foreign, before.previous)
+
+
+def _hash_of(native: Msg) -> bytes:
+    spelled = native.model_dump_json(exclude=_OF_A_REPLY)
+    return hashlib.blake2b(spelled.encode("utf-8", "surrogatepass"), digest_size=16).digest()
