@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from buoyline import Compressor, ContextConfig, LocalWorkspace
+from buoyline import Compressor, ContextConfig, Draft, LocalWorkspace, SummaryRequest
 from buoyline.errors import MessageError
 from buoyline.tokens import default_counter
 
@@ -46,6 +46,39 @@ async def test_a_second_compression_carries_on_what_the_first_held(tmp_path: Pat
     assert second is not None
     assert second.summary.messages[0] == index
     assert "OPS-0" in second.summary.text
+
+
+@pytest.mark.parametrize("place", ["workspace", "plain offloader"])
+async def test_what_was_unverified_stays_so_until_the_archive_holds_it(tmp_path: Path, place: str) -> None:
+    offloader = LocalWorkspace(tmp_path, durability="off") if place == "workspace" else Plain()
+    compressor = Compressor(offloader, summarizer=claiming)
+    previous: Draft | None = None
+    first, found = 0, list[bool]()
+    for said in ("", "", "It is 48151 after all. ", ""):
+        messages = conversation(30)[1:]
+        messages[0] = {"role": "user", "content": said + messages[0]["content"]}
+        compression = await compressor.compress("s1", messages, size=2000, first=first, previous=previous)
+        assert compression is not None
+        summary = compression.summary
+        first, previous = summary.messages[1], summary.draft
+        found.append("The port is 48151 (unverified)" in summary.text)
+        assert ("48151" in summary.unverified) is found[-1]
+    assert found == [True, True, False, False]
+
+
+async def claiming(_: SummaryRequest) -> str:
+    """Repeat itself without marks, as a model does that brings the last summary up to date."""
+    return "The port is 48151."
+
+
+class Plain:
+    """An offloader with the two documented methods and nothing else."""
+
+    async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
+        return "s3://bucket/context.jsonl"
+
+    async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
+        return "s3://bucket/tool_result.txt"
 
 
 async def test_nothing_is_written_when_nothing_may_leave(tmp_path: Path) -> None:

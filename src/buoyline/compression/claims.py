@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from buoyline.compression.ledger import WORD, mentions
@@ -95,6 +96,18 @@ def mark(text: str, unverified: Iterable[str]) -> str:
     ends = sorted({claim.end for claim in _claims(plain) if claim.text in doubtful})
     pieces = [plain[start:end] for start, end in zip([0, *ends], [*ends, len(plain)], strict=True)]
     return MARK.join(pieces)
+
+
+def backed(text: str) -> tuple[str, ...]:
+    """Return the claims of *text* that are not marked in it.
+
+    Args:
+        text: A summary as `mark` returns it.
+    """
+    pieces = text.split(MARK)
+    ends, found = frozenset(accumulate(map(len, pieces[:-1]))), tuple(_claims("".join(pieces)))
+    doubtful = {claim.text for claim in found if claim.end in ends}
+    return tuple(dict.fromkeys(claim.text for claim in found if claim.text not in doubtful))
 
 
 def _claims(text: str) -> Iterator[_Claim]:

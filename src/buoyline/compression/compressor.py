@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from buoyline.compression.backing import with_backed_pointers
-from buoyline.compression.claims import claims, mark, unverified
+from buoyline.compression.claims import backed, claims, mark, unverified
 from buoyline.compression.config import ContextConfig
 from buoyline.compression.events import OnSummaryEvent, SummaryFellBack, SummaryVerified
 from buoyline.compression.excerpts import excerpts_of, lines_of_files
@@ -355,7 +355,8 @@ class Compressor:
     async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         text = "\n".join(draft.fields.values())
         known = [source.message.spoken for source in request.sources]
-        known += [] if request.previous is None else list(request.previous.fields.values())
+        # What the last summary claims was checked when it was written, and is known but for what it marks.
+        known += [] if request.previous is None else ["\n…\n".join(backed("\n".join(request.previous.fields.values())))]
         doubtful = unverified(text, known)
         if doubtful and self._abilities.archive is not None:
             doubtful = tuple(await self._abilities.archive.missing(session_id, doubtful))
