@@ -91,7 +91,7 @@ async def test_a_session_of_nothing_but_calls_stays_under_the_limit_with_whole_p
         assert window.tokens <= SIZE
         assert has_whole_pairs(form, window, sent)
     assert window._context.contents.first > 0
-    assert await held(window) == sent
+    assert spelled(await held(window)) == spelled(sent)
 
 
 async def test_reasoning_and_signatures_stay_with_their_calls_and_reach_the_archive_unchanged(
@@ -110,7 +110,7 @@ async def test_reasoning_and_signatures_stay_with_their_calls_and_reach_the_arch
         assert all(found is message for found, message in zip(kept, sent[-len(kept) :], strict=True))
         assert has_whole_pairs(form, window, sent)
     assert window._context.contents.first > 0
-    assert await held(window) == sent
+    assert spelled(await held(window)) == spelled(sent)
     assert "sig==" in str((await held(window))[1])
 
 
@@ -129,7 +129,7 @@ async def test_calls_that_wait_stay_while_others_answer_in_any_order(tmp_path: P
         assert window._context.contents.first <= 14, "the calls stay"
         assert window.tokens <= SIZE
     assert has_whole_pairs(form, window, sent)
-    assert await held(window) == sent
+    assert spelled(await held(window)) == spelled(sent)
 
 
 async def test_recovering_again_and_again_ends(tmp_path: Path, form: Form) -> None:

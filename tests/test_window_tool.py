@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from window_forms import FORMS, NAMES, Form, words
+from window_forms import FORMS, NAMES, Form, spelled, words
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Draft, SummaryRequest, pair_spans
@@ -61,7 +61,7 @@ async def test_a_call_in_the_middle_of_a_turn_takes_effect_before_the_next_step(
     assert len(prepared) < len(sent)
     kept = [entry.native for entry in window._context.contents]
     archived = await LocalWorkspace(tmp_path).load_messages("s1", 0, len(sent) - len(kept))
-    assert [message for _, message in archived] + kept == sent
+    assert spelled([*(message for _, message in archived), *kept]) == spelled(sent)
     spans = pair_spans([dialect_named(form.name).view(message) for message in kept])
     assert len(spans) == 2 or form.name == "anthropic"
     assert await window.prepare() == prepared, "once"

@@ -1,10 +1,13 @@
 """The same conversation in every dialect, for what a window has to do in all of them."""
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from agentscope.message import Msg
 
 from buoyline.messages import dialect_named
 from buoyline.messages.encoded import encode_bytes
@@ -29,15 +32,15 @@ class Form(Protocol):
         """What `dialect_named` knows it by."""
         ...
 
-    def user(self, *contents: str | bytes) -> dict[str, Any]:
+    def user(self, *contents: str | bytes) -> Any:
         """Return a user message of texts and pictures."""
         ...
 
-    def calling(self, *call_ids: str, thinking: str = "") -> dict[str, Any]:
+    def calling(self, *call_ids: str, thinking: str = "") -> Any:
         """Return an assistant's message with parallel calls, and the reasoning that led to them."""
         ...
 
-    def answering(self, contents: Mapping[str, Sequence[str | bytes]]) -> list[dict[str, Any]]:
+    def answering(self, contents: Mapping[str, Sequence[str | bytes]]) -> list[Any]:
         """Return the messages that answer calls, with texts and pictures by the id of the call."""
         ...
 
@@ -130,7 +133,49 @@ class Bedrock:
         return {"image": {"format": "png", "source": {"bytes": block}}}
 
 
-FORMS: Sequence[Form] = (OpenAI(), Anthropic(), Bedrock())
+@dataclass(frozen=True)
+class AgentScope:
+    """AgentScope's own objects. Ids follow from the content: another process builds the very same messages."""
+
+    name: str = "agentscope"
+
+    def user(self, *contents: str | bytes) -> Msg:
+        return self._message("user", [self._block(block) for block in contents])
+
+    def calling(self, *call_ids: str, thinking: str = "") -> Msg:
+        reasoning = [self._named({"type": "thinking", "thinking": thinking, "signature": "sig=="})] if thinking else []
+        calls = [
+            {"type": "tool_call", "id": call_id, "name": "look", "input": "{}", "created_at": _TIME}
+            for call_id in call_ids
+        ]
+        return self._message("assistant", [*reasoning, *calls])
+
+    def answering(self, contents: Mapping[str, Sequence[str | bytes]]) -> list[Msg]:
+        results = [self._result(call_id, blocks) for call_id, blocks in contents.items()]
+        return [self._message("assistant", results)]
+
+    def _result(self, call_id: str, blocks: Sequence[str | bytes]) -> dict[str, Any]:
+        output = [self._block(block) for block in blocks]
+        named = {"type": "tool_result", "id": call_id, "name": "look", "created_at": _TIME}
+        return {**named, "output": output, "state": "success"}
+
+    def _block(self, block: str | bytes) -> dict[str, Any]:
+        if isinstance(block, str):
+            return self._named({"type": "text", "text": block})
+        source = {"type": "base64", "media_type": "image/png", "data": _base64(block)}
+        return self._named({"type": "data", "source": source})
+
+    def _message(self, role: str, content: list[dict[str, Any]]) -> Msg:
+        return Msg.model_validate(self._named({"name": role, "role": role, "content": content}))
+
+    def _named(self, fields: dict[str, Any]) -> dict[str, Any]:
+        found = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:32]
+        return {**fields, "id": found, "created_at": _TIME}
+
+
+_TIME = "2026-01-01T00:00:00"
+
+FORMS: Sequence[Form] = (OpenAI(), Anthropic(), Bedrock(), AgentScope())
 NAMES = [form.name for form in FORMS]
 
 
@@ -139,7 +184,9 @@ def view(form: Form, message: Any) -> Any:
 
 
 def spelled(messages: Sequence[Any]) -> list[str]:
-    return [json.dumps(encode_bytes(message), sort_keys=True) for message in messages]
+    """Return the JSON of *messages*; a framework's object and what it came back as from disk read the same."""
+    plain = (message.model_dump(mode="json") if isinstance(message, Msg) else message for message in messages)
+    return [json.dumps(encode_bytes(message), sort_keys=True) for message in plain]
 
 
 def _base64(content: bytes) -> str:
