@@ -127,8 +127,46 @@ def anthropic_group(call_ids: Sequence[str], text: str) -> list[dict[str, Any]]:
     return [anthropic_call(call_ids), anthropic_results(call_ids, text, "")]
 
 
+AGENTSCOPE_TIME = {"created_at": "2026-01-01T00:00:00"}
+
+
+def agentscope_message(role: str, *content: dict[str, Any]) -> dict[str, Any]:
+    return {"name": role, "role": role, "content": list(content), "id": "m", **AGENTSCOPE_TIME}
+
+
+def agentscope_text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text, "id": "t", **AGENTSCOPE_TIME}
+
+
+def agentscope_call(call_id: str) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call_id, "name": "read", "input": "{}", **AGENTSCOPE_TIME}
+
+
+def agentscope_result(call_id: str, text: str) -> dict[str, Any]:
+    return {"type": "tool_result", "id": call_id, "name": "read", "output": text, **AGENTSCOPE_TIME}
+
+
+def agentscope_group(call_ids: Sequence[str], text: str) -> list[dict[str, Any]]:
+    """Return a reply that holds calls and their results."""
+    calls = [agentscope_call(call_id) for call_id in call_ids]
+    return [agentscope_message("assistant", *calls, *(agentscope_result(call_id, text) for call_id in call_ids))]
+
+
+agentscope_blocks = st.one_of(
+    texts.map(agentscope_text),
+    st.sampled_from(CALL_IDS).map(agentscope_call),
+    st.builds(agentscope_result, st.sampled_from(CALL_IDS), texts),
+    texts.map(lambda text: {"type": "hint", "hint": text, "id": "h", **AGENTSCOPE_TIME}),
+)
+agentscope_messages = st.one_of(
+    texts.map(lambda text: agentscope_message("user", agentscope_text(text))),
+    st.just(agentscope_message("system", agentscope_text("be good"))),
+    st.lists(agentscope_blocks, min_size=1, max_size=6).map(lambda found: agentscope_message("assistant", *found)),
+)
+
 openai_groups = st.builds(openai_group, id_lists, texts)
 anthropic_groups = st.builds(anthropic_group, id_lists, texts)
+agentscope_groups = st.builds(agentscope_group, id_lists, texts)
 
 
 def flat(groups: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -139,6 +177,7 @@ def flat(groups: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 conversations = st.one_of(
     st.lists(openai_messages.map(lambda message: [message]) | openai_groups, min_size=1, max_size=10).map(flat),
     st.lists(anthropic_messages.map(lambda message: [message]) | anthropic_groups, min_size=1, max_size=10).map(flat),
+    st.lists(agentscope_messages.map(lambda message: [message]) | agentscope_groups, min_size=1, max_size=10).map(flat),
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentscope.message import AssistantMsg, Msg, TextBlock, ToolCallBlock, ToolResultBlock
 
 from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError
@@ -114,6 +115,23 @@ def bedrock(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def agentscope(messages: Sequence[dict[str, Any]]) -> list[Msg]:
+    """Return *messages* as AgentScope's own."""
+    found: list[Msg] = []
+    for message in messages:
+        if message["role"] == "tool":
+            result = ToolResultBlock(id=message["tool_call_id"], name="read", output=message["content"])
+            found.append(AssistantMsg("assistant", [result]))
+        elif "tool_calls" in message:
+            uses = [(call["id"], call["function"]["name"]) for call in message["tool_calls"]]
+            calls = [ToolCallBlock(id=call_id, name=name, input="{}") for call_id, name in uses]
+            found.append(AssistantMsg("assistant", [*calls]))
+        else:
+            role = message["role"]
+            found.append(Msg(name=role, role=role, content=[TextBlock(text=message["content"])]))
+    return found
+
+
 def openai(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(messages)
 
@@ -191,7 +209,7 @@ async def test_the_pages_first_document_slides_above_200_000_tokens_and_truncate
     assert said(held)[-1]["content"].startswith("And now")
 
 
-@pytest.mark.parametrize("form", [openai, anthropic, bedrock])
+@pytest.mark.parametrize("form", [openai, anthropic, bedrock, agentscope])
 async def test_a_sliding_window_keeps_6_messages_once_there_are_more_than_12(form: Callable[..., list[Any]]) -> None:
     management = doc("pre_llm", "SlidingWindowManager", {"max_messages": 6}, message_count_exceed=12)
     twelve = form(talk(12))
@@ -243,7 +261,7 @@ async def test_so_many_messages_are_summarised_as_the_documented_defaults_give(c
     assert kept == talk(count)[summarised:]
 
 
-@pytest.mark.parametrize("form", [openai, anthropic, bedrock])
+@pytest.mark.parametrize("form", [openai, anthropic, bedrock, agentscope])
 @pytest.mark.parametrize("hook", ["post_tool", "pre_llm"])
 async def test_truncation_works_at_both_hooks_of_the_pages_use_cases(hook: str, form: Callable[..., list[Any]]) -> None:
     management = doc(hook, "ToolsOutputTruncateManager", {"max_output_length": 500})
@@ -320,7 +338,7 @@ async def test_words_that_look_like_tool_calls_part_nothing() -> None:
     assert kept == messages[-4:]
 
 
-@pytest.mark.parametrize("form", [openai, anthropic, bedrock])
+@pytest.mark.parametrize("form", [openai, anthropic, bedrock, agentscope])
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
 async def test_a_tool_loop_is_never_emptied_nor_parted(limit: int, form: Callable[..., list[Any]]) -> None:
     pairs = [message for n in range(5) for message in (calls(f"c{n}"), gave(f"c{n}", f"result {n}"))]

@@ -33,7 +33,7 @@ class Activation(Fields):
         message_count_exceed: More messages than this, system messages and summaries not counted.
         tokens_exceed: The whole context takes more tokens: system prompt, tools, history, and the newest results.
         tokens_exceed_ratio: The whole context takes more than this share of the window.
-        turn_tokens_exceed: The tool results since the model spoke last take more tokens.
+        turn_tokens_exceed: The tool results since the model spoke last, or in its newest reply, take more tokens.
         idle_seconds_exceed: More time passed since the model was called last, so that a provider's cache is cold.
         every_model_calls: At every n-th call of the model.
         on_overflow: Only after the provider refused the context as too long; False: only otherwise.

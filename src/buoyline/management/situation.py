@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from buoyline.messages import Message, ToolResult
+from buoyline.messages import Message, Note, ToolResult
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
 
@@ -90,7 +90,7 @@ class Situation:
 
     @property
     def turn_tokens(self) -> int:
-        """What all tool results take that came since the model spoke last."""
+        """What all tool results of the newest turn take; see `turn_at`."""
         turn = (result for held in self.messages[self.turn_at() :] for result in held.message.results)
         return sum(count_result(result, self.counter) for result in turn)
 
@@ -100,11 +100,22 @@ class Situation:
         yield from self.messages
 
     def turn_at(self) -> int:
-        """Return the position behind the model's last message; what follows answers its calls."""
-        position = len(self.messages)
-        while position > 0 and self.messages[position - 1].message.role != "assistant":
-            position -= 1
-        return position
+        """Return the position at which the results of the newest turn begin: behind the model's last message.
+
+        Where that message holds results itself, as AgentScope's replies do, it is its own position: they came with it,
+        and nobody has looked at them before.
+        """
+        spoken = self._spoken_at()
+        return spoken if spoken >= 0 and self.messages[spoken].message.results else spoken + 1
+
+    def is_unread(self, position: int, number: int) -> bool:
+        """Tell whether the model has not spoken since the result *number* of the message at *position* came."""
+        spoken = self._spoken_at()
+        if position != spoken:
+            return position > spoken
+        parts = self.messages[position].message.parts
+        places = [at for at, part in enumerate(parts) if isinstance(part, ToolResult)]
+        return all(isinstance(part, (ToolResult, Note)) for part in parts[places[number] :])
 
     def current_user(self) -> int | None:
         """Return the position of the user's newest words among the messages; None where they stand in the head."""
@@ -121,3 +132,10 @@ class Situation:
                 if call.call_id == result.call_id:
                     return call.name
         return ""
+
+    def _spoken_at(self) -> int:
+        """Return the position of the model's last message; -1 where there is none."""
+        position = len(self.messages) - 1
+        while position >= 0 and self.messages[position].message.role != "assistant":
+            position -= 1
+        return position

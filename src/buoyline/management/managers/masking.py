@@ -31,11 +31,10 @@ class Masking(Settings):
         """Choose the older results that are worth it."""
         found = list(results_of(situation))
         newest = len(found) - self.keep_recent_results
-        turn = situation.turn_at()
         steps = tuple(
             self._step(situation, one)
             for one in found[: max(newest, 0)]
-            if one.position < turn and self._may_leave(situation, one)
+            if not situation.is_unread(one.position, one.number) and self._may_leave(situation, one)
         )
         return Decision(steps, f"{len(steps)} of {len(found)} tool results are old enough and large enough")
 

@@ -58,7 +58,7 @@ class Offloading(Settings):
         )
 
     def decide(self, situation: Situation) -> Decision:
-        """Choose among the results that came since the model spoke last; earlier ones were decided about."""
+        """Choose among the results of the newest turn; earlier ones were decided about."""
         config = self.config()
         found = list(results_of(situation, situation.turn_at()))
         weighed = [_weighed(situation, one, config) for one in found]
