@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strands import Agent, tool
 from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
+from strands.session.file_session_manager import FileSessionManager
 from strands.storage import Storage
 from strands.types.exceptions import StorageError as StrandsStorageError
 from strands.vended_plugins.context_offloader import ContextOffloader
@@ -24,8 +25,9 @@ from strands_model import ScriptedModel, call
 
 from buoyline import LocalWorkspace, MemoryWorkspace, Quotas
 from buoyline.errors import ConfigError, CorruptError, QuotaExceededError
-from buoyline.integrations.strands import WorkspaceStorage
+from buoyline.integrations.strands import WorkspaceStorage, session_of
 from buoyline.integrations.strands.frames import framed, unframed
+from buoyline.integrations.strands.naming import session_named
 from buoyline.workspace import layout
 
 KINDS = [
@@ -153,6 +155,35 @@ async def test_another_session_and_another_agent_reach_nothing(tmp_path: Path) -
             await WorkspaceStorage(workspace, **other).retrieve(reference)
         with pytest.raises(KeyError):
             await WorkspaceStorage(workspace, **other).retrieve(Path(reference).name)
+
+
+ids = st.text("ab-~", max_size=6) | st.sampled_from(["default", "s1", "s1--default"]) | st.text(max_size=4)
+
+
+@given(st.tuples(ids, ids), st.tuples(ids, ids))
+def test_no_two_agents_of_whatever_sessions_share_a_session_of_the_workspace(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    """Joined by a dash, agent "c" of session "a-b" would have that of agent "b-c" of session "a"."""
+    assert (session_named(*one) == session_named(*other)) is (one == other)
+
+
+@pytest.mark.parametrize(
+    ("session_id", "agent_id", "named"),
+    [
+        ("s1", "default", "s1"),
+        ("s1", "writer", "s1--writer"),
+        ("release-7", "code-review", "release-7--code-review"),
+        ("a--b", "default", "a--b--default"),
+    ],
+)
+def test_a_storage_and_an_agent_with_the_same_ids_have_the_same_session(
+    session_id: str, agent_id: str, named: str, tmp_path: Path
+) -> None:
+    manager = FileSessionManager(session_id, storage_dir=str(tmp_path / "sessions"))
+    agent = Agent(model=ScriptedModel(["done"]), agent_id=agent_id, session_manager=manager, callback_handler=None)
+    assert session_of(agent) == on_disk(tmp_path, session_id=session_id, agent_id=agent_id).session_id == named
+    assert layout.encode_id(named) == named
 
 
 async def test_two_agents_with_equal_ids_do_not_write_over_each_other(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from buoyline.errors import ConfigError, NotFoundError, StorageError
 from buoyline.integrations.strands.blobs import part_of, payload_of
 from buoyline.integrations.strands.keyed import KeyedStorage
 from buoyline.integrations.strands.locating import Located, held_result, relative_to, result_named
+from buoyline.integrations.strands.naming import session_named
 from buoyline.messages import ToolResult
 from buoyline.offloader import StoredResult
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from strands.sandbox.base import Sandbox
 
 Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
-
-_DEFAULT_AGENT = "default"
 
 
 class WorkspaceStorage(KeyedStorage):
@@ -57,7 +56,8 @@ class WorkspaceStorage(KeyedStorage):
                 absolute one, or a workspace, absolute ones.
             session_id: The session that content belongs to: another one's is not reached. Left out, it is
                 ``"strands"``, or with `WorkspaceOffloader` each agent's own.
-            agent_id: The agent within the session, where several share it; one called ``default`` is the session's.
+            agent_id: The agent within the session, where several share it: the same one that `session_of` says of an
+                agent with these ids.
             sandbox: The one that the agent runs in. Files are the host's all the same: the agent reads them with the
                 tools that run outside of it.
 
@@ -69,8 +69,7 @@ class WorkspaceStorage(KeyedStorage):
         self.workspace = workspace if isinstance(workspace, Workspace) else LocalWorkspace(os.fspath(workspace))
         self.is_named = session_id is not None or agent_id is not None
         session_id = "strands" if session_id is None else session_id
-        is_shared = agent_id is not None and agent_id != _DEFAULT_AGENT
-        self.session_id = f"{session_id}-{agent_id}" if is_shared else session_id
+        self.session_id = session_id if agent_id is None else session_named(session_id, agent_id)
         layout.session_directory(self.session_id)
         self._sandbox = sandbox
         self._places: dict[str, Located] = {}
