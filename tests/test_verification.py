@@ -22,7 +22,9 @@ from buoyline.compression import ContextConfig
 from buoyline.errors import NotFoundError
 from buoyline.window import ContextWindow
 from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.entries import Entry
 from buoyline.workspace.journal import decode, encode
+from buoyline.workspace.sweeping import collect
 from buoyline.workspace.verification import KINDS, SEVERITIES, Report, verify
 from buoyline.workspace.verification.scan import Scan, lines_of
 
@@ -363,6 +365,50 @@ def test_no_record_with_another_form_reaches_the_index(healthy: Path) -> None:
                 scan = Scan("journal.jsonl")
                 scan.read(lines_of([changed]))
                 assert scan.findings or scan.index.end == len(changed), (op, field, other)
+
+
+async def _keep_entries(workdir: Path) -> None:
+    entries = LocalWorkspace(workdir).entries("s1")
+    for key in ("a", "a/b"):
+        await entries.write(key, Entry(key.encode() * 9, "text/plain", "frame"))
+
+
+ENTRY_BREAKS: list[tuple[str, str, Callable[[Path], object]]] = [
+    ("missing-file", "a~*", Path.unlink),
+    ("short-file", "a~*", lambda path: os.truncate(path, 3)),
+    ("changed-bytes", "a~*", lambda path: flip(path, 3)),
+    ("changed-bytes", "a~*", lambda path: append(path, b"!")),
+    ("bad-record", ".facts/a.json", lambda path: path.write_bytes(b'{"key": "a", "file": "../x", "sha256": ""}')),
+    ("bad-record", ".facts/a.json", lambda path: path.write_bytes(b"")),
+    ("wrong-mode", "a~*", lambda path: path.chmod(0o644)),
+    ("leftover", "a~*", lambda path: shutil.copy2(path, path.with_name("a~old.txt"))),
+    ("leftover", ".facts/a.json", lambda path: put(path.with_name(".tmp-1"))),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "damage"), ENTRY_BREAKS)
+def test_what_is_kept_under_keys_is_compared_with_its_facts(
+    kind: str, name: str, damage: Callable[[Path], object], workdir: Path
+) -> None:
+    asyncio.run(_keep_entries(workdir))
+    (workdir / "storage" / "mine").mkdir()
+    (workdir / "storage" / "mine" / "notes.txt").write_text("the agent's own", "utf-8")
+    assert report_on(workdir).findings == ()
+    (path,) = (workdir / "storage" / "s1").glob(name)
+    damage(path)
+    found = report_on(workdir).findings
+    assert kind in {one.kind for one in found}
+    assert {one.path.split("/")[:2] == ["storage", "s1"] for one in found} == {True}
+    assert kind in kinds(report_on(workdir, sessions=["s1"]))
+    assert report_on(workdir, sessions=["s2"]).findings == ()
+    assert collect(LocalWorkspace(workdir)).is_dry_run
+
+
+def test_the_hashes_of_what_is_kept_under_keys_are_left_out_on_demand(workdir: Path) -> None:
+    asyncio.run(_keep_entries(workdir))
+    for path in (workdir / "storage" / "s1").glob("a~*"):
+        flip(path, 3)
+    assert report_on(workdir, hashes=False).findings == ()
 
 
 def test_progress_reaches_the_end(healthy: Path) -> None:

@@ -33,6 +33,7 @@ _UNLOCKED_GRACE_S = 60 * 60
 _LONGEST_S = 1e9
 _BLOCKING = frozenset({"format", "owner", "file-type", "unreadable", "missing-file", "short-file", "bad-record", "gap"})
 """Damage after which nobody knows what a session refers to, or what it will once it was restored from a copy."""
+_WITHOUT_REFERENCES = (f"{layout.DATA}/", f"{layout.LOCKS}/", f"{layout.ENTRIES}/")
 
 Progress = Callable[[int], None]
 """Is told how many bytes more were read."""
@@ -135,7 +136,7 @@ def collect(
 
 def _require_readable(workspace: LocalWorkspace) -> None:
     for found in verify(workspace, hashes=False).findings:
-        if found.kind in _BLOCKING and not found.path.startswith((f"{layout.DATA}/", f"{layout.LOCKS}/")):
+        if found.kind in _BLOCKING and not found.path.startswith(_WITHOUT_REFERENCES):
             raise _stopped(workspace.tree, found)
 
 

@@ -11,6 +11,7 @@ from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.parts import data_names
+from buoyline.workspace.verification.entries import check_entries, scopes_of
 from buoyline.workspace.verification.findings import Finding, Report, finding, in_order
 from buoyline.workspace.verification.inspection import (
     Inspection,
@@ -49,7 +50,8 @@ def verify(
 
     Args:
         workspace: The one to verify.
-        sessions: Ids of the sessions to look at, with the blobs that they refer to; None for all there is.
+        sessions: Ids of the sessions to look at, with the blobs that they refer to and what is kept under keys for
+            them; None for all there is.
         hashes: Read all files and compare them with their hashes, too. Without, names, types, modes, sizes and the
             journals are checked, and whether what these list is there.
         on_progress: Called often while files are read.
@@ -84,14 +86,16 @@ class _Verification:
         if not self._is_readable_format(root):
             return self._report(0, 0)
         self._check_root(root)
-        sessions = self._sessions()
+        sessions, scopes = self._sessions(), self._scopes()
         if self._on_progress is not None:
-            self._total_bytes = self._bytes_to_read(sessions)
+            self._total_bytes = self._bytes_to_read(sessions, scopes)
         for directory in sessions:
             session = self._inspected(directory)
             self._findings += session.findings
             for name, user in _references(session):
                 self._references.setdefault(name, (directory, user))
+        for scope in scopes:
+            self._findings += check_entries(self._tree, scope, self._probe, hashes=self._hashes)
         return self._report(len(sessions), self._check_blobs())
 
     def _report(self, sessions: int, blobs: int) -> Report:
@@ -156,6 +160,13 @@ class _Verification:
             found = {directory: found[directory] for directory in self._chosen}
         return [directory for directory, status in found.items() if self._is_session(directory, status)]
 
+    def _scopes(self) -> list[str]:
+        """Return the directories of what is kept under keys, of the sessions to look at."""
+        names = None if self._chosen is None else {name.rpartition("/")[2] for name in self._chosen}
+        with refusals(self._tree, self._findings):
+            return scopes_of(self._tree, names)
+        return []
+
     def _is_session(self, path: str, status: os.stat_result) -> bool:
         if path.removeprefix(f"{layout.SESSIONS}/").startswith(layout.TEMPORARY_PREFIX):
             self._findings.append(leftover(path))
@@ -218,10 +229,10 @@ class _Verification:
             reason = "no session refers to it; a block that was stored alone may be in use elsewhere"
             self._findings.append(finding("unreferenced-blob", name, reason))
 
-    def _bytes_to_read(self, sessions: Sequence[str]) -> int:
+    def _bytes_to_read(self, sessions: Sequence[str], scopes: Sequence[str]) -> int:
         if not self._hashes:
             return sum(self._journal_size(directory) or 0 for directory in sessions)
-        directories = [*sessions, *([layout.DATA] if self._chosen is None else [])]
+        directories = [*sessions, *scopes, *([layout.DATA] if self._chosen is None else [])]
         return sum(
             status.st_size
             for directory in directories
