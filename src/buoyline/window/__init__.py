@@ -6,6 +6,7 @@ from buoyline.compression.events import SummaryFellBack, SummaryVerified
 from buoyline.window.choosing import OffloadCandidate, ShouldOffload
 from buoyline.window.events import (
     ContextCompressed,
+    ContextManaged,
     Event,
     MessagesArchived,
     OverflowRecovered,
@@ -19,6 +20,7 @@ logging.getLogger("buoyline").addHandler(logging.NullHandler())
 
 __all__ = [
     "ContextCompressed",
+    "ContextManaged",
     "ContextWindow",
     "Event",
     "MessagesArchived",

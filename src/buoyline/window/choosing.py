@@ -257,6 +257,31 @@ class ResultChoosing:
             for call in (self._last_call(result),)
         }
 
+    def note(self, entries: Sequence[Entry]) -> None:
+        """Take note of the calls in *entries*, whose form is not settled yet."""
+        for entry in entries:
+            self.calls.update(self._calls_of(entry.message))
+
+    def known_of(self, result: ToolResult) -> tuple[str, str]:
+        """Return the tool that gave *result*, and what it has read back; both may be empty."""
+        call = self._last_call(result)
+        return result.name or call.name, call.source
+
+    async def may_leave(self, entry: Entry, number: int) -> bool:
+        """Ask whoever wants a say about a result that was not asked about, and for which nothing stands yet.
+
+        Raises:
+            TypeError: The predicate answered with something else than True or False.
+            Exception: Whatever it raises, with a note about which result it was asked.
+        """
+        result = entry.message.results[number]
+        found = _Result(entry, number, self._last_call(result))
+        if found.key in self.refused:
+            return False
+        if self._given(result).parts == result.parts and self._is_unasked(found):
+            self.verdicts[found.key] = await self._ask(found)
+        return self.verdicts.get(found.key, True)
+
     def keeps(self, entry: Entry) -> bool:
         """Tell whether a rule or the predicate wants to keep a result of *entry*, as far as the room allows."""
         return any(

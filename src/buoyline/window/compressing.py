@@ -3,18 +3,21 @@
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from buoyline.compression import Compressor, ContextConfig, Extent, Plan, Summary, legal_cut_before
 from buoyline.compression.plan import plan
 from buoyline.compression.rendering import Place
+from buoyline.management.notices import notice_of_leaving
 from buoyline.messages import dialect_named
 from buoyline.window.choosing import ResultChoosing
 from buoyline.window.completion import completed
+from buoyline.window.contents import Contents
 from buoyline.window.context import Context
-from buoyline.window.entry import entry_of
+from buoyline.window.entry import Entry, entry_of
 from buoyline.window.events import ContextCompressed, MessagesArchived, OnEvent
 from buoyline.window.keeping import ContextKeeping
+from buoyline.window.leaving import Leaving, leaving_at
 from buoyline.window.offloading import ResultOffloading
 from buoyline.window.room import Room
 
@@ -48,6 +51,8 @@ class ContextCompressing:
         tell: Told of each step.
         dialect: Name of the one that all messages have; None: each its own.
         unshown: A summary that is in the log, and may not be in the window on disk.
+        preserves_words: The user's newest words stand again when they are archived, and with pins all that belongs to
+            them, as documents have it.
     """
 
     context: Context
@@ -59,6 +64,8 @@ class ContextCompressing:
     tell: OnEvent
     dialect: str | None
     unshown: Summary | None = None
+    preserves_words: bool = False
+    _unshown_leaving: Leaving | None = None
 
     def planned(self, settings: ContextConfig) -> Plan:
         """Decide what leaves; nothing is changed."""
@@ -69,6 +76,12 @@ class ContextCompressing:
             max_kept_tokens=self.room.kept_tokens(settings),
             at_least=context.attempted - context.contents.first,
         )
+
+    def cut_before(self, index: int) -> int:
+        """Return the cut before the message *index* of the session, moved back where it would part a pair."""
+        contents = self.context.contents
+        cut = legal_cut_before([entry.message for entry in contents], index - contents.first)
+        return max(cut, self.context.attempted - contents.first)
 
     def parts_pair(self, index: int) -> bool:
         """Tell whether a cut before the message *index* parts a call from a result, which may have come since."""
@@ -105,8 +118,25 @@ class ContextCompressing:
         self.context.attempted = max(self.context.attempted, extent.end)
         return extent
 
-    async def made(self, extent: Extent, settings: ContextConfig, focus: str = "", *, use_model: bool = True) -> Ready:
+    async def made(
+        self,
+        extent: Extent,
+        settings: ContextConfig,
+        focus: str = "",
+        *,
+        use_model: bool = True,
+        compressor: Compressor | None = None,
+        max_tokens: int | None = None,
+    ) -> Ready:
         """Archive *extent* and summarise it; what a model is shown stays as it is.
+
+        Args:
+            extent: What leaves.
+            settings: Of the summary.
+            focus: What shall be kept above all.
+            use_model: Off: without a model.
+            compressor: Left out: the window's own.
+            max_tokens: Of the summary; left out: what there is room for.
 
         Raises:
             StaleWindowError: Another window has gone on with the session; nothing was archived.
@@ -114,35 +144,60 @@ class ContextCompressing:
             Exception: Whatever the summariser raises, `SummaryError` apart.
         """
         began = time.perf_counter()
-        place = await completed(self._archive(extent))
-        self.tell(MessagesArchived((extent.first, extent.end), extent.tokens, place.reference))
-        summary = await self.compressor.summarize(
+        place = await self.archived(extent)
+        summary = await (compressor or self.compressor).summarize(
             extent,
             place,
             previous=self.context.summary[1].draft if self.context.summary else None,
-            max_tokens=self.room.summary_tokens(len(extent.messages), settings),
+            max_tokens=self.room.summary_tokens(len(extent.messages), settings) if max_tokens is None else max_tokens,
             config=settings,
             focus=focus,
             use_model=use_model,
         )
         return Ready(summary, time.perf_counter() - began)
 
-    async def show(self, ready: Ready, *, in_background: bool = False) -> Summary:
+    async def archived(self, extent: Extent) -> Place:
+        """Archive *extent*, tell of it, and return where it is; what a model is shown stays as it is.
+
+        Raises:
+            StaleWindowError: Another window has gone on with the session; nothing was archived.
+            StorageError: The file system refused; the context is as it was.
+        """
+        place = await completed(self._archive(extent))
+        self.tell(MessagesArchived((extent.first, extent.end), extent.tokens, place.reference))
+        return place
+
+    async def show(self, ready: Ready, leaving: Leaving | None = None, *, in_background: bool = False) -> Summary:
         """Put a summary in the place of its messages; whatever was added meanwhile stays.
+
+        Args:
+            ready: The summary.
+            leaving: What of the messages stands again; left out: as the window has it.
+            in_background: It was made there.
 
         Raises:
             StorageError: The file system refused; the context is as it was.
         """
         began, tokens_before = time.perf_counter(), self.room.tokens
-        shown = await completed(self._record(ready.summary))
+        shown = await completed(self._record(ready.summary, leaving))
         duration_s = ready.duration_s + time.perf_counter() - began
         self.tell(ContextCompressed(shown, tokens_before, self.room.tokens, duration_s, in_background))
         return shown
 
+    async def let_go(self, extent: Extent, leaving: Leaving, *, has_notice: bool) -> None:
+        """Archive *extent*, and let go of it without a summary.
+
+        Raises:
+            StaleWindowError: See `archived`.
+            StorageError: See `archived`.
+        """
+        place = await self.archived(extent)
+        await completed(self._without(leaving, notice_of_leaving(place) if has_notice else ""))
+
     async def finish(self) -> None:
         """Show a summary that is in the log already, where that failed or another process ended before it."""
         if self.unshown is not None:
-            await completed(self._adopt(self.unshown))
+            await completed(self._adopt(self.unshown, self._unshown_leaving))
 
     async def finish_of(self, summaries: Sequence[Summary]) -> None:
         """Show the last of *summaries* where the other process ended just before it did."""
@@ -159,30 +214,48 @@ class ContextCompressing:
         self.context.archived = max(self.context.archived, extent.end)
         return place
 
-    async def _record(self, summary: Summary) -> Summary:
+    async def _record(self, summary: Summary, leaving: Leaving | None) -> Summary:
         # From the first line on the summary is in the log; should the second fail, the next call shows it.
         self.unshown = await self.compressor.record(self.keeping.session_id, summary)
-        return await self._adopt(self.unshown)
+        self._unshown_leaving = leaving
+        return await self._adopt(self.unshown, leaving)
 
-    async def _adopt(self, summary: Summary) -> Summary:
+    async def _adopt(self, summary: Summary, leaving: Leaving | None) -> Summary:
         """Put *summary* in the place of the messages that it stands for, on disk first."""
+        cut = summary.messages[1] - self.context.contents.first
+        if leaving is None:
+            leaving = leaving_at(self.context, cut, preserves_words=self.preserves_words)
+        await self._replaced(leaving, (self._ours(summary.text, cut), summary), self.context.notice)
+        self.unshown = self._unshown_leaving = None
+        return summary
+
+    async def _without(self, leaving: Leaving, notice: str) -> None:
+        """Let messages leave without a summary, on disk first; an empty *notice* leaves the one before."""
+        said = replace(self._ours(notice, leaving.cut), is_notice=True) if notice else self.context.notice
+        await self._replaced(leaving, self.context.summary, said)
+
+    async def _replaced(self, leaving: Leaving, summary: tuple[Entry, Summary] | None, notice: Entry | None) -> None:
         context = self.context
-        cut = summary.messages[1] - context.contents.first
-        leaving = context.contents.until(cut)
-        staying = [entry for entry in leaving if entry.stays]
-        dialect = leaving[-1].dialect
-        native = dialect_named(dialect).user_message(summary.text)
-        stand_in = entry_of(native, -1, context.counter, dialect=dialect)
-        settled = context.settled - cut
-        following = context.contents.since(cut, context.settled)
-        pins = context.pins_until(context.settled)
-        await self.keeping.replace([*context.head, *staying, stand_in], following, summary.messages[1], pins)
-        for entry in staying:
+        lasting, again = leaving.entries(context)
+        ours = [entry for entry in (summary[0] if summary else None, notice) if entry is not None]
+        pins = sorted({*context.pins, *(entry.index for entry in lasting if entry.pinned)})
+        await self.keeping.replace(
+            [*context.head, *lasting, *ours, *again],
+            context.contents.since(leaving.cut, context.settled),
+            context.contents.first + leaving.cut,
+            [pin for pin in pins if pin < context.contents.first + context.settled],
+        )
+        for entry in lasting:
             context.head.append(entry)
-        context.summary = (stand_in, summary)
-        context.contents.leave(cut)
-        context.settled = settled
-        self.unshown = None
+        context.summary, context.notice, context.again = summary, notice, Contents(again)
+        context.pins = pins
+        context.contents.leave(leaving.cut)
+        context.settled -= leaving.cut
         self.room.anchor.drop()
         self.choosing.restart(context.contents, context.settled)
-        return summary
+
+    def _ours(self, text: str, cut: int) -> Entry:
+        """Return a user message of ours in the form of those that leave."""
+        dialect = self.context.contents[cut - 1].dialect
+        native = dialect_named(dialect).user_message(text)
+        return entry_of(native, -1, self.context.counter, dialect=dialect)

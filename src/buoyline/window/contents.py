@@ -16,8 +16,12 @@ class Contents:
     """
 
     def __init__(self, entries: Sequence[Entry] = (), first: int = 0) -> None:
-        """Hold *entries*, of which the first has the session index *first*."""
+        """Hold *entries*, of which the first has the session index *first*.
+
+        How many of the model's messages have left, `answers_left`, is counted from there on.
+        """
         self.first = first
+        self.answers_left = 0
         self.tokens = 0
         self.staying_tokens = 0
         self.images = 0
@@ -77,6 +81,17 @@ class Contents:
                     return entry.dialect, call
         return None
 
+    def called(self, call_id: str, name: str, dialect: str) -> tuple[str, ToolCall]:
+        """Return the call that an output answers, with the dialect of its message.
+
+        Args:
+            call_id: Of the call.
+            name: Of the tool; counts more than the call's own.
+            dialect: Where the call is not here.
+        """
+        named, call = self.call(call_id) or (dialect, ToolCall(call_id, "", ""))
+        return named, ToolCall(call_id, name or call.name, call.arguments)
+
     def append(self, entry: Entry) -> None:
         """Take a message to the end."""
         self._entries.append(entry)
@@ -105,6 +120,7 @@ class Contents:
         """Drop the oldest *cut* messages."""
         for entry in self._entries[:cut]:
             self._count(entry, -1)
+            self.answers_left += entry.message.role == "assistant"
         del self._entries[:cut]
         del self._natives[:cut]
         self.first += cut

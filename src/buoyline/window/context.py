@@ -21,6 +21,8 @@ class Context:
         counter: Counts.
         head: System messages and pins that are archived.
         summary: Stands for the messages that are archived; as a message, and with all that is known of it.
+        notice: Says where messages are that left without a summary.
+        again: Archived messages that stand for now, such as the user's newest words; only a document has them stay.
         contents: The messages that are not.
         pins: Session indexes of pinned messages.
         settled: How many of `contents` have the form that they keep, and are written down.
@@ -33,6 +35,8 @@ class Context:
     counter: TextCounter
     head: Contents = field(default_factory=Contents)
     summary: tuple[Entry, Summary] | None = None
+    notice: Entry | None = None
+    again: Contents = field(default_factory=Contents)
     contents: Contents = field(default_factory=Contents)
     pins: list[int] = field(default_factory=list[int])
     settled: int = 0
@@ -41,8 +45,8 @@ class Context:
     _fixed_tokens: int | None = None
 
     def standing(self) -> list[Entry]:
-        """Return what stands before the messages: the head and the summary."""
-        return [*self.head, *((self.summary[0],) if self.summary else ())]
+        """Return what stands before the messages: the head, the summary, the notice, and what stands for now."""
+        return [*self.head, *self._ours(), *self.again]
 
     def fixed_tokens(self) -> int:
         """Return what system prompt and tools take; counted once."""
@@ -53,12 +57,24 @@ class Context:
 
     def tokens(self) -> int:
         """Return what everything takes."""
-        summary = self.summary[0].tokens if self.summary else 0
-        return self.fixed_tokens() + self.head.tokens + summary + self.contents.tokens
+        return self.fixed_tokens() + self.standing_tokens() + self.contents.tokens
+
+    def standing_tokens(self) -> int:
+        """Return what takes what stands before the messages."""
+        return self.head.tokens + sum(entry.tokens for entry in self._ours()) + self.again.tokens
+
+    @property
+    def images(self) -> int:
+        """How many pictures stand in the messages."""
+        return self.head.images + self.again.images + self.contents.images
 
     def least_tokens(self) -> int:
         """Return what takes its room however much is archived."""
         return self.fixed_tokens() + self.head.tokens + self.contents.staying_tokens
+
+    def turn(self) -> list[Entry]:
+        """Return the messages since the model spoke last."""
+        return self.contents.since(self.contents.turn_at(len(self.contents)))
 
     def movable(self) -> range:
         """Return the positions in `contents` that are written down, and whose form may still change."""
@@ -77,7 +93,12 @@ class Context:
 
         Where each of them does, it is the largest.
         """
-        room = size - (self.tokens() - self.contents.tokens)
-        found = [(entry.index, entry.tokens) for entry in self.contents if entry.tokens > room]
-        largest = max(self.contents, key=lambda entry: entry.tokens, default=None)
+        room = size - (self.tokens() - self.contents.tokens - self.again.tokens)
+        movable = [*self.again, *self.contents]
+        found = [(entry.index, entry.tokens) for entry in movable if entry.tokens > room]
+        largest = max(movable, key=lambda entry: entry.tokens, default=None)
         return found or ([] if largest is None else [(largest.index, largest.tokens)])
+
+    def _ours(self) -> list[Entry]:
+        found = (self.summary[0] if self.summary else None, self.notice)
+        return [entry for entry in found if entry is not None]

@@ -35,9 +35,10 @@ class Entry:
         dialect: Name of its dialect.
         message: Its view.
         tokens: What it takes.
-        index: Its position in the session, 0-based; -1 for a summary, which is no message of the session.
+        index: Its position in the session, 0-based; -1 for summary and notice, which are no messages of it.
         pinned: It stays in the context, as a copy when it is archived.
         by_hand: What is large in it shall be offloaded, whoever said it.
+        is_notice: It says where messages are that left without a summary.
     """
 
     native: Any
@@ -47,6 +48,7 @@ class Entry:
     index: int
     pinned: bool = False
     by_hand: bool = False
+    is_notice: bool = False
 
     @property
     def images(self) -> int:

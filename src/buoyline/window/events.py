@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from buoyline.compression import Summary
 from buoyline.compression.events import SummaryFellBack, SummaryVerified
+from buoyline.management import Hook, Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,19 @@ class OverflowRecovered:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextManaged:
+    """The managers of a document were asked at a hook. What they did is told by events of its own before.
+
+    Attributes:
+        hook: The hook.
+        report: What became of each of them, those that did not run included.
+    """
+
+    hook: Hook
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
 class WindowResumed:
     """A window goes on with a session that it found on disk.
 
@@ -113,6 +127,7 @@ Event: TypeAlias = (
     | SummaryVerified
     | SummaryFellBack
     | ContextCompressed
+    | ContextManaged
     | OverflowRecovered
     | WindowResumed
 )

@@ -29,7 +29,7 @@ class ImageLimit:
         """Return how many pictures there are too many."""
         if self.max_images is None:
             return 0
-        return max(context.head.images + context.contents.images - self.max_images, 0)
+        return max(context.images - self.max_images, 0)
 
     async def enforce(self, context: Context) -> bool:
         """Offload the oldest pictures of *context*, where there are too many.

@@ -3,10 +3,15 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from buoyline.offloader import WindowLog
 from buoyline.window.entry import Entry
+
+NOTICE: Final = "notice"
+"""The kind, in the head of a window, of a line that says where messages are."""
+AGAIN: Final = "again"
+"""The kind of an archived message that stands for now; its session index follows, behind a colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +80,8 @@ class ContextKeeping:
 def _kind(entry: Entry) -> str:
     if entry.pinned:
         return "pin"
-    return "system" if entry.message.role == "system" else "summary"
+    if entry.message.role == "system":
+        return "system"
+    if entry.index >= 0:
+        return f"{AGAIN}:{entry.index}"
+    return NOTICE if entry.is_notice else "summary"

@@ -7,6 +7,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from buoyline.management.steps import StandIn
 from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
 from buoyline.messages.message import join_texts, text_in
 from buoyline.messages.native import Blocks
@@ -151,6 +152,37 @@ class ResultOffloading:
         blocks = await self._without_images(entry, own, entry.message.parts, chosen)
         return entry.with_content(blocks, self.counter)
 
+    async def stand_in(self, entry: Entry, number: int, texts: Sequence[int], write: StandIn) -> Entry:
+        """Return *entry* with one text of *write*'s in the place of *texts*, parts of its result *number*.
+
+        The whole result is durable before; what stands for one already leads to the same whole. Where the text would be
+        no shorter, *entry* itself is returned.
+
+        Args:
+            entry: The message.
+            number: Of the result.
+            texts: Numbers of the parts that leave.
+            write: Writes what stands there.
+
+        Raises:
+            StorageError: The file system refused; the caller's message is as it was.
+        """
+        whole = entry.message.results[number]
+        stored = next((self.stubs[text] for text in whole.texts if text in self.stubs), None)
+        if stored is None:
+            stored = await self._stored(whole)
+        shown = await self._redacted_result(whole)
+        leaves = join_texts([text_in(shown.parts[part]) or "" for part in texts])
+        standing = write(leaves, stored, self.counter)
+        if len(standing) >= len(leaves):
+            return entry
+        if stored is not None:
+            await self._record(standing, stored)
+        found = {**dict.fromkeys(texts, ""), texts[0]: standing}
+        await self._tell(entry, whole, found, stored)
+        blocks = [found.get(part, part) for part in range(len(whole.parts))]
+        return entry.with_results({number: [block for block in blocks if block != ""]}, self.counter)
+
     @contextmanager
     def told_when_done(self) -> Generator[None]:
         """Tell of what is replaced within the block once that has ended; where it fails, nothing was replaced."""
@@ -289,10 +321,13 @@ class ResultOffloading:
 
     async def _redacted(self, result: ToolResult) -> str:
         """Return the text that is in the file: the lines of a preview count there, and cut up no secret."""
+        return (await self._redacted_result(result)).text
+
+    async def _redacted_result(self, result: ToolResult) -> ToolResult:
         if self.abilities.redactor is None:
-            return result.text
+            return result
         (view,) = await self.abilities.redactor.redacted([Message("tool", (result,))])
-        return view.results[0].text
+        return view.results[0]
 
     async def _record(self, replacement: str, stored: StoredResult) -> None:
         if self.abilities.results is not None:

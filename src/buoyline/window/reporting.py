@@ -5,6 +5,7 @@ import logging
 from buoyline.compression.events import SummaryFellBack, SummaryVerified
 from buoyline.window.events import (
     ContextCompressed,
+    ContextManaged,
     Event,
     MessagesArchived,
     OnEvent,
@@ -56,6 +57,9 @@ def _log(session_id: str, event: Event) -> None:
             )
         case ContextCompressed():
             _log_compression(session_id, event)
+        case ContextManaged(report=report):
+            for line in report.in_words():
+                logger.debug("session %s: %s", session_id, line)
         case OverflowRecovered(tokens_before=before, tokens_after=after):
             logger.info("session %s: %d tokens overflowed, %d are left", session_id, before, after)
         case WindowResumed(added=added, archived=archived, tokens=tokens):

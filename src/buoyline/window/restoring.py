@@ -1,6 +1,7 @@
 """Making a context again of what another process has written down of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from buoyline.compression import Summary, summary_from
 from buoyline.errors import CorruptError, StaleWindowError
@@ -9,6 +10,7 @@ from buoyline.offloader import Abilities, StoredResult, WindowState
 from buoyline.window.contents import Contents
 from buoyline.window.context import Context
 from buoyline.window.entry import Entry, entry_of
+from buoyline.window.keeping import AGAIN, NOTICE
 
 
 def restore(context: Context, state: WindowState, summaries: Sequence[Summary], dialect: str | None) -> None:
@@ -25,14 +27,17 @@ def restore(context: Context, state: WindowState, summaries: Sequence[Summary], 
     """
     head, others = state.messages[: len(state.head)], state.messages[len(state.head) :]
     archived_pins = iter([pin for pin in state.pins if pin < state.first])
-    for kind, (named, native) in zip(state.head, head, strict=True):
-        index = next(archived_pins) if kind == "pin" else -1
+    for said, (named, native) in zip(state.head, head, strict=True):
+        kind, _, place = said.partition(":")
+        index = next(archived_pins) if kind == "pin" else int(place or -1)
         message = dialect_named(named).from_json(native)
         entry = entry_of(message, index, context.counter, dialect=named, pinned=kind == "pin")
         if kind == "summary":
             context.summary = (entry, _shown(summaries, entry))
+        elif kind == NOTICE:
+            context.notice = replace(entry, is_notice=True)
         else:
-            context.head.append(entry)
+            (context.again if kind == AGAIN else context.head).append(entry)
     contents = context.contents = Contents(first=state.first)
     for named, native in others:
         pinned = contents.end in state.pins
@@ -59,6 +64,21 @@ async def check_archived(context: Context, abilities: Abilities, session_id: str
         reason = "its archive holds messages that did not come from its window"
         hint = "nothing is lost, archive and window.jsonl are whole; begin a new session from what they hold"
         raise StaleWindowError(session_id, reason, hint)
+
+
+async def count_answers(context: Context, abilities: Abilities, session_id: str) -> None:
+    """Count the model's messages that have left, which say how many times it was called.
+
+    Raises:
+        BuoylineError: The archive cannot be read.
+    """
+    first = context.contents.first
+    if abilities.archive is None or first == 0:
+        return
+    archived = await abilities.archive.load_messages(session_id, 0, first)
+    views = (dialect_named(named).from_json(value) for named, value in archived)
+    roles = [dialect_named(named).view(native).role for (named, _), native in zip(archived, views, strict=True)]
+    context.contents.answers_left = roles.count("assistant")
 
 
 async def stubs_in(context: Context, abilities: Abilities, session_id: str) -> dict[str, StoredResult]:

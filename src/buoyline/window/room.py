@@ -73,15 +73,16 @@ class Room:
         """Return what the summary of the oldest *cut* messages may take, by our own count."""
         context = self.context
         leaving = sum(entry.tokens for entry in context.contents.until(cut) if not entry.stays)
-        others = context.fixed_tokens() + context.head.tokens + context.contents.tokens - leaving
+        replaced = context.summary[0].tokens if context.summary else 0
+        others = context.fixed_tokens() + context.standing_tokens() - replaced + context.contents.tokens - leaving
         room = self.anchor.ours(settings.trigger_ratio * self.size - self.max_output_tokens) - others
         # A summary of half its source still makes room; below some hundred tokens it could not hold its frame.
         worth = max(leaving // 2, _SMALL_SUMMARY_TOKENS)
         return max(min(settings.summary_limit(self.size), worth, room), _LEAST_SUMMARY_TOKENS)
 
     def _standing(self) -> int:
-        summary = self.context.summary[0].tokens if self.context.summary else 0
-        return self.context.least_tokens() + summary
+        context = self.context
+        return context.fixed_tokens() + context.standing_tokens() + context.contents.staying_tokens
 
     def _line(self, ratio: float) -> float:
         line, standing = ratio * self.size - self.max_output_tokens, self.anchor.theirs(self._standing())

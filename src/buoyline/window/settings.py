@@ -6,9 +6,11 @@ from typing import Any
 
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError
+from buoyline.management import ContextManagement
 from buoyline.offloader import ToolRule
 from buoyline.tokens import context_size
 from buoyline.tokens.models import max_output as max_output_of
+from buoyline.window.room import Room
 
 _USUAL_SIZE = 128_000
 _OUTPUT_SHARE = 0.1
@@ -30,6 +32,21 @@ def config_of(config: object) -> ContextConfig:
 def config_to_json(config: ContextConfig) -> dict[str, Any]:
     """Return *config* as JSON values; the rules keep their order, in which they are looked at."""
     return {**asdict(config), "summary_schema": dict(config.summary_schema)}
+
+
+def settings_to_json(
+    config: ContextConfig, room: Room, dialect: str | None, management: ContextManagement | None
+) -> dict[str, Any]:
+    """Return what another process needs to go on with a window, as JSON values."""
+    return {
+        "size": room.size,
+        "max_output_tokens": room.max_output_tokens,
+        "config": config_to_json(config),
+        "system": room.context.system,
+        "tools": room.context.tools,
+        "dialect": dialect,
+        **({} if management is None else {"management": management.to_json()}),
+    }
 
 
 def config_from_json(kept: Mapping[str, Any]) -> ContextConfig:

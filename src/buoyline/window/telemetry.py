@@ -9,6 +9,7 @@ from buoyline.compression.events import SummaryFellBack, SummaryVerified
 from buoyline.errors import ConfigError
 from buoyline.window.events import (
     ContextCompressed,
+    ContextManaged,
     Event,
     MessagesArchived,
     OnEvent,
@@ -29,6 +30,7 @@ _NAMES: Mapping[type[Event], str] = MappingProxyType(
         SummaryVerified: "buoyline.verify_summary",
         SummaryFellBack: "buoyline.fall_back",
         ContextCompressed: "buoyline.compress_context",
+        ContextManaged: "buoyline.manage_context",
         OverflowRecovered: "buoyline.recover_from_overflow",
         WindowResumed: "buoyline.resume_window",
     }
@@ -83,6 +85,8 @@ def span_of(event: Event) -> tuple[str, Attributes, float]:
             attributes = _falling_back(event)
         case ContextCompressed():
             attributes, duration_s = _compression(event), event.duration_s
+        case ContextManaged():
+            attributes = _management(event)
         case OverflowRecovered():
             attributes, duration_s = _tokens(event.tokens_before, event.tokens_after), event.duration_s
         case WindowResumed():
@@ -132,6 +136,15 @@ def _compression(event: ContextCompressed) -> Attributes:
         "buoyline.summary": event.summary.number,
         "buoyline.summarizer": event.summary.draft.summarizer,
         **_tokens(event.tokens_before, event.tokens_after),
+    }
+
+
+def _management(event: ContextManaged) -> Attributes:
+    ran = [one for one in event.report.entries if one.is_active]
+    return {
+        "buoyline.hook": event.hook,
+        "buoyline.managers": ",".join(one.type_name for one in ran),
+        **(_tokens(ran[0].tokens[0], ran[-1].tokens[1]) if ran else {}),
     }
 
 

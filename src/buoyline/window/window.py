@@ -1,7 +1,8 @@
 """`ContextWindow`: the messages a model sees, kept under the limit of its window."""
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -12,9 +13,9 @@ from buoyline.compression import (
     Summarizer,
     Summary,
     SummaryFunction,
-    legal_cut_before,
 )
-from buoyline.errors import ContextOverflowError, NotFoundError
+from buoyline.errors import ConfigError, NotFoundError
+from buoyline.management import ContextManagement, Report, explained
 from buoyline.messages import ToolCall, dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, ToolOutput, WindowState, abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter, usage_of
@@ -25,18 +26,27 @@ from buoyline.window.choosing import ResultChoosing, ShouldOffload
 from buoyline.window.completion import completed
 from buoyline.window.compressing import ContextCompressing
 from buoyline.window.context import Context
-from buoyline.window.entry import Entry, entry_beside
+from buoyline.window.documents import Management, document_of
+from buoyline.window.entry import entry_beside
 from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed
 from buoyline.window.keeping import ContextKeeping
+from buoyline.window.managing import ContextManaging
 from buoyline.window.offloading import ResultOffloading
+from buoyline.window.relief import ContextRelief
 from buoyline.window.reporting import reporting
-from buoyline.window.restoring import check_archived, load_summaries, restore, stubs_in
+from buoyline.window.restoring import check_archived, count_answers, load_summaries, restore, stubs_in
 from buoyline.window.room import Room
-from buoyline.window.settings import config_from_json, config_of, config_to_json, output_room, require_methods, size_of
+from buoyline.window.settings import (
+    config_from_json,
+    config_of,
+    output_room,
+    require_methods,
+    settings_to_json,
+    size_of,
+)
 from buoyline.window.shaping import ContextShaping
 from buoyline.window.streaming import HeldOutput, writer_for
 
-_LEAST_PROGRESS = 0.1
 _WORTH_ASKING_TOKENS = 1_000
 """An agent that asks for a compression gets none below that: the summary would take most of it."""
 
@@ -69,6 +79,8 @@ class ContextWindow:
         dialect: str | None = None,
         on_event: OnEvent | None = None,
         should_offload: ShouldOffload | None = None,
+        management: Management | None = None,
+        summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
     ) -> None:
         """Begin a new session; nothing is written before the first `prepare`.
 
@@ -95,10 +107,15 @@ class ContextWindow:
                 went to a file meanwhile, nor about what has to leave
                 because the context does not fit the window. Where it raises, `prepare` and `save` do, and the context
                 is as it was. (Source: Strands, which logs a warning then, and offloads.)
+            management: A document that says what is done, and when, in place of the limits in *config*: the name of
+                one, a file, its JSON values, or a `ContextManagement`; see `document_of`, docs/context-management.md.
+            summarizers: Others than *summarizer*, by the ``summarization_model_id`` of documents.
 
         Raises:
             ConfigError: *size* is no whole number above 0, *max_output_tokens* is none from 0 to below the trigger,
                 there is no such *dialect*, or *offloader*, *summarizer*, *config* or *should_offload* cannot be one.
+                A document and a `background_ratio` exclude each other.
+            BuoylineError: See `document_of`.
             NotFoundError: *size* is left out and *model* is not known.
             TypeError: *counter* cannot count.
         """
@@ -126,13 +143,14 @@ class ContextWindow:
         self._dialect = None if dialect is None else dialect_named(dialect).name
         self._room = Room(self.size, self.max_output_tokens, self._context, Anchor(self.size))
         self._keeping = ContextKeeping(self._abilities.windows, session_id)
-        compressor = Compressor(
-            offloader, config=self.config, counter=self._counter, summarizer=summarizer, on_event=self._tell
-        )
+        compressors = {
+            name: Compressor(offloader, config=self.config, counter=self._counter, summarizer=one, on_event=self._tell)
+            for name, one in {"": summarizer, **(summarizers or {})}.items()
+        }
         self._compressing = ContextCompressing(
             self._context,
             self._room,
-            compressor,
+            compressors[""],
             self._results,
             self._choosing,
             self._keeping,
@@ -143,7 +161,25 @@ class ContextWindow:
             self._context, self._room, self._results, self._choosing, self._keeping, self.config
         )
         self._ahead = CompressionAhead(self._compressing)
-        self._asked: tuple[str, int] | None = None
+        self._relief = ContextRelief(
+            self._context, self._room, self._shaping, self._compressing, self._ahead, self.config
+        )
+        self._managing = ContextManaging(
+            self._context,
+            self._room,
+            self._results,
+            self._choosing,
+            self._compressing,
+            self._keeping,
+            self.config,
+            compressors,
+            self._tell,
+        )
+        self._offloader = offloader
+        self.management = None if management is None else document_of(management, offloader)
+        self._compressing.preserves_words = self.management is not None
+        if self.management is not None and self.config.background_ratio is not None:
+            raise ConfigError("background_ratio", "a document says when to compress; leave one of them out")
         self._is_open = False
 
     @classmethod
@@ -161,6 +197,8 @@ class ContextWindow:
         counter: TokenCounter | Callable[[str], int] | None = None,
         on_event: OnEvent | None = None,
         should_offload: ShouldOffload | None = None,
+        management: Management | None = None,
+        summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
     ) -> Self:
         """Go on with a session exactly where another process stopped, also where that was killed.
 
@@ -179,6 +217,9 @@ class ContextWindow:
             counter: See `__init__`; not kept on disk.
             on_event: See `__init__`.
             should_offload: See `__init__`; not kept on disk. What it decided stands.
+            management: Left out: the document that the session had, as it was then. One with managers of your own that
+                are no entry points has to be given anew.
+            summarizers: See `__init__`; not kept on disk.
 
         Returns:
             A window whose `messages` are those of the last `prepare` or `save` of the other one.
@@ -188,6 +229,7 @@ class ContextWindow:
             CorruptError: What stands on disk is not what was written.
             StaleWindowError: The archive holds messages that did not come from the session's window.
             StorageError: The file system refused.
+            BuoylineError: *management*, or what was kept of it, cannot be acted on.
         """
         abilities = abilities_of(offloader)
         if abilities.windows is None:
@@ -207,6 +249,8 @@ class ContextWindow:
             dialect=kept.get("dialect"),
             on_event=on_event,
             should_offload=should_offload,
+            management=kept.get("management") if management is None else management,
+            summarizers=summarizers,
         )
         await abilities.windows.claim_window(session_id, writer=window._keeping.writer)
         await window._restore(await abilities.windows.load_window(session_id))
@@ -230,7 +274,9 @@ class ContextWindow:
     @property
     def turn_tokens(self) -> int:
         """What all tool results take that have come since the model spoke last."""
-        return sum(count_result(result, self._counter) for entry in self._turn() for result in entry.message.results)
+        return sum(
+            count_result(result, self._counter) for entry in self._context.turn() for result in entry.message.results
+        )
 
     @property
     def added(self) -> int:
@@ -288,7 +334,7 @@ class ContextWindow:
         Raises:
             Exception: See `LocalWorkspace.store_stream`; nothing is added but with *keep_partial*.
         """
-        dialect, call = self._called(call_id, name)
+        dialect, call = self._context.contents.called(call_id, name, self._dialect or "openai")
         writer = writer_for(self._abilities, self.session_id, call_id, keep_partial=keep_partial)
         held = HeldOutput(call_id, writer, self._counter, self._choosing.held_limit(call))
 
@@ -301,15 +347,18 @@ class ContextWindow:
 
         await held.fill(output, add, max_bytes=max_bytes, keep_partial=keep_partial)
 
-    async def prepare(self) -> list[Any]:
+    async def prepare(self, management: Management | None = None) -> list[Any]:
         """Return the messages for the next model call.
 
         What was added since the last time is offloaded where it is too large and written down; the oldest pictures
         leave where there are more than `max_images`; then the context is compressed if it and the answer take more
         than `trigger_ratio` of the window, or if `request_compression` was called. What was made ready in the
-        background is put in place then, and above `background_ratio` the next one is begun. An offloader that forgets
-        what nobody uses, such as `MemoryWorkspace`, takes each time for a turn: Strands' storage counts model calls,
-        too.
+        background is put in place then, and above `background_ratio` the next one is begun. With a document its managers
+        do this instead. An offloader that forgets what nobody uses, such as `MemoryWorkspace`, takes each time for a
+        turn: Strands' storage counts model calls, too.
+
+        Args:
+            management: A document for this call alone, in place of the window's own.
 
         Returns:
             The native messages: system messages and pins that are archived, the summary, and the others. They exceed
@@ -324,20 +373,22 @@ class ContextWindow:
             CorruptError: What stands on disk is not what was written.
             StorageError: The file system refused. The context is as it was, and nothing was lost.
             TypeError: *should_offload* answered with something else than True or False. The context is as it was.
+            BuoylineError: See `document_of`; nothing has happened.
             Exception: Whatever *should_offload* raises; the context is as it was. And whatever the summariser raises,
                 `SummaryError` apart; what was archived stays so, and the next attempt goes on from there.
         """
-        await self._settle()
-        await self._shaping.limit_images()
-        focus = self._asked_focus()
-        if focus is not None or self._is_too_much():
-            await self._relieve(focus or "")
-        await self._shaping.fit(self._room.limit)
+        document = self.management
+        if management is not None:
+            document = await asyncio.to_thread(document_of, management, self._offloader)
+        await self._settle(document)
+        if document is None:
+            await self._relief.make_room()
+        else:
+            await self._relief.manage(document, self._managing)
         if self._abilities.turns is not None:
             self._abilities.turns.next_turn()
-        ratio = self.config.background_ratio
-        if ratio is not None and self._ahead.may_begin and self._room.exceeds(ratio):
-            self._ahead.begin(self.config)
+        self._relief.look_ahead(document)
+        self._managing.hand_out()
         return self._hand_out()
 
     def note_usage(self, response: Any) -> bool:
@@ -370,7 +421,7 @@ class ContextWindow:
         Raises:
             BuoylineError: As `prepare` does.
         """
-        await self._settle()
+        await self._settle(self.management)
 
     async def close(self) -> None:
         """End what is under way in the background; the window may be used again afterwards.
@@ -396,7 +447,7 @@ class ContextWindow:
         Raises:
             BuoylineError: As `save` does.
         """
-        await self._settle()
+        await self._settle(self.management)
         return self._ahead.begin(self.config)
 
     def request_compression(self, focus: str = "") -> Plan | None:
@@ -415,7 +466,7 @@ class ContextWindow:
         decided = self._compressing.planned(self.config)
         if decided.leaving_tokens < _WORTH_ASKING_TOKENS:
             return None
-        self._asked = (focus, self._context.contents.first)
+        self._relief.asked = (focus, self._context.contents.first)
         return decided
 
     async def compress(
@@ -446,44 +497,55 @@ class ContextWindow:
             StorageError: The file system refused; the context is as it was.
         """
         settings = config or self.config
-        await self._settle()
+        await self._settle(self.management)
         if before is not None:
-            cut = self._cut_before(before)
+            cut = self._compressing.cut_before(before)
         elif not force and not self._room.exceeds(settings.trigger_ratio):
             return None
         elif config is None and not focus and not force:
-            return await self._relieve()
+            return await self._relief.compress()
         else:
             cut = None
         await self._ahead.drop()
+        if self.management is not None:
+            await self._managing.fire(self.management, "pre_compress")
         return await self._compressing.compress(settings, focus or "", cut=cut)
 
-    async def recover_from_overflow(self) -> list[Any]:
-        """Make the context smaller after the provider refused it, without a model.
+    async def recover_from_overflow(self, error: BaseException | None = None) -> list[Any]:
+        """Make the context smaller after the provider refused it: without a model, or as the document says.
+
+        The managers of ``on_overflow`` run first, where there is a document that has such; then what the window does
+        without one, unless it is the null document.
+
+        Args:
+            error: What the provider refused it with, for managers; left out: a `ContextOverflowError`.
 
         Returns:
             The messages for the next try: at least a tenth fewer tokens than before.
 
         Raises:
+            BaseException: *error*, where the document has managers for it and none made the context smaller.
             ContextOverflowError: What must stay leaves no room; nothing was lost.
             StorageError: The file system refused; the context is as it was.
         """
-        await self._settle()
+        await self._settle(self.management)
         # Progress is told by one measure from beginning to end; a compression in between would change to ours.
         self._room.anchor.drop()
         began, tokens = time.perf_counter(), self.tokens
-        target = int(tokens * (1 - _LEAST_PROGRESS))
         await self._ahead.take(wait=False)
-        for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
-            if self.tokens > target:
-                await self._compressing.compress(settings, use_model=False)
-        await self._shaping.fit(target)
-        if self.tokens > target:
-            raise ContextOverflowError(
-                tokens, self._room.limit, f"the newest messages alone take {self.tokens:,} tokens"
-            )
+        await self._relief.recover(tokens, self.management, self._managing, error)
         self._tell(OverflowRecovered(tokens, self.tokens, time.perf_counter() - began))
         return self._hand_out()
+
+    @property
+    def report(self) -> Report:
+        """What the managers of the document did in the last call; those that did not run say why."""
+        return self._managing.report
+
+    def explain(self) -> list[str]:
+        """Return in words what the window's document says, and what its managers did in the last call."""
+        said = explained(self.management) if self.management is not None else ["no document: the configuration holds"]
+        return [*said, *self.report.in_words()]
 
     def exceeding(self) -> list[tuple[int, int]]:
         """Return index and tokens of the messages because of which the context does not fit the window.
@@ -495,17 +557,11 @@ class ContextWindow:
             return []
         return self._context.exceeding(self._room.anchor.ours(self._room.limit))
 
-    def _turn(self) -> list[Entry]:
-        return self._context.contents.since(self._context.contents.turn_at(len(self._context.contents)))
-
-    def _called(self, call_id: str, name: str) -> tuple[str, ToolCall]:
-        """Return the call that an output answers, with the dialect of its message; *name* counts more than its own."""
-        dialect, call = self._context.contents.call(call_id) or (self._dialect or "openai", ToolCall(call_id, "", ""))
-        return dialect, ToolCall(call_id, name or call.name, call.arguments)
-
     async def _stub_of(self, call: ToolCall, stored: StoredResult) -> str:
         await self._open()
-        return await self._results.stub_of(self.added, call, stored, self._choosing.stub_tokens(call, self._turn()))
+        return await self._results.stub_of(
+            self.added, call, stored, self._choosing.stub_tokens(call, self._context.turn())
+        )
 
     def _hand_out(self) -> list[Any]:
         context, new = self._context, self._context.contents.since(self._context.settled)
@@ -513,57 +569,30 @@ class ContextWindow:
         self._room.anchor.hand_out(Sent(tokens, self.added - len(new)))
         return [*(entry.native for entry in context.standing()), *context.contents.natives[: context.settled]]
 
-    def _is_too_much(self) -> bool:
-        # Pictures that are too many and archived already leave with their messages, or the provider would refuse them.
-        has_stuck = (
-            self._shaping.images.excess(self._context) > 0 and self._context.attempted > self._context.contents.first
-        )
-        return self._room.exceeds(self.config.trigger_ratio) or has_stuck
-
-    def _asked_focus(self) -> str | None:
-        """Return the focus of a compression that was requested; None without one, or once one has come."""
-        if self._asked is None or self._asked[1] != self._context.contents.first:
-            return None
-        return self._asked[0]
-
-    def _cut_before(self, index: int) -> int:
-        contents, attempted = self._context.contents, self._context.attempted
-        views = [entry.message for entry in contents]
-        return max(legal_cut_before(views, index - contents.first), attempted - contents.first)
-
     async def _open(self) -> None:
         if self._is_open:
             return
-        settings = {
-            "size": self.size,
-            "max_output_tokens": self.max_output_tokens,
-            "config": config_to_json(self.config),
-            "system": self._context.system,
-            "tools": self._context.tools,
-            "dialect": self._dialect,
-        }
+        settings = settings_to_json(self.config, self._room, self._dialect, self.management)
         await self._keeping.start(settings)
         self._is_open = True
 
-    async def _settle(self) -> None:
+    async def _settle(self, document: ContextManagement | None) -> None:
         """Decide what the new messages look like, and write them down."""
         self._room.check()
         await completed(self._open())
         await self._compressing.finish()
-        await self._shaping.settle()
-
-    async def _relieve(self, focus: str = "") -> Summary | None:
-        """Compress with what is ready in the background where that will do, else from the beginning."""
-        if focus:
-            await self._ahead.drop()
-        summary = await self._ahead.take()
-        if summary is None or self._is_too_much():
-            summary = await self._compressing.compress(self.config, focus) or summary
-        return summary
+        self._managing.report = Report()
+        if document is None:
+            await self._shaping.settle()
+        else:
+            self._compressing.preserves_words = True
+            await self._managing.settle(document)
 
     async def _restore(self, state: WindowState) -> None:
         summaries = await load_summaries(self._abilities, self.session_id)
         restore(self._context, state, summaries, self._dialect)
+        if self.management is not None:
+            await count_answers(self._context, self._abilities, self.session_id)
         self._is_open = True
         await check_archived(self._context, self._abilities, self.session_id)
         self._results.stubs.update(await stubs_in(self._context, self._abilities, self.session_id))

@@ -1,0 +1,61 @@
+"""Finding the document that a window is told to be managed by."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from buoyline.errors import ConfigError, DocumentError
+from buoyline.management import ContextManagement, Registry, management_in
+from buoyline.management.bodies import is_body
+from buoyline.management.spelling import parsed, spelling_of
+from buoyline.messages import is_object
+from buoyline.workspace import LocalWorkspace
+
+Management: TypeAlias = ContextManagement | Mapping[str, Any] | Path | str
+"""A document, the JSON values of one or of a body that names one, a file, or a name."""
+
+_SUFFIXES: Final = (".json", ".yaml", ".yml", ".toml")
+
+
+def document_of(management: Management, offloader: object, *, allowed: Sequence[str] = ()) -> ContextManagement:
+    """Return the document that *management* means. Blocking.
+
+    A text is a file where it ends as one or has a slash, which no name has; else a name, which is looked for in the
+    workspace first, and then among those that come with the package.
+
+    Args:
+        management: See `Management`.
+        offloader: Has the documents of its own where it is a `LocalWorkspace`; otherwise there are only the package's.
+        allowed: Dotted names of managers that may be imported; see `ContextManagement.read`.
+
+    Raises:
+        ConfigError: *management* is nothing of that kind.
+        NotFoundError: There is no document of that name, or no such file.
+        DocumentError: It cannot be acted on, or names none.
+        BuoylineError: See `Registry.get`.
+    """
+    registry = Registry(offloader if isinstance(offloader, LocalWorkspace) else None, allowed=allowed)
+    if isinstance(management, Path) or (isinstance(management, str) and _is_file(management)):
+        return _in_file(Path(management), allowed)
+    if not isinstance(management, ContextManagement | str) and not is_object(management):
+        raise ConfigError("management", f"{type(management).__name__} is no document, and no name or file of one")
+    if is_object(management) and is_body(management):
+        found = management_in(management, registry.get)
+        if found is None:
+            raise DocumentError("body", [("context_management_name", "names no document")])
+        return found
+    return registry.resolve(management)
+
+
+def _is_file(text: str) -> bool:
+    return "/" in text or text.endswith(_SUFFIXES)
+
+
+def _in_file(path: Path, allowed: Sequence[str]) -> ContextManagement:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(str(path), [("", f"not UTF-8: {error}")]) from error
+    except OSError as error:
+        raise DocumentError(str(path), [("", f"cannot be read: {error.strerror}")]) from error
+    return ContextManagement.read(parsed(text, spelling_of(path), str(path)), allowed=allowed, source=str(path))

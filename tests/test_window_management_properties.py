@@ -1,0 +1,142 @@
+"""Whatever a document says, and whatever was said: a window under it can be sent, fits, loses nothing, and resumes."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from test_management_properties import (
+    assert_pairs_are_whole,
+    assert_whole,
+    conversations,
+    hooks,
+    late_pairs,
+    orphans,
+    unanswered,
+    view,
+)
+
+from buoyline import ContextWindow, MemoryWorkspace
+from buoyline.compression import ContextConfig
+from buoyline.errors import ContextOverflowError
+from buoyline.management import ContextManagement
+from buoyline.messages import Message, dialect_named, spell
+from buoyline.tokens import HeuristicCounter
+from buoyline.tokens.messages import count_message
+
+SESSION = "s1"
+COUNTER = HeuristicCounter()
+
+
+@dataclass
+class Run:
+    """A conversation through a window under a document; at some messages another window goes on.
+
+    Attributes:
+        management: The document.
+        conversation: What is fed.
+        size: Tokens of the window.
+        stops: Positions behind which the window is given up, and resumed.
+        handed: What each step handed out, as text.
+        left: What did not fit, at each step.
+    """
+
+    management: ContextManagement
+    conversation: list[dict[str, Any]]
+    size: int
+    stops: frozenset[int] = frozenset()
+    handed: list[list[str]] = field(default_factory=list)
+    workspace: MemoryWorkspace = field(default_factory=lambda: MemoryWorkspace(evict_after_turns=None))
+
+    async def go(self) -> None:
+        self.window = ContextWindow(
+            session_id=SESSION,
+            offloader=self.workspace,
+            size=self.size,
+            counter=COUNTER,
+            management=self.management,
+            config=ContextConfig(tool_result_limit=60, preview_tokens=30),
+        )
+        for position, message in enumerate(self.conversation):
+            await self.window.add(message)
+            if view(message).role != "assistant":
+                await self._step()
+            else:
+                await self.window.save()
+            if position in self.stops:
+                await self._resume()
+        await self._step()
+        try:
+            await self.window.recover_from_overflow(OverflowError("too long"))
+        except (OverflowError, ContextOverflowError) as error:
+            self.handed.append([type(error).__name__])
+        self.handed.append(spelled(self.window.messages))
+
+    async def _step(self) -> None:
+        messages = await self.window.prepare()
+        self.handed.append(spelled(messages))
+        views = [view(message) for message in messages]
+        tokens = sum(count_message(one, COUNTER) for one in views)
+        assert tokens == self.window.tokens
+        assert self.management.is_null or tokens <= self.size or self.window.exceeding()
+
+    async def _resume(self) -> None:
+        before = self.window
+        self.window = await ContextWindow.resume(self.workspace, SESSION, counter=COUNTER)
+        assert spelled(self.window.messages) == spelled(before.messages)
+        assert self.window.tokens == before.tokens
+        assert self.window.management == self.management
+
+
+def spelled(messages: Sequence[Any]) -> list[str]:
+    return [spell(message) for message in messages]
+
+
+def positions_of(messages: Sequence[Message], originals: Sequence[Message]) -> list[int]:
+    return [originals.index(message) for message in messages]
+
+
+@given(hooks, conversations, st.integers(300, 3_000))
+def test_any_document_leaves_a_window_that_fits_and_can_be_sent_and_an_archive_that_has_the_rest(
+    document: dict[str, Any], conversation: list[dict[str, Any]], size: int
+) -> None:
+    run = Run(ContextManagement.read({"hooks": document}), conversation, size)
+    asyncio.run(run.go())
+    situation = run.window._managing.situation()
+    standing = list(situation.standing())
+    views = [one.message for one in standing]
+    originals = [view(message) for message in conversation]
+
+    assert situation.messages
+    ours = [one for one in standing if not one.is_ours]
+    late = late_pairs(originals)
+    assert orphans(views) <= orphans(originals) + len(late)
+    assert unanswered(views) <= unanswered(originals) + len(late)
+    assert_pairs_are_whole(ours, originals, late)
+
+    indexes = {one.index for one in ours}
+    assert {at for at, message in enumerate(originals) if message.role == "system"} <= indexes
+    spoken = [at for at, message in enumerate(originals) if message.role == "user"]
+    assert set(spoken[-1:]) <= indexes
+    assert [one.index for one in situation.messages] == list(range(situation.messages[0].index, len(conversation)))
+
+    left = situation.messages[0].index
+    archived = asyncio.run(run.workspace.load_messages(SESSION, 0, left)) if left else []
+    assert len(archived) == left
+    for (name, value), original in zip(archived, conversation, strict=False):
+        assert_whole(dialect_named(name).view(value), view(original), run.workspace)
+    for one in ours:
+        assert_whole(one.message, originals[one.index], run.workspace)
+
+
+@given(hooks, conversations, st.integers(300, 3_000), st.sets(st.integers(0, 9), min_size=1))
+def test_a_window_that_was_resumed_goes_on_as_if_it_had_never_stopped(
+    document: dict[str, Any], conversation: list[dict[str, Any]], size: int, stops: set[int]
+) -> None:
+    management = ContextManagement.read({"hooks": document})
+    whole, parts = Run(management, conversation, size), Run(management, conversation, size, frozenset(stops))
+    asyncio.run(whole.go())
+    asyncio.run(parts.go())
+    assert parts.handed == whole.handed
