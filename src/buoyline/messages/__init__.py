@@ -1,5 +1,6 @@
 """A neutral view over message dialects; native messages are read here and never changed."""
 
+from buoyline.messages.conversion import Converted, Loss, convert
 from buoyline.messages.dialect import Dialect, detect, dialect_named, dialect_names, read_result
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
 from buoyline.messages.message import (
@@ -20,8 +21,10 @@ from buoyline.messages.message import (
 
 __all__ = [
     "Base64",
+    "Converted",
     "Dialect",
     "Json",
+    "Loss",
     "Media",
     "Message",
     "Note",
@@ -33,6 +36,7 @@ __all__ = [
     "Text",
     "ToolCall",
     "ToolResult",
+    "convert",
     "detect",
     "dialect_named",
     "dialect_names",
