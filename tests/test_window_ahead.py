@@ -420,7 +420,9 @@ class Life:
         self.window.request_compression()
 
     async def _overflow(self, _: Any) -> None:
+        """Recover: that may show less even of what was handed out, since the provider took none of it."""
         await self._tried(self.window.recover_from_overflow(), None)
+        self.shown = []
 
     async def _open(self, _: Any) -> None:
         self.gate.failure = None

@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from buoyline.compression import ContextConfig
-from buoyline.errors import ConfigError
+from buoyline.errors import ConfigError, NotFoundError
 from buoyline.management import ContextManagement
 from buoyline.offloader import ToolRule
 from buoyline.tokens import context_size
@@ -91,7 +91,7 @@ def output_room(max_output_tokens: object, model: str | None, size: int, trigger
 
     Args:
         max_output_tokens: What was asked for; None: what *model* answers at most, but only a tenth of the window, since
-            most answers take far less than a model can give; 0 without one.
+            most answers take far less than a model can give; 0 without one, and where nobody knows it.
         model: Name of the model.
         size: Tokens of the window.
         trigger_ratio: Share of the window that context and answer may take.
@@ -101,10 +101,20 @@ def output_room(max_output_tokens: object, model: str | None, size: int, trigger
     """
     trigger = trigger_ratio * size
     if max_output_tokens is None:
-        most = None if model is None else max_output_of(model)
+        most = _most_of(model)
         return 0 if most is None else min(most, int(_OUTPUT_SHARE * size), int(trigger / 2))
     is_flag = isinstance(max_output_tokens, bool)
     if isinstance(max_output_tokens, int) and not is_flag and 0 <= max_output_tokens < trigger:
         return max_output_tokens
     problem = f"{max_output_tokens!r} is no whole number from 0 to below trigger_ratio x size ({int(trigger):,})"
     raise ConfigError("max_output_tokens", problem)
+
+
+def _most_of(model: str | None) -> int | None:
+    """Return what *model* answers at most; a name that nobody knows is allowed, where the size is given."""
+    if model is None:
+        return None
+    try:
+        return max_output_of(model)
+    except NotFoundError:
+        return None
