@@ -461,3 +461,24 @@ async def test_a_summary_of_a_window_is_a_message_of_the_framework_with_pointers
     pointers = [int(line) for line in re.findall(r"transcript\.md:(\d+)", text)]
     assert pointers
     assert max(pointers) <= len(lines)
+
+
+async def test_the_results_within_a_reply_share_the_budget_of_a_turn_and_count_as_one(
+    workspace: LocalWorkspace,
+) -> None:
+    config = OurConfig(tool_result_limit=1_000, preview_tokens=100, turn_results_limit=1_500)
+    window = ContextWindow(offloader=workspace, session_id="s1", size=16_000, config=config)
+    texts = [await survey(rows) for rows in (60, 90, 70)]
+    calls = [call("survey", f"call_{number}") for number in range(3)]
+    given = [result(text, f"call_{number}") for number, text in enumerate(texts)]
+    await window.add(UserMsg("ada", "How deep are they?"))
+    await window.add(AssistantMsg("Friday", [*calls, *given]))
+    whole = window.turn_tokens
+    _, reply = await window.prepare()
+
+    shown = [read_result(block).text for block in reply.content if isinstance(block, ToolResultBlock)]
+    assert whole > 1_500 >= window.turn_tokens > 0
+    assert [text.startswith("[Tool result offloaded") for text in shown] == [False, True, False]
+    resumed = await ContextWindow.resume(workspace, "s1")
+    assert resumed.turn_tokens == window.turn_tokens
+    assert (await resumed.prepare())[1].model_dump_json() == reply.model_dump_json()

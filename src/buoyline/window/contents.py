@@ -68,10 +68,13 @@ class Contents:
         return self._entries[:position]
 
     def turn_at(self, position: int) -> int:
-        """Return the position behind the model's last message before *position*: what follows answers its calls."""
+        """Return the position behind the model's last message before *position*: what follows answers its calls.
+
+        Where that message holds results itself, as AgentScope's replies do, it is its own position.
+        """
         while position > 0 and self._entries[position - 1].message.role != "assistant":
             position -= 1
-        return position
+        return position - 1 if position > 0 and self._entries[position - 1].message.results else position
 
     def call(self, call_id: str) -> tuple[str, ToolCall] | None:
         """Return the newest call of this id, with the dialect of its message; None where it is not here."""
