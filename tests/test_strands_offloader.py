@@ -29,7 +29,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 100
 LIMIT = 2_500
 
 
-def lines(count: int = 3_000) -> str:
+def lines(count: int = 1_300) -> str:
     return "".join(f"line {number}\n" for number in range(count))
 
 
@@ -154,11 +154,11 @@ def test_an_error_leaves_like_any_other_unless_a_rule_keeps_it(workdir: Path) ->
 @pytest.mark.parametrize(
     ("rule", "count", "leaves"),
     [
-        (ToolRule(offload="never"), 3_000, False),
+        (ToolRule(offload="never"), 1_300, False),
         (ToolRule(limit=100), 100, True),
         (ToolRule(offload="always"), 300, True),
         (ToolRule(offload="always"), 1, False),
-        (ToolRule(limit=50_000), 3_000, False),
+        (ToolRule(limit=50_000), 1_300, False),
     ],
 )
 def test_a_tool_may_have_rules_of_its_own(rule: ToolRule, count: int, leaves: bool, workdir: Path) -> None:  # noqa: FBT001 - a parameter
@@ -177,7 +177,7 @@ def test_the_users_predicate_has_the_last_word(verdict: bool, is_async: bool, wo
 
     agent = run(WorkspaceOffloader(workdir, should_offload=decide), tool_giving(lines()))
     assert (text_of(agent) != lines()) is verdict
-    assert asked == [("loud", 7_223)]
+    assert asked == [("loud", 2_973)]
     run(WorkspaceOffloader(workdir, should_offload=decide), tool_giving("short"))
     assert len(asked) == 1
 
@@ -231,13 +231,15 @@ def test_a_small_block_beside_a_large_one_stays(storage: Any) -> None:
 def test_the_end_of_a_result_is_seen_as_well(any_storage: Any) -> None:
     agent = run(WorkspaceOffloader(any_storage), tool_giving(lines()))
     assert "line 0" in text_of(agent)
-    assert "line 2999" in text_of(agent)
+    assert "line 1299" in text_of(agent)
 
 
 @pytest.mark.parametrize("has_tool", [True, False])
 def test_without_the_tool_its_name_is_gone_and_the_way_to_the_file_stays(has_tool: bool, storage: Any) -> None:  # noqa: FBT001 - a parameter
     agent = run(WorkspaceOffloader(storage, include_retrieval_tool=has_tool), tool_giving(lines()))
     assert ("retrieve_offloaded_content" in text_of(agent)) is has_tool
+    if not isinstance(storage, MemoryWorkspace):
+        assert re.search(r"Grep or read that file|use your available tools on a reference", text_of(agent))
     assert ("retrieve_offloaded_content" in agent.tool_names) is has_tool
     assert re.search(r"Whole result: \S+call_1|\[Stored references:\]\n  \S*call_1_0", text_of(agent))
 
@@ -249,14 +251,40 @@ def test_a_preview_of_no_tokens_is_the_notice_alone(storage: Any) -> None:
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(10, 400), st.sampled_from(["a", "line\n", "標", '{"a": 1}\n', " "]), st.data())
-def test_what_stands_there_is_never_larger_than_what_left(count: int, unit: str, data: st.DataObject) -> None:
+@given(st.integers(10, 400), st.sampled_from(["a", "line\n", "標", '{"a": 1}\n', " "]), st.booleans(), st.data())
+def test_what_stands_there_is_never_larger_than_what_left(
+    count: int,
+    unit: str,
+    is_ours: bool,  # noqa: FBT001 - a parameter
+    data: st.DataObject,
+) -> None:
     """Strands' own placeholder makes 10,468 characters out of 10,001."""
     text = unit * count
     limit = data.draw(st.integers(2, 60))
-    plugin = WorkspaceOffloader(MemoryWorkspace(), limit, data.draw(st.integers(0, limit - 1)))
+    storage: Any = MemoryWorkspace() if is_ours else InMemoryStorage()
+    plugin = WorkspaceOffloader(storage, limit, data.draw(st.integers(0, limit - 1)))
     agent = run(plugin, tool_giving(text))
     assert default_counter().count(text_of(agent)) <= default_counter().count(text)
+
+
+@pytest.mark.parametrize("preview_tokens", [0, 50, 99])
+def test_what_is_above_a_low_limit_leaves_where_a_notice_is_smaller(preview_tokens: int, storage: Any) -> None:
+    """A preview that is asked for is no reason to keep a result that the notice alone would make smaller."""
+    text = " ".join(f"word{number}" for number in range(80))
+    agent = run(WorkspaceOffloader(storage, 100, preview_tokens), tool_giving(text))
+    assert text not in text_of(agent)
+    assert "call_1" in text_of(agent)
+    assert default_counter().count(text_of(agent)) < default_counter().count(text)
+
+
+def test_a_result_that_no_notice_is_smaller_than_stays_whatever_the_limit(storage: Any) -> None:
+    text = "a result of few words, " * 4
+    assert text_of(run(WorkspaceOffloader(storage, 5, 1), tool_giving(text))) == text
+
+
+def test_a_stub_has_at_most_the_tokens_of_a_preview(any_storage: Any) -> None:
+    agent = run(WorkspaceOffloader(any_storage, 2_500, 700), tool_giving(lines()))
+    assert 300 < default_counter().count(text_of(agent)) <= 700
 
 
 def test_json_is_kept_as_such(any_storage: Any) -> None:
@@ -382,10 +410,10 @@ def test_a_hook_of_the_users_sees_the_result_first_and_what_it_takes_out_reaches
     ("options", "shown"),
     [
         (
-            {"pattern": "line 29(98|99)", "context_lines": 0},
-            "[2 matches for /line 29(98|99)/]\n\n> 2999| line 2998\n> 3000| line 2999",
+            {"pattern": "line 12(98|99)", "context_lines": 0},
+            "[2 matches for /line 12(98|99)/]\n\n> 1299| line 1298\n> 1300| line 1299",
         ),
-        ({"line_range": {"start": 10, "end": 11}}, "[Lines 10-11 of 3000]\n\n  10| line 9\n  11| line 10"),
+        ({"line_range": {"start": 10, "end": 11}}, "[Lines 10-11 of 1300]\n\n  10| line 9\n  11| line 10"),
         ({"pattern": "line 1", "line_range": {"start": 2, "end": 3}, "context_lines": 0}, "> 2| line 1"),
         ({"context_lines": 2}, "1| line 0\n  2| line 1"),
         ({"pattern": "[", "context_lines": 0}, "No matches found"),
@@ -401,8 +429,8 @@ def test_the_documented_ways_of_retrieving_work_on_every_storage(
 
 
 def test_a_very_low_limit_leaves_answers_room_for_lines(storage: Any) -> None:
-    agent = run(WorkspaceOffloader(storage, 25, 10), tool_giving(lines()), retrieving(pattern="line 2999"))
-    assert "> 3000| line 2999" in text_of(agent, 1)
+    agent = run(WorkspaceOffloader(storage, 25, 10), tool_giving(lines()), retrieving(pattern="line 1299"))
+    assert "> 1300| line 1299" in text_of(agent, 1)
 
 
 def test_without_options_all_of_it_comes_back_and_stays(any_storage: Any) -> None:
@@ -411,9 +439,9 @@ def test_without_options_all_of_it_comes_back_and_stays(any_storage: Any) -> Non
 
 
 def test_what_would_flood_the_window_comes_back_by_its_first_lines(storage: Any) -> None:
-    agent = run(WorkspaceOffloader(storage), tool_giving(lines()), retrieving(), window=20_000)
+    agent = run(WorkspaceOffloader(storage), tool_giving(lines()), retrieving(), window=10_000)
     assert "line 0" in text_of(agent, 1)
-    assert default_counter().count(text_of(agent, 1)) <= 5_000
+    assert default_counter().count(text_of(agent, 1)) <= 2_500
 
 
 def test_something_at_the_end_of_one_endless_line_is_found_and_paged_to(storage: Any) -> None:
@@ -446,10 +474,10 @@ def test_lines_of_a_picture_cannot_be_asked_for(storage: Any) -> None:
 
 
 def test_the_lookups_are_tools_and_their_answers_stay(workdir: Path) -> None:
-    look = [call("grep", {"pattern": "line 2999"}, "call_2")]
+    look = [call("grep", {"pattern": "line 1299"}, "call_2")]
     agent = run(WorkspaceOffloader(workdir, 100, 50, tool_rules={"*": ToolRule(limit=2)}), tool_giving(lines()), look)
     assert {"read", "grep", "search", "glob", "query"} <= set(agent.tool_names)
-    assert "3000" in text_of(agent, 1)
+    assert "1300" in text_of(agent, 1)
     assert "Whole result" not in text_of(agent, 1)
 
 
@@ -481,7 +509,7 @@ def test_what_a_shell_reads_back_is_not_stored_again(workdir: Path) -> None:
             )
         ]
 
-    for window, is_shown in ((200_000, True), (20_000, False)):
+    for window, is_shown in ((200_000, True), (10_000, False)):
         model = ScriptedModel([[call("loud")], cat, "done"], context_window_limit=window)
         tools = [tool_giving(lines()), shell]
         agent = Agent(model=model, tools=tools, plugins=[WorkspaceOffloader(workdir)], callback_handler=None)
@@ -499,7 +527,7 @@ def test_equal_call_ids_of_two_agents_and_of_one_conversation_lead_to_their_own_
     agents = [run(plugin, tool_giving(name + lines()), agent_id=name) for name in ("one", "two")]
     for agent, name in zip(agents, ("one", "two"), strict=True):
         assert path_in(text_of(agent)).read_text(encoding="utf-8").startswith(name)
-    sizes = iter([3_000, 4_000])
+    sizes = iter([1_300, 1_400])
 
     @tool
     def counted() -> str:
@@ -507,7 +535,7 @@ def test_equal_call_ids_of_two_agents_and_of_one_conversation_lead_to_their_own_
         return lines(next(sizes))
 
     agent = run(plugin, counted, [call("counted")])
-    assert [path_in(text_of(agent, at)).read_text(encoding="utf-8") for at in (0, 1)] == [lines(3_000), lines(4_000)]
+    assert [path_in(text_of(agent, at)).read_text(encoding="utf-8") for at in (0, 1)] == [lines(1_300), lines(1_400)]
 
 
 def test_one_agents_tool_does_not_reach_anothers_results(workdir: Path) -> None:
@@ -522,7 +550,7 @@ def test_every_reference_in_a_restored_session_leads_to_its_result(tmp_path: Pat
     """Where the storage is in memory, what a persisted conversation refers to is gone with the process."""
     session = {"session_id": "s1", "storage_dir": str(tmp_path / "sessions")}
     run(WorkspaceOffloader(workdir), tool_giving(lines()), session_manager=FileSessionManager(**session))
-    model = ScriptedModel([lambda messages: retrieving(pattern="line 2999")(messages[2:3]), "done"])
+    model = ScriptedModel([lambda messages: retrieving(pattern="line 1299")(messages[2:3]), "done"])
     agent = Agent(
         model=model,
         plugins=[WorkspaceOffloader(workdir)],
@@ -531,7 +559,7 @@ def test_every_reference_in_a_restored_session_leads_to_its_result(tmp_path: Pat
     )
     agent("again")
     assert session_of(agent) == "s1"
-    assert "> 3000| line 2999" in text_of(agent, 1)
+    assert "> 1300| line 1299" in text_of(agent, 1)
 
 
 def test_a_session_may_be_named(workdir: Path) -> None:
@@ -559,6 +587,20 @@ def test_the_turns_of_what_is_kept_in_memory_are_the_agents() -> None:
     agent = Agent(model=model, tools=tools, plugins=[WorkspaceOffloader(workspace)], callback_handler=None)
     agent("go")
     assert result_of(agent, 5)["status"] == "error"
+
+
+def test_strands_own_memory_ages_by_the_turns_of_its_agent() -> None:
+    """Documented of it: the plugin triggers eviction on each model invocation cycle."""
+    storage = InMemoryStorage(evict_after_turns=2)
+    small: list[Any] = [[call("quiet", {}, f"small_{number}")] for number in range(4)]
+    model = ScriptedModel([[call("loud")], *small, lambda messages: retrieving()(messages[2:3]), "done"])
+    tools = [tool_giving(lines()), tool_giving("ok", name="quiet")]
+    plugin = WorkspaceOffloader(storage)
+    agent = Agent(model=model, tools=tools, plugins=[plugin], callback_handler=None)
+    agent("go")
+    assert result_of(agent, 5)["status"] == "error"
+    with pytest.raises(ValueError, match="cannot be shared"):
+        Agent(model=ScriptedModel(["done"]), plugins=[plugin])
 
 
 def test_what_left_is_told_and_the_workspace_verifies(workdir: Path) -> None:

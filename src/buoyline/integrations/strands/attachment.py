@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from strands import Agent
+from strands.vended_plugins.context_offloader import InMemoryStorage
 
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.block_keeping import BlockKeeping
@@ -57,9 +58,13 @@ class Attachment:
         self.tools = frozenset[str]()
         self.keeping = _keeping_in(storage, settings)
         self._storage, self._settings = storage, settings
+        self._turns = 0
 
     def next_turn(self) -> None:
-        """Let what is kept in memory age by a turn."""
+        """Let what is kept in memory age by a turn, in Strands' own storage, too, whose plugin does so."""
+        self._turns += 1
+        if isinstance(self._storage, InMemoryStorage):
+            self._storage._evict(self._turns)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - it has no other way
         turns = abilities_of(self._storage.workspace).turns if isinstance(self._storage, WorkspaceStorage) else None
         if turns is not None:
             turns.next_turn()
@@ -126,10 +131,15 @@ def storage_for(given: Any, agent: Agent, session_id: str) -> WorkspaceStorage |
         given: What `as_storage` has returned, or the agent has; None: ``./workspace``.
         agent: The agent.
         session_id: Its session.
+
+    Raises:
+        ValueError: *given* is Strands' own `InMemoryStorage`, and another agent's: their turns would not agree.
     """
     storage: Any = WorkspaceStorage("./workspace") if given is None else given
     if isinstance(storage, WorkspaceStorage):
         return storage.for_session(session_id)
+    if isinstance(storage, InMemoryStorage):
+        storage._bind(id(agent))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as Strands' plugin does
     if _has(storage, "for_sandbox"):
         storage = storage.for_sandbox(agent.sandbox)
     if _has(storage, "store", "retrieve"):

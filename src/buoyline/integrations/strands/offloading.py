@@ -146,7 +146,9 @@ class WorkspaceOffloader(Plugin):
             return
         found = await attempted(self._replaced(event, attachment, rule))
         if isinstance(found, Exception):
-            logger.warning("the result of %s stays in the context: %r", tool, found, exc_info=found)
+            logger.warning(
+                "failed to offload the result of %s, it stays in the context: %r", tool, found, exc_info=found
+            )
         elif found is not None:
             event.result = {**event.result, **found}  # type: ignore[typeddict-item]
 
