@@ -145,6 +145,47 @@ def test_a_summarising_manager_has_the_documented_defaults_and_clamps_its_ratio(
     assert SummarizingConversationManager(0.99, workspace=workspace).summary_ratio == 0.8
 
 
+AS_ON_THEIR_PAGE: dict[str, Any] = {
+    "null": NullConversationManager,
+    "sliding": lambda: SlidingWindowConversationManager(window_size=20, should_truncate_results=True),
+    "each turn": lambda: SlidingWindowConversationManager(per_turn=True),
+    "each third turn": lambda: SlidingWindowConversationManager(per_turn=3),
+    "sliding ahead": lambda: SlidingWindowConversationManager(
+        window_size=50, proactive_compression={"compression_threshold": 0.7}
+    ),
+    "summarising": SummarizingConversationManager,
+    "summarising less": lambda: SummarizingConversationManager(summary_ratio=0.3, preserve_recent_messages=10),
+    "a prompt": lambda: SummarizingConversationManager(summarization_system_prompt="Summarise as bullet points."),
+    "an agent": lambda: SummarizingConversationManager(
+        summary_ratio=0.4,
+        preserve_recent_messages=8,
+        summarization_agent=Agent(model=ScriptedModel(["short"]), callback_handler=None),
+    ),
+    "summarising ahead": lambda: SummarizingConversationManager(proactive_compression=True),
+}
+
+
+@pytest.mark.parametrize("made", AS_ON_THEIR_PAGE)
+def test_what_strands_page_shows_works_with_the_import_changed(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    agent = agent_with(AS_ON_THEIR_PAGE[made](), "one", "two")
+    agent("first")
+    agent("second")
+    assert texts(history(agent)) == ["first", "one", "second", "two"]
+    (session,) = (tmp_path / "workspace" / "sessions").iterdir()
+    assert '"two"' in (session / "window.jsonl").read_text("utf-8")
+
+
+async def test_a_directory_will_do_for_a_workspace(tmp_path: Path) -> None:
+    agent = agent_with(SlidingWindowConversationManager(2, workspace=tmp_path / "w", session_id=SESSION))
+    for number in range(3):
+        await agent.invoke_async(f"question {number}")
+    async with LocalWorkspace(tmp_path / "w") as workspace:
+        assert "question 0" in texts(await archived(workspace))
+
+
 @pytest.mark.parametrize("setting", [{"window_size": -1}, {"per_turn": 0}, {"per_turn": -2}])
 def test_a_window_that_cannot_work_is_refused(setting: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=next(iter(setting))):
@@ -402,14 +443,41 @@ def test_an_overflow_asks_no_model_for_a_summary(tmp_path: Path) -> None:
 # Proactive compression.
 
 
-@pytest.mark.parametrize(("usage", "compressed"), [(689, False), (700, True)])
-def test_compression_begins_at_the_threshold(usage: int, compressed: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
-    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), proactive_compression=True)
+@pytest.mark.parametrize(
+    ("threshold", "usage", "compressed"),
+    [
+        (True, 689, False),
+        (True, 700, True),
+        ({"compression_threshold": 0.5}, 489, False),
+        ({}, 689, False),
+        ({}, 700, True),
+        ({"compression_threshold": 0.5}, 500, True),
+        ({"compression_threshold": 1.0}, 999, False),
+    ],
+)
+@pytest.mark.parametrize("kind", [SlidingWindowConversationManager, SummarizingConversationManager])
+def test_compression_begins_at_the_threshold(
+    kind: Any,
+    threshold: Any,
+    usage: int,
+    compressed: bool,  # noqa: FBT001 - a parameter
+    tmp_path: Path,
+) -> None:
+    manager = kind(workspace=LocalWorkspace(tmp_path), proactive_compression=threshold)
     agent = agent_with(manager, messages=talk(30), config={"context_window_limit": 1_000})
     history(agent)[-1]["metadata"] = {
         "usage": {"inputTokens": usage - 11, "outputTokens": 10, "totalTokens": usage - 1}
     }
     agent("!!!!")
+    assert (manager.removed_message_count > 0) is compressed
+
+
+@pytest.mark.parametrize(("limit", "compressed"), [(450, True), (600, False)])
+def test_without_a_usage_all_messages_are_counted(limit: int, compressed: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), proactive_compression=True)
+    messages = talk(60, "words " * 2)  # 6 tokens each, as Strands' heuristic counts
+    agent = agent_with(manager, messages=messages, config={"context_window_limit": limit})
+    agent("go on")
     assert (manager.removed_message_count > 0) is compressed
 
 

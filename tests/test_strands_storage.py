@@ -1,6 +1,7 @@
 """`WorkspaceStorage` in both of its forms, with Strands' own offloader and agent around it."""
 
 import asyncio
+import inspect
 import json
 import os
 import re
@@ -19,13 +20,15 @@ from strands.session.file_session_manager import FileSessionManager
 from strands.storage import Storage
 from strands.types.exceptions import StorageError as StrandsStorageError
 from strands.vended_plugins.context_offloader import ContextOffloader
+from strands.vended_plugins.context_offloader import FileStorage as TheirFileStorage
+from strands.vended_plugins.context_offloader import InMemoryStorage as TheirInMemoryStorage
 from strands.vended_plugins.context_offloader import Storage as OffloaderStorage
 from strands.vended_plugins.context_offloader.plugin import _frame_content
 from strands_model import ScriptedModel, call
 
 from buoyline import LocalWorkspace, MemoryWorkspace, Quotas
 from buoyline.errors import ConfigError, CorruptError, QuotaExceededError
-from buoyline.integrations.strands import WorkspaceStorage, session_of
+from buoyline.integrations.strands import FileStorage, InMemoryStorage, WorkspaceStorage, session_of
 from buoyline.integrations.strands.frames import framed, unframed
 from buoyline.integrations.strands.naming import session_named
 from buoyline.workspace import layout
@@ -254,6 +257,51 @@ async def test_what_memory_keeps_ages_by_turns_and_a_look_makes_it_young() -> No
         workspace.next_turn()
     with pytest.raises(KeyError):
         await storage.retrieve(reference)
+
+
+async def test_memory_is_cleared_on_demand_and_a_directory_is_not(tmp_path: Path) -> None:
+    storage = InMemoryStorage()
+    references = [await storage.store("k", b"1", kind) for kind in ("text/plain", "image/png")]
+    storage.clear()
+    for reference in references:
+        with pytest.raises(KeyError, match="Reference not found"):
+            await storage.retrieve(reference)
+    with pytest.raises(ConfigError, match="MemoryWorkspace"):
+        on_disk(tmp_path).clear()
+
+
+async def test_strands_storages_have_their_names_parameters_and_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reference = await FileStorage().store("tool_123_0", b"large output content...", "text/plain")
+    assert Path(reference).read_bytes() == b"large output content..."
+    assert reference.startswith("./artifacts/")
+    storage = FileStorage(artifact_dir="./artifacts", sandbox=NotASandboxLocalEnvironment())
+    assert await storage.retrieve(reference) == (b"large output content...", "text/plain")
+    assert storage.for_sandbox(NotASandboxLocalEnvironment()) is storage
+    for theirs, ours in ((TheirFileStorage, FileStorage), (TheirInMemoryStorage, InMemoryStorage)):
+        parameters = inspect.signature(theirs).parameters.values()
+        found = inspect.signature(ours).parameters.values()
+        assert [(one.name, one.kind, one.default) for one in found] == [
+            (one.name, one.kind, one.default) for one in parameters
+        ]
+
+
+@pytest.mark.parametrize(("turns", "is_there"), [(1, False), (None, True)])
+async def test_what_is_in_memory_goes_after_the_turns_that_were_named(turns: int | None, is_there: bool) -> None:  # noqa: FBT001 - a parameter
+    storage = InMemoryStorage(evict_after_turns=turns)
+    reference = await storage.store("k", b"1")
+    assert isinstance(storage.workspace, MemoryWorkspace)
+    for _ in range(30):
+        storage.workspace.next_turn()
+    if is_there:
+        assert await storage.retrieve(reference)
+        return
+    with pytest.raises(KeyError):
+        await storage.retrieve(reference)
+    with pytest.raises(ValueError, match="evict_after_turns"):
+        InMemoryStorage(evict_after_turns=0)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/csv", "application/json"])

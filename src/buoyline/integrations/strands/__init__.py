@@ -15,10 +15,13 @@ from buoyline.integrations.strands.null import NullConversationManager
 from buoyline.integrations.strands.offloading import WorkspaceOffloader
 from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
 from buoyline.integrations.strands.storage import WorkspaceStorage
+from buoyline.integrations.strands.storages import FileStorage, InMemoryStorage
 from buoyline.integrations.strands.summarizing import SummarizingConversationManager
 
 __all__ = [
     "AgentSummarizer",
+    "FileStorage",
+    "InMemoryStorage",
     "NullConversationManager",
     "SlidingWindowConversationManager",
     "StrandsModelSummarizer",

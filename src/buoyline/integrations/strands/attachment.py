@@ -58,13 +58,11 @@ class Attachment:
         self.tools = frozenset[str]()
         self.keeping = _keeping_in(storage, settings)
         self._storage, self._settings = storage, settings
-        self._turns = 0
 
-    def next_turn(self) -> None:
-        """Let what is kept in memory age by a turn, in Strands' own storage, too, whose plugin does so."""
-        self._turns += 1
+    def next_turn(self, cycle: int) -> None:
+        """Let what is kept in memory age by a turn; in Strands' own storage to the agent's *cycle*."""
         if isinstance(self._storage, InMemoryStorage):
-            self._storage._evict(self._turns)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - it has no other way
+            self._storage._evict(cycle)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - there is no other way
         turns = abilities_of(self._storage.workspace).turns if isinstance(self._storage, WorkspaceStorage) else None
         if turns is not None:
             turns.next_turn()
@@ -138,14 +136,18 @@ def storage_for(given: Any, agent: Agent, session_id: str) -> WorkspaceStorage |
     storage: Any = WorkspaceStorage("./workspace") if given is None else given
     if isinstance(storage, WorkspaceStorage):
         return storage.for_session(session_id)
-    if isinstance(storage, InMemoryStorage):
-        storage._bind(id(agent))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as Strands' plugin does
+    _claim(storage, agent)
     if _has(storage, "for_sandbox"):
         storage = storage.for_sandbox(agent.sandbox)
     if _has(storage, "store", "retrieve"):
         blocks: KeepsBlocks = storage
         return blocks
     return FramedStorage(storage, session_id)
+
+
+def _claim(storage: object, agent: Agent) -> None:
+    if isinstance(storage, InMemoryStorage):
+        storage._bind(id(agent))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as Strands' plugin does
 
 
 def _keeping_in(storage: WorkspaceStorage | KeepsBlocks, settings: Settings) -> "Keeping":

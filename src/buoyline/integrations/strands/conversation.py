@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import uuid
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.messages import count_tools
 from buoyline.window.completion import completed
 from buoyline.window.settings import config_to_json
+from buoyline.workspace import LocalWorkspace
 
 if TYPE_CHECKING:
     from strands import Agent
@@ -62,7 +64,7 @@ class WorkspaceConversationManager(ConversationManager):
     def __init__(
         self,
         *,
-        workspace: Offloader,
+        workspace: Offloader | str | os.PathLike[str] | None = None,
         session_id: str | None = None,
         pin_first: int | None = None,
         proactive_compression: bool | ProactiveCompressionConfig | None = None,
@@ -72,7 +74,8 @@ class WorkspaceConversationManager(ConversationManager):
         """Keep what leaves in *workspace*.
 
         Args:
-            workspace: Takes what leaves: a `LocalWorkspace`, or any offloader.
+            workspace: Takes what leaves: a `LocalWorkspace`, the directory of one, or any offloader. Left out:
+                ``./workspace``, as for `WorkspaceOffloader`.
             session_id: Names the session there; left out: that of the agent and its session manager.
             pin_first: So many of the first messages stay in the history for ever.
             proactive_compression: True: make the history smaller before each model call that would take 70 % or more of
@@ -87,7 +90,7 @@ class WorkspaceConversationManager(ConversationManager):
         super().__init__(proactive_compression=proactive_compression)
         self.pin_first = None if pin_first is None else max(0, pin_first)
         text_counter = default_counter() if counter is None else as_text_counter(counter)
-        self.departures = Departures(workspace, text_counter, config or ContextConfig())
+        self.departures = Departures(_offloader(workspace), text_counter, config or ContextConfig())
         self._session_id = session_id
         self._projection = Projection()
         self._standing: NativeMessage | None = None
@@ -385,6 +388,12 @@ class WorkspaceConversationManager(ConversationManager):
                 "the history was changed while it was made smaller",
                 "it is as whoever changed it has left it; the next model call tries again",
             )
+
+
+def _offloader(workspace: Offloader | str | os.PathLike[str] | None) -> Offloader:
+    if isinstance(workspace, (str, os.PathLike)):
+        return LocalWorkspace(os.fspath(workspace))
+    return LocalWorkspace("./workspace") if workspace is None else workspace
 
 
 def _mark(messages: Sequence[NativeMessage]) -> tuple[int, Key] | None:

@@ -134,7 +134,7 @@ class WorkspaceOffloader(Plugin):
 
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
         """Let what is kept in memory age by a turn."""
-        self._attachment_of(event.agent).next_turn()
+        self._attachment_of(event.agent).next_turn(event.agent.event_loop_metrics.cycle_count)
 
     async def _after_tool_call(self, event: AfterToolCallEvent) -> None:
         if event.cancel_message is not None or event.retry or getattr(event.selected_tool, "delegate", False):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ class SlidingWindowConversationManager(WorkspaceConversationManager):
         window_size: int = 40,
         should_truncate_results: bool = True,  # noqa: FBT001, FBT002 - Strands' own
         *,
-        workspace: Offloader,
+        workspace: Offloader | str | os.PathLike[str] | None = None,
         session_id: str | None = None,
         notice: bool = True,
         per_turn: bool | int = False,

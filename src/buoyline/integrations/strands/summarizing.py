@@ -1,6 +1,7 @@
 """`SummarizingConversationManager`: a summary with pointers stands for the oldest messages."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ class SummarizingConversationManager(WorkspaceConversationManager):
         summarization_agent: "Agent | None" = None,
         summarization_system_prompt: str | None = None,
         *,
-        workspace: Offloader,
+        workspace: Offloader | str | os.PathLike[str] | None = None,
         session_id: str | None = None,
         use_model: bool = False,
         summarizer: Summarizer | SummaryFunction | None = None,
