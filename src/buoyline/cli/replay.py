@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -16,10 +17,12 @@ from buoyline.cli.output import print_json, print_lines
 from buoyline.cli.prices import costs, costs_in_words, price_options, prices_in
 from buoyline.compression import ContextConfig
 from buoyline.errors import MessageError
+from buoyline.management import ContextManagement
 from buoyline.messages import detect, dialect_named, dialect_names, parse, spell
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow, ResultOffloaded
 from buoyline.window.costs import Prices, appended
+from buoyline.window.documents import document_of
 from buoyline.window.replay import Replay, replay
 from buoyline.workspace import LocalWorkspace
 
@@ -53,6 +56,14 @@ _DEFAULTS = ContextConfig()
 )
 @click.option("--summary-tokens", type=click.IntRange(min=1), help="Size of each summary.")
 @click.option("--dialect", type=click.Choice(list(dialect_names())), help="Form of the messages.  [default: detected]")
+@click.option(
+    "--management",
+    metavar="NAME|FILE",
+    help="A document that says what is done, and when, in place of the limits; see buoyline context.",
+)
+@click.option(
+    "--allow", "allowed", metavar="NAME", multiple=True, help="A manager, by its dotted name, that may be imported."
+)
 @price_options
 @json_option
 def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: Any) -> None:
@@ -65,9 +76,13 @@ def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: An
     with the one before, from its beginning. With prices it also says what the session would have cost, with and without
     buoyline.
 
+    With --management a document manages the context: one in a file, of --workdir, or that comes with the package. The
+    report then says what each of its managers did.
+
     Example: buoyline replay run.jsonl --workdir ./replayed --context-size 32000
     """
     prices = prices_in(options)
+    _refuse_limits_beside_a_document(options)
     conversation = _read(session, options["dialect"])
     beyond = [line for line in options["compress_at"] if line >= len(conversation)]
     if beyond:
@@ -78,6 +93,16 @@ def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: An
         print_json(report)
     else:
         print_lines(_in_words(report))
+
+
+def _refuse_limits_beside_a_document(options: dict[str, Any]) -> None:
+    """Refuse what a document decides: it would be ignored."""
+    context = click.get_current_context()
+    for name in ("tool_result_limit", "turn_results_limit"):
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if options["management"] is not None and is_given:
+            option = f"--{name.replace('_', '-')}"
+            raise click.BadOptionUsage(option, f"{option} and --management exclude each other: the document decides")
 
 
 def _read(path: Path, dialect: str | None) -> list[dict[str, Any]]:
@@ -115,6 +140,7 @@ async def _replayed(
         config=config,
         dialect=options["dialect"],
         on_event=seen.record,
+        management=_document(options["management"], workspace, options["allowed"]),
     )
     try:
         with _progress(len(conversation)) as bar:
@@ -131,6 +157,14 @@ async def _replayed(
     finally:
         await workspace.close()
     return seen, window
+
+
+def _document(source: str | None, workspace: LocalWorkspace, allowed: Sequence[str]) -> ContextManagement | None:
+    """Return the document in the file *source*, or else under that name."""
+    if source is None:
+        return None
+    file = Path(source)
+    return document_of(file if file.is_file() else source, workspace, allowed=allowed)
 
 
 def _progress(total: int) -> Any:
@@ -169,6 +203,8 @@ def _report(
         "exceeding": [{"message": index, "tokens": tokens} for index, tokens in sorted(seen.exceeding.items())],
         "requests": [asdict(request) for request in seen.requests],
         "compressions": [event.summary.to_json() for event in seen.compressions],
+        "management": None if window.management is None else window.management.to_json(),
+        "managers": [asdict(totals) for totals in seen.managers()],
     }
 
 
@@ -176,15 +212,24 @@ def _offloaded(event: ResultOffloaded) -> dict[str, Any]:
     return {name: value for name, value in asdict(event).items() if name != "stub"}
 
 
+def _manager_in_words(totals: dict[str, Any]) -> str:
+    asked, active, reduced = totals["asked"], totals["active"], totals["reduced"]
+    done = f"reduced {reduced:,} times, {totals['messages']:,} messages and {totals['tokens']:,} tokens less"
+    problems = "".join(f"; {problem}" for problem in totals["problems"])
+    name = f"{totals['hook']}[{totals['number']}] {totals['type_name']}"
+    return f"{name}: active {active:,} of {asked:,} times, {done}{problems}"
+
+
 def _in_words(report: dict[str, Any]) -> list[str]:
     sent, unmanaged = report["sent_tokens"], report["sent_tokens_unmanaged"]
+    limit = "" if report["management"] else f", limit {report['turn_results_limit']:,}"
     lines = [
         f"{report['messages']:,} messages, {report['steps']:,} model calls, window {report['context_size']:,} tokens",
         f"peak      {report['peak_tokens']:>12,} tokens, unmanaged {report['peak_tokens_unmanaged']:,}",
         f"sent      {sent:>12,} tokens, unmanaged {unmanaged:,} ({1 - sent / max(unmanaged, 1):.0%} less)",
         *costs_in_words(report),
         f"offloaded {len(report['offloaded']):>12,} tool results, {report['saved_tokens']:,} tokens less",
-        f"one turn  {report['peak_turn_tokens']:>12,} tokens of results, limit {report['turn_results_limit']:,}",
+        f"one turn  {report['peak_turn_tokens']:>12,} tokens of results{limit}",
     ]
     for summary in report["compressions"]:
         first, end = summary["messages"]
@@ -193,6 +238,7 @@ def _in_words(report: dict[str, Any]) -> list[str]:
             f"summary {summary['n']}: messages {first}-{end - 1}, {source:,} tokens in {tokens:,}, "
             f"{pointers} pointers, {len(summary['unverified'])} unverified"
         )
+    lines += [_manager_in_words(totals) for totals in report["managers"]]
     lines += [
         f"message {found['message']} alone takes {found['tokens']:,} tokens, more than the window"
         for found in report["exceeding"]

@@ -153,6 +153,7 @@ class ResultChoosing:
         calls: The calls that were settled.
         turn: The newest turn, carried along: to add it up before each call would cost what a long one costs, squared.
         verdicts: Answers about results that are not decided yet, so that nobody is asked twice after a failure.
+        answers: Answers about results that a document's manager has asked about, while this process has the window.
         refused: Results that somebody wanted to keep, whatever the limits.
     """
 
@@ -167,6 +168,7 @@ class ResultChoosing:
     calls: _Calls = field(default_factory=dict[str, tuple[_Call, ...]])
     turn: _Turn = field(default_factory=_Turn)
     verdicts: dict[tuple[int, int], bool] = field(default_factory=dict[tuple[int, int], bool])
+    answers: dict[tuple[int, int], bool] = field(default_factory=dict[tuple[int, int], bool])
     refused: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
     async def choose(self, entries: Sequence[Entry]) -> dict[int, Choices]:
@@ -276,11 +278,11 @@ class ResultChoosing:
         """
         result = entry.message.results[number]
         found = _Result(entry, number, self._last_call(result))
-        if found.key in self.refused:
-            return False
-        if self._given(result).parts == result.parts and self._is_unasked(found):
-            self.verdicts[found.key] = await self._ask(found)
-        return self.verdicts.get(found.key, True)
+        if self.should_offload is None or found.call.source or self._given(result).parts != result.parts:
+            return True
+        if found.key not in self.answers:
+            self.answers[found.key] = await self._ask(found)
+        return self.answers[found.key]
 
     def keeps(self, entry: Entry) -> bool:
         """Tell whether a rule or the predicate wants to keep a result of *entry*, as far as the room allows."""

@@ -99,7 +99,11 @@ class ContextCompressing:
             cut = decided.cut
         if cut <= 0:
             return None
-        return await self.show(await self.made(self.extent(cut), settings, focus, use_model=use_model))
+        leaving = leaving_at(self.context, cut, preserves_words=self.preserves_words)
+        again = sum(self.context.contents[at].tokens for at in leaving.again)
+        max_tokens = self.room.summary_tokens(cut, settings, again)
+        ready = await self.made(self.extent(cut), settings, focus, use_model=use_model, max_tokens=max_tokens)
+        return await self.show(ready, leaving)
 
     def extent(self, cut: int) -> Extent:
         """Return the oldest *cut* messages, which keep the form that they have from now on."""

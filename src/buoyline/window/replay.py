@@ -6,12 +6,49 @@ from typing import Any
 
 from buoyline.compression import legal_cut_before
 from buoyline.errors import MessageError
+from buoyline.management import Hook, Ran
 from buoyline.messages import Message, detect
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 from buoyline.window.costs import Request, Requests
-from buoyline.window.events import ContextCompressed, Event, ResultOffloaded
+from buoyline.window.events import ContextCompressed, ContextManaged, Event, ResultOffloaded
 from buoyline.window.window import ContextWindow
+
+
+@dataclass(slots=True)
+class ManagerTotals:
+    """What one entry of a document did in the course of a replay.
+
+    Attributes:
+        hook: Its hook.
+        number: Of the entry there, 0-based.
+        type_name: Of its manager.
+        asked: How many times the hook reached it.
+        active: How many times its rules were met.
+        reduced: How many times it made the context smaller.
+        messages: How many messages fewer there were for it.
+        tokens: How many tokens fewer; what a summary takes is among them.
+        problems: What went otherwise than the document says, each once.
+    """
+
+    hook: Hook
+    number: int
+    type_name: str
+    asked: int = 0
+    active: int = 0
+    reduced: int = 0
+    messages: int = 0
+    tokens: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, ran: Ran) -> None:
+        """Add up one time that it was asked."""
+        self.asked += 1
+        self.active += ran.is_active
+        self.reduced += ran.is_reduced
+        self.messages += ran.messages[0] - ran.messages[1]
+        self.tokens += ran.tokens[0] - ran.tokens[1]
+        self.problems += [problem for problem in ran.problems if problem not in self.problems]
 
 
 @dataclass(slots=True)
@@ -25,6 +62,7 @@ class Replay:
         unmanaged_tokens: What it would have taken there without buoyline.
         offloaded: Every result that was offloaded, in order.
         compressions: Every compression, in order.
+        managed: What the managers of a document did at each hook, in order.
         exceeding: Session index and tokens of each message that alone exceeds the window.
         requests: What a prompt cache could reuse of each model call's input.
         output_tokens: What the recorded answers take together.
@@ -36,6 +74,7 @@ class Replay:
     unmanaged_tokens: list[int] = field(default_factory=list)
     offloaded: list[ResultOffloaded] = field(default_factory=list)
     compressions: list[ContextCompressed] = field(default_factory=list)
+    managed: list[ContextManaged] = field(default_factory=list)
     exceeding: dict[int, int] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     output_tokens: int = 0
@@ -51,6 +90,16 @@ class Replay:
             self.offloaded.append(event)
         elif isinstance(event, ContextCompressed):
             self.compressions.append(event)
+        elif isinstance(event, ContextManaged):
+            self.managed.append(event)
+
+    def managers(self) -> list[ManagerTotals]:
+        """Return what each entry of the document did in all, in the order in which they were first asked."""
+        found: dict[tuple[Hook, int], ManagerTotals] = {}
+        for ran in (ran for event in self.managed for ran in event.report.entries):
+            totals = found.setdefault((ran.hook, ran.number), ManagerTotals(ran.hook, ran.number, ran.type_name))
+            totals.note(ran)
+        return list(found.values())
 
 
 async def replay(

@@ -69,10 +69,16 @@ class Room:
         left = self.anchor.ours(self._line(settings.trigger_ratio)) - self._standing()
         return min(wanted, max(left, 0) // 2)
 
-    def summary_tokens(self, cut: int, settings: ContextConfig) -> int:
-        """Return what the summary of the oldest *cut* messages may take, by our own count."""
+    def summary_tokens(self, cut: int, settings: ContextConfig, again: int = 0) -> int:
+        """Return what the summary of the oldest *cut* messages may take, by our own count.
+
+        Args:
+            cut: So many leave.
+            settings: Of the summary.
+            again: What those of them take that stand again for now.
+        """
         context = self.context
-        leaving = sum(entry.tokens for entry in context.contents.until(cut) if not entry.stays)
+        leaving = sum(entry.tokens for entry in context.contents.until(cut) if not entry.stays) - again
         replaced = context.summary[0].tokens if context.summary else 0
         others = context.fixed_tokens() + context.standing_tokens() - replaced + context.contents.tokens - leaving
         room = self.anchor.ours(settings.trigger_ratio * self.size - self.max_output_tokens) - others

@@ -353,8 +353,8 @@ class ContextWindow:
         What was added since the last time is offloaded where it is too large and written down; the oldest pictures
         leave where there are more than `max_images`; then the context is compressed if it and the answer take more
         than `trigger_ratio` of the window, or if `request_compression` was called. What was made ready in the
-        background is put in place then, and above `background_ratio` the next one is begun. With a document its managers
-        do this instead. An offloader that forgets what nobody uses, such as `MemoryWorkspace`, takes each time for a
+        background is put in place then, and above `background_ratio` the next one is begun. With a document managers do
+        this instead. An offloader that forgets what nobody uses, such as `MemoryWorkspace`, takes each time for a
         turn: Strands' storage counts model calls, too.
 
         Args:
