@@ -16,7 +16,7 @@ from buoyline.compression import (
 )
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.management import ContextManagement, Report, explained
-from buoyline.messages import ToolCall, dialect_named
+from buoyline.messages import Converted, ToolCall, dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, ToolOutput, WindowState, abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter, usage_of
 from buoyline.tokens.messages import count_result
@@ -46,6 +46,7 @@ from buoyline.window.settings import (
 )
 from buoyline.window.shaping import ContextShaping
 from buoyline.window.streaming import HeldOutput, writer_for
+from buoyline.window.translation import Translation, common_dialect
 
 _WORTH_ASKING_TOKENS = 1_000
 """An agent that asks for a compression gets none below that: the summary would take most of it."""
@@ -181,6 +182,7 @@ class ContextWindow:
         if self.management is not None and self.config.background_ratio is not None:
             raise ConfigError("background_ratio", "a document says when to compress; leave one of them out")
         self._is_open = False
+        self._translation: Translation | None = None
 
     @classmethod
     async def resume(
@@ -199,6 +201,7 @@ class ContextWindow:
         should_offload: ShouldOffload | None = None,
         management: Management | None = None,
         summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
+        dialect: str | None = None,
     ) -> Self:
         """Go on with a session exactly where another process stopped, also where that was killed.
 
@@ -220,6 +223,9 @@ class ContextWindow:
             management: Left out: the document that the session had, as it was then. One with managers of your own that
                 are no entry points has to be given anew.
             summarizers: See `__init__`; not kept on disk.
+            dialect: Name of the form in which messages are handed out, e.g. ``"bedrock"``: those of another are
+                converted, on disk and in the archive they stay as they were written. What has no place is in
+                `conversion`. Not kept on disk. Left out: each message as it was added.
 
         Returns:
             A window whose `messages` are those of the last `prepare` or `save` of the other one.
@@ -246,12 +252,13 @@ class ContextWindow:
             tools=kept["tools"] if tools is None else tools,
             summarizer=summarizer,
             counter=counter,
-            dialect=kept.get("dialect"),
+            dialect=None if dialect else common_dialect(state, kept.get("dialect")),
             on_event=on_event,
             should_offload=should_offload,
             management=kept.get("management") if management is None else management,
             summarizers=summarizers,
         )
+        window._translation = Translation(dialect) if dialect else None
         await abilities.windows.claim_window(session_id, writer=window._keeping.writer)
         await window._restore(await abilities.windows.load_window(session_id))
         window._tell(WindowResumed(session_id, window.added, window._context.archived, window.tokens))
@@ -260,7 +267,15 @@ class ContextWindow:
     @property
     def messages(self) -> list[Any]:
         """The native messages in the context, in order; those added since the last `prepare` included."""
-        return [*(entry.native for entry in self._context.standing()), *self._context.contents.natives]
+        return self._natives(len(self._context.contents))
+
+    @property
+    def conversion(self) -> Converted | None:
+        """What of the messages handed out last was converted, and lost by that; None without `resume` in a *dialect*.
+
+        Its `system` is what system messages say that the dialect sends beside the messages.
+        """
+        return self._translation.last if self._translation else None
 
     @property
     def tokens(self) -> int:
@@ -567,7 +582,14 @@ class ContextWindow:
         context, new = self._context, self._context.contents.since(self._context.settled)
         tokens = context.tokens() - sum(entry.tokens for entry in new)
         self._room.anchor.hand_out(Sent(tokens, self.added - len(new)))
-        return [*(entry.native for entry in context.standing()), *context.contents.natives[: context.settled]]
+        return self._natives(context.settled)
+
+    def _natives(self, end: int) -> list[Any]:
+        """Return what stands in the context up to the message in position *end*, as it is handed out."""
+        context = self._context
+        if self._translation is not None:
+            return self._translation.of([*context.standing(), *context.contents.until(end)])
+        return [*(entry.native for entry in context.standing()), *context.contents.natives[:end]]
 
     async def _open(self) -> None:
         if self._is_open:

@@ -1,0 +1,134 @@
+"""Going on with a session in another dialect: what is handed out is converted, what is kept stays as it was written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from window_forms import Form, OpenAI, words
+
+from buoyline import ContextWindow, LocalWorkspace
+from buoyline.errors import ConfigError
+from buoyline.messages import convert, dialect_named, parse, spell
+
+SIZE = 3_000
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """OpenAI's messages in another dialect."""
+
+    name: str
+
+    def user(self, *contents: str | bytes) -> Any:
+        return self._spelled([OpenAI().user(*contents)])[0]
+
+    def calling(self, *call_ids: str, thinking: str = "") -> Any:
+        return self._spelled([OpenAI().calling(*call_ids, thinking=thinking)])[0]
+
+    def answering(self, contents: Mapping[str, Sequence[str | bytes]]) -> list[Any]:
+        return self._spelled(OpenAI().answering(contents))
+
+    def _spelled(self, messages: list[Any]) -> list[Any]:
+        dialect = dialect_named(self.name)
+        return [dialect.to_json(message) for message in convert(messages, to=self.name).messages]
+
+
+FORMS: tuple[Form, ...] = (OpenAI(), Spelled("agentscope"), Spelled("anthropic"), Spelled("bedrock"))
+PAIRS = [(one, other) for one in FORMS for other in FORMS if one is not other]
+IDS = [f"{one.name}-{other.name}" for one, other in PAIRS]
+
+
+async def filled(workspace: LocalWorkspace, form: Form, rounds: int = 8) -> list[Any]:
+    """Let a session go on until its oldest messages have left; return all of them."""
+    window = ContextWindow(session_id="s1", offloader=workspace, size=SIZE, dialect=form.name)
+    sent: list[Any] = []
+    for n in range(rounds):
+        results = form.answering({f"c{n}": [f"berth 47-{n} " + words(200)]})
+        for message in (form.user(f"Look at {n}."), form.calling(f"c{n}"), *results):
+            await window.add(message)
+            sent.append(message)
+        await window.prepare()
+    assert window._context.contents.first > 0
+    return sent
+
+
+async def kept(workspace: LocalWorkspace) -> list[Any]:
+    """Return all messages of the session as they are on disk: those in the archive, then those in the window."""
+    state = await workspace.load_window("s1")
+    stored = await workspace.load_messages("s1", 0, state.first) if state.first else []
+    return [message for _, message in (*stored, *state.messages[len(state.head) :])]
+
+
+def plain(form: Form, messages: list[Any]) -> list[Any]:
+    return [parse(spell(dialect_named(form.name).to_json(message))) for message in messages]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS, ids=IDS)
+async def test_a_session_goes_on_in_another_dialect_and_all_of_it_is_kept_as_it_was_written(
+    tmp_path: Path, one: Form, other: Form
+) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    before = await filled(workspace, one)
+    window = await ContextWindow.resume(workspace, "s1", dialect=other.name)
+    handed = await window.prepare()
+    dialect = dialect_named(other.name)
+    texts = " ".join(dialect.view(message).spoken for message in handed)
+    assert window._context.summary is not None
+    assert window._context.summary[1].text in texts
+    assert "berth 47-7" in texts
+    assert all(one is again for one, again in zip(handed, await window.prepare(), strict=True))
+    later: list[Any] = []
+    for n in range(8, 20):
+        results = other.answering({f"c{n}": [f"berth 47-{n} " + words(200)]})
+        for message in (other.user(f"Look at {n}."), other.calling(f"c{n}"), *results):
+            await window.add(message)
+            later.append(message)
+        for message in await window.prepare():
+            dialect.view(message)
+    assert (await kept(workspace))[: len(before)] == plain(one, before)
+    assert (await kept(workspace))[len(before) :] == plain(other, later)
+    assert window.messages[-1] is later[-1]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS, ids=IDS)
+async def test_a_session_of_two_dialects_goes_on_without_one(tmp_path: Path, one: Form, other: Form) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    before = await filled(workspace, one)
+    window = await ContextWindow.resume(workspace, "s1", dialect=other.name)
+    after = [other.user("And now?"), other.calling("c9"), *other.answering({"c9": ["berth 48"]})]
+    for message in after:
+        await window.add(message)
+    await window.save()
+    again = await ContextWindow.resume(workspace, "s1")
+    assert again._context.contents[-1].message.results[0].text == "berth 48"
+    assert plain(other, again.messages[-len(after) :]) == plain(other, after)
+    assert len(await kept(workspace)) == len(before) + len(after)
+
+
+async def test_what_has_no_place_is_told_and_stays_on_disk(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    window = ContextWindow(session_id="s1", offloader=workspace, size=SIZE)
+    await window.add({"role": "system", "content": "Be brief."})
+    await window.add({"role": "user", "name": "ann", "content": "Ahoy"})
+    await window.save()
+    resumed = await ContextWindow.resume(workspace, "s1", dialect="bedrock")
+    assert await resumed.prepare() == [{"role": "user", "content": [{"text": "Ahoy"}]}]
+    assert resumed.conversion is not None
+    assert resumed.conversion.system == "Be brief."
+    assert [str(loss) for loss in resumed.conversion.losses] == [
+        "message 1: name of the speaker: bedrock has no place for it"
+    ]
+    assert (await kept(workspace))[1]["name"] == "ann"
+
+
+async def test_a_dialect_that_is_none_takes_no_session_over(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    window = ContextWindow(session_id="s1", offloader=workspace)
+    await window.add({"role": "user", "content": "Ahoy"})
+    await window.save()
+    with pytest.raises(ConfigError, match="cobol"):
+        await ContextWindow.resume(workspace, "s1", dialect="cobol")
+    await window.add({"role": "user", "content": "Still here"})
+    await window.save()
