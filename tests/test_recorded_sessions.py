@@ -52,6 +52,7 @@ class Run:
         pins: Positions of messages that are pinned.
         stops: Says at which steps to stop; None: at none.
         checker: Looks at each step.
+        options: More of what the window is made with.
         handed: What was handed out at each step.
         resumes: How often another window went on.
     """
@@ -63,13 +64,16 @@ class Run:
     pins: frozenset[int] = frozenset()
     stops: random.Random | None = None
     checker: Checker | None = None
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
     handed: list[list[bytes]] = field(default_factory=list)
     resumes: int = 0
 
     async def go(self) -> None:
         """Go through the conversation as an agent does: a model call before each answer, and one at the end."""
         self._workspaces = [LocalWorkspace(self.workdir, durability="off")]
-        self._window = ContextWindow(session_id="Recorded", offloader=self._workspaces[0], size=self.size)
+        self._window = ContextWindow(
+            session_id="Recorded", offloader=self._workspaces[0], size=self.size, **self.options
+        )
         for position, message in enumerate(self.conversation):
             if message["role"] == "assistant":
                 await self._prepare()
