@@ -55,6 +55,10 @@ FIVE_FIELDS: Mapping[str, str] = {
 }
 
 
+ALLOWED = PermissionDecision(behavior=PermissionBehavior.ALLOW, message="for tests")
+"""For tools that every agent may call without asking."""
+
+
 class ScriptedModel(ChatModelBase):
     """Gives the answers of a script in order, then its last one again; summaries by a script of their own.
 
@@ -134,8 +138,7 @@ def call(name: str, call_id: str = "call_1", **arguments: Any) -> ToolCallBlock:
 
 def toolkit(*functions: Callable[..., Any]) -> Toolkit:
     """Return a toolkit of functions that every agent may call without asking."""
-    allowed = PermissionDecision(behavior=PermissionBehavior.ALLOW, message="for tests")
-    return Toolkit(tools=cast("Any", [FunctionTool(function, permission=allowed) for function in functions]))
+    return Toolkit(tools=cast("Any", [FunctionTool(function, permission=ALLOWED) for function in functions]))
 
 
 def state(session_id: str = "s1", *messages: Msg) -> AgentState:

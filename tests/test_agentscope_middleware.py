@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from agentscope.agent import ContextConfig
-from agentscope.event import ToolResultTextDeltaEvent
+from agentscope.event import ExternalExecutionResultEvent, RequireExternalExecutionEvent, ToolResultTextDeltaEvent
 from agentscope.message import (
     AssistantMsg,
     Base64Source,
@@ -20,13 +20,14 @@ from agentscope.message import (
     Msg,
     TextBlock,
     ToolCallBlock,
+    ToolCallState,
     ToolResultBlock,
     ToolResultState,
     UserMsg,
 )
 from agentscope.state import AgentState
-from agentscope.tool import ToolChunk
-from agentscope_model import FIVE_FIELDS, Request, ScriptedModel, Summary, call, state, toolkit
+from agentscope.tool import FunctionTool, ToolChunk
+from agentscope_model import ALLOWED, FIVE_FIELDS, Request, ScriptedModel, Summary, call, state, toolkit
 from agentscope_pilot import (
     PIXEL,
     archived,
@@ -44,12 +45,12 @@ from agentscope_pilot import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline import LocalWorkspace, MemoryWorkspace
+from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.compression.extraction import Extractive
 from buoyline.compression.summarizers.failure import Kind
 from buoyline.errors import ConfigError, ContextOverflowError, StorageError, SummaryError, WorkspaceFull
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware, workspace_tools
-from buoyline.integrations.agentscope.pieces import cut_of, messages_of, pieces_of
+from buoyline.integrations.agentscope.pieces import beginning, cut_of, messages_of, pieces_of
 from buoyline.integrations.agentscope.summarizer import _failure
 from buoyline.messages import detect
 from buoyline.offloader import ToolRule
@@ -121,6 +122,34 @@ class TestResults:
         await agent.compress_context()
         assert text_of(results_in(agent.state.context)[0]).startswith("[Tool result offloaded")
         assert (tmp_path / "sessions" / "s1" / "tool_result-out_1.txt").read_text("utf-8") == log(5)
+
+    async def test_what_an_executor_elsewhere_sends_back_is_offloaded_also_in_another_process(
+        self, tmp_path: Path
+    ) -> None:
+        tools = toolkit(log)
+        elsewhere = FunctionTool(log, name="elsewhere", permission=ALLOWED)
+        elsewhere.is_external_tool = True
+        await tools.add_tool(elsewhere)
+        parked = pilot(
+            ScriptedModel([[call("elsewhere", "out_1")]]), WorkspaceMiddleware(LocalWorkspace(tmp_path)), tools=tools
+        )
+        events = [event async for event in parked.reply_stream(UserMsg("user", "Go."))]
+        asked = next(event for event in events if isinstance(event, RequireExternalExecutionEvent))
+        saved = parked.state.model_dump_json()
+
+        model = ScriptedModel(["Seen."])
+        middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path))
+        agent = pilot(model, middleware, of=AgentState.model_validate_json(saved), tools=tools)
+        block = ToolResultBlock(id="out_1", name="elsewhere", output=log(5), state=ToolResultState.SUCCESS)
+        answer = await agent.reply(ExternalExecutionResultEvent(reply_id=asked.reply_id, execution_results=[block]))
+        assert answer.get_text_content() == "Seen."
+        (seen,) = results_in(model.turns[-1].messages)
+        assert text_of(seen).startswith("[Tool result offloaded: 201 lines")
+        assert (tmp_path / "sessions" / "s1" / "tool_result-out_1.txt").read_text("utf-8") == log(5)
+        window = await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")
+        calls = [block for message in window.messages for block in message.get_content_blocks("tool_call")]
+        assert [found.state for found in calls] == [ToolCallState.FINISHED]
+        assert text_of(seen) in [text_of(result) for result in results_in(window.messages)]
 
     async def test_a_rule_keeps_a_result_whole_although_the_agent_would_cut_it(self, tmp_path: Path) -> None:
         model = ScriptedModel([[call("log", n=1)], "Seen."])
@@ -526,6 +555,31 @@ class TestSavedState:
             assert {context[0].id, context[1].id} <= names
         assert_sound(workspace)
 
+    async def test_what_two_ways_have_in_common_is_archived_once_and_both_ways_whole(self, tmp_path: Path) -> None:
+        workspace = LocalWorkspace(tmp_path)
+        asked = UserMsg("user", "Chart every depth.")
+        agent = pilot(ScriptedModel(context_size=3_000), WorkspaceMiddleware(workspace))
+        answer = await agent.reply(asked)
+        saved = agent.state.model_dump_json()
+        ways = [full_context(12)[1:], full_context(12)[1:]]
+        for way in ways:
+            agent.state.context += way
+            await agent.compress_context()
+            of = AgentState.model_validate_json(saved)
+            agent = pilot(ScriptedModel(context_size=3_000), WorkspaceMiddleware(workspace), of=of)
+        everything = blocks_in(archived(workspace))
+        assert len(everything) == len(set(everything))
+        named = [name for name, _, _ in everything]
+        order = [asked.id, answer.id, *(way[0].id for way in ways)]
+        assert list(dict.fromkeys(named)) == order
+        first, *others = [summary["messages"] for summary in summaries(workspace)]
+        assert first[0] == 0
+        assert len(others) == 2
+        assert others[0][0] == 0
+        assert others[0][1] < first[1] == others[1][0]
+        assert "Chart every depth." in str(summaries(workspace)[-1]["text"])
+        assert_sound(workspace)
+
     async def test_a_summary_of_agentscopes_own_is_archived_before_it_is_replaced(self, tmp_path: Path) -> None:
         workspace, of = LocalWorkspace(tmp_path), state("s1", *full_context())
         of.summary = "An older summary: the anchor is at 54.32 north."
@@ -621,7 +675,6 @@ class TestPieces:
     @given(CONTEXTS, st.integers(0, 20))
     def test_pieces_put_together_again_are_the_context(self, context: list[Msg], cut: int) -> None:
         pieces = pieces_of(context)
-        assert pieces is not None
         joined = [*messages_of(pieces[:cut]), *messages_of(pieces[cut:])]
         flat = [block for message in joined for block in message.content]
         assert flat == [block for message in context for block in message.content]
@@ -629,15 +682,14 @@ class TestPieces:
 
     @given(CONTEXTS, st.integers(0, 20))
     def test_what_was_archived_is_found_again_at_the_head(self, context: list[Msg], count: int) -> None:
-        pieces = pieces_of(context) or []
+        pieces = pieces_of(context)
         values = [json.loads(piece.native.model_dump_json()) for piece in pieces[:count]]
-        again = pieces_of(context, values)
-        assert again is not None
+        again = pieces_of(context, beginning(context, values))
         assert [(p.message.id, p.start, p.stop) for p in again] == [(p.message.id, p.start, p.stop) for p in pieces]
 
     @given(CONTEXTS, st.integers(0, 200))
     def test_no_cut_parts_a_call_from_its_result(self, context: list[Msg], room: int) -> None:
-        views = [detect(piece.native).view(piece.native) for piece in pieces_of(context) or []]
+        views = [detect(piece.native).view(piece.native) for piece in pieces_of(context)]
         cut = cut_of(views, [10] * len(views), max_kept_tokens=room, at_least=0, waiting=())
         calls: list[str] = []
         for view in views[cut:]:
@@ -654,7 +706,7 @@ class TestPieces:
 
     def test_another_conversation_is_not_taken_for_the_archived_one(self) -> None:
         mine, theirs = [UserMsg("user", "Ahoy.")], [UserMsg("user", "Ahoy.")]
-        assert pieces_of(mine, [json.loads(theirs[0].model_dump_json())]) is None
+        assert beginning(mine, [json.loads(theirs[0].model_dump_json())]) == []
 
 
 async def test_events_tell_of_each_result_and_compression(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 An agent's state is saved by whoever runs it, when they like; the archive is durable at once. So a state may come back
 that is older than the archive: the process was killed between a compression and the saving, or somebody went back to an
-older state. What of the context is archived already is not archived twice.
+older state. What of the context is archived already is not archived twice, even where the conversation went another way
+before: what both ways have in common leaves first, and what comes next goes behind the end of the other way.
 """
 
 import logging
@@ -16,8 +17,8 @@ from agentscope.state import AgentState
 
 from buoyline.compression import Draft, Summary, summary_from
 from buoyline.errors import NotFoundError
-from buoyline.integrations.agentscope.pieces import Piece, pieces_of
-from buoyline.messages import Message, Text, dialect_named, is_object
+from buoyline.integrations.agentscope.pieces import Piece, beginning, last_cut, pieces_of
+from buoyline.messages import Message, Text, detect, dialect_named, is_object
 from buoyline.offloader import Abilities, StoredResult
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ class Standing:
         first: Session index of the first message that leaves next: *foreign*, where there is one, else the context's.
         pieces: The context, cut; the first ones as the archive has them.
         archived: How many of *foreign* and the pieces are archived already.
+        otherwise: How many messages stand behind those in the archive that are none of this context. As long as there
+            are some, no piece may leave that is not archived: it would not be their successor.
         foreign: Stands for a summary that is none of ours, so that it is archived like a message.
         previous: Draft of the summary that stands in the context; None where there is none of ours.
     """
@@ -41,6 +44,7 @@ class Standing:
     first: int
     pieces: Sequence[Piece]
     archived: int
+    otherwise: int
     foreign: Msg | None
     previous: Draft | None
 
@@ -48,6 +52,11 @@ class Standing:
     def archived_pieces(self) -> int:
         """How many of the pieces alone are archived already."""
         return max(self.archived - (self.foreign is not None), 0)
+
+    @property
+    def first_of_window(self) -> int:
+        """Session index of the first message for whoever knows no other way: as if nothing were archived then."""
+        return self.first + self.archived + self.otherwise if self.otherwise else self.first
 
 
 def noted(state: AgentState) -> int:
@@ -79,11 +88,15 @@ async def standing_of(state: AgentState, abilities: Abilities, shown: Summary | 
     foreign = _foreign(state) if state.summary and previous is None else None
     tail = await _archived_since(abilities, state.session_id, first)
     begins = bool(foreign and tail and tail[0].get("id") == foreign.id)
-    pieces = pieces_of(state.context, tail[1:] if begins else tail)
-    if pieces is not None and (begins or foreign is None or not tail):
-        return Standing(first, pieces, len(tail), foreign, previous)
+    known = beginning(state.context, tail[1:] if begins else tail) if begins or foreign is None else []
+    archived, pieces = len(known) + begins, pieces_of(state.context, known)
+    if archived == len(tail):
+        return Standing(first, pieces, archived, 0, foreign, previous)
     logger.info("session %s: goes on from another state than the archive's", state.session_id)
-    return Standing(first + len(tail), pieces_of(state.context) or [], 0, foreign, previous)
+    views = [detect(piece.native).view(piece.native) for piece in pieces]
+    if last_cut(views, len(known)):
+        return Standing(first, pieces, archived, len(tail) - archived, foreign, previous)
+    return Standing(first + len(tail), pieces_of(state.context), 0, 0, foreign, previous)
 
 
 async def stubs_in(views: Sequence[Message], abilities: Abilities, session_id: str) -> dict[str, StoredResult]:

@@ -19,10 +19,10 @@ from buoyline.compression import Compressor, ContextConfig, Extent, Summarizer, 
 from buoyline.compression.extraction import Extractive
 from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import ContextOverflowError, SummaryError
-from buoyline.integrations.agentscope.agents import model_input
+from buoyline.integrations.agentscope.agents import model_input, tokens_of
 from buoyline.integrations.agentscope.archived import Standing, note, standing_of, stubs_in
 from buoyline.integrations.agentscope.keeping import ContextKeeping
-from buoyline.integrations.agentscope.pieces import Piece, cut_of, messages_of
+from buoyline.integrations.agentscope.pieces import Piece, cut_of, last_cut, messages_of
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 from buoyline.messages import Message, detect, is_object
@@ -88,13 +88,8 @@ class ContextCompression:
         views = [detect(piece.native).view(piece.native) for piece in standing.pieces]
         counts = [count_message(view, self._counter) for view in views]
         scale = await self._scale(agent, tokens, sum(counts))
-        cut = cut_of(
-            views,
-            counts,
-            max_kept_tokens=int(settings.reserve_ratio * size / scale),
-            at_least=standing.archived_pieces,
-            waiting=_waiting(agent, standing.pieces),
-        )
+        max_kept_tokens = int(settings.reserve_ratio * size / scale)
+        cut = _cut(standing, views, counts, max_kept_tokens, waiting=_waiting(agent, standing.pieces))
         if cut == 0:
             logger.warning("agent %s: its newest messages alone take too much of %d tokens", agent.name, tokens)
             return
@@ -102,6 +97,8 @@ class ContextCompression:
         extent = await self._extent(agent, standing, views[:cut], sum(counts[:cut]))
         room = int((settings.trigger_ratio * size - tokens) / scale) + extent.tokens
         worth = max(extent.tokens // 2, _SMALL_SUMMARY_TOKENS)
+        if standing.otherwise:  # and what makes room comes next
+            room = worth
         limit = max(min(settings.summary_limit(size), worth, room), _LEAST_SUMMARY_TOKENS)
         asked = AgentModelSummarizer(agent.model) if self._summarizer is None else self._summarizer
         used = len(_usages(asked))
@@ -115,6 +112,14 @@ class ContextCompression:
             after = tokens - round((extent.tokens - summary.tokens) * scale)
             self._on_event(ContextCompressed(summary, tokens, after, time.perf_counter() - began))
         await self._keeping.keep(agent)
+        if standing.otherwise:
+            await self._go_on(agent, config, instructions)
+
+    async def _go_on(self, agent: Agent, config: AgentScopeConfig, instructions: HintBlock | None) -> None:
+        """Compress what came behind the messages that two ways have in common, where those were not enough."""
+        tokens = await tokens_of(agent, **await model_input(agent))
+        if tokens >= config.trigger_ratio * agent.model.context_size:
+            await self.run(agent, config, instructions, tokens)
 
     async def _scale(self, agent: Agent, theirs: int, context_tokens: int) -> float:
         """Return how many of the agent's tokens one of ours is, by what the whole input takes."""
@@ -176,6 +181,16 @@ class ContextCompression:
         note(state, summary.messages[1])
         for usage in usages:
             kept[-1].append_usage(_usage(usage))
+
+
+def _cut(
+    standing: Standing, views: Sequence[Message], counts: Sequence[int], max_kept_tokens: int, *, waiting: Sequence[int]
+) -> int:
+    """Return how many of the oldest pieces leave; see `Standing.otherwise` and `cut_of`."""
+    least = standing.archived_pieces
+    if standing.otherwise:
+        return last_cut(views, min([least, *waiting]))
+    return cut_of(views, counts, max_kept_tokens=max_kept_tokens, at_least=least, waiting=waiting)
 
 
 def _waiting(agent: Agent, pieces: Sequence[Piece]) -> list[int]:

@@ -117,13 +117,13 @@ class ContextKeeping:
         foreign = [] if found.foreign is None else [found.foreign]
         natives = [*head, *foreign, *(piece.native for piece in found.pieces)]
         lines, known = [_hash_of(native) for native in natives], written.lines
-        written.lines = None
-        if known is None or standing is not None or found.first != written.first or known != lines[: len(known)]:
+        first, written.lines = found.first_of_window, None
+        if known is None or standing is not None or first != written.first or known != lines[: len(known)]:
             kinds = ["summary" for _ in head]
-            await log.replace_window(session_id, natives, kinds, found.first, (), writer=written.writer)
+            await log.replace_window(session_id, natives, kinds, first, (), writer=written.writer)
         elif len(lines) > len(known):
             await log.extend_window(session_id, natives[len(known) :], (), writer=written.writer)
-        written.first, written.lines = found.first, lines
+        written.first, written.lines = first, lines
         written.standing = found if standing is None else None
 
     async def _opened(self, agent: Agent, written: _Written) -> WindowLog | None:
@@ -156,10 +156,10 @@ class ContextKeeping:
         """Return the agent's context as the archive knows it, without asking where that cannot have changed."""
         state, before = agent.state, written.standing
         mark = (noted(state), state.summary)
-        if before is None or before.archived or mark != written.mark:
+        if before is None or before.archived or before.otherwise or mark != written.mark:
             written.mark = mark
             return await standing_of(state, self._abilities, None)
-        return Standing(before.first, pieces_of(state.context) or [], 0, before.foreign, before.previous)
+        return Standing(before.first, pieces_of(state.context), 0, 0, before.foreign, before.previous)
 
 
 def _hash_of(native: Msg) -> bytes:

@@ -52,24 +52,32 @@ def with_content(message: Msg, content: Sequence[Any]) -> Msg:
     return message.model_copy(update={"content": list(content)})
 
 
-def pieces_of(context: Sequence[Msg], archived: Sequence[Mapping[str, Any]] = ()) -> list[Piece] | None:
-    """Cut *context* into pieces.
+def beginning(context: Sequence[Msg], archived: Sequence[Mapping[str, Any]]) -> list[Piece]:
+    """Return the pieces that *context* begins with, as *archived* cuts them.
 
     Args:
         context: The messages of an agent.
         archived: JSON of messages that are archived already and that the context should begin with.
 
     Returns:
-        Pieces in order, the first of them as *archived* cuts them; None where the context begins with something else.
+        A piece for each of *archived*, up to the first that the context has something else for.
     """
     pieces: list[Piece] = []
     at = start = 0
     for value in archived:
         if at == len(context) or not _begins(context[at], start, value):
-            return None
+            break
         stop = start + len(value["content"])
         pieces.append(Piece(context[at], start, stop))
         at, start = (at + 1, 0) if stop == len(context[at].content) else (at, stop)
+    return pieces
+
+
+def pieces_of(context: Sequence[Msg], known: Sequence[Piece] = ()) -> list[Piece]:
+    """Cut *context* into pieces, in order, of which the first ones are *known*."""
+    at = sum(piece.stop == len(piece.message.content) for piece in known)
+    start = known[-1].stop if known and known[-1].stop < len(known[-1].message.content) else 0
+    pieces = list(known)
     for position in range(at, len(context)):
         pieces += _cut(context[position], start if position == at else 0)
     return pieces
@@ -102,8 +110,14 @@ def cut_of(
     """
     cut = plan(views, counts, max_kept_tokens=max_kept_tokens, at_least=at_least).cut
     if waiting and cut > waiting[0]:
-        return max((legal for legal in legal_cuts(views) if at_least <= legal <= waiting[0]), default=0)
+        last = last_cut(views, waiting[0])
+        return last if last >= at_least else 0
     return cut
+
+
+def last_cut(views: Sequence[Message], at_most: int) -> int:
+    """Return how many of the oldest pieces may leave, up to *at_most* of them; 0 where none may."""
+    return max((legal for legal in legal_cuts(views) if legal <= at_most), default=0)
 
 
 def _cut(message: Msg, start: int) -> Iterator[Piece]:

@@ -156,7 +156,7 @@ class ResultIntake:
         return choosing, offloading
 
     async def _entry(self, agent: Agent, native: Msg, view: Message) -> Entry:
-        index = noted(agent.state) + len(pieces_of(agent.state.context) or []) - 1
+        index = noted(agent.state) + len(pieces_of(agent.state.context)) - 1
         chars = sum(len(result.text) for result in view.results)
         tokens = await beside(chars, count_message, view, self._counter)
         return Entry(native, detect(native).name, view, tokens, index)
