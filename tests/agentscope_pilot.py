@@ -72,13 +72,13 @@ def pilot(
     return Agent("pilot", "You are a pilot.", model, kit, [middleware, *beside], of or state(), context_config=config)
 
 
-def voyage(turns: int, calls: int) -> list[Answer]:
+def voyage(turns: int, calls: int, **arguments: Any) -> list[Answer]:
     """Return answers of an agent that looks at logs, so many in each turn, and then says that it is done."""
     answers: list[Answer] = []
     for turn in range(turns):
         for number in range(calls):
             said = TextBlock(text=f"I look at log {turn}-{number}." + " It may tell more." * 60)
-            answers.append([said, call("log", f"c{turn}_{number}", n=turn * 10 + number)])
+            answers.append([said, call("log", f"c{turn}_{number}", n=turn * 10 + number, **arguments)])
         answers.append(f"Turn {turn} is done.")
     return answers
 

@@ -1,0 +1,132 @@
+"""An agent of AgentScope's whose process is killed, and another that goes on from its saved state and the workspace."""
+
+import asyncio
+import json
+import multiprocessing
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentscope_life import ACKNOWLEDGED, TURNS, Life, process
+from agentscope_pilot import archived, assert_sound, blocks_in
+
+from buoyline import ContextWindow, LocalWorkspace
+
+STEPS = (
+    "start_window", "claim_window", "extend_window", "replace_window", "store_result", "record_stub", "load_stubs",
+    "archive", "load_messages", "locate", "transcript_lines", "missing", "append_summary", "load_summaries",
+)  # fmt: skip
+
+
+class Killed(Exception):  # noqa: N818 - it stands for the end of the process
+    """Ends the step at which a process was killed, and all that it would have done later."""
+
+
+class Mortal(LocalWorkspace):
+    """A workspace whose process ends at its n-th step, before or after that had its effect."""
+
+    def __init__(self, workdir: Path, at: int, *, after: bool) -> None:
+        super().__init__(workdir, durability="off")
+        self.at, self.after, self.steps = at, after, 0
+        for name in STEPS:
+            setattr(self, name, self._mortal(getattr(self, name)))
+
+    def _mortal(self, method: Any) -> Any:
+        async def step(*args: Any, **kwargs: Any) -> Any:
+            self.steps += 1
+            if self.steps > self.at or (self.steps == self.at and not self.after):
+                raise Killed
+            done = await method(*args, **kwargs)
+            if self.steps >= self.at:
+                raise Killed
+            return done
+
+        return step
+
+
+async def check_left(directory: Path) -> None:
+    """Check what a process has left that was killed."""
+    if not (directory / "w/workspace.json").exists():
+        return
+    workspace = LocalWorkspace(directory / "w")
+    assert_sound(workspace)
+    held = blocks_in(archived(workspace))
+    assert len(held) == len(set(held))
+    if (directory / "w/sessions/s1/window.jsonl").exists():
+        shutil.copytree(directory / "w", directory / "copy")
+        window = await ContextWindow.resume(LocalWorkspace(directory / "copy"), "s1")
+        await window.compress(force=True)
+        assert_sound(LocalWorkspace(directory / "copy"))
+        shutil.rmtree(directory / "copy")
+
+
+def check_whole(directory: Path, life: Life) -> None:
+    """Check that all that was ever saved is in the archive or in the context, once and in order."""
+    workspace = LocalWorkspace(directory / "w")
+    context = [message.model_dump(mode="json") for message in life.agent.state.context]
+    everything = blocks_in([*archived(workspace), *context])
+    assert len(everything) == len(set(everything))
+    for line in (directory / ACKNOWLEDGED).read_text("utf-8").splitlines():
+        acknowledged = [tuple(block) for block in json.loads(line)]
+        assert [block for block in everything if block in set(acknowledged)] == acknowledged
+    assert [name for name, kind, _ in everything if name.startswith("turn-")] == [
+        f"turn-{turn}" for turn in range(TURNS)
+    ]
+    assert_sound(workspace)
+
+
+async def end_at(directory: Path, at: int, *, after: bool) -> int:
+    """Live until step *at*, go on in another process, and check both; return how many steps there were."""
+    directory.mkdir()
+    workspace = Mortal(directory / "w", at, after=after)
+    try:
+        await Life(directory, workspace).live()
+    except* Killed:  # AgentScope gathers what its tools raise in a group
+        await check_left(directory)
+    finally:
+        await workspace.close()
+    async with LocalWorkspace(directory / "w", durability="off") as again:
+        life = Life(directory, again)
+        await life.live()
+    check_whole(directory, life)
+    return workspace.steps
+
+
+@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_another_process_goes_on_wherever_the_first_was_killed(
+    tmp_path: Path, every: int, *, after: bool
+) -> None:
+    steps = await end_at(tmp_path / "whole", 10_000, after=after)
+    assert steps > 90
+    for at in range(1 + after * every // 2, steps + 1, every):
+        await end_at(tmp_path / str(at), at, after=after)
+
+
+def lived(directory: Path, events: int) -> bool:
+    """Let a process live for so many events, and kill it; tell whether it had not come to its end."""
+    mine, other = multiprocessing.Pipe(duplex=False)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["agentscope_life"])
+    alive = context.Process(target=process, args=(directory, other))
+    alive.start()
+    other.close()
+    try:
+        for _ in range(events):
+            mine.recv_bytes()
+    except EOFError:
+        alive.join()
+        return False
+    alive.kill()
+    alive.join()
+    return True
+
+
+async def test_processes_that_are_really_killed_lose_nothing_and_leave_nothing_twice(tmp_path: Path) -> None:
+    killed: list[bool] = []
+    for events in (20, 45, 33, 10_000):
+        killed.append(await asyncio.to_thread(lived, tmp_path, events))
+        await check_left(tmp_path)
+    assert killed == [True, True, True, False]
+    check_whole(tmp_path, Life(tmp_path, LocalWorkspace(tmp_path / "w")))
