@@ -166,7 +166,7 @@ class WorkspaceMiddleware(MiddlewareBase):
         await self._intake.settle(agent)
         await limit_pictures(agent.state.context, config.max_image_num, self._workspace)
         tokens = await tokens_of(agent, **await model_input(agent))
-        if tokens >= config.trigger_ratio * agent.model.context_size:
+        if tokens > config.trigger_ratio * agent.model.context_size:
             await self._compression.run(agent, config, input_kwargs.get("instructions"), tokens)
         if self._turns is not None:
             self._turns.next_turn()
