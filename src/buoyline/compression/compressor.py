@@ -10,7 +10,7 @@ from typing import Any
 
 from buoyline.compression.backing import with_backed_pointers
 from buoyline.compression.claims import backed, claims, mark, unverified
-from buoyline.compression.config import ContextConfig
+from buoyline.compression.config import ContextConfig, config_of
 from buoyline.compression.events import OnSummaryEvent, SummaryFellBack, SummaryVerified
 from buoyline.compression.excerpts import excerpts_of, lines_of_files
 from buoyline.compression.extraction import Extractive
@@ -119,11 +119,11 @@ class Compressor:
             on_event: Told of each summary that was verified, and of each summariser that failed.
 
         Raises:
-            ConfigError: *summarizer* is neither.
+            ConfigError: *summarizer* is neither, or *config* is none of ours.
         """
         self._offloader = offloader
         self._abilities: Abilities = abilities_of(offloader)
-        self._config = config or ContextConfig()
+        self._config = config_of(config)
         self._counter = counter or default_counter()
         self._fallback = Extractive()
         self._summarizer: Summarizer = self._fallback if summarizer is None else summarizer_from(summarizer)

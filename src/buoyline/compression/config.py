@@ -196,6 +196,20 @@ class ContextConfig:
             raise ConfigError("preview_tokens", f"{self.preview_tokens} is not {limit}")
 
 
+def config_of(config: object) -> ContextConfig:
+    """Return *config*, or the usual one in place of None.
+
+    Raises:
+        ConfigError: *config* is something else; it may well have the same name, as AgentScope's has.
+    """
+    if config is None:
+        return ContextConfig()
+    if not isinstance(config, ContextConfig):
+        kind = type(config)
+        raise ConfigError("config", f"{kind.__module__}.{kind.__qualname__} is no buoyline.ContextConfig")
+    return config
+
+
 def _rules(rules: object) -> dict[str, ToolRule]:
     """Return *rules* in a dict of our own, made from their fields where they come back from disk."""
     if not is_object(rules):

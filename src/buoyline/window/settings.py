@@ -16,19 +16,6 @@ _USUAL_SIZE = 128_000
 _OUTPUT_SHARE = 0.1
 
 
-def config_of(config: object) -> ContextConfig:
-    """Return *config*, or the usual one in place of None.
-
-    Raises:
-        ConfigError: *config* is something else.
-    """
-    if config is None:
-        return ContextConfig()
-    if not isinstance(config, ContextConfig):
-        raise ConfigError("config", f"{type(config).__name__} is no ContextConfig")
-    return config
-
-
 def config_to_json(config: ContextConfig) -> dict[str, Any]:
     """Return *config* as JSON values; the rules keep their order, in which they are looked at."""
     return {**asdict(config), "summary_schema": dict(config.summary_schema)}

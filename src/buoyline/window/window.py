@@ -14,6 +14,7 @@ from buoyline.compression import (
     Summary,
     SummaryFunction,
 )
+from buoyline.compression.config import config_of
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.management import ContextManagement, Report, explained
 from buoyline.messages import Converted, ToolCall, dialect_named
@@ -38,7 +39,6 @@ from buoyline.window.restoring import check_archived, count_answers, load_summar
 from buoyline.window.room import Room
 from buoyline.window.settings import (
     config_from_json,
-    config_of,
     output_room,
     require_methods,
     settings_to_json,
