@@ -61,7 +61,7 @@ async def run(directory: str) -> None:
         allowed = PermissionDecision(PermissionBehavior.ALLOW, "It only reads.")
         toolkit = Toolkit([FunctionTool(read_source, permission=allowed), *await middleware.list_tools()])
         config, state = ContextConfig(tool_result_limit=3_000), AgentState(session_id="reader")
-        agent = Agent("reader", "You read code.", model, toolkit, [middleware], state, context_config=config)
+        agent = Agent("reader", "You read code.", model, toolkit, [middleware], state, workspace, context_config=config)
         print("agent:", (await agent.reply(UserMsg("user", "Which errors do they raise?"))).get_text_content())
 
 

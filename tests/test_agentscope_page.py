@@ -36,8 +36,7 @@ from buoyline.messages import detect
 from buoyline.workspace import Quotas
 from buoyline.workspace.verification import verify
 
-WAYS = ("plain", "middleware")
-in_both_ways = pytest.mark.parametrize("way", WAYS)
+in_all_ways = pytest.mark.parametrize("way", ["plain", "middleware", "both"])
 
 
 def depths(rows: int) -> str:
@@ -72,16 +71,15 @@ def agent(
     tools: Toolkit | None = None,
     **changed: Any,
 ) -> Agent:
-    """Return the page's agent with *offloader*, or with our middleware on it."""
-    ours = way == "middleware"
+    """Return the page's agent with *offloader*, with our middleware on it, or with both."""
     return Agent(
         name="my_agent",
         system_prompt="You chart buoys.",
         model=model,
         toolkit=tools or toolkit(depths),
-        middlewares=[WorkspaceMiddleware(offloader)] if ours else [],
+        middlewares=[] if way == "plain" else [WorkspaceMiddleware(offloader)],
         state=of or state("s1", *messages),
-        offloader=None if ours else offloader,
+        offloader=None if way == "middleware" else offloader,
         context_config=documented(**changed),
     )
 
@@ -116,7 +114,7 @@ def files_in(workdir: Path) -> set[str]:
 
 
 class TestCompressContext:
-    @in_both_ways
+    @in_all_ways
     async def test_below_the_trigger_it_does_nothing_and_above_it_summarises(self, way: str, tmp_path: Path) -> None:
         workspace = LocalWorkspace(workdir=str(tmp_path / "agent_workspace"))
         await workspace.initialize()
@@ -139,7 +137,7 @@ class TestCompressContext:
         await made.compress_context()
         assert made.state.summary
 
-    @in_both_ways
+    @in_all_ways
     async def test_a_one_off_configuration_compresses_more_and_is_forgotten(self, way: str, tmp_path: Path) -> None:
         made = await sized(way, LocalWorkspace(tmp_path), 0.6, *rounds(12))
         await made.compress_context()
@@ -148,7 +146,7 @@ class TestCompressContext:
         assert made.state.summary
         assert made.context_config == documented()
 
-    @in_both_ways
+    @in_all_ways
     @pytest.mark.parametrize("part", ["system prompt", "summary", "tools"])
     async def test_system_prompt_summary_and_tools_count_as_the_context_does(
         self, way: str, part: str, tmp_path: Path
@@ -170,7 +168,7 @@ class TestCompressContext:
         assert made.state.summary != before
         assert len(made.state.context) < 12
 
-    @in_both_ways
+    @in_all_ways
     @pytest.mark.parametrize("ratio", [0.02, 0.1, 0.3, 0.6])
     async def test_the_recent_messages_within_the_reserve_stay_with_whole_pairs(
         self, way: str, ratio: float, tmp_path: Path
@@ -188,7 +186,7 @@ class TestCompressContext:
         assert await model.count_tokens(list(kept), None) <= max(room, newest) * 1.1
         assert await model.count_tokens(list(kept), None) >= room - 2 * newest
 
-    @in_both_ways
+    @in_all_ways
     async def test_the_model_is_asked_for_the_five_fields_by_the_agents_schema_and_the_template_is_filled(
         self, way: str, tmp_path: Path
     ) -> None:
@@ -204,7 +202,7 @@ class TestCompressContext:
         assert re.search(heading, str(made.state.summary), re.DOTALL)
         assert "You have been working on the task described above" in request.text
 
-    @in_both_ways
+    @in_all_ways
     async def test_a_schema_of_a_model_with_lists_and_what_may_be_missing_works(self, way: str, tmp_path: Path) -> None:
         class Log(BaseModel):
             depths: list[str]
@@ -229,7 +227,7 @@ class TestCompressContext:
         assert summary.index("<log>") < summary.index("14 fathoms") < summary.index("</log>")
         assert sum(request.wants_summary for request in model.requests) == 1
 
-    @in_both_ways
+    @in_all_ways
     async def test_it_runs_before_a_reasoning_step_and_the_agent_goes_on(self, way: str, tmp_path: Path) -> None:
         turns = [[call("depths", f"call_{turn}", rows=150)] for turn in range(12)]
         model = ScriptedModel([*turns, "Charted."], context_size=4_000)
@@ -274,7 +272,7 @@ class TestTruncateToolResults:
         assert result.text.partition("<<<TRUNCATED>>>")[1:] == marker.partition("<<<TRUNCATED>>>")[1:]
         assert depths(3_000).startswith(result.text.partition("\n<<<")[0])
 
-    @in_both_ways
+    @in_all_ways
     async def test_a_result_that_takes_just_the_limit_stays(self, way: str, tmp_path: Path) -> None:
         model = ScriptedModel()
         size = await model.count_tokens([AssistantMsg("my_agent", [TextBlock(text=prose(50))])], None)
@@ -285,7 +283,7 @@ class TestTruncateToolResults:
             await made.reply(UserMsg("ada", "How deep are they?"))
             assert bool(list((tmp_path / str(limit)).glob("sessions/s1/tool_result-*"))) is is_cut
 
-    @in_both_ways
+    @in_all_ways
     async def test_a_result_that_cannot_be_stored_ends_the_plain_agent_and_not_the_one_with_the_middleware(
         self, way: str, tmp_path: Path
     ) -> None:
@@ -299,8 +297,24 @@ class TestTruncateToolResults:
             assert (await made.reply(UserMsg("ada", "How deep are they?"))).get_text_content() == "Seen."
 
 
+class TestAttachedFiles:
+    @pytest.mark.parametrize("way", ["plain", "both"])
+    async def test_a_file_that_the_model_cannot_read_is_saved_by_the_agents_offloader(
+        self, way: str, tmp_path: Path
+    ) -> None:
+        """An agent with the middleware alone has nowhere to put it, and no hook is asked."""
+        chart = DataBlock(name="chart.pdf", source=Base64Source(data="Y2hhcnQ=", media_type="application/pdf"))
+        made = agent(way, LocalWorkspace(tmp_path), model := ScriptedModel())
+        await made.reply(UserMsg("ada", [TextBlock(text="See."), chart]))
+        (path,) = (tmp_path / "data").iterdir()
+        assert path.read_bytes() == b"chart"
+        assert f"An attached file named 'chart.pdf' is saved into workspace:///data/{path.name}." in (
+            model.requests[0].text
+        )
+
+
 class TestLayout:
-    @in_both_ways
+    @in_all_ways
     async def test_files_lie_where_the_page_says(self, way: str, tmp_path: Path) -> None:
         png = b"\x89PNG\r\n\x1a\n" + bytes(64)
         shown = DataBlock(source=Base64Source(data=base64.b64encode(png).decode("ascii"), media_type="image/png"))
@@ -374,7 +388,7 @@ class S3Offloader:
 
 
 class TestCustomOffloader:
-    @in_both_ways
+    @in_all_ways
     async def test_the_pages_example_gets_all_that_leaves_an_agent(self, way: str) -> None:
         offloader = S3Offloader("bucket", "agents")
         model = ScriptedModel([[call("depths", rows=3_000)], "Seen."], context_size=24_000)
@@ -382,7 +396,7 @@ class TestCustomOffloader:
         await made.reply(UserMsg("ada", "How deep are they?"))
         await made.compress_context(ContextConfig(trigger_ratio=0.01, reserve_ratio=0.001))
         (text,) = offloader.uploaded("tool_result-call_1.txt")
-        assert depths(3_000) == text if way == "middleware" else depths(3_000).endswith(text)
+        assert depths(3_000).endswith(text) if way == "plain" else text == depths(3_000)
         left = [line for upload in offloader.uploaded("context.jsonl") for line in upload.split("\n")]
         blocks = [block.id for line in left for block in Msg.model_validate_json(line).content]
         assert blocks[: sum(len(message.content) for message in sent)] == [
