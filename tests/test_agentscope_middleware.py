@@ -151,6 +151,20 @@ class TestResults:
         assert [found.state for found in calls] == [ToolCallState.FINISHED]
         assert text_of(seen) in [text_of(result) for result in results_in(window.messages)]
 
+    @pytest.mark.parametrize("lines", [400, 1_600])
+    async def test_under_agentscopes_own_limit_no_result_fills_a_window_that_is_smaller(
+        self, tmp_path: Path, lines: int
+    ) -> None:
+        """Its default lets one result take 50,000 tokens."""
+        turns = [[call("log", f"c{number}", n=number, lines=lines)] for number in range(5)]
+        model = ScriptedModel([*turns, "Seen."], context_size=16_000)
+        default = ContextConfig().tool_result_limit
+        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path)), tool_result_limit=default)
+        await agent.reply(UserMsg("user", "Find the berth that is closed."))
+        sizes = [await model.count_tokens(request.messages, request.tools) for request in model.requests]
+        assert max(sizes) <= 16_000
+        assert "Find the berth that is closed." in model.turns[-1].text
+
     async def test_a_rule_keeps_a_result_whole_although_the_agent_would_cut_it(self, tmp_path: Path) -> None:
         model = ScriptedModel([[call("log", n=1)], "Seen."])
         middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules={"log": ToolRule(offload="never")})
@@ -366,6 +380,15 @@ class TestCompression:
             assert_paired(agent.state.context)
         assert "s3://bucket/context.jsonl" in str(agent.state.summary)
         assert all(isinstance(message, Msg) for message in offloader.messages)
+
+    async def test_where_the_newest_result_leaves_no_room_the_summary_still_holds_the_task(
+        self, tmp_path: Path
+    ) -> None:
+        model = ScriptedModel([[call("log", "c1", lines=1_200)], "Seen."], context_size=16_000)
+        rules = {"log": ToolRule(offload="never")}
+        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules=rules, summarizer=Extractive()))
+        await agent.reply(UserMsg("user", "Find the berth that is closed."))
+        assert "Find the berth that is closed." in str(agent.state.summary)
 
     async def test_a_second_summary_brings_the_first_up_to_date(self, tmp_path: Path) -> None:
         model = ScriptedModel(voyage(4, 6), context_size=8_000)

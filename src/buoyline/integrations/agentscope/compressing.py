@@ -32,9 +32,8 @@ from buoyline.window.reporting import reporting
 
 logger = logging.getLogger(__name__)
 
-# A summary of half its source still makes room; below some hundred tokens it could not hold its frame.
+# A summary of half its source still makes room; below some hundred tokens it would hold its frame and not the task.
 _SMALL_SUMMARY_TOKENS = 400
-_LEAST_SUMMARY_TOKENS = 64
 
 
 class ContextCompression:
@@ -99,7 +98,7 @@ class ContextCompression:
         worth = max(extent.tokens // 2, _SMALL_SUMMARY_TOKENS)
         if standing.otherwise:  # and what makes room comes next
             room = worth
-        limit = max(min(settings.summary_limit(size), worth, room), _LEAST_SUMMARY_TOKENS)
+        limit = min(settings.summary_limit(size), worth, max(room, _SMALL_SUMMARY_TOKENS))
         asked = AgentModelSummarizer(agent.model) if self._summarizer is None else self._summarizer
         used = len(_usages(asked))
         summary = await self._summarized(

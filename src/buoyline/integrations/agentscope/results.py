@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 _HELD_SHARE: Final = 0.25
 """Of the agent's limit, for what stands in place of a result that is held: no counter differs by so much from ours."""
 
+_WINDOW_SHARE: Final = 0.5
+"""Of the model's window, for one result, whatever the agent's limit: its default of 50,000 tokens is more than many
+windows hold."""
+
 
 class ResultIntake:
     """Stores the tool results of agents whole, and leaves stubs."""
@@ -49,8 +53,8 @@ class ResultIntake:
     async def take(self, agent: Agent, call: ToolCallBlock, response: ToolResponse) -> ToolResponse:
         """Return *response* as it may stand in the context: the very object where it is small enough.
 
-        A result leaves when it takes more than its limit by the agent's own count or by ours. Where it cannot be
-        stored, it stays whole.
+        A result leaves when it takes more than its limit, or half of the window, by the agent's own count or by ours.
+        Where it cannot be stored, it stays whole.
 
         Raises:
             ConfigError: Our settings cannot work with the agent's limit.
@@ -60,8 +64,8 @@ class ResultIntake:
         block = ToolResultBlock(
             id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata
         )
+        content = await self._offloaded(agent, call, block, await self._limit(agent, block, _limit_of(agent)))
         limit = agent.context_config.tool_result_limit
-        content = await self._offloaded(agent, call, block, await self._limit(agent, block, limit))
         if await tokens_of(agent, [message_of("assistant", content)]) > limit:
             self._held.setdefault(agent, {})[call.id] = content
             content = await self._beginning(content, limit)
@@ -80,8 +84,7 @@ class ResultIntake:
         piece = _newest_results(context)
         if piece is None:
             return
-        limit = agent.context_config.tool_result_limit
-        choosing, offloading = self._parts(agent, limit)
+        choosing, offloading = self._parts(agent, _limit_of(agent))
         native = piece.native
         view = detect(native).view(native)
         offloading.stubs.update(await stubs_in([view], self._abilities, agent.state.session_id))
@@ -160,6 +163,11 @@ class ResultIntake:
         chars = sum(len(result.text) for result in view.results)
         tokens = await beside(chars, count_message, view, self._counter)
         return Entry(native, detect(native).name, view, tokens, index)
+
+
+def _limit_of(agent: Agent) -> int:
+    """Return what one result may take by the agent's own count."""
+    return min(agent.context_config.tool_result_limit, int(_WINDOW_SHARE * agent.model.context_size))
 
 
 def _newest_results(context: Sequence[Msg]) -> Piece | None:
