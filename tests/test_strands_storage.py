@@ -31,6 +31,7 @@ from buoyline.errors import ConfigError, CorruptError, QuotaExceededError
 from buoyline.integrations.strands import FileStorage, InMemoryStorage, WorkspaceStorage, session_of
 from buoyline.integrations.strands.frames import framed, unframed
 from buoyline.integrations.strands.naming import session_named
+from buoyline.lookups import grep, lookup_tools
 from buoyline.workspace import layout
 
 KINDS = [
@@ -482,6 +483,35 @@ def test_two_processes_lose_no_content_and_no_type(tmp_path: Path) -> None:
     assert len({reference for reference, _, _ in stored}) == 30
     for reference, content, content_type in stored:
         assert asyncio.run(on_disk(tmp_path).retrieve(reference)) == (content.encode(), content_type)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "is_text"),
+    [
+        ("text/plain", True),
+        ("application/json", True),
+        ("application/csv", True),
+        ("text/markdown", True),
+        ("application/yaml", True),
+        ("image/png", False),
+    ],
+)
+async def test_a_search_through_a_session_finds_text_of_whatever_type(
+    content_type: str,
+    is_text: bool,  # noqa: FBT001 - a parameter
+    tmp_path: Path,
+) -> None:
+    storage = on_disk(tmp_path)
+    reference = await storage.store("tooluse_1_0", b'{"user":\n "Alice"}\n', content_type)
+    await WorkspaceStorage(storage.workspace, session_id="other").store("k", b'{"a": "Alice and Bob"}', content_type)
+    assert isinstance(storage.workspace, LocalWorkspace)
+    tools = {tool.name: tool for tool in lookup_tools(storage.workspace, "strands")}
+    for name, options in (("grep", {"pattern": "Alice"}), ("search", {"query": "Alice"})):
+        answer = await tools[name].call(**options)
+        assert (Path(reference).name in answer) is is_text
+        assert "Bob" not in answer
+    every = grep(storage.workspace, "Alice")
+    assert ("Bob" in every.text) is is_text
 
 
 # --- in Strands' agents ---

@@ -1,13 +1,16 @@
 """Which lines of which files a search goes through, and in what order."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from buoyline.errors import ConfigError, NotFoundError
+from buoyline.errors import ConfigError, CorruptError, NotFoundError
 from buoyline.lookups.listing import files_matching
 from buoyline.lookups.paths import Extent, below, extent_of
+from buoyline.messages import is_object
+from buoyline.messages.formats import is_text_type
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace._files import Tree
+from buoyline.workspace.parts import OPAQUE, REFERENCE
 
 MAX_PATHS = 100
 
@@ -15,12 +18,14 @@ Extents = Mapping[str, Sequence[tuple[int, int]]]
 """Ranges of lines by file, in the order of searching; a range is its first line and its last."""
 
 _RESULT = "tool_result-"
+_UNSEEN = frozenset({OPAQUE, REFERENCE})
 _GLOB = frozenset("*?[")
 
 
 class Rank(NamedTuple):
-    """Where a hit is, in the order of searching: the transcript of a session before its tool results."""
+    """Where a hit is, in the order of searching: a session's transcript, its results, what is text in ``data/``."""
 
+    is_data: bool
     directory: str
     is_other: bool
     path: str
@@ -31,7 +36,7 @@ class Rank(NamedTuple):
 def rank_of(path: str, number: int = 0, column: int = 0) -> Rank:
     """Return the rank of a place in the file *path*, which is relative to the workdir."""
     directory, _, name = path.rpartition("/")
-    return Rank(directory, name != layout.TRANSCRIPT_FILE, path, number, column)
+    return Rank(directory == layout.DATA, directory, name != layout.TRANSCRIPT_FILE, path, number, column)
 
 
 def searched(
@@ -41,7 +46,8 @@ def searched(
 
     Args:
         workspace: Where to search.
-        path: A file, a pointer, a directory, a glob, or several of these; None for transcripts and tool results.
+        path: A file, a pointer, a directory, a glob, or several of these; None for transcripts and tool results,
+            with what of these is text in ``data/``.
         session: The one session to search where *path* is None; else whose directory a relative path is looked
             for in first.
         confined: Whether nothing else is there but this directory, and what is in ``data/`` by its whole name.
@@ -88,11 +94,33 @@ def _files(tree: Tree, extent: Extent) -> Iterator[Extent]:
         yield from (Extent(name) for name, is_directory in below(tree, extent.name) if not is_directory)
 
 
-def _readable(workspace: LocalWorkspace, session: str | None) -> Iterable[str]:
+def _readable(workspace: LocalWorkspace, session: str | None) -> Iterator[str]:
     tree = workspace.tree
     kept = [f"{layout.SESSIONS}/{name}" for name in tree.names(layout.SESSIONS)]
     directories = kept if session is None else [workspace.session(session).directory]
-    return (name for directory in directories for name in _readable_files(tree, directory))
+    for directory in directories:
+        yield from _readable_files(tree, directory)
+    yield from _text_data(tree) if session is None else _text_data_of(workspace, session)
+
+
+def _text_data(tree: Tree) -> Iterator[str]:
+    for name in tree.names(layout.DATA):
+        path = f"{layout.DATA}/{name}"
+        if layout.digest_in(path) is not None and is_text_type(layout.media_type_of(path)):
+            yield path
+
+
+def _text_data_of(workspace: LocalWorkspace, session: str) -> Iterator[str]:
+    """Yield what of a session's results stands as text in ``data/``: JSON or tables that a tool gave as documents."""
+    try:
+        records = workspace.session(session).index().results.values()
+    except CorruptError:
+        return  # what can be found without the journal is found all the same
+    for part in (part for record in records for part in record.get("parts", ()) if is_object(part)):
+        path, is_text = str(part.get("path", "")), is_text_type(part.get("media_type", ""))
+        is_document = layout.digest_in(path) is not None and part.get("kind") not in _UNSEEN
+        if is_document and is_text and workspace.tree.size(path) is not None:
+            yield path
 
 
 def _readable_files(tree: Tree, directory: str) -> Iterator[str]:
