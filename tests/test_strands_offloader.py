@@ -1,6 +1,7 @@
 """`WorkspaceOffloader` in Strands' own agent, with its hooks, and with the storages that others bring."""
 
 import asyncio
+import inspect
 import json
 import logging
 import re
@@ -17,7 +18,7 @@ from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider,
 from strands.session.file_session_manager import FileSessionManager
 from strands.storage import InMemoryStorage as UnifiedInMemoryStorage
 from strands.storage import LocalFileStorage
-from strands.vended_plugins.context_offloader import FileStorage, InMemoryStorage
+from strands.vended_plugins.context_offloader import ContextOffloader, FileStorage, InMemoryStorage
 from strands_model import ScriptedModel, call
 
 from buoyline import LocalWorkspace, MemoryWorkspace, ToolRule
@@ -112,6 +113,15 @@ def storage(request: pytest.FixtureRequest, workdir: Path) -> Any:
 
 
 # --- when a result leaves ---
+
+
+def test_the_documented_parameters_have_their_order_and_defaults() -> None:
+    theirs, ours = (inspect.signature(kind).parameters for kind in (ContextOffloader, WorkspaceOffloader))
+    documented = ["storage", "max_result_tokens", "preview_tokens", "include_retrieval_tool", "should_offload"]
+    assert [(ours[name].default, ours[name].kind) for name in documented] == [
+        (theirs[name].default, theirs[name].kind) for name in documented
+    ]
+    assert list(ours)[:3] == documented[:3]
 
 
 @pytest.mark.parametrize(("chars", "leaves"), [(LIMIT * 4, False), (LIMIT * 4 + 1, True)])
@@ -331,6 +341,58 @@ def test_media_that_are_elsewhere_stay(storage: Any) -> None:
     assert result_of(agent)["content"][1:] == [block, {"hologram": 1}]
 
 
+class Shelf:
+    """A storage as a user writes one after the documentation: what it takes is all that is asked of it."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[bytes, str]] = {}
+
+    async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
+        self.kept[f"shelf/{key}"] = (content, content_type)
+        return f"shelf/{key}"
+
+    async def retrieve(self, reference: str) -> tuple[bytes, str]:
+        return self.kept[reference]
+
+
+def test_each_block_goes_to_a_users_own_storage_by_itself_with_its_type() -> None:
+    shelf, value = Shelf(), {"rows": list(range(2_000))}
+    plan = b"%PDF-1.7" + b"y" * 5_000_000
+    document = {"format": "pdf", "name": "plan", "source": {"bytes": plan}}
+    content: list[dict[str, Any]] = [{"text": lines()}, {"json": value}, {"document": document}]
+    agent = run(WorkspaceOffloader(shelf), tool_giving(content), retrieving())
+    assert [kind for _, kind in shelf.kept.values()] == ["text/plain", "application/json", "application/pdf"]
+    assert list(shelf.kept) == [f"shelf/call_1_{number}" for number in range(3)]
+    stored = [kept for kept, _ in shelf.kept.values()]
+    assert (stored[0].decode(), json.loads(stored[1]), stored[2]) == (lines(), value, plan)
+    assert all(reference in text_of(agent) for reference in shelf.kept)
+    assert text_of(agent, 1) == lines()
+
+
+def test_code_that_calls_a_tool_gets_the_stub_as_with_strands_own_plugin(workdir: Path) -> None:
+    agent = Agent(
+        model=ScriptedModel(["done"]),
+        tools=[tool_giving(lines())],
+        plugins=[WorkspaceOffloader(workdir)],
+        callback_handler=None,
+    )
+    found: Any = agent.tool.loud()
+    assert path_in(found["content"][0]["text"]).read_text(encoding="utf-8") == lines()
+
+
+@pytest.mark.parametrize("call_id", ["../../x", "a\\b", "x" * 300, "標" * 90, ".env"])
+def test_no_call_id_keeps_a_result_from_leaving(call_id: str, workdir: Path) -> None:
+    """Strands' file storages refuse some of them, and what they refuse stays in the context."""
+    model = ScriptedModel([[call("loud", {}, call_id)], "done"])
+    agent = Agent(
+        model=model, tools=[tool_giving(lines())], plugins=[WorkspaceOffloader(workdir)], callback_handler=None
+    )
+    agent("go")
+    path = path_in(text_of(agent))
+    assert path.is_relative_to(workdir / "sessions")
+    assert path.read_text(encoding="utf-8") == lines()
+
+
 # --- what goes wrong ---
 
 
@@ -416,6 +478,9 @@ def test_a_hook_of_the_users_sees_the_result_first_and_what_it_takes_out_reaches
         ({"line_range": {"start": 10, "end": 11}}, "[Lines 10-11 of 1300]\n\n  10| line 9\n  11| line 10"),
         ({"pattern": "line 1", "line_range": {"start": 2, "end": 3}, "context_lines": 0}, "> 2| line 1"),
         ({"context_lines": 2}, "1| line 0\n  2| line 1"),
+        ({"pattern": "line 700$"}, "  696| line 695\n  697| line 696"),
+        ({"pattern": "LINE 700|line 7[0"}, "No matches found"),
+        ({"pattern": "line"}, "[output truncated, narrow your"),
         ({"pattern": "[", "context_lines": 0}, "No matches found"),
         ({"pattern": "(.*a){12}$"}, "No matches found"),
     ],
@@ -466,9 +531,27 @@ def test_a_call_that_cannot_be_answered_is_an_error_result(arguments: dict[str, 
     assert words in text_of(agent, 1)
 
 
-def test_lines_of_a_picture_cannot_be_asked_for(storage: Any) -> None:
+@pytest.mark.parametrize("name", [".env", "link.txt", "../secret.txt", "sessions/other/tool_result-call_1.txt"])
+def test_a_model_gets_nothing_of_the_directory_but_what_was_offloaded_for_it(name: str, workdir: Path) -> None:
+    """Strands' file storage gives it whatever lies there, and follows links out of it."""
+    run(WorkspaceOffloader(workdir, session_id="other"), tool_giving("hunter2\n" + lines()))
+    (workdir / ".env").write_text("hunter2", encoding="utf-8")
+    (workdir.parent / "secret.txt").write_text("hunter2", encoding="utf-8")
+    (workdir / "link.txt").symlink_to(workdir.parent / "secret.txt")
+    for reference in (name, str(workdir / name)):
+        agent = run(
+            WorkspaceOffloader(workdir),
+            tool_giving(lines()),
+            [call("retrieve_offloaded_content", {"reference": reference}, "c2")],
+        )
+        assert result_of(agent, 1)["status"] == "error"
+        assert "hunter2" not in text_of(agent, 1)
+
+
+@pytest.mark.parametrize("options", [{"pattern": "x"}, {"line_range": {"start": 1, "end": 2}}])
+def test_lines_of_a_picture_cannot_be_asked_for(options: dict[str, Any], storage: Any) -> None:
     block = {"image": {"format": "png", "source": {"bytes": PNG + b"y" * 4_000_000}}}
-    agent = run(WorkspaceOffloader(storage), tool_giving([block]), retrieving(pattern="x"))
+    agent = run(WorkspaceOffloader(storage), tool_giving([block]), retrieving(**options))
     assert result_of(agent, 1)["status"] == "error"
     assert "cannot search binary content (image/png)" in text_of(agent, 1)
 

@@ -561,15 +561,10 @@ def test_references_in_a_session_that_goes_on_later_lead_to_their_files(tmp_path
     model = ScriptedModel([[call("loud")], "done"])
     agent = Agent(model=model, tools=[loud], plugins=[ContextOffloader(on_disk(tmp_path))], callback_handler=None)
     agent("go")
-    code = (
-        "import asyncio, sys; from buoyline.integrations.strands import WorkspaceStorage; "
-        "print(len(asyncio.run(WorkspaceStorage(sys.argv[1]).retrieve(sys.argv[2]))[0]))"
-    )
     reference = reference_in(cast_messages(agent)[:3])
-    found = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "w"), reference], capture_output=True, text=True, check=True
-    )
-    assert int(found.stdout) == len(loud(lines=3_000))
+    del agent, model
+    found = asyncio.run(on_disk(tmp_path).retrieve(reference))
+    assert found == (loud(lines=3_000).encode(), "text/plain")
 
 
 def cast_messages(agent: Agent) -> list[dict[str, Any]]:
