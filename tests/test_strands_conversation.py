@@ -273,6 +273,18 @@ def test_after_an_overflow_large_results_become_stubs_and_their_whole_text_stays
     assert manager.removed_message_count == 0
 
 
+def test_after_an_overflow_a_result_of_a_page_becomes_a_stub_as_well(tmp_path: Path) -> None:
+    """Strands' own cuts whatever has more than 400 characters."""
+    output = "the quick brown fox jumps over the lazy dog; " * 20
+    messages = [said("user", "run it"), called("a"), answered("a", text=output), said("assistant", "it ran")]
+    agent = agent_with(SlidingWindowConversationManager(workspace=tmp_path), overflow, "fine", messages=messages)
+    agent("and now?")
+    (block,) = history(agent)[2]["content"][0]["toolResult"]["content"]
+    assert len(block["text"]) < len(output)
+    (stored,) = tmp_path.glob("sessions/*/tool_result-a.txt")
+    assert stored.read_text("utf-8") == output
+
+
 def test_results_that_may_not_be_truncated_stay_whole_and_messages_leave_instead(tmp_path: Path) -> None:
     output = "word " * 2_000
     messages = [*talk(4), said("user", "run it"), called("a"), answered("a", text=output), said("assistant", "it ran")]

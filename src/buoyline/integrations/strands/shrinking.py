@@ -13,7 +13,8 @@ from buoyline.window.entry import Entry, entry_beside
 from buoyline.window.offloading import ResultOffloading
 
 _STUB_TOKENS: Final = 250
-"""As little as shows where a result is and how it begins and ends: the provider has refused what there was."""
+"""As little as shows where a result is and how it begins and ends: the provider has refused what there was. Of a result
+that is smaller than twice that, half."""
 
 
 class Shrinking:
@@ -56,9 +57,10 @@ class Shrinking:
 
     async def _smaller(self, entry: Entry) -> Entry:
         choices = {
-            number: Choice(result.name or self._results.tools.get(result.call_id, ""), _STUB_TOKENS)
+            number: Choice(result.name or self._results.tools.get(result.call_id, ""), _stub_tokens(tokens))
             for number, result in enumerate(entry.message.results)
-            if count_result(result, self._counter) > WORTH_OFFLOADING_TOKENS and not self._is_stub(result.parts)
+            if (tokens := count_result(result, self._counter)) > WORTH_OFFLOADING_TOKENS
+            and not self._is_stub(result.parts)
         }
         if choices:
             return await self._results.replace(entry, choices)
@@ -66,3 +68,7 @@ class Shrinking:
 
     def _is_stub(self, parts: Iterable[Any]) -> bool:
         return all(isinstance(part, Text) and part.text in self._results.stubs for part in parts)
+
+
+def _stub_tokens(tokens: int) -> int:
+    return min(_STUB_TOKENS, max(tokens // 2, WORTH_OFFLOADING_TOKENS))
