@@ -632,17 +632,19 @@ def test_one_agents_tool_does_not_reach_anothers_results(workdir: Path) -> None:
 def test_every_reference_in_a_restored_session_leads_to_its_result(tmp_path: Path, workdir: Path) -> None:
     """Where the storage is in memory, what a persisted conversation refers to is gone with the process."""
     session = {"session_id": "s1", "storage_dir": str(tmp_path / "sessions")}
-    run(WorkspaceOffloader(workdir), tool_giving(lines()), session_manager=FileSessionManager(**session))
-    model = ScriptedModel([lambda messages: retrieving(pattern="line 1299")(messages[2:3]), "done"])
+    calls = [[call("loud", {}, f"call_{number}")] for number in (2, 3)]
+    run(WorkspaceOffloader(workdir), tool_giving(lines()), *calls, session_manager=FileSessionManager(**session))
+    looks = [lambda messages, at=at: retrieving(pattern="line 1299")(messages[at : at + 1]) for at in (2, 4, 6)]
     agent = Agent(
-        model=model,
+        model=ScriptedModel([*looks, "done"]),
         plugins=[WorkspaceOffloader(workdir)],
         session_manager=FileSessionManager(**session),
         callback_handler=None,
     )
     agent("again")
     assert session_of(agent) == "s1"
-    assert "> 1300| line 1299" in text_of(agent, 1)
+    for number in (3, 4, 5):
+        assert "> 1300| line 1299" in text_of(agent, number)
 
 
 def test_a_session_may_be_named(workdir: Path) -> None:

@@ -327,6 +327,21 @@ async def test_quotas_hold_for_both_forms(tmp_path: Path) -> None:
         await storage.write("k", b"x" * 11)
 
 
+async def test_what_is_written_over_counts_once_for_a_workspace_and_in_any_process(tmp_path: Path) -> None:
+    def limited() -> WorkspaceStorage:
+        return WorkspaceStorage(LocalWorkspace(tmp_path / "w", quotas=Quotas(workspace_bytes=30_000)))
+
+    storage = limited()
+    for number in range(10):
+        await storage.write("state", bytes([number]) * 10_000)
+    await storage.write("state", b"")
+    await storage.write("state", b"x" * 25_000)
+    for each in (storage, limited()):
+        with pytest.raises(StrandsStorageError, match="quota"):
+            await each.write("other", b"x" * 10_000)
+    assert await storage.read("other") is None
+
+
 def test_something_else_than_a_workspace_is_refused() -> None:
     with pytest.raises(ConfigError, match="neither a workspace nor the path of one"):
         WorkspaceStorage(5)  # type: ignore[arg-type]

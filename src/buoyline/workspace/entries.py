@@ -142,10 +142,11 @@ class Entries:
         facts = {"key": key, "file": file, "bytes": len(given.content), "sha256": digest}
         facts |= {"media_type": given.media_type, "frame": given.frame}
         self._begin()
-        self._allowance.admit_blobs(self._tree, len(given.content))
         with self._lock():
-            self._make_directories()
             old = self._facts(key)
+            old_bytes = 0 if old is None else self._tree.size(f"{self._directory}/{old['file']}") or 0
+            self._allowance.admit_blobs(self._tree, len(given.content) - old_bytes)
+            self._make_directories()
             self._tree.replace(f"{self._directory}/{file}", (given.content,))
             self._tree.replace(self._facts_name(key), (spell(facts).encode("utf-8"),))
             if old is not None and old["file"] != file:

@@ -30,6 +30,7 @@ _NEW_SESSION_BYTES = 256
 _SHORTEST_VALIDITY_S = 1.0
 # So that walking takes at most a twentieth of the time, however large the workspace is.
 _VALIDITY_PER_WALK = 20
+_COUNTED_DIRECTORIES = (layout.SESSIONS, layout.DATA, layout.ENTRIES)
 _DEEPEST_DIRECTORY = 3
 
 
@@ -43,8 +44,8 @@ class Quotas:
         session_bytes: For one session: archive, journal, transcript, summaries, window, and its tool results with
             their views. ``session.json`` and what recovery has set aside are not counted, and taking a window over
             is always allowed. Exact at any number of writers: it is checked under the session's lock.
-        workspace_bytes: For everything under ``sessions/`` and ``data/``. Counted by a walk every second at most
-            (more seldom where the walk takes long) and by what this instance has written since; so several
+        workspace_bytes: For everything under ``sessions/``, ``data/`` and ``storage/``. Counted by a walk every second
+            at most (more seldom where the walk takes long) and by what this instance has written since; so several
             processes may together exceed it by what they write between two walks.
     """
 
@@ -226,7 +227,7 @@ def _current_bytes(session: Session) -> int:
 
 
 class _WorkspaceUsage:
-    """The bytes under ``sessions/`` and ``data/``: walked now and then, and counted in between."""
+    """The bytes under ``sessions/``, ``data/`` and ``storage/``: walked now and then, and counted in between."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -248,7 +249,7 @@ class _WorkspaceUsage:
 
     def _walk(self, tree: Tree) -> None:
         begun_s = time.monotonic()
-        self._walked_bytes = sum(_directory_bytes(tree, name, 1) for name in (layout.SESSIONS, layout.DATA))
+        self._walked_bytes = sum(_directory_bytes(tree, name, 1) for name in _COUNTED_DIRECTORIES)
         self._added_bytes = 0
         ended_s = time.monotonic()
         self._valid_until_s = ended_s + max(_SHORTEST_VALIDITY_S, _VALIDITY_PER_WALK * (ended_s - begun_s))
