@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "show": "show",
         "summaries": "summaries",
         "diff": "diff",
+        "convert": "convert",
         "read": "lookups",
         "grep": "lookups",
         "search": "lookups",

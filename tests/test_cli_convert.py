@@ -1,0 +1,71 @@
+"""``buoyline convert``: the messages of a session in another dialect."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from buoyline import ContextWindow, LocalWorkspace
+from buoyline.cli import main
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with a session of which some messages have left the context."""
+    workspace = LocalWorkspace(tmp_path_factory.mktemp("cli") / "workspace", durability="off")
+
+    async def fill() -> None:
+        window = ContextWindow(session_id="s1", offloader=workspace, size=20_000)
+        await window.add({"role": "system", "content": "Be brief."})
+        for n in range(10):
+            await window.add({"role": "user", "name": "ann", "content": f"question {n} " + "about tides " * 200})
+            await window.add({"role": "assistant", "content": f"answer {n}"})
+        await window.compress(before=11)
+
+    asyncio.run(fill())
+    return workspace.workdir
+
+
+def _run(workdir: Path, *args: str) -> Result:
+    return CliRunner().invoke(main, ["convert", *args, "--workdir", str(workdir)])
+
+
+def test_the_context_is_printed_a_message_a_line_and_losses_go_to_stderr(workdir: Path) -> None:
+    found = _run(workdir, "s1", "--to", "bedrock")
+    assert found.exit_code == 0
+    messages = [json.loads(line) for line in found.stdout.splitlines()]
+    assert messages[-1] == {"role": "assistant", "content": [{"text": "answer 9"}]}
+    assert "question 3" in json.dumps(messages[0]), "the summary quotes it"
+    assert "buoyline: system prompt: Be brief." in found.stderr
+    assert "name of the speaker: bedrock has no place for it" in found.stderr
+
+
+def test_the_whole_history_is_printed_on_demand(workdir: Path) -> None:
+    found = _run(workdir, "s1", "--to", "agentscope", "--all")
+    messages = [json.loads(line) for line in found.stdout.splitlines()]
+    assert len(messages) == 21
+    assert [message["name"] for message in messages[:3]] == ["system", "ann", "assistant"]
+    assert found.stderr == ""
+
+
+def test_all_of_it_is_one_json_value(workdir: Path) -> None:
+    found = json.loads(_run(workdir, "s1", "--to", "anthropic", "--all", "--json").stdout)
+    assert found["dialect"] == "anthropic"
+    assert found["system"] == "Be brief."
+    assert len(found["messages"]) == 20
+    assert {"message": 1, "what": "name of the speaker", "why": "anthropic has no place for it"} in found["losses"]
+
+
+def test_what_was_printed_can_be_replayed(workdir: Path, tmp_path: Path) -> None:
+    recording = tmp_path / "again.jsonl"
+    recording.write_text(_run(workdir, "s1", "--to", "openai", "--all").stdout, encoding="utf-8")
+    replayed = CliRunner().invoke(main, ["replay", str(recording), "--workdir", str(tmp_path / "w"), "--json"])
+    assert json.loads(replayed.stdout)["messages"] == 21
+
+
+def test_a_session_or_a_dialect_that_is_none_is_said(workdir: Path) -> None:
+    assert _run(workdir, "s2", "--to", "openai").exit_code == 1
+    assert _run(workdir, "s1", "--to", "cobol").exit_code == 2
+    assert _run(workdir, "s1").exit_code == 2
