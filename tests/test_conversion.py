@@ -4,10 +4,20 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from agentscope.message import AssistantMsg, HintBlock, Msg, TextBlock, ToolCallBlock, ToolResultBlock, UserMsg
+from agentscope.message import (
+    AssistantMsg,
+    HintBlock,
+    Msg,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolResultState,
+    UserMsg,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,11 +87,11 @@ def test_agentscope_has_calls_and_results_in_one_message_of_its_own_class() -> N
 
 
 def test_agentscopes_reply_becomes_rounds_again_and_its_hint_the_users() -> None:
-    content = [
+    content: list[Any] = [
         TextBlock(text="I look."),
         ToolCallBlock(id="c1", name="bash", input='{"cmd":"ls"}'),
         HintBlock(hint="Be quick."),
-        ToolResultBlock(id="c1", name="bash", output="a.py", state="success"),  # type: ignore[arg-type] - a value of it
+        ToolResultBlock(id="c1", name="bash", output="a.py", state=ToolResultState.SUCCESS),
         TextBlock(text="One."),
     ]
     converted = convert([UserMsg("user", "List."), AssistantMsg("pilot", content)], to="openai")
@@ -601,8 +611,7 @@ def turns(messages: Sequence[Any], dialect: str) -> list[Turn]:
     found = [turn for message in messages for turn in _READERS[dialect](message, 0, Losses(dialect))]
     return [
         replace(turn, blocks=tuple(_plain(block) for block in turn.blocks), metadata=dict(turn.metadata))
-        for turn in _run_together(named(found, (), everywhere=True))
-        if turn.blocks
+        for turn in _run_together([turn for turn in named(found, (), everywhere=True) if turn.blocks])
     ]
 
 
@@ -643,7 +652,7 @@ def test_nothing_that_a_dialect_accepts_is_refused_and_no_text_is_lost(
         assert all(spell(line)[1:-1] in spelled for line in block.text.split("\n"))
     if other in ("anthropic", "bedrock"):
         roles = [message["role"] for message in converted.messages]
-        assert all(first != second for first, second in zip(roles, roles[1:], strict=False))
+        assert all(first != second for first, second in pairwise(roles))
     assert all(0 <= loss.message < len(messages) for loss in converted.losses)
 
 

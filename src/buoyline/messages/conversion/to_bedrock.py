@@ -58,7 +58,7 @@ class BedrockTarget:
 def _blocks(block: Block, turn: Turn, losses: Losses) -> Iterator[dict[str, Any]]:
     match block:
         case Thought():
-            yield from _thoughts(block)
+            yield from _thoughts(block, turn, losses)
         case Called():
             arguments = object_of(block.arguments, turn.number, losses)
             yield {"toolUse": {"toolUseId": block.call_id, "name": block.name, "input": arguments}}
@@ -70,15 +70,15 @@ def _blocks(block: Block, turn: Turn, losses: Losses) -> Iterator[dict[str, Any]
             yield _inner(block, turn, losses)
 
 
-def _thoughts(thought: Thought) -> Iterator[dict[str, Any]]:
+def _thoughts(thought: Thought, turn: Turn, losses: Losses) -> Iterator[dict[str, Any]]:
     if thought.text or thought.signature or not thought.hidden:
         signed = {"signature": thought.signature} if thought.signature else {}
         yield {"reasoningContent": {"reasoningText": {"text": thought.text, **signed}}}
     if thought.hidden:
-        yield {"reasoningContent": {"redactedContent": _hidden(thought.hidden)}}
+        yield {"reasoningContent": {"redactedContent": _hidden(thought.hidden, turn, losses)}}
 
 
-def _hidden(spelled: str) -> bytes:
+def _hidden(spelled: str, turn: Turn, losses: Losses) -> bytes:
     """Return the bytes that base64 spells; those of the text itself where it would not be spelled like that again."""
     try:
         found = base64.b64decode(spelled, validate=True)
@@ -86,6 +86,7 @@ def _hidden(spelled: str) -> bytes:
         found = b""
     if found and base64.b64encode(found).decode("ascii") == spelled:
         return found
+    losses.note(turn.number, "spelling of hidden reasoning", "it is bytes there")
     return spelled.encode("utf-8", "surrogatepass")
 
 
