@@ -6,6 +6,7 @@
 try:
     from buoyline.integrations.agentscope.lookups import workspace_tools
     from buoyline.integrations.agentscope.middleware import WorkspaceMiddleware
+    from buoyline.integrations.agentscope.resuming import resumed_state
     from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "agentscope":
@@ -14,4 +15,4 @@ except ModuleNotFoundError as error:
         "buoyline.integrations.agentscope needs AgentScope: pip install 'buoyline[agentscope]'", name=error.name
     ) from None
 
-__all__ = ["AgentModelSummarizer", "WorkspaceMiddleware", "workspace_tools"]
+__all__ = ["AgentModelSummarizer", "WorkspaceMiddleware", "resumed_state", "workspace_tools"]

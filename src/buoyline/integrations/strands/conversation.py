@@ -14,7 +14,7 @@ from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import ContextConfig, Extent, Summary
 from buoyline.compression.rendering import Place
-from buoyline.errors import StaleWindowError
+from buoyline.errors import ConfigError, StaleWindowError
 from buoyline.integrations.strands.bridging import run_apart
 from buoyline.integrations.strands.departure import Departures
 from buoyline.integrations.strands.history import DIALECT, Key, NativeMessage, durable_key, history_of, key_of, pinned
@@ -26,6 +26,7 @@ from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.messages import count_tools
 from buoyline.window.completion import completed
+from buoyline.window.handover import hand_over
 from buoyline.window.settings import config_to_json
 from buoyline.workspace import LocalWorkspace
 
@@ -176,6 +177,27 @@ class WorkspaceConversationManager(ConversationManager):
             self._has_pinned_first = bool(kept["has_pinned_first"])
         head = [*self._pins, *([] if self._standing is None else [self._standing])]
         return cast("list[Message]", head) or None
+
+    def take_over(self) -> "list[Message]":
+        """Take the named session over from another process or framework, and return what `Agent(messages=…)` needs.
+
+        Messages of another dialect are converted; what has no place in Strands' is logged. What is
+        archived stays as it was written, and summary and pins go on.
+
+        Raises:
+            ConfigError: The manager has no *session_id* of its own.
+            BuoylineError: See `buoyline.ContextWindow.resume`.
+        """
+        session_id = self._session_id
+        if session_id is None:
+            raise ConfigError("session_id", "the manager needs one to know which session to take over")
+        found = run_apart(lambda: hand_over(self.departures.offloader, session_id, DIALECT))
+        self.departures.left, self.departures.summary = found.first, found.summary
+        self._standing = None if found.summary is None else _standing(found.summary.text, None)
+        self._pins, self._pin_indexes = [pin for _, pin in found.pins], [index for index, _ in found.pins]
+        self._pinned.update(map(durable_key, self._pins))
+        head = [*self._pins, *([] if self._standing is None else [self._standing])]
+        return cast("list[Message]", [*head, *found.messages])
 
     @abstractmethod
     async def _reduce(self, agent: "Agent") -> None:

@@ -34,7 +34,7 @@ def read(message: Any, number: int, losses: Losses) -> list[Turn]:
         losses.note(number, ", ".join(accounts), f"accounts of AgentScope's; {losses.target} keeps none such")
     name = text_or_empty(found.get("name"))
     speaker = "" if name == role else name
-    metadata = found["metadata"] if is_object(found.get("metadata")) else {}
+    metadata: Mapping[str, Any] = held if is_object(held := found.get("metadata")) else {}
     turns: list[Turn] = []
     for speaks, blocks in _runs(role, content, number, losses) or [(role, [])]:
         named = speaker if speaks == role else ""

@@ -117,7 +117,7 @@ def _call(call: Called) -> dict[str, Any]:
 
 
 def _note_order(turn: Turn, losses: Losses) -> None:
-    order = {Thought: 0, Called: 2}
+    order: dict[type, int] = {Thought: 0, Called: 2}
     ranks = [order.get(type(block), 1) for block in turn.blocks if not isinstance(block, CachePoint)]
     if ranks != sorted(ranks):
         losses.note(turn.number, "order of reasoning, text and calls", "each has its one place there")
