@@ -8,29 +8,41 @@ from typing import Any
 
 from buoyline.messages import Converted, convert, dialect_named
 from buoyline.offloader import WindowState
+from buoyline.window.context import Context
 from buoyline.window.entry import Entry
 
 
 class Translation:
-    """Hands messages out in one dialect; those that are of it are the very objects."""
+    """Hands the messages of a context out in one dialect; those that are of it are the very objects.
 
-    def __init__(self, dialect: str) -> None:
-        """Hand out in *dialect*. Raises `ConfigError` where there is none of that name."""
-        self._dialect = dialect_named(dialect).name
+    Attributes:
+        last: What was converted last, with what was lost, and what system messages say that are sent beside the
+            messages; None where nothing was.
+    """
+
+    def __init__(self, dialect: str | None = None) -> None:
+        """Hand out in *dialect*; None: each message as it is. Raises `ConfigError` where there is none of that name."""
+        self._dialect = dialect_named(dialect).name if dialect else None
         self._given: list[Any] = []
-        self.last = Converted([])
+        self.last: Converted | None = None
 
-    def of(self, entries: Sequence[Entry]) -> list[Any]:
+    def of(self, context: Context, end: int) -> list[Any]:
+        """Return what stands in *context* up to the position *end* behind its head, as it is handed out."""
+        if self._dialect is not None:
+            return self._converted([*context.standing(), *context.contents.until(end)], self._dialect)
+        return [*(entry.native for entry in context.standing()), *context.contents.natives[:end]]
+
+    def _converted(self, entries: Sequence[Entry], dialect: str) -> list[Any]:
         """Return the messages of *entries*; what was converted before is not converted again.
 
         The message behind the last one of another dialect may become one with that, where roles take turns.
         """
-        end = max((place for place, entry in enumerate(entries, 2) if entry.dialect != self._dialect), default=0)
+        end = max((place for place, entry in enumerate(entries, 2) if entry.dialect != dialect), default=0)
         natives = [entry.native for entry in entries]
         if not _is_same(natives[:end], self._given):
             self._given = natives[:end]
-            self.last = convert(self._given, to=self._dialect, from_=[entry.dialect for entry in entries[:end]])
-        return [*self.last.messages, *natives[end:]]
+            self.last = convert(self._given, to=dialect, from_=[entry.dialect for entry in entries[:end]])
+        return [*(self.last.messages if self.last else ()), *natives[end:]]
 
 
 def common_dialect(state: WindowState, dialect: str | None) -> str | None:

@@ -182,7 +182,7 @@ class ContextWindow:
         if self.management is not None and self.config.background_ratio is not None:
             raise ConfigError("background_ratio", "a document says when to compress; leave one of them out")
         self._is_open = False
-        self._translation: Translation | None = None
+        self._translation = Translation()
 
     @classmethod
     async def resume(
@@ -258,7 +258,7 @@ class ContextWindow:
             management=kept.get("management") if management is None else management,
             summarizers=summarizers,
         )
-        window._translation = Translation(dialect) if dialect else None
+        window._translation = Translation(dialect)
         await abilities.windows.claim_window(session_id, writer=window._keeping.writer)
         await window._restore(await abilities.windows.load_window(session_id))
         window._tell(WindowResumed(session_id, window.added, window._context.archived, window.tokens))
@@ -267,15 +267,12 @@ class ContextWindow:
     @property
     def messages(self) -> list[Any]:
         """The native messages in the context, in order; those added since the last `prepare` included."""
-        return self._natives(len(self._context.contents))
+        return self._translation.of(self._context, len(self._context.contents))
 
     @property
     def conversion(self) -> Converted | None:
-        """What of the messages handed out last was converted, and lost by that; None without `resume` in a *dialect*.
-
-        Its `system` is what system messages say that the dialect sends beside the messages.
-        """
-        return self._translation.last if self._translation else None
+        """What was converted of the messages handed out last, and what was lost by that; None where nothing was."""
+        return self._translation.last
 
     @property
     def tokens(self) -> int:
@@ -582,14 +579,7 @@ class ContextWindow:
         context, new = self._context, self._context.contents.since(self._context.settled)
         tokens = context.tokens() - sum(entry.tokens for entry in new)
         self._room.anchor.hand_out(Sent(tokens, self.added - len(new)))
-        return self._natives(context.settled)
-
-    def _natives(self, end: int) -> list[Any]:
-        """Return what stands in the context up to the message in position *end*, as it is handed out."""
-        context = self._context
-        if self._translation is not None:
-            return self._translation.of([*context.standing(), *context.contents.until(end)])
-        return [*(entry.native for entry in context.standing()), *context.contents.natives[:end]]
+        return self._translation.of(context, context.settled)
 
     async def _open(self) -> None:
         if self._is_open:
