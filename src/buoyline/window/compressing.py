@@ -44,10 +44,10 @@ class ContextCompressing:
     Attributes:
         context: What stands in it.
         room: Says how much may stay.
-        compressor: Archives and summarises.
         results: Knows the stubs, and warns of a loss.
         choosing: Is told what has left.
         keeping: Writes the context down.
+        compressor: Archives and summarises.
         tell: Told of each step.
         dialect: Name of the one that all messages have; None: each its own.
         unshown: A summary that is in the log, and may not be in the window on disk.
@@ -57,10 +57,10 @@ class ContextCompressing:
 
     context: Context
     room: Room
-    compressor: Compressor
     results: ResultOffloading
     choosing: ResultChoosing
     keeping: ContextKeeping
+    compressor: Compressor
     tell: OnEvent
     dialect: str | None
     unshown: Summary | None = None

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, DocumentError
 from buoyline.management import ContextManagement, Registry, management_in
 from buoyline.management.bodies import is_body
@@ -45,6 +46,22 @@ def document_of(management: Management, offloader: object, *, allowed: Sequence[
             raise DocumentError("body", [("context_management_name", "names no document")])
         return found
     return registry.resolve(management)
+
+
+def standing_document_of(
+    management: Management | None, offloader: object, config: ContextConfig
+) -> ContextManagement | None:
+    """Return the document that a window with *config* keeps to; None without one. Blocking.
+
+    Raises:
+        ConfigError: The document and a `background_ratio` would both say when to compress.
+        BuoylineError: See `document_of`.
+    """
+    if management is None:
+        return None
+    if config.background_ratio is not None:
+        raise ConfigError("background_ratio", "a document says when to compress; leave one of them out")
+    return document_of(management, offloader)
 
 
 def _is_file(text: str) -> bool:

@@ -56,8 +56,8 @@ class ContextManaging:
         room: Says how much there is.
         results: Replaces results and pictures.
         choosing: Knows what is read back, and asks whoever wants a say.
-        compressing: Lets messages leave.
         keeping: Writes the context down.
+        compressing: Lets messages leave.
         config: What summaries look like where the document does not say it, and how large by-hand previews are.
         compressors: By the names that documents call their models; the window's own has the empty name.
         tell: Told of each hook that fired.
@@ -68,8 +68,8 @@ class ContextManaging:
     room: Room
     results: ResultOffloading
     choosing: ResultChoosing
-    compressing: ContextCompressing
     keeping: ContextKeeping
+    compressing: ContextCompressing
     config: ContextConfig
     compressors: Mapping[str, Compressor]
     tell: OnEvent

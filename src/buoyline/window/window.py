@@ -15,7 +15,7 @@ from buoyline.compression import (
     SummaryFunction,
 )
 from buoyline.compression.config import config_of
-from buoyline.errors import ConfigError, NotFoundError
+from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, Report, explained
 from buoyline.messages import Converted, ToolCall, dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, ToolOutput, WindowState, abilities_of
@@ -27,7 +27,7 @@ from buoyline.window.choosing import ResultChoosing, ShouldOffload
 from buoyline.window.completion import completed
 from buoyline.window.compressing import ContextCompressing
 from buoyline.window.context import Context
-from buoyline.window.documents import Management, document_of
+from buoyline.window.documents import Management, document_of, standing_document_of
 from buoyline.window.entry import entry_beside
 from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed
 from buoyline.window.keeping import ContextKeeping
@@ -148,39 +148,17 @@ class ContextWindow:
             name: Compressor(offloader, config=self.config, counter=self._counter, summarizer=one, on_event=self._tell)
             for name, one in {"": summarizer, **(summarizers or {})}.items()
         }
-        self._compressing = ContextCompressing(
-            self._context,
-            self._room,
-            compressors[""],
-            self._results,
-            self._choosing,
-            self._keeping,
-            self._tell,
-            self._dialect,
-        )
-        self._shaping = ContextShaping(
-            self._context, self._room, self._results, self._choosing, self._keeping, self.config
-        )
+        parts = self._context, self._room, self._results, self._choosing, self._keeping
+        self._compressing = ContextCompressing(*parts, compressors[""], self._tell, self._dialect)
+        self._shaping = ContextShaping(*parts, self.config)
         self._ahead = CompressionAhead(self._compressing)
         self._relief = ContextRelief(
             self._context, self._room, self._shaping, self._compressing, self._ahead, self.config
         )
-        self._managing = ContextManaging(
-            self._context,
-            self._room,
-            self._results,
-            self._choosing,
-            self._compressing,
-            self._keeping,
-            self.config,
-            compressors,
-            self._tell,
-        )
+        self._managing = ContextManaging(*parts, self._compressing, self.config, compressors, self._tell)
         self._offloader = offloader
-        self.management = None if management is None else document_of(management, offloader)
+        self.management = standing_document_of(management, offloader, self.config)
         self._compressing.preserves_words = self.management is not None
-        if self.management is not None and self.config.background_ratio is not None:
-            raise ConfigError("background_ratio", "a document says when to compress; leave one of them out")
         self._is_open = False
         self._translation = Translation()
 
