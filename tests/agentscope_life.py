@@ -4,6 +4,7 @@ import asyncio
 import json
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from agentscope.message import TextBlock, UserMsg
 from agentscope.state import AgentState
@@ -24,7 +25,7 @@ class Life:
         """Read the state in *directory*, if there is one."""
         self.directory = directory
         saved = directory / STATE
-        kept = json.loads(saved.read_text("utf-8")) if saved.exists() else {"turn": 0, "state": None}
+        kept: dict[str, Any] = json.loads(saved.read_text("utf-8")) if saved.exists() else {"turn": 0, "state": None}
         self.turn = int(kept["turn"])
         of = state() if kept["state"] is None else AgentState.model_validate(kept["state"])
         model = ScriptedModel(voyage(TURNS, CALLS, lines=20)[self.turn * (CALLS + 1) :], context_size=3_000)
@@ -43,7 +44,7 @@ class Life:
 
     def save(self) -> None:
         """Save the state; what it holds is acknowledged from then on."""
-        kept = {"turn": self.turn, "state": self.agent.state.model_dump(mode="json")}
+        kept: dict[str, Any] = {"turn": self.turn, "state": self.agent.state.model_dump(mode="json")}
         beside = self.directory / "state.new"
         beside.write_text(json.dumps(kept), "utf-8")
         Path(beside).replace(self.directory / STATE)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from agentscope.agent import ContextConfig
@@ -127,7 +127,7 @@ class TestResults:
         self, tmp_path: Path
     ) -> None:
         tools = toolkit(log)
-        elsewhere = FunctionTool(log, name="elsewhere", permission=ALLOWED)
+        elsewhere = FunctionTool(cast("Any", log), name="elsewhere", permission=ALLOWED)
         elsewhere.is_external_tool = True
         await tools.add_tool(elsewhere)
         parked = pilot(
