@@ -28,7 +28,16 @@ from buoyline.offloader.protocol import (
 from buoyline.offloader.readback import is_read_back_notice, read_back_limit, read_back_notice
 from buoyline.offloader.rules import ToolRule, rule_for
 from buoyline.offloader.source import BytesSource, Source, TextSource
-from buoyline.offloader.stub import TRUNCATION_MARKER, notice_of, previewed_lines, stub, stub_of, tokens_of, truncated
+from buoyline.offloader.stub import (
+    TRUNCATION_MARKER,
+    is_stub,
+    notice_of,
+    previewed_lines,
+    stub,
+    stub_of,
+    tokens_of,
+    truncated,
+)
 
 __all__ = [
     "TRUNCATION_MARKER",
@@ -61,6 +70,7 @@ __all__ = [
     "is_placeholder",
     "is_read_back_notice",
     "is_smaller",
+    "is_stub",
     "is_too_large",
     "leaving",
     "notice_of",

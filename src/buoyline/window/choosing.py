@@ -203,8 +203,12 @@ class ResultChoosing:
         self.refused.update(key for key, may_leave in self.verdicts.items() if not may_leave)
         self.verdicts.clear()
 
-    def recall(self, contents: Contents) -> dict[str, StoredResult]:
+    def recall(self, contents: Contents, *, is_managed: bool) -> dict[str, StoredResult]:
         """Take note of all messages of a window that is gone on with.
+
+        Args:
+            contents: The messages.
+            is_managed: By a document: what stands whole there stands so since no manager has chosen it.
 
         Returns:
             What was read back and cut to a notice, by the notices: the journal has no record of them.
@@ -218,7 +222,7 @@ class ResultChoosing:
                     found = (part.text for part in result.parts if isinstance(part, Text))
                     known = StoredResult(source, "", "", 0)
                     notices.update((text, known) for text in found if is_read_back_notice(text, source))
-                elif self._was_refused(result):
+                elif not is_managed and self._was_refused(result):
                     self.refused.add((entry.index, number))
         self.restart(contents, len(contents))
         return notices

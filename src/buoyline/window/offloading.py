@@ -7,6 +7,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from buoyline.management.standins import Mask
 from buoyline.management.steps import StandIn
 from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
 from buoyline.messages.message import join_texts, text_in
@@ -19,6 +20,7 @@ from buoyline.offloader import (
     block_of,
     is_placeholder,
     is_smaller,
+    is_stub,
     is_too_large,
     leaving,
     notice_of,
@@ -213,7 +215,10 @@ class ResultOffloading:
         if stored is None or not isinstance(part, Text) or is_placeholder(part.text):
             return position
         notice = notice_of(part.text)
-        if notice == part.text:
+        if not is_stub(part.text) or stored.reference.rpartition("/")[2] not in notice:
+            # What a manager has cut is no stub: its first paragraph is the tool's, and the path stands at its end.
+            notice = Mask()(part.text, stored, self.counter)
+        if not is_smaller(notice, part.text, self.counter):
             return position
         await self._record(notice, stored)
         return notice

@@ -110,7 +110,7 @@ class ContextWindow:
                 is as it was. (Source: Strands, which logs a warning then, and offloads.)
             management: A document that says what is done, and when, in place of the limits in *config*: the name of
                 one, a file, its JSON values, or a `ContextManagement`; see `document_of`, docs/context-management.md.
-            summarizers: Others than *summarizer*, by the ``summarization_model_id`` of documents.
+            summarizers: Others, by the ``summarization_model_id`` of documents.
 
         Raises:
             ConfigError: *size* is no whole number above 0, *max_output_tokens* is none from 0 to below the trigger,
@@ -198,8 +198,7 @@ class ContextWindow:
             counter: See `__init__`; not kept on disk.
             on_event: See `__init__`.
             should_offload: See `__init__`; not kept on disk. What it decided stands.
-            management: Left out: the document that the session had, as it was then. One with managers of your own that
-                are no entry points has to be given anew.
+            management: Left out: the document that the session had then. One with imported managers is given anew.
             summarizers: See `__init__`; not kept on disk.
             dialect: Name of the form in which messages are handed out, e.g. ``"bedrock"``: those of another are
                 converted, on disk and in the archive they stay as they were written. What has no place is in
@@ -586,5 +585,6 @@ class ContextWindow:
         self._is_open = True
         await check_archived(self._context, self._abilities, self.session_id)
         self._results.stubs.update(await stubs_in(self._context, self._abilities, self.session_id))
-        self._results.stubs.update(self._choosing.recall(self._context.contents))
+        is_managed = self.management is not None
+        self._results.stubs.update(self._choosing.recall(self._context.contents, is_managed=is_managed))
         await self._compressing.finish_of(summaries)
