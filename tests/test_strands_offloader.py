@@ -5,6 +5,7 @@ import inspect
 import json
 import logging
 import re
+import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from strands_model import ScriptedModel, call
 
 from buoyline import LocalWorkspace, MemoryWorkspace, ToolRule
 from buoyline.errors import ConfigError
+from buoyline.integrations import strands
 from buoyline.integrations.strands import WorkspaceOffloader, WorkspaceStorage, session_of
 from buoyline.tokens import default_counter
 
@@ -110,6 +112,37 @@ def any_storage(request: pytest.FixtureRequest, workdir: Path) -> Any:
 @pytest.fixture(params=["workspace", "memory", "Strands' files"])
 def storage(request: pytest.FixtureRequest, workdir: Path) -> Any:
     return STORAGES[request.param](workdir)
+
+
+AS_ON_THEIR_PAGE: dict[str, Any] = {
+    "memory": lambda: strands.ContextOffloader(storage=strands.InMemoryStorage()),
+    "limits": lambda: strands.ContextOffloader(
+        storage=strands.InMemoryStorage(), max_result_tokens=5_000, preview_tokens=2_000
+    ),
+    "files": lambda: strands.ContextOffloader(storage=strands.FileStorage("./artifacts")),
+    "no tool": lambda: strands.ContextOffloader(
+        storage=strands.FileStorage("./artifacts"), include_retrieval_tool=False
+    ),
+}
+
+
+@pytest.mark.parametrize("made", AS_ON_THEIR_PAGE)
+def test_what_strands_page_shows_works_with_the_import_changed(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole = lines(3_000)
+    agent = run(AS_ON_THEIR_PAGE[made](), tool_giving(whole))
+    found = re.search(r"Whole result: (.+)", text_of(agent))
+    assert found is not None
+    assert default_counter().count(text_of(agent)) <= (2_000 if made == "limits" else 1_000)
+    assert ("retrieve_offloaded_content" in agent.tool_names) is (made != "no tool")
+    if made in {"files", "no tool"}:
+        shown = subprocess.run(
+            ["/usr/bin/env", "grep", "-n", "line 2999", found[1]], capture_output=True, text=True, check=True
+        )
+        assert shown.stdout == "3000:line 2999\n"
+        assert Path(found[1]).is_relative_to(tmp_path / "artifacts")
 
 
 # --- when a result leaves ---

@@ -18,8 +18,12 @@ from buoyline.integrations.strands.storage import WorkspaceStorage
 from buoyline.integrations.strands.storages import FileStorage, InMemoryStorage
 from buoyline.integrations.strands.summarizing import SummarizingConversationManager
 
+ContextOffloader = WorkspaceOffloader
+"""Under Strands' name, as managers and storages have theirs: code that follows its page changes an import alone."""
+
 __all__ = [
     "AgentSummarizer",
+    "ContextOffloader",
     "FileStorage",
     "InMemoryStorage",
     "NullConversationManager",
