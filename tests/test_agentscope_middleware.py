@@ -5,7 +5,7 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from agentscope.message import (
     ToolResultState,
     UserMsg,
 )
+from agentscope.model import ChatResponse
 from agentscope.state import AgentState
 from agentscope.tool import FunctionTool, ToolChunk
 from agentscope_model import ALLOWED, FIVE_FIELDS, Request, ScriptedModel, Summary, call, state, toolkit
@@ -399,6 +400,56 @@ class TestCompression:
         assert ["Bring the previous summary up to date" in text for text in asked] == [False] + [True] * (
             len(asked) - 1
         )
+
+
+class StreamingModel(ScriptedModel):
+    """Answers piece by piece, as the models of AgentScope do unless they are told otherwise."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.stream = True
+
+    async def _call_api(self, *args: Any, **asked: Any) -> Any:
+        return self._pieces(await super()._call_api(*args, **asked))
+
+    async def _pieces(self, whole: ChatResponse) -> AsyncGenerator[ChatResponse, None]:
+        for block in whole.content:
+            if isinstance(block, TextBlock):
+                for start in range(0, len(block.text), 7):
+                    piece = TextBlock(id=block.id, text=block.text[start : start + 7])
+                    yield ChatResponse(content=[piece], is_last=False)
+            else:
+                yield ChatResponse(content=[block], is_last=False)
+        yield ChatResponse(content=[], is_last=False, usage=whole.usage)
+
+
+class TestStreamingModels:
+    @pytest.mark.parametrize("is_structured", [True, False], ids=["structured", "plain text"])
+    async def test_a_model_that_streams_writes_the_summary_and_its_cost_is_noted(
+        self, tmp_path: Path, *, is_structured: bool
+    ) -> None:
+        given: Summary = FIVE_FIELDS if is_structured else {"wrong": 1}
+        model = StreamingModel([json.dumps(FIVE_FIELDS)], summaries=[given], context_size=4_000)
+        workspace = LocalWorkspace(tmp_path)
+        agent = pilot(model, WorkspaceMiddleware(workspace), of=state("s1", *full_context()))
+        await agent.compress_context()
+        assert summaries(workspace)[0]["summarizer"] == "scripted"
+        assert FIVE_FIELDS["current_state"] in str(agent.state.summary)
+        usage = agent.state.context[-1].usage
+        assert usage is not None
+        assert usage.output_tokens >= 10
+
+    async def test_an_agent_on_a_model_that_streams_keeps_every_promise(self, tmp_path: Path) -> None:
+        workspace, model = LocalWorkspace(tmp_path), StreamingModel(voyage(3, 6), context_size=8_000)
+        agent = pilot(model, WorkspaceMiddleware(workspace, preview_tokens=300))
+        await sail(agent, 3)
+        kept = [message.model_dump(mode="json") for message in agent.state.context]
+        everything = blocks_in([*archived(workspace), *kept])
+        calls = [name for _, kind, name in everything if kind == "tool_call"]
+        assert calls == [f"c{turn}_{number}" for turn in range(3) for number in range(6)]
+        assert len(summaries(workspace)) >= 1
+        assert_paired(agent.state.context)
+        assert_sound(workspace)
 
 
 def _too_long(_: Request) -> Mapping[str, Any]:
