@@ -30,7 +30,7 @@ from pydantic import BaseModel
 
 from buoyline import ContextConfig as OurConfig
 from buoyline import ContextWindow, LocalWorkspace
-from buoyline.errors import ConfigError, StorageError
+from buoyline.errors import ConfigError, CorruptError, StorageError
 from buoyline.integrations.agentscope import WorkspaceMiddleware
 from buoyline.messages import detect
 from buoyline.workspace import Quotas
@@ -350,9 +350,10 @@ class TestLayout:
         await its.offload_context("s1", rounds(2))
         before = (tmp_path / "sessions/s1/context.jsonl").read_bytes()
         ours = LocalWorkspace(workdir=tmp_path)
-        with pytest.raises(StorageError, match=r"session\.json"):
+        with pytest.raises(CorruptError, match=r"session\.json: is missing"):
             await ours.offload_context("s1", rounds(2))
         assert (tmp_path / "sessions/s1/context.jsonl").read_bytes() == before
+        assert sorted(path.name for path in (tmp_path / "sessions/s1").iterdir()) == ["context.jsonl"]
         await ours.offload_context("s2", rounds(2))
         assert len((tmp_path / "sessions/s2/context.jsonl").read_text("utf-8").splitlines()) == 4
 

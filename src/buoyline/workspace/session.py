@@ -137,7 +137,7 @@ class Session:
             closing(Appender(tree, self.directory, self._tip, shares_sync=shares_sync)) as appender,
         ):
             try:
-                self._journal = _opened_journal(appender, is_durable=tree.is_durable)
+                self._journal = self._opened_journal(appender, is_durable=tree.is_durable)
                 is_first_look = self._refresh_tip(self._journal)
                 if is_first_look:
                     # Whoever made these entries may have been killed before they were durable.
@@ -184,11 +184,26 @@ class Session:
         files += [(name, b"") for name in (layout.CONTEXT_FILE, layout.TRANSCRIPT_FILE)]
         self.tree.publish_directory(self.directory, files)
 
+    def _opened_journal(self, appender: Appender, *, is_durable: bool) -> Handle:
+        try:
+            return appender.file(layout.JOURNAL_FILE, create=False)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        self._check_owner()  # before anything is written into a directory that another program may have begun
+        return _rebuild_journal(appender, is_durable=is_durable)
+
     def _check_owner(self) -> None:
         try:
             found = parse(self.tree.read(self.name(layout.SESSION_FILE)))
         except MessageError as error:
             raise CorruptError(self.path(layout.SESSION_FILE), error.reason) from error
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            reason = "is missing: another program began the directory, or the file was lost; take another session or"
+            reason += " workdir, or restore the file with `buoyline repair --from`"
+            raise CorruptError(self.path(layout.SESSION_FILE), reason) from error
         if not is_object(found) or found.get("id") != self.session_id:
             raise CorruptError(self.path(layout.SESSION_FILE), f"does not belong to session {self.session_id!r}")
 
@@ -228,15 +243,6 @@ class Shared:
     thread: int
     stack: ExitStack
     appender: Appender | None = None
-
-
-def _opened_journal(appender: Appender, *, is_durable: bool) -> Handle:
-    try:
-        return appender.file(layout.JOURNAL_FILE, create=False)
-    except StorageError as error:
-        if error.errno != errno.ENOENT:
-            raise
-    return _rebuild_journal(appender, is_durable=is_durable)
 
 
 def _rebuild_journal(appender: Appender, *, is_durable: bool) -> Handle:
