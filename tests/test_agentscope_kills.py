@@ -93,14 +93,18 @@ async def end_at(directory: Path, at: int, *, after: bool) -> int:
     return workspace.steps
 
 
-@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
+EVERY = 10
+"""One step of so many, and each of them in the slow tests."""
+
+
+@pytest.mark.parametrize("first", [1, *(pytest.param(first, marks=pytest.mark.slow) for first in range(2, EVERY + 1))])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_another_process_goes_on_wherever_the_first_was_killed(
-    tmp_path: Path, every: int, *, after: bool
+    tmp_path: Path, first: int, *, after: bool
 ) -> None:
     steps = await end_at(tmp_path / "whole", 10_000, after=after)
     assert steps > 90
-    for at in range(1 + after * every // 2, steps + 1, every):
+    for at in range((first + after * EVERY // 2 - 1) % EVERY + 1, steps + 1, EVERY):
         await end_at(tmp_path / str(at), at, after=after)
 
 

@@ -212,7 +212,7 @@ class TestCompression:
     async def test_after_several_compressions_archive_and_context_are_the_conversation(self, tmp_path: Path) -> None:
         workspace, told = LocalWorkspace(tmp_path), list[Event]()
         middleware = WorkspaceMiddleware(workspace, preview_tokens=300, on_event=told.append)
-        agent = pilot(ScriptedModel(voyage(6, 6), context_size=8_000), middleware)
+        agent = pilot(ScriptedModel(voyage(6, 6, lines=80), context_size=8_000), middleware)
         seen = await sail(agent, 6)
         kept = [message.model_dump(mode="json") for message in agent.state.context]
         everything = blocks_in([*archived(workspace), *kept])
@@ -392,7 +392,7 @@ class TestCompression:
         assert "Find the berth that is closed." in str(agent.state.summary)
 
     async def test_a_second_summary_brings_the_first_up_to_date(self, tmp_path: Path) -> None:
-        model = ScriptedModel(voyage(4, 6), context_size=8_000)
+        model = ScriptedModel(voyage(4, 6, lines=80), context_size=8_000)
         agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path), preview_tokens=300))
         await sail(agent, 4)
         asked = [request.text for request in model.requests if request.wants_summary]
@@ -440,7 +440,7 @@ class TestStreamingModels:
         assert usage.output_tokens >= 10
 
     async def test_an_agent_on_a_model_that_streams_keeps_every_promise(self, tmp_path: Path) -> None:
-        workspace, model = LocalWorkspace(tmp_path), StreamingModel(voyage(3, 6), context_size=8_000)
+        workspace, model = LocalWorkspace(tmp_path), StreamingModel(voyage(3, 6, lines=80), context_size=8_000)
         agent = pilot(model, WorkspaceMiddleware(workspace, preview_tokens=300))
         await sail(agent, 3)
         kept = [message.model_dump(mode="json") for message in agent.state.context]
@@ -587,14 +587,14 @@ class TestFailures:
 
 class TestSavedState:
     async def test_another_process_goes_on_and_all_pointers_keep_resolving(self, tmp_path: Path) -> None:
-        model = ScriptedModel(voyage(3, 6), context_size=8_000)
+        model = ScriptedModel(voyage(3, 6, lines=80), context_size=8_000)
         agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path), preview_tokens=300))
         first = await sail(agent, 3)
         saved = agent.state.model_dump_json()
         assert agent.state.summary
 
         workspace = LocalWorkspace(tmp_path)
-        model = ScriptedModel(voyage(3, 6), context_size=8_000)
+        model = ScriptedModel(voyage(3, 6, lines=80), context_size=8_000)
         restored = AgentState.model_validate_json(saved)
         agent = pilot(model, WorkspaceMiddleware(workspace, preview_tokens=300), of=restored)
         second = await sail(agent, 3)
@@ -786,7 +786,7 @@ class TestPieces:
 async def test_events_tell_of_each_result_and_compression(tmp_path: Path) -> None:
     told = list[Event]()
     middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), preview_tokens=300, on_event=told.append)
-    agent = pilot(ScriptedModel(voyage(3, 6), context_size=8_000), middleware)
+    agent = pilot(ScriptedModel(voyage(3, 6, lines=80), context_size=8_000), middleware)
     await sail(agent, 3)
     offloaded = [event for event in told if isinstance(event, ResultOffloaded)]
     assert [event.call_id for event in offloaded] == [f"c{turn}_{n}" for turn in range(3) for n in range(6)]
