@@ -8,7 +8,7 @@ Printed are, summed over the sessions:
 - *sent*: tokens of all requests together, and what they take of what would have been sent unmanaged;
 - *reusable*: the share of that which a provider's prompt cache could have had from the request before;
 - *over*: requests that did not fit the window;
-- *compressions* and *left*: summaries written, and messages that left;
+- *summaries*: how many were written;
 - *in context*, *cited*, *stored*: needles that stood in the context when the agent used them again, in it or in the
   lines that its newest summary cites, and in the files of the session. Needles are strings that were compressed away on
   record and that the agent wrote again afterwards; each is looked for in the request just before.
@@ -34,7 +34,7 @@ from buoyline import ContextWindow, LocalWorkspace
 from buoyline.management import BUILT_IN
 from buoyline.messages import Message, detect
 from buoyline.tokens import default_counter
-from buoyline.window import ContextCompressed, ContextManaged, Event
+from buoyline.window import ContextCompressed, Event
 from buoyline.window.costs import Requests
 
 NEUTRAL = "The conversation goes on."
@@ -52,7 +52,6 @@ class Kept:
     reused: int = 0
     over: int = 0
     compressions: int = 0
-    left: int = 0
     needles: int = 0
     in_context: int = 0
     cited: int = 0
@@ -122,13 +121,6 @@ class Measured:
         if isinstance(event, ContextCompressed):
             self.kept.compressions += 1
             self._cites = event.summary.draft.pointers
-            self.kept.left += 0 if self._is_managed else event.summary.messages[1] - event.summary.messages[0]
-        elif isinstance(event, ContextManaged):
-            self.kept.left += sum(max(ran.messages[0] - ran.messages[1], 0) for ran in event.report.entries)
-
-    @property
-    def _is_managed(self) -> bool:
-        return self.window.management is not None
 
 
 def is_in(needle: str, text: str) -> bool:
@@ -191,7 +183,7 @@ def row(preset: str, kept: Kept) -> str:
     needles = max(kept.needles, 1)
     return (
         f"| {preset} | {kept.sent:,} | {kept.sent / kept.unmanaged:.0%} | {kept.reused / kept.sent:.0%} | {kept.over} "
-        f"| {kept.compressions} | {kept.left:,} | {kept.in_context / needles:.0%} | {kept.cited / needles:.0%} "
+        f"| {kept.compressions} | {kept.in_context / needles:.0%} | {kept.cited / needles:.0%} "
         f"| {kept.stored / needles:.0%} | {kept.lookups} |"
     )
 
@@ -214,10 +206,8 @@ def main() -> None:
     for size in options.sizes:
         needles = sums[size, NO_DOCUMENT].needles
         print(f"\n{size:,} tokens, {len(found)} sessions, {needles} needles\n")
-        print(
-            "| preset | sent | of all | reusable | over | compressions | left | in context | cited | stored | lookups |"
-        )
-        print("|---|---|---|---|---|---|---|---|---|---|---|")
+        print("| preset | sent | of all | reusable | over | summaries | in context | cited | stored | lookups |")
+        print("|---|---|---|---|---|---|---|---|---|---|")
         for preset in presets:
             print(row(preset, sums[size, preset]), flush=True)
 

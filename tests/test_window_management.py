@@ -15,6 +15,7 @@ from buoyline.errors import ConfigError, ContextOverflowError, DocumentError, No
 from buoyline.management import ContextManagement, Registry, built_in
 from buoyline.tokens import HeuristicCounter
 from buoyline.window import ContextManaged, Event
+from buoyline.window.entry import entry_of
 
 SESSION = "s1"
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -203,10 +204,9 @@ async def test_pictures_leave_and_name_their_files(form: Form, tmp_path: Path) -
     window = window_of(LocalWorkspace(tmp_path), doc("pre_llm", "ImageLimitManager", {"max_images": 1}))
     await window.add(form.user("first", picture(1)), pinned=True)
     shown = await fed(window, [form.user("second", picture(2)), form.user("third", picture(3))])
-    text = json.dumps(shown)
-    assert text.count("base64") == 2
-    assert f"{tmp_path}/data/" in text
-    assert "first" in text
+    entries = [entry_of(message, 0, HeuristicCounter()) for message in shown]
+    assert [entry.images for entry in entries] == [1, 0, 1]
+    assert f"{tmp_path}/data/" in entries[1].message.text
 
 
 async def test_a_pin_that_leaves_no_room_is_not_made_and_the_report_says_so() -> None:

@@ -48,17 +48,13 @@ def document_of(management: Management, offloader: object, *, allowed: Sequence[
     return registry.resolve(management)
 
 
-def standing_document_of(
-    management: Management | None, offloader: object, config: ContextConfig
-) -> ContextManagement | None:
-    """Return the document that a window with *config* keeps to; None without one. Blocking.
+def own_document_of(management: Management, offloader: object, config: ContextConfig) -> ContextManagement:
+    """Return the document of a window with *config*; see `document_of`.
 
     Raises:
-        ConfigError: The document and a `background_ratio` would both say when to compress.
+        ConfigError: *config* says when to compress in the background, and the document when to compress.
         BuoylineError: See `document_of`.
     """
-    if management is None:
-        return None
     if config.background_ratio is not None:
         raise ConfigError("background_ratio", "a document says when to compress; leave one of them out")
     return document_of(management, offloader)

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from buoyline.compression import Compressor, ContextConfig
+from buoyline.compression import Compressor, ContextConfig, Summarizer, SummaryFunction
 from buoyline.management import (
     ContextManagement,
     Done,
@@ -30,7 +30,7 @@ from buoyline.window.completion import completed
 from buoyline.window.compressing import ContextCompressing
 from buoyline.window.context import Context
 from buoyline.window.entry import Entry
-from buoyline.window.events import ContextManaged, OnEvent
+from buoyline.window.events import ContextManaged
 from buoyline.window.keeping import ContextKeeping
 from buoyline.window.leaving import Leaving, leaving_as
 from buoyline.window.offloading import Place, ResultOffloading
@@ -52,28 +52,22 @@ class ContextManaging:
     messages leave, all is written down.
 
     Attributes:
-        context: What stands in the window.
-        room: Says how much there is.
-        results: Replaces results and pictures.
-        choosing: Knows what is read back, and asks whoever wants a say.
-        keeping: Writes the context down.
-        compressing: Lets messages leave.
+        compressing: Lets messages leave, and has all that the window is made of.
         config: What summaries look like where the document does not say it, and how large by-hand previews are.
-        compressors: By the names that documents call their models; the window's own has the empty name.
-        tell: Told of each hook that fired.
+        summarizers: By the names that documents call their models.
         report: What the managers did in the call that goes on, or was the last.
     """
 
-    context: Context
-    room: Room
-    results: ResultOffloading
-    choosing: ResultChoosing
-    keeping: ContextKeeping
     compressing: ContextCompressing
     config: ContextConfig
-    compressors: Mapping[str, Compressor]
-    tell: OnEvent
+    summarizers: Mapping[str, Summarizer | SummaryFunction]
     report: Report = field(default_factory=Report)
+    context: Context = field(init=False)
+    room: Room = field(init=False)
+    results: ResultOffloading = field(init=False)
+    choosing: ResultChoosing = field(init=False)
+    keeping: ContextKeeping = field(init=False)
+    compressors: Mapping[str, Compressor] = field(init=False)
     _called_at_s: float = field(default_factory=time.monotonic)
     _is_overflow: bool = False
     _end: int = 0
@@ -81,6 +75,18 @@ class ContextManaging:
     _pins_before: list[int] | None = None
     _done_events: int = 0
     _untold: list[ContextManaged] = field(default_factory=list[ContextManaged])
+
+    def __post_init__(self) -> None:
+        """Take hold of what the window is made of."""
+        within = self.compressing
+        self.context, self.room, self.keeping = within.context, within.room, within.keeping
+        self.results, self.choosing = within.results, within.choosing
+        counter, offloader = self.context.counter, self.results.offloader
+        named = {
+            name: Compressor(offloader, config=self.config, counter=counter, summarizer=one, on_event=within.tell)
+            for name, one in self.summarizers.items()
+        }
+        self.compressors = {"": within.compressor, **named}
 
     async def settle(self, management: ContextManagement) -> None:
         """Fire ``post_memory`` and ``post_tool`` for what was added, and write it down as it is then.
@@ -216,7 +222,7 @@ class ContextManaging:
     def _tell_all(self) -> None:
         self.results.tell()
         while self._untold:
-            self.tell(self._untold.pop(0))
+            self.compressing.tell(self._untold.pop(0))
 
     def _show_until(self, end: int) -> None:
         self._end = end

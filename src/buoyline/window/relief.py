@@ -1,6 +1,6 @@
 """Making room in a context, by its configuration or by a document."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from buoyline.compression import ContextConfig, Summary
 from buoyline.errors import ContextOverflowError
@@ -21,8 +21,6 @@ class ContextRelief:
     """Decides, before a model call, what has to be done so that the context fits.
 
     Attributes:
-        context: What stands in the window.
-        room: Says how much there is.
         shaping: Shrinks results, and limits pictures.
         compressing: Lets messages leave.
         ahead: Has what was made ready in the background.
@@ -30,13 +28,17 @@ class ContextRelief:
         asked: Focus of a compression that was asked for, and the first message of the context then.
     """
 
-    context: Context
-    room: Room
     shaping: ContextShaping
     compressing: ContextCompressing
     ahead: CompressionAhead
     config: ContextConfig
     asked: tuple[str, int] | None = None
+    context: Context = field(init=False)
+    room: Room = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take hold of what the window is made of."""
+        self.context, self.room = self.compressing.context, self.compressing.room
 
     async def make_room(self) -> None:
         """Limit the pictures, compress above the trigger, and shrink what still does not fit."""

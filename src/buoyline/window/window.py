@@ -27,7 +27,7 @@ from buoyline.window.choosing import ResultChoosing, ShouldOffload
 from buoyline.window.completion import completed
 from buoyline.window.compressing import ContextCompressing
 from buoyline.window.context import Context
-from buoyline.window.documents import Management, document_of, standing_document_of
+from buoyline.window.documents import Management, document_of, own_document_of
 from buoyline.window.entry import entry_beside
 from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed
 from buoyline.window.keeping import ContextKeeping
@@ -127,7 +127,7 @@ class ContextWindow:
         self.config = config_of(config)
         self.max_output_tokens = output_room(max_output_tokens, model, self.size, self.config.trigger_ratio)
         self._counter = default_counter() if counter is None else as_text_counter(counter)
-        self._context = Context(system, list(tools), self._counter)
+        context = self._context = Context(system, list(tools), self._counter)
         self._abilities: Abilities = abilities_of(offloader)
         self._tell = reporting(session_id, on_event)
         self._results = ResultOffloading(offloader, self._abilities, session_id, self._counter, on_event)
@@ -142,22 +142,19 @@ class ContextWindow:
             can_store=offloader is not None,
         )
         self._dialect = None if dialect is None else dialect_named(dialect).name
-        self._room = Room(self.size, self.max_output_tokens, self._context, Anchor(self.size))
+        self._room = Room(self.size, self.max_output_tokens, context, Anchor(self.size))
         self._keeping = ContextKeeping(self._abilities.windows, session_id)
-        compressors = {
-            name: Compressor(offloader, config=self.config, counter=self._counter, summarizer=one, on_event=self._tell)
-            for name, one in {"": summarizer, **(summarizers or {})}.items()
-        }
-        parts = self._context, self._room, self._results, self._choosing, self._keeping
-        self._compressing = ContextCompressing(*parts, compressors[""], self._tell, self._dialect)
+        compressor = Compressor(
+            offloader, config=self.config, counter=self._counter, summarizer=summarizer, on_event=self._tell
+        )
+        parts = context, self._room, self._results, self._choosing, self._keeping
+        self._compressing = ContextCompressing(*parts, compressor, self._tell, self._dialect)
         self._shaping = ContextShaping(*parts, self.config)
         self._ahead = CompressionAhead(self._compressing)
-        self._relief = ContextRelief(
-            self._context, self._room, self._shaping, self._compressing, self._ahead, self.config
-        )
-        self._managing = ContextManaging(*parts, self._compressing, self.config, compressors, self._tell)
+        self._relief = ContextRelief(self._shaping, self._compressing, self._ahead, self.config)
+        self._managing = ContextManaging(self._compressing, self.config, summarizers or {})
         self._offloader = offloader
-        self.management = standing_document_of(management, offloader, self.config)
+        self.management = None if management is None else own_document_of(management, offloader, self.config)
         self._compressing.preserves_words = self.management is not None
         self._is_open = False
         self._translation = Translation()
@@ -357,7 +354,6 @@ class ContextWindow:
             ContextOverflowError: System prompt, tools, system messages and pins alone exceed the window.
             SessionExistsError: The session has messages already; `resume` goes on with it.
             StaleWindowError: Another window has gone on with the session; `resume` goes on from there.
-            InvalidNameError: The session id cannot be one.
             FormatVersionError: A newer buoyline wrote the workspace; nothing was touched.
             CorruptError: What stands on disk is not what was written.
             StorageError: The file system refused. The context is as it was, and nothing was lost.
