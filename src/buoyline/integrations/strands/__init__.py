@@ -10,6 +10,7 @@ except ModuleNotFoundError as error:
 
 from buoyline.integrations.strands.agent_summaries import AgentSummarizer, StrandsModelSummarizer
 from buoyline.integrations.strands.conversation import WorkspaceConversationManager
+from buoyline.integrations.strands.documents import conversation_manager_of
 from buoyline.integrations.strands.naming import session_of
 from buoyline.integrations.strands.null import NullConversationManager
 from buoyline.integrations.strands.offloading import WorkspaceOffloader
@@ -33,5 +34,6 @@ __all__ = [
     "WorkspaceConversationManager",
     "WorkspaceOffloader",
     "WorkspaceStorage",
+    "conversation_manager_of",
     "session_of",
 ]
