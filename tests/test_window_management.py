@@ -267,6 +267,7 @@ async def test_a_context_that_does_not_fit_is_an_overflow_before_any_provider_sa
 
 async def test_where_the_document_makes_no_room_the_window_does() -> None:
     window = window_of(MemoryWorkspace(evict_after_turns=None), EIGHT | {"description": "Many words."}, size=1_000)
+    shown = list[Any]()
     for number in range(12):
         shown = await fed(window, [user(f"{number}: {words(250)}"), {"role": "assistant", "content": "so"}])
         assert window.tokens <= 1_000
@@ -332,7 +333,7 @@ async def test_another_process_goes_on_with_notice_words_pins_and_document(tmp_p
 
 async def test_the_calls_of_the_model_are_counted_over_processes(tmp_path: Path) -> None:
     management = doc("pre_llm", "SlidingWindowManager", {"max_messages": 2}, every_model_calls=3)
-    window, slid = window_of(LocalWorkspace(tmp_path), management), []
+    window, slid = window_of(LocalWorkspace(tmp_path), management), list[bool]()
     for number in range(9):
         await fed(window, [user(f"{number}")])
         slid.append(window.report.entries[0].is_reduced)

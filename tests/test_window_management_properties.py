@@ -127,7 +127,7 @@ def test_any_document_leaves_a_window_that_fits_and_can_be_sent_and_an_archive_t
 ) -> None:
     run = Run(ContextManagement.read({"hooks": document}), conversation, size)
     asyncio.run(run.go())
-    situation = run.window._managing.situation()
+    situation = run.window._managing.situation()  # pyright: ignore[reportPrivateUsage] - indexes are shown nowhere else
     standing = list(situation.standing())
     views = [one.message for one in standing]
     originals = [view(message) for message in conversation]
