@@ -4,10 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.compression.extraction.citing import Citations
+from buoyline.compression.extraction.extractive import extract
 from buoyline.compression.extraction.sections import MAX_LEAD_LINES, Sections
-from buoyline.compression.summary import Pointer, Source
+from buoyline.compression.summary import Pointer, Source, SummaryRequest
 from buoyline.messages import detect
 from buoyline.offloader.lines import readable_lines
+from buoyline.tokens import default_counter
 
 
 def _source(text: str) -> Source:
@@ -75,3 +77,13 @@ def test_a_name_that_stands_shortly_before_leads_the_lines() -> None:
     assert sections.led_by(Pointer("transcript.md", 79, 79), "main_7.py") is None
     assert sections.led_by(Pointer("transcript.md", 11, 20), "main_7.py") == Pointer("transcript.md", 11, 20)
     assert MAX_LEAD_LINES < 60
+
+
+def test_the_last_tokens_hold_strings_from_lines_that_are_named_anyway() -> None:
+    counter = default_counter()
+    source = _source("\n".join(f"row_{number}_of_many" for number in range(100, 200)))
+    for max_tokens in range(300, 312):
+        draft = extract(SummaryRequest([source], None, max_tokens, counter))
+        left = max_tokens - sum(counter.count(text) for text in draft.fields.values() if text)
+        assert 0 <= left < 2 * counter.count(" row_100_of_many"), draft
+        assert all(item.pointer is not None for item in draft.items if item.kind == "identifier")

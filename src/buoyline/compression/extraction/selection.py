@@ -129,6 +129,8 @@ def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, 
         for name in prose:
             selection.fill(queues[name], share=1.0)
         selection.count_again()
+    if LEDGER_FIELD in queues:
+        selection.top_up(queues[LEDGER_FIELD], _terms(request.focus))
     return selection.choice
 
 
@@ -255,6 +257,17 @@ class Selection:
         queue[:] = [item for item in waiting if (item.kind, item.text) not in shown]
         self._left -= used
         self._unused = room - used
+
+    def top_up(self, queue: list[Item], terms: frozenset[str]) -> None:
+        """Spend the tokens that no line has room in on strings from *queue* beside those that are said."""
+        said = {item.text for item in self.choice.shown[LEDGER_FIELD]}
+        needs = [
+            (item, self._need(item, terms))
+            for item in queue
+            if item.kind in LEDGER_KINDS and item.text not in said and not stands_in(self._said, item.text)
+        ]
+        chosen = self._shelves.beside(needs, self.choice.shown[LEDGER_FIELD], self._left)
+        self.choice.shown[LEDGER_FIELD] += chosen
 
     def count_again(self) -> None:
         """Count what the chosen items really take together, where lines are joined, and free the rest."""

@@ -75,6 +75,27 @@ class Shelves:
         used += sum(places[stretch.first].mark_tokens for stretch in found)
         return [*labels, *(item for _, item in sorted(chosen, key=lambda pair: pair[0]))], used
 
+    def beside(self, needs: Iterable[tuple[Item, float]], named: Iterable[Item], max_tokens: float) -> list[Item]:
+        """Choose strings that stand in lines which the ledger names anyway: each costs its own tokens and no mark.
+
+        Args:
+            needs: Strings, and how likely each is needed.
+            named: The ledger's items so far.
+            max_tokens: For the strings.
+
+        Returns:
+            The strings with the pointers of their lines, those most needed for their tokens first.
+        """
+        lines = dict.fromkeys(item.pointers for item in named if item.kind in LEDGER_KINDS)
+        found = {string: pointers for pointers in lines for string in self._sections.strings_at(pointers)}
+        near = [(need, self._counter.count(f" {item.text}"), item) for item, need in needs if item.text in found]
+        chosen: list[Item] = []
+        for _, tokens, item in sorted(near, key=lambda each: each[0] / each[1], reverse=True):
+            if tokens <= max_tokens:
+                max_tokens -= tokens
+                chosen.append(self._on(item, found[item.text]))
+        return chosen
+
     def _numbers(self, string: str, held: dict[tuple[Pointer, ...], int]) -> list[int]:
         """Return the numbers of the places that hold *string*; *held* numbers those of the last summary behind ours."""
         if here := self._sections.holding(string):
