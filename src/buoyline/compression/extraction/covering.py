@@ -94,14 +94,30 @@ def allotted(
     """
     low, high = 0.0, max((string.need / string.tokens for string in wanted), default=0.0)
     best: list[Stretch] = []
+    dearer: list[Stretch] = []
     for _ in range(ROUNDS):
         price = (low + high) / 2
         found = list(_Auction(wanted, places, price, max_places, line_tokens).stretches())
         if _tokens(found, wanted, places) <= max_tokens:
             best, high = found, price
         else:
-            low = price
-    return best
+            low, dearer = price, found
+    return best or list(_lightened(dearer[:1], wanted, places, max_tokens))
+
+
+def _lightened(
+    found: Iterable[Stretch], wanted: Sequence[Wanted], places: Sequence[Place], max_tokens: float
+) -> Iterator[Stretch]:
+    """Yield stretches with as many of their strings as there are tokens for: no price parts strings that are alike."""
+    for stretch in found:
+        room = max_tokens - places[stretch.first].mark_tokens
+        said: list[int] = []
+        for position in sorted(stretch.said, key=lambda position: wanted[position].need, reverse=True):
+            if wanted[position].tokens <= room:
+                room -= wanted[position].tokens
+                said.append(position)
+        if said:
+            yield Stretch(stretch.first, stretch.last, sorted(said), sorted({*stretch.near, *stretch.said} - {*said}))
 
 
 def _tokens(found: Iterable[Stretch], wanted: Sequence[Wanted], places: Sequence[Place]) -> int:
