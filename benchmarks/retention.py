@@ -24,7 +24,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,7 +251,7 @@ def replayed(cut: Cut) -> Replayed:
 
 
 @contextmanager
-def _directory() -> Iterator[Path]:
+def _directory() -> Generator[Path]:
     """Yield a directory whose name takes the same tokens in each run: a summary says where its files are.
 
     A random name leaves now one token more and now one less for all else, which moves shares by as much as 3 %.
