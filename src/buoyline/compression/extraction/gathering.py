@@ -65,7 +65,8 @@ USUAL_CHARS: Final = 80
 MIN_SUBSTANCE: Final = -2.5
 
 NEWEST: Final = 3
-"""So many of the user's last messages come first, however short: "yes, do that" is what the work goes on from."""
+"""So many of the user's last messages come before older ones that say more, but for a mere "ok": the work goes on from
+them."""
 
 _IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -317,7 +318,8 @@ def _request_weight(conversation: Conversation, source: Source, *, is_newest: bo
         return MADE
     if _is_pasted(source):
         return PASTED
-    return REQUEST + (1.0 if is_newest else _substance(conversation, source.message.text))
+    says_something = len(source.message.text) >= MIN_SENTENCE_CHARS
+    return REQUEST + (1.0 if is_newest and says_something else _substance(conversation, source.message.text))
 
 
 def _substance(conversation: Conversation, text: str) -> float:
