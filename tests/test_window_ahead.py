@@ -420,9 +420,10 @@ class Life:
         self.window.request_compression()
 
     async def _overflow(self, _: Any) -> None:
-        """Recover: that may show less even of what was handed out, since the provider took none of it."""
-        await self._tried(self.window.recover_from_overflow(), None)
-        self.shown = []
+        """Recover: only then may what was handed out be shown shorter, since the provider took none of it."""
+        recovered = await self._tried(self.window.recover_from_overflow(), None)
+        if recovered is not None:
+            self.shown, self.shown_first = spelled(recovered), self.window._context.contents.first
 
     async def _open(self, _: Any) -> None:
         self.gate.failure = None
