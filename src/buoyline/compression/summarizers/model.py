@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from buoyline.compression.summarizers.answers import fields_of
 from buoyline.compression.summarizers.failure import Failure, Kind
 from buoyline.compression.summarizers.prompting import prompt_for, schema_of
-from buoyline.compression.summarizers.retrying import Attempts, Retries
+from buoyline.compression.summarizers.retrying import OVERFLOW_SHRINK, SHORTER, Attempts, Retries
 from buoyline.compression.summarizers.shortening import shortened, total
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
 from buoyline.errors import ConfigError, NotFoundError, SummaryError
@@ -31,12 +31,6 @@ REASONING_TOKENS: Final = 4_096
 
 MAX_OUTPUT_SHARE: Final = 0.33
 """Of the window, for the answer with the thoughts."""
-
-OVERFLOW_SHRINK: Final = 0.6
-"""The next request's share of one that was too large."""
-
-SHORTER: Final = 0.7
-"""Of the tokens allowed that are asked for after an answer that took too many."""
 
 _MODES: Final = ("auto", "native", "tool", "text")
 _SHOWN_ANSWER_TOKENS: Final = 2_000

@@ -26,6 +26,13 @@ _REPAIRS: Final[Mapping[Kind, int]] = MappingProxyType(
 """So many times each is worth another request; what is busy or overflows is bounded by the attempts alone."""
 
 
+OVERFLOW_SHRINK: Final = 0.6
+"""The next request's share of one that was too large."""
+
+SHORTER: Final = 0.7
+"""Of the tokens allowed that are asked for after an answer that took too many."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retries:
     """Bounds for asking again.

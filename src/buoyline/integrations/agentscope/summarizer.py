@@ -14,7 +14,7 @@ from agentscope.model import ChatModelBase, ChatResponse, ChatUsage, FinishedRea
 from buoyline.compression.summarizers.answers import fields_of
 from buoyline.compression.summarizers.failure import Failure, Kind
 from buoyline.compression.summarizers.prompting import prompt_for, schema_of
-from buoyline.compression.summarizers.retrying import Attempts, Retries
+from buoyline.compression.summarizers.retrying import OVERFLOW_SHRINK, SHORTER, Attempts, Retries
 from buoyline.compression.summarizers.shortening import shortened, total
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
 from buoyline.errors import SummaryError
@@ -24,12 +24,6 @@ logger = logging.getLogger(__name__)
 
 OUTPUT_SHARE: Final = 0.2
 """Of the window, for the answer: AgentScope keeps a tenth, and a model that thinks needs more than it says."""
-
-OVERFLOW_SHRINK: Final = 0.6
-"""The next request's share of one that was too large."""
-
-SHORTER: Final = 0.7
-"""Of the tokens allowed that are asked for after an answer that took too many."""
 
 _SHOWN_CHARS: Final = 4_000
 _REASON_CHARS: Final = 300
