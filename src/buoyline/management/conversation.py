@@ -15,6 +15,7 @@ from buoyline.management.replacing import Replacing
 from buoyline.management.running import Report, run, run_on_overflow
 from buoyline.management.situation import NO_INDEX, Held, Situation
 from buoyline.management.steps import Done, Leave, Pin, Replace, Summarise
+from buoyline.management.writers import Writers
 from buoyline.messages import detect, spell
 from buoyline.offloader import Offloader, abilities_of
 from buoyline.tokens import TextCounter, default_counter
@@ -22,8 +23,6 @@ from buoyline.tokens.messages import count_message, count_tools
 
 if TYPE_CHECKING:
     from buoyline.management.steps import Actions
-
-_SMALL_SUMMARY_TOKENS = 400
 
 
 @dataclass(slots=True)
@@ -106,11 +105,11 @@ class ManagedConversation:
         self.reports: list[Report] = []
         self._size, self._config, self._counter = size, config or ContextConfig(), counter or default_counter()
         self._turns = abilities_of(offloader).turns
-        named = {"": summarizer, **(summarizers or {})}
-        self._compressors = {
-            name: Compressor(offloader, config=self._config, counter=self._counter, summarizer=one)
-            for name, one in named.items()
-        }
+        usual, *named = (
+            Compressor(offloader, config=self._config, counter=self._counter, summarizer=one)
+            for one in (summarizer, *(summarizers or {}).values())
+        )
+        self._writers = Writers(usual, dict(zip(summarizers or {}, named, strict=True)), self._config)
         self._replacing = Replacing(offloader, session_id, self._counter)
         self._contents = _Contents()
         self._fixed_tokens = self._counter.count(system if isinstance(system, str) else spell(system))
@@ -189,7 +188,7 @@ class ManagedConversation:
 
     async def leave(self, step: Leave) -> Done:
         """Archive messages, and let go of them; see `Actions`."""
-        extent, place = await self._archived(step.cut, self._compressors[""])
+        extent, place = await self._archived(step.cut, self._writers.usual)
         notice = self._ours(notice_of_leaving(place), step.cut)
         self._let_go(step)
         self._contents.notice = notice if step.notice else self._contents.notice
@@ -198,26 +197,21 @@ class ManagedConversation:
     async def summarise(self, step: Summarise) -> Done:
         """Archive messages, and put a summary in their place; see `Actions`."""
         before = self.situation().tokens
-        problems = [] if step.model in self._compressors else [f"no summariser is named {step.model!r}"]
-        compressor = self._compressors.get(step.model, self._compressors[""])
-        config = step.config or self._config
-        config = replace(config, compression_prompt=step.prompt) if step.prompt else config
-        extent, place = await self._archived(step.cut, compressor)
+        writing = self._writers.of(step)
+        extent, place = await self._archived(step.cut, writing.compressor)
         previous = self._contents.summary[1].draft if self._contents.summary else None
-        summary = await compressor.summarize(
+        summary = await writing.compressor.summarize(
             extent,
             place,
             previous=previous,
-            max_tokens=min(config.summary_limit(self._size), max(extent.tokens // 2, _SMALL_SUMMARY_TOKENS)),
-            config=config,
+            max_tokens=writing.max_tokens(extent.tokens, self._size),
+            config=writing.config,
         )
-        summary = await compressor.record(self.session_id, summary)
+        summary = await writing.compressor.record(self.session_id, summary)
         stand_in = self._ours(summary.text, step.cut)
         self._let_go(step)
         self._contents.summary = (stand_in, summary)
-        problems += [summary.fell_back] if summary.fell_back else []
-        words = f"a summary of {summary.tokens:,} tokens stands for {step.cut:,} messages of {extent.tokens:,}"
-        return Done(words, is_reduced=self.situation().tokens < before, problems=tuple(problems))
+        return writing.done(summary, step.cut, extent.tokens, is_reduced=self.situation().tokens < before)
 
     async def replace(self, step: Replace) -> Done:
         """Store a part of a message, and put there what stands for it; see `Actions`."""

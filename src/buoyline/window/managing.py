@@ -23,6 +23,7 @@ from buoyline.management import (
 from buoyline.management.cutting import Cutting
 from buoyline.management.standins import Preview
 from buoyline.management.steps import Actions
+from buoyline.management.writers import Writers
 from buoyline.offloader import read_back_limit
 from buoyline.tokens.messages import count_result
 from buoyline.window.choosing import Choice, ResultChoosing
@@ -39,7 +40,6 @@ from buoyline.window.situating import situation_of
 
 logger = logging.getLogger(__name__)
 
-_SMALL_SUMMARY_TOKENS = 400
 _MOST_PINNED = 1 / 2
 
 
@@ -67,7 +67,7 @@ class ContextManaging:
     results: ResultOffloading = field(init=False)
     choosing: ResultChoosing = field(init=False)
     keeping: ContextKeeping = field(init=False)
-    compressors: Mapping[str, Compressor] = field(init=False)
+    writers: Writers = field(init=False)
     _called_at_s: float = field(default_factory=time.monotonic)
     _is_overflow: bool = False
     _end: int = 0
@@ -86,7 +86,7 @@ class ContextManaging:
             name: Compressor(offloader, config=self.config, counter=counter, summarizer=one, on_event=within.tell)
             for name, one in self.summarizers.items()
         }
-        self.compressors = {"": within.compressor, **named}
+        self.writers = Writers(within.compressor, named, self.config)
 
     async def settle(self, management: ContextManagement) -> None:
         """Fire ``post_memory`` and ``post_tool`` for what was added, and write it down as it is then.
@@ -167,20 +167,15 @@ class ContextManaging:
         """Archive messages, and put a summary in their place; see `Actions`."""
         before = self.situation().tokens
         leaving = await self._leaving(step)
-        problems = [] if step.model in self.compressors else [f"no summariser is named {step.model!r}"]
-        config = step.config or self.config
-        config = replace(config, compression_prompt=step.prompt) if step.prompt else config
-        extent = self.compressing.extent(leaving.cut)
+        writing, extent = self.writers.of(step), self.compressing.extent(leaving.cut)
         ready = await self.compressing.made(
             extent,
-            config,
-            compressor=self.compressors.get(step.model, self.compressors[""]),
-            max_tokens=min(config.summary_limit(self.room.size), max(extent.tokens // 2, _SMALL_SUMMARY_TOKENS)),
+            writing.config,
+            compressor=writing.compressor,
+            max_tokens=writing.max_tokens(extent.tokens, self.room.size),
         )
         summary = await self.compressing.show(ready, leaving)
-        problems += [summary.fell_back] if summary.fell_back else []
-        words = f"a summary of {summary.tokens:,} tokens stands for {leaving.cut:,} messages of {extent.tokens:,}"
-        return Done(words, is_reduced=self.situation().tokens < before, problems=tuple(problems))
+        return writing.done(summary, leaving.cut, extent.tokens, is_reduced=self.situation().tokens < before)
 
     async def replace(self, step: Replace) -> Done:
         """Store a part of a message, and put there what stands for it; see `Actions`."""
