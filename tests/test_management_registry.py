@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 from buoyline.cli import main
 from buoyline.errors import DocumentError, FormatVersionError, InvalidNameError, NotFoundError
 from buoyline.management import BUILT_IN, ContextManagement, Registry, advice, built_in, explained
+from buoyline.management.bodies import listed_in
+from buoyline.window.documents import document_of
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.verification import verify
 
@@ -264,6 +266,55 @@ def test_check_takes_fragments_and_bodies(tmp_path: Path, text: str, words: str)
     result = run(tmp_path, "check", "-", stdin=text)
     assert result.exit_code == 0
     assert words in result.stdout
+
+
+LISTING = {
+    "total": 2,
+    "context_management": [
+        {"name": "six", **SLIDING},
+        {"name": "cut", "hooks": {"post_tool": [{"type": "ToolsOutputTruncateManager"}]}},
+    ],
+}
+
+
+def test_of_opensearchs_listing_check_reads_each_document_and_put_keeps_the_one_that_is_named(tmp_path: Path) -> None:
+    text = json.dumps(LISTING)
+    assert run(tmp_path, "check", "-", stdin=text).stdout.splitlines() == [
+        "-: six: a document with 1 manager; it can be acted on",
+        "-: cut: a document with 1 manager; it can be acted on",
+    ]
+    assert run(tmp_path, "put", "six", "-", stdin=text).exit_code == 0
+    assert Registry(LocalWorkspace(tmp_path)).get("six").hooks == ContextManagement.read(SLIDING).hooks
+    missing = run(tmp_path, "put", "sixx", "-", stdin=text)
+    assert (missing.exit_code, "did you mean 'six'?" in missing.stdout) == (1, True)
+
+
+def test_check_names_the_document_of_a_listing_that_has_the_problem(tmp_path: Path) -> None:
+    bad = {"context_management": [{"name": "six", **SLIDING}, {"name": "bad", "hooks": {"pre_lm": []}}]}
+    result = run(tmp_path, "check", "-", stdin=json.dumps(bad))
+    assert result.exit_code == 1
+    assert result.stdout == "-: bad.hooks.pre_lm: 'pre_lm' is no hook; did you mean 'pre_llm'?\n"
+
+
+@pytest.mark.parametrize(
+    ("documents", "path"),
+    [([SLIDING], "context_management[0].name"), ([{"name": "a"}, {"name": "a"}], "context_management[1].name")],
+)
+def test_documents_of_a_listing_are_told_apart_by_their_names(documents: list[Any], path: str) -> None:
+    with pytest.raises(DocumentError) as raised:
+        listed_in({"context_management": documents})
+    assert [problem[0] for problem in raised.value.problems] == [path]
+
+
+def test_a_listing_in_the_place_of_a_document_does_not_say_which_one_is_meant() -> None:
+    with pytest.raises(DocumentError, match="which one is meant"):
+        document_of(LISTING, None)
+
+
+def test_a_file_may_hold_a_body_that_names_a_document(tmp_path: Path) -> None:
+    file = tmp_path / "agent.json"
+    file.write_text('{"name": "agent", "context_management_name": "chat"}', "utf-8")
+    assert document_of(file, LocalWorkspace(tmp_path / "w")) == built_in("chat")
 
 
 def test_check_says_what_is_hardly_meant_and_ends_well(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from buoyline.cli.options import F, json_option, workdir_option
 from buoyline.cli.output import columns, print_json, print_lines, print_text
 from buoyline.errors import DocumentError
 from buoyline.management import Activation, ContextManagement, Registry, advice, explained
-from buoyline.management.bodies import INLINE_KEY, NAME_KEY, is_body, management_in
-from buoyline.management.problems import Problems
+from buoyline.management.bodies import INLINE_KEY, NAME_KEY, is_body, is_listing, listed_in, management_in
+from buoyline.management.hooks import nearest
+from buoyline.management.problems import Problems, joined
 from buoyline.management.spelling import Spelling, parsed, spelling_of
 from buoyline.management.walking import Walker
 from buoyline.messages import is_object
@@ -66,7 +67,8 @@ def put_command(
 ) -> int:
     """Keep the document in FILE under NAME; ``-`` reads what is piped in.
 
-    It is checked first, and what stood under NAME is replaced as a whole.
+    It is checked first, and what stood under NAME is replaced as a whole. Of a listing, such as OpenSearch gives of all
+    its documents, the one called NAME is kept.
 
     Exit status: 0 done, 1 the document has problems, and nothing was written.
 
@@ -74,7 +76,7 @@ def put_command(
     """
     registry = Registry(LocalWorkspace(workdir), allowed=allowed)
     try:
-        kept = registry.put(_document_in(_parsed(file, spelling)), name, replace=not is_new)
+        kept = registry.put(_document_in(_parsed(file, spelling), name), name, replace=not is_new)
     except DocumentError as error:
         return _print_problems(error, as_json=as_json)
     if as_json:
@@ -155,8 +157,9 @@ def check_command(
 ) -> int:
     """Tell what is wrong with a document, and what in it is hardly meant; ``-`` reads what is piped in.
 
-    Whole documents, single managers, activation rules, and the bodies with which OpenSearch's agents are registered
-    and executed are understood. What is there as a file is taken for FILE. A note changes nothing about the status.
+    Whole documents, single managers, activation rules, the bodies with which OpenSearch's agents are registered and
+    executed, and its listings are understood. What is there as a file is taken for FILE. A note changes nothing about
+    the status.
 
     Exit status: 0 it can be acted on, 1 it cannot.
 
@@ -164,16 +167,22 @@ def check_command(
     """
     registry = Registry(LocalWorkspace(workdir), allowed=allowed)
     try:
-        found = _checked(source, registry, spelling, allowed)
+        checked = _all_checked(source, registry, spelling, allowed)
     except DocumentError as error:
         return _print_problems(error, as_json=as_json)
-    notes = list(advice(found)) if isinstance(found, ContextManagement) else []
+    notes = [
+        (joined(place, path), reason)
+        for place, found in checked
+        if isinstance(found, ContextManagement)
+        for path, reason in advice(found)
+    ]
     if as_json:
         print_json(
             {"valid": True, "problems": [], "notes": [{"path": path, "reason": reason} for path, reason in notes]}
         )
     else:
-        print_lines([*(f"note: {path}: {reason}" for path, reason in notes), f"{source}: {_verdict(found)}"])
+        verdicts = (f"{source}: {place}{': ' if place else ''}{_verdict(found)}" for place, found in checked)
+        print_lines([*(f"note: {path}: {reason}" for path, reason in notes), *verdicts])
     return 0
 
 
@@ -209,10 +218,41 @@ def _checked(
     source: str, registry: Registry, spelling: Spelling | None, allowed: Sequence[str]
 ) -> ContextManagement | Activation:
     """Return what stands in the file, or else under the name, *source*."""
-    file = Path(source)
-    if file != _STDIN and not file.is_file():
+    if not _is_file(source):
         return registry.get(source)
-    raw = _parsed(file, spelling)
+    return _read(_parsed(Path(source), spelling), source, registry, allowed)
+
+
+def _all_checked(
+    source: str, registry: Registry, spelling: Spelling | None, allowed: Sequence[str]
+) -> list[tuple[str, ContextManagement | Activation]]:
+    """Return what stands there with its name; of a listing each document, and otherwise one without a name.
+
+    Raises:
+        DocumentError: It has all problems of all documents.
+    """
+    if not _is_file(source):
+        return [("", registry.get(source))]
+    raw = _parsed(Path(source), spelling)
+    if not is_listing(raw):
+        return [("", _read(raw, source, registry, allowed))]
+    found, problems = list[tuple[str, ContextManagement | Activation]](), list[tuple[str, str]]()
+    for name, document in listed_in(raw, source).items():
+        try:
+            found.append((name, ContextManagement.read(document, allowed=allowed, source=source)))
+        except DocumentError as error:
+            problems += [(joined(name, path), reason) for path, reason in error.problems]
+    if problems:
+        raise DocumentError(source, problems)
+    return found
+
+
+def _is_file(source: str) -> bool:
+    return Path(source) == _STDIN or Path(source).is_file()
+
+
+def _read(raw: Any, source: str, registry: Registry, allowed: Sequence[str]) -> ContextManagement | Activation:
+    """Return what *raw* means: a fragment, a body, or a document."""
     if is_object(raw) and set(raw) == {"activation"}:
         problems = Problems(source)
         activation = Walker(problems).activation(raw["activation"])
@@ -223,8 +263,17 @@ def _checked(
     return ContextManagement.read(raw, allowed=allowed, source=source)
 
 
-def _document_in(raw: Any) -> Any:
-    """Return the document within a body that holds one; one that only names a document has nothing to put."""
+def _document_in(raw: Any, name: str) -> Any:
+    """Return the document within a body that holds one, or that is called *name* in a listing.
+
+    Raises:
+        DocumentError: A body only names a document, and has nothing to put, or the listing has none of this name.
+    """
+    if is_listing(raw):
+        listed = listed_in(raw)
+        if name not in listed:
+            raise DocumentError("listing", [(INLINE_KEY, f"has no document {name!r}; {nearest(name, list(listed))}")])
+        return listed[name]
     if not is_object(raw) or not is_body(raw):
         return raw
     if not is_object(raw.get(INLINE_KEY)):

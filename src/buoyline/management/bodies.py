@@ -1,7 +1,8 @@
 """Request bodies that name a document, or hold one, as agents are registered and executed with.
 
 Source: OpenSearch's page puts ``context_management_name`` at the top level of both; its code reads it within
-``parameters`` of an execution. Both are read here. Its code also takes a whole document, ``context_management``.
+``parameters`` of an execution. Both are read here. Its code also takes a whole document, ``context_management``. Under
+the same key its answer to a request for all documents has a list of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 from buoyline.errors import DocumentError
 from buoyline.management.document import ContextManagement
+from buoyline.management.problems import joined
 from buoyline.messages import is_object
 
 NAME_KEY: Final = "context_management_name"
@@ -18,6 +20,37 @@ INLINE_KEY: Final = "context_management"
 def is_body(raw: object) -> bool:
     """Tell whether *raw* is a body that says which document to use, and no document."""
     return is_object(raw) and (INLINE_KEY in raw or _name_in(raw) is not None)
+
+
+def is_listing(raw: object) -> bool:
+    """Tell whether *raw* is OpenSearch's answer to a request for all documents, and no body."""
+    return is_object(raw) and isinstance(raw.get(INLINE_KEY), list)
+
+
+def listed_in(listing: Mapping[str, Any], source: str = "listing") -> dict[str, Mapping[str, Any]]:
+    """Return the documents of a listing, unread, by their names and in its order.
+
+    Args:
+        listing: See `is_listing`.
+        source: What to call it in errors.
+
+    Raises:
+        DocumentError: One of them has no name, or two have the same.
+    """
+    found, problems = dict[str, Mapping[str, Any]](), list[tuple[str, str]]()
+    for number, raw in enumerate(listing[INLINE_KEY]):
+        name: object = raw.get("name") if is_object(raw) else None
+        if not isinstance(name, str) or not name:
+            problems.append(
+                (joined(INLINE_KEY, number, "name"), "is missing, and nothing else tells it from the others")
+            )
+        elif name in found:
+            problems.append((joined(INLINE_KEY, number, "name"), f"{name!r} stands there twice"))
+        else:
+            found[name] = raw
+    if problems:
+        raise DocumentError(source, problems)
+    return found
 
 
 def management_in(
@@ -40,6 +73,8 @@ def management_in(
     name, inline = _name_in(body), body.get(INLINE_KEY)
     if name is not None and inline is not None:
         raise DocumentError("body", [(INLINE_KEY, f"stands beside {NAME_KEY}; keep one of them")])
+    if is_listing(body):
+        raise DocumentError("body", [(INLINE_KEY, "has a list of documents, and nothing says which one is meant")])
     if inline is not None:
         return ContextManagement.read(inline, strict=strict, source=INLINE_KEY)
     if name is None:

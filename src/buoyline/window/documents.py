@@ -37,15 +37,12 @@ def document_of(management: Management, offloader: object, *, allowed: Sequence[
     """
     registry = Registry(offloader if isinstance(offloader, LocalWorkspace) else None, allowed=allowed)
     if isinstance(management, Path) or (isinstance(management, str) and _is_file(management)):
-        return _in_file(Path(management), allowed)
+        return _meant(_in_file(Path(management)), registry, allowed, str(management))
     if not isinstance(management, ContextManagement | str) and not is_object(management):
         raise ConfigError("management", f"{type(management).__name__} is no document, and no name or file of one")
-    if is_object(management) and is_body(management):
-        found = management_in(management, registry.get)
-        if found is None:
-            raise DocumentError("body", [("context_management_name", "names no document")])
-        return found
-    return registry.resolve(management)
+    if isinstance(management, ContextManagement | str):
+        return registry.resolve(management)
+    return _meant(management, registry, allowed, "document")
 
 
 def own_document_of(management: Management, offloader: object, config: ContextConfig) -> ContextManagement:
@@ -64,11 +61,21 @@ def _is_file(text: str) -> bool:
     return "/" in text or text.endswith(_SUFFIXES)
 
 
-def _in_file(path: Path, allowed: Sequence[str]) -> ContextManagement:
+def _meant(raw: object, registry: Registry, allowed: Sequence[str], source: str) -> ContextManagement:
+    """Return the document that *raw* is, or that a body in its place asks for."""
+    if not is_object(raw) or not is_body(raw):
+        return ContextManagement.read(raw, allowed=allowed, source=source)
+    found = management_in(raw, registry.get)
+    if found is None:
+        raise DocumentError(source, [("context_management_name", "names no document")])
+    return found
+
+
+def _in_file(path: Path) -> Any:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DocumentError(str(path), [("", f"not UTF-8: {error}")]) from error
     except OSError as error:
         raise DocumentError(str(path), [("", f"cannot be read: {error.strerror}")]) from error
-    return ContextManagement.read(parsed(text, spelling_of(path), str(path)), allowed=allowed, source=str(path))
+    return parsed(text, spelling_of(path), str(path))
