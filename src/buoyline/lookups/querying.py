@@ -1,9 +1,11 @@
-"""`query`: values out of a JSON document, by a path expression."""
+"""`query`: values out of structured files, by a path expression or in SQL."""
 
+import contextlib
 import importlib.util
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +19,17 @@ from buoyline.workspace import LocalWorkspace, layout
 
 MAX_DOCUMENT_BYTES = 64 << 20
 MAX_RESULT_BYTES = 8 << 20
-MAX_EXPRESSION_CHARS = 1_000
+MAX_EXPRESSION_CHARS = 4_000
+MAX_DOCUMENTS = 20
 _SHOWN_EXPRESSION_CHARS = 80
 _HELD_CHARS_PER_TOKEN = 16
 _WRONG = 3
+_UNREAD = re.compile(r"document ([0-9]+): ")
 
 
 def query(
     workspace: LocalWorkspace,
-    path: str,
+    path: str | Sequence[str],
     expression: str,
     *,
     start: int = 1,
@@ -37,16 +41,23 @@ def query(
     counter: Counter | None = None,
     spelling: Spelling = as_arguments,
 ) -> Answer:
-    """Evaluate a JMESPath expression on a file that holds JSON, or one JSON value a line.
+    """Evaluate an expression on what files hold: JMESPath, or SQL where it begins with SELECT or WITH.
+
+    Read are JSON, one JSON value a line, tables with names of columns in the first line (CSV, TSV), and records:
+    paragraphs of ``key: value`` lines, of which the first may be a heading. Of all but JSON the expression sees the
+    list. In tables and records a key under which all values are numbers holds numbers, and null where it is empty; a
+    file that is nothing of this in every line is refused, so that no sum is over a part of it.
 
     The original is asked where a view of a tool result is named. The work is done by a process of its own, which
     neither holds the interpreter lock nor outlives *timeout_s*, whatever the expression. Blocking.
 
     Args:
         workspace: Where the file is.
-        path: Absolute below the workdir, or relative to it.
-        expression: Such as ``items[?state=='failed'].{id: id, error: error}`` or ``length(rows)``; of lines of JSON
-            it sees the list.
+        path: Absolute below the workdir, or relative to it; or up to 20 of these.
+        expression: JMESPath such as ``items[?state=='failed'].{id: id, error: error}`` or ``length(rows)``; of several
+            files it sees an object with keys ``t1``, ``t2`` and so on, in the order of *path*. Or a statement in
+            SQLite's SQL that reads: each file is a table of that name. What is nested is JSON in it, for
+            ``json_extract``. Of a document that is an object, each list is a table, too, such as ``t1_items``.
         start: First line of the result to show, 1-based.
         column: Character of line *start* to begin with, 1-based.
         session: Whose directory a relative *path* is looked for in first.
@@ -57,31 +68,37 @@ def query(
         spelling: Says in the answer how to go on.
 
     Returns:
-        The result as indented JSON, with the numbers of its own lines. Numbers stand as Python reads them.
+        The result with the numbers of its own lines: of JMESPath indented JSON; of SQL the names of columns, then
+        the rows, a JSON array a line. Numbers stand as Python reads them. Where there is nothing, it is said what
+        there is instead. `Answer.path` is the first file.
 
     Raises:
-        ConfigError: *expression* is none, takes too long or gives more than 8 MB; *start* or *column* cannot be; the
-            file is over 64 MB; or *max_tokens* is too few.
-        CorruptError: The file holds no JSON.
+        ConfigError: *expression* is none, takes too long or gives more than 8 MB; *start* or *column* cannot be; there
+            are no files, over 20, or over 64 MB in all; or *max_tokens* is too few.
+        CorruptError: A file holds nothing of this.
         InvalidNameError: *path* leads out of the workspace, or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is no regular file, or cannot be read.
 
-    Source: https://jmespath.org/specification.html
+    Source: https://jmespath.org/specification.html, https://www.sqlite.org/lang_select.html
     """
     if not expression.strip() or "\0" in expression or len(expression) > MAX_EXPRESSION_CHARS:
-        raise ConfigError("expression", f"must be JMESPath of 1 to {MAX_EXPRESSION_CHARS:,} characters, e.g. keys(@)")
+        raise ConfigError("expression", f"must have 1 to {MAX_EXPRESSION_CHARS:,} characters, e.g. keys(@)")
     if min(start, column) < 1:
         raise ConfigError("start" if start < 1 else "column", "counts from 1")
-    name = _original(workspace, file_of(workspace, path, session, confined=confined).name)
-    result = _Result(_evaluated(workspace, name, expression, timeout_s))
+    paths = [path] if isinstance(path, str) else [*path]
+    if not 0 < len(paths) <= MAX_DOCUMENTS:
+        raise ConfigError("path", f"{len(paths)} files at once; give 1 to {MAX_DOCUMENTS}")
+    names = [_original(workspace, file_of(workspace, each, session, confined=confined).name) for each in paths]
+    name = names[0]
+    result = _Result(_evaluated(workspace, names, expression, timeout_s))
     total = count_lines(result.chunks(name))
-    page = LinePage(_about(expression, name), start, total, total, spelling)
+    page = LinePage(_about(expression, names), start, total, total, spelling)
     held = max(max_tokens * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
     lines = lines_from(result, name, (start, total), column, held)
     shown = Budget(max_tokens, counter).fill(lines, page)
     following = page.following(shown)
-    repeated = {"path": path, "expression": expression, "session": session}
+    repeated = {"path": path if isinstance(path, str) else paths, "expression": expression, "session": session}
     return Answer(
         text=page.text(shown),
         path=name,
@@ -110,20 +127,23 @@ def _original(workspace: LocalWorkspace, name: str) -> str:
     return original if workspace.tree.size(original) is not None else name
 
 
-def _evaluated(workspace: LocalWorkspace, name: str, expression: str, timeout_s: float) -> bytes:
-    command = [sys.executable, "-I", str(Path(__file__).with_name("evaluation.py")), _home_of_jmespath()]
-    with workspace.tree.open(name) as handle:
-        if handle.size() > MAX_DOCUMENT_BYTES:
-            problem = (
-                f"{name} has {handle.size():,} bytes, and {MAX_DOCUMENT_BYTES:,} can be queried; use grep and read"
-            )
+def _evaluated(workspace: LocalWorkspace, names: Sequence[str], expression: str, timeout_s: float) -> bytes:
+    program = [sys.executable, "-I", str(Path(__file__).with_name("evaluation.py")), _home_of_jmespath()]
+    with contextlib.ExitStack() as opened:
+        handles = [opened.enter_context(workspace.tree.open(name)) for name in names]
+        size = sum(handle.size() for handle in handles)
+        if size > MAX_DOCUMENT_BYTES:
+            files = names[0] if len(names) == 1 else f"{len(names)} files"
+            problem = f"{files} with {size:,} bytes, and {MAX_DOCUMENT_BYTES:,} can be queried; use grep and read"
             raise ConfigError("path", problem)
+        descriptors = [handle.descriptor_at(0) for handle in handles]
         try:
             ran = subprocess.run(  # noqa: S603 - our own program; the expression is only data to it
-                [*command, expression, str(MAX_RESULT_BYTES)],
-                stdin=handle.descriptor_at(0),
+                [*program, expression, str(MAX_RESULT_BYTES), *map(str, descriptors)],
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                pass_fds=descriptors,
                 timeout=timeout_s,
                 check=False,
             )
@@ -135,8 +155,8 @@ def _evaluated(workspace: LocalWorkspace, name: str, expression: str, timeout_s:
     if not ran.returncode:
         return ran.stdout
     problem = ran.stdout.decode("utf-8", "replace") if ran.returncode == _WRONG else ""
-    if problem.startswith("the file"):
-        raise CorruptError(workspace.tree.path(name), f"{problem}; use grep and read")
+    if unread := _UNREAD.match(problem):
+        raise CorruptError(workspace.tree.path(names[int(unread[1]) - 1]), f"{problem[unread.end() :]}; use grep and read")
     raise ConfigError("expression", problem or "its evaluation was ended by the system; make it simpler, or use grep")
 
 
@@ -148,6 +168,7 @@ def _home_of_jmespath() -> str:
     return str(Path(spec.origin).parent.parent)
 
 
-def _about(expression: str, name: str) -> str:
+def _about(expression: str, names: Sequence[str]) -> str:
     shown = expression[:_SHOWN_EXPRESSION_CHARS]
-    return f"{shown_path(shown)}{'...' if shown != expression else ''} in {shown_path(name)}"
+    files = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    return f"{shown_path(shown)}{'...' if shown != expression else ''} in {shown_path(files)}"

@@ -52,10 +52,12 @@ matches at any depth. {_PLACE}
 Example: {{"pattern": "tool_result-*.txt"}}"""
 
 _QUERY = f"""\
-Take values out of a file that holds JSON, or one JSON value a line (then seen as one list), with a JMESPath \
-expression: keys(@), length(rows), rows[0], rows[?status=='failed'].{{id: id, error: error}}, \
-sort_by(rows, &size)[-3:]. {_PLACE}
-Example: {{"path": "sessions/s1/tool_result-c2.txt", "expression": "length(items)"}}"""
+Filter, sort, count and sum what files hold: JSON, JSON lines, CSV, or paragraphs of "key: value" lines (with the line \
+above them as heading). Either JMESPath: keys(@), length(rows), rows[?status=='failed'].{{id: id, error: error}}, \
+sort_by(rows, &size)[-3:]. Or SQLite's SELECT, also over several files: the first is table t1, the second t2, the list \
+items in the first t1_items. {_PLACE}
+Example: {{"path": ["tool_result-c2.txt", "tool_result-c3.txt"], "expression": "SELECT t1.owner, sum(t2.price) FROM t1 \
+JOIN t2 ON t2.owner = t1.owner WHERE t1.state = 'Ohio' GROUP BY t1.owner"}}"""
 
 _LEAST_TOKENS = 200
 _PATH = {"type": "string", "description": "Path of the file, as a preview, a summary or glob names it."}
@@ -107,8 +109,11 @@ _GLOB_PARAMETERS = _schema(
 )
 _QUERY_PARAMETERS = _schema(
     ["path", "expression"],
-    path=_PATH,
-    expression={"type": "string", "description": "JMESPath expression."},
+    path={
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+        "description": "Path of the file, as a preview, a summary or glob names it; or a list of these.",
+    },
+    expression={"type": "string", "description": "JMESPath expression, or a SELECT statement."},
     start={"type": "integer", "minimum": 1, "description": "First line of the result to show (default: 1)."},
     column=_COLUMN,
 )
