@@ -177,8 +177,8 @@ def test_any_query_can_be_counted_in_any_text(query: str, text: str) -> None:
 @given(st.lists(st.lists(st.sampled_from(["aa", "bb", "cc", "dd"]), min_size=1, max_size=9), min_size=1, max_size=12))
 def test_passages_are_ranked_as_the_formula_says(passages: list[list[str]]) -> None:
     ranking = Ranking(Words("aa bb"))
-    for words in passages:
-        ranking.add("file", Chunk(1, 1, " ".join(words)))
+    for order, words in enumerate(passages):  # no two of one file, since those take the place from each other
+        ranking.add(f"file {order}", Chunk(1, 1, " ".join(words)))
     mean = sum(len(" ".join(words)) for words in passages) / len(passages)
     scores: dict[int, float] = {}
     for order, words in enumerate(passages, 1):
@@ -190,6 +190,17 @@ def test_passages_are_ranked_as_the_formula_says(passages: list[list[str]]) -> N
     found = [candidate.order for candidate in ranking.best()]
     assert sorted(found) == sorted(scores)
     assert [scores[order] for order in found] == pytest.approx(sorted(scores.values(), reverse=True))
+
+
+def test_what_holds_other_words_comes_before_the_twentieth_record_that_holds_the_same() -> None:
+    ranking = Ranking(Words("pers-0042 state"))
+    for number in range(20):
+        ranking.add("vehicles", Chunk(number, 1, f"owner: pers-0042 vehicle: {number} state: sold"))
+    ranking.add("addresses", Chunk(1, 1, "owner: pers-0042 state: Ohio " + "and so on " * 9))
+    ranking.add("vehicles", Chunk(21, 1, "owner: pers-0042 vehicle: 21"))
+    orders = [candidate.order for candidate in ranking.best()]
+    assert set(orders[:10]) >= {21, 22}
+    assert [order for order in orders if order <= 20] == list(range(1, 21))
 
 
 def test_the_best_passage_is_kept_among_many() -> None:
