@@ -152,9 +152,10 @@ def test_a_cut_answer_names_the_options_that_go_on(workdir: Path, args: tuple[st
 def test_grep_takes_the_options_of_grep(workdir: Path) -> None:
     rows = _run(workdir, "grep", "-i", "-F", "-C", "1", "error:").stdout.splitlines()[1:]
     assert rows == [
-        "sessions/s1/tool_result-c1.txt-1- one",
-        "sessions/s1/tool_result-c1.txt:2: Error: disk full",
-        "sessions/s1/tool_result-c1.txt-3- three",
+        "== sessions/s1/tool_result-c1.txt",
+        "1- one",
+        "2: Error: disk full",
+        "3- three",
     ]
     none = _run(workdir, "grep", "nowhere to be found")
     assert (none.exit_code, none.stdout) == (0, "[No hit in 3 files.]\n")

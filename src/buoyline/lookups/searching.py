@@ -3,8 +3,8 @@
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from buoyline.errors import ConfigError
@@ -67,9 +67,9 @@ def grep(
         spelling: Says in the answer how to go on.
 
     Returns:
-        Hits as ``path:line: text``, lines of context as ``path-line- text``, groups apart by ``--``. Of a line over
-        1,000 characters that many are shown around the match, as ``path:line:column: text``. `Answer.total` counts
-        the hits up to 10,000 behind *after*.
+        Below each path, after ``==``, its hits as ``line: text`` and lines of context as ``line- text``, groups apart
+        by ``--``: a path in each line would take half of the room. Of a line over 1,000 characters that many are
+        shown around the match, as ``line:column: text``. `Answer.total` counts the hits up to 10,000 behind *after*.
 
     Raises:
         ConfigError: *pattern* is not RE2 syntax, *context* or *after* cannot be, or *max_tokens* is too few.
@@ -85,11 +85,13 @@ def grep(
     found = _found(workspace.tree, searched(workspace, path, session, confined=confined), search, skipped)
     budget = Budget(max_tokens, counter)
     lines = list(_lines(workspace.tree, found, context, max(max_tokens, 2 * MAX_CONTEXT_LINES)))
-    page = _Page(found, spelling, len(lines), has_context=context > 0)
+    page = _Page(found, spelling, len(lines), _first_by_path(lines), has_context=context > 0)
     shown = budget.fill(lines, page)
     if not any(line.is_hit for line in shown):
         # The lines before the first hit have used up the budget. It is the hit that was asked for.
-        shown = budget.fill([line for line in lines if line.is_hit], page)
+        only_hits = [line for line in lines if line.is_hit]
+        page = replace(page, firsts=_first_by_path(only_hits))
+        shown = budget.fill(only_hits, page)
     following = page.following(shown)
     repeated = {
         "pattern": pattern,
@@ -203,13 +205,21 @@ def _merged(numbers: Iterable[int], context: int) -> Iterator[tuple[int, int, in
         yield group
 
 
+def _first_by_path(lines: Iterable[Line]) -> Mapping[str, Line]:
+    firsts: dict[str, Line] = {}
+    for line in lines:
+        firsts.setdefault(line.path, line)
+    return firsts
+
+
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The text of an answer about what was found, of which *count* lines could be shown."""
+    """The text of an answer about what was found, of which *count* lines could be shown, by path the first *firsts*."""
 
     found: _Found
     spelling: Spelling
     count: int
+    firsts: Mapping[str, Line]
     has_context: bool
 
     def frame(self) -> str:
@@ -217,7 +227,8 @@ class _Page:
         return self._heading([longest]) + self._parts([longest]) + self._footer([longest])
 
     def row(self, line: Line) -> str:
-        return ("--\n" if self.has_context else "") + self._row(line)
+        is_first = self.firsts[line.path] is line
+        return (_path_row(line) if is_first else "--\n" if self.has_context else "") + self._row(line)
 
     def text(self, lines: Sequence[Line]) -> str:
         rows = (
@@ -248,18 +259,18 @@ class _Page:
     def _row(self, line: Line) -> str:
         mark = ":" if line.is_hit else "-"
         place = f"{line.number}{mark}{line.column}" if _is_part(line) else str(line.number)
-        return f"{shown_path(line.path)}{mark}{place}{mark} {line.text}\n"
+        return f"{place}{mark} {line.text}\n"
 
     def _gap(self, before: Line | None, line: Line) -> str:
-        if before is None or not self.has_context:
-            return ""
-        return "" if before.path == line.path and line.number <= before.number + 1 else "--\n"
+        if before is None or before.path != line.path:
+            return _path_row(line)
+        return "--\n" if self.has_context and line.number > before.number + 1 else ""
 
     def _parts(self, lines: Sequence[Line]) -> str:
         if not any(map(_is_part, lines)):
             return ""
         how = "read with start=line, column=column shows it from there."
-        return f"[path:line:column: marks a part of a long line; {how}]\n"
+        return f"[line:column: marks a part of a long line; {how}]\n"
 
     def _footer(self, lines: Sequence[Line]) -> str:
         following = self.following(lines)
@@ -269,6 +280,10 @@ class _Page:
             return f"[The time was up in {shown_path(self.found.stopped_in)}: search fewer files at once.]\n"
         is_whole = not lines or len(lines) == self.count
         return "" if is_whole else f"[Context is cut here. To see more, read from line {lines[-1].number + 1}.]\n"
+
+
+def _path_row(line: Line) -> str:
+    return f"== {shown_path(line.path)}\n"
 
 
 def _is_part(line: Line) -> bool:
