@@ -339,7 +339,12 @@ def test_context_stands_around_hits_in_groups(workspace: LocalWorkspace) -> None
 def test_hits_stand_below_the_path_of_their_file_which_is_named_once(workspace: LocalWorkspace) -> None:
     names = [_write(workspace, f"below/{file}.txt", "needle\nhay\nneedle\n") for file in "ab"]
     rows = ["1: needle", "3: needle"]
-    assert grep(workspace, "needle", "below").text.splitlines()[1:] == [f"== {names[0]}", *rows, f"== {names[1]}", *rows]
+    assert grep(workspace, "needle", "below").text.splitlines()[1:] == [
+        f"== {names[0]}",
+        *rows,
+        f"== {names[1]}",
+        *rows,
+    ]
 
 
 @given(context=st.integers(0, 5), max_tokens=st.integers(130, 400), hits_at=st.sets(st.integers(1, 60)))

@@ -106,23 +106,25 @@ def glob_command(pattern: str, workdir: Path, *, as_json: bool, **options: Any) 
 
 @click.command("query")
 @click.argument("expression")
-@click.argument("path")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--start", type=click.IntRange(min=1), default=1, help="First line of the result.")
 @click.option("--column", type=click.IntRange(min=1), default=1, help="Character of the first line to begin with.")
 @session_option
 @max_tokens_option
 @workdir_option
 @json_option
-def query_command(expression: str, path: str, workdir: Path, *, as_json: bool, **options: Any) -> None:
-    """Evaluate EXPRESSION on PATH, a file that holds JSON or one JSON value a line.
+def query_command(expression: str, paths: tuple[str, ...], workdir: Path, *, as_json: bool, **options: Any) -> None:
+    """Evaluate EXPRESSION on files that hold JSON, JSON lines, CSV, or paragraphs of "key: value" lines.
 
-    EXPRESSION is JMESPath (https://jmespath.org). Of lines of JSON it sees the list. The result is printed as
-    indented JSON, with the numbers of its lines.
+    EXPRESSION is JMESPath (https://jmespath.org), or where it begins with SELECT or WITH, a statement of SQLite's that
+    reads: the first file is table t1, the second t2. Of all but JSON it sees the list of rows. The result is printed
+    as JSON, with the numbers of its lines.
 
-    Example: buoyline query "rows[?state=='failed'].id" tool_result-c1.txt --session s1
+    Example: buoyline query "SELECT state, count(*) FROM t1 GROUP BY state" tool_result-c1.txt --session s1
     """
     workspace = existing_workspace(workdir)
-    _print(query(workspace, _below(workdir, path), expression, spelling=_as_options, **options), as_json=as_json)
+    files = [_below(workdir, path) for path in paths]
+    _print(query(workspace, files, expression, spelling=_as_options, **options), as_json=as_json)
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:

@@ -117,7 +117,7 @@ def _shape(document: Any) -> str:
     if isinstance(document, dict):
         return f"nothing there; the document is an object with {len(document)} keys: {_keys(document)}"  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(document, list):
-        first: Any = document[0] if document else None
+        first: Any = next(iter(document), None)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         of = f" objects with keys such as {_keys(first)}" if isinstance(first, dict) else ""  # pyright: ignore[reportUnknownArgumentType]
         return f"nothing there; the document is an array of {len(document)}{of}; begin with [0], or [*].key"  # pyright: ignore[reportUnknownArgumentType]
     return f"nothing there; the document is a {type(document).__name__}"
@@ -133,13 +133,14 @@ def _keys(document: Mapping[Any, Any]) -> str:
 def _selected(statement: str, documents: Sequence[Any]) -> Iterator[str]:
     """Run *statement* over the tables of *documents*; yield names of columns and then rows, a JSON array a line."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_FIELD_CHARS)
         tables: dict[str, int] = {}
         for number, document in enumerate(documents, 1):
             for name, rows in _tables(f"t{number}", document):
                 tables[name] = _load(database, name, rows)
         described = _described(database, tables)
         # From here on, nothing is written, attached or set, whatever the statement.
-        database.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY)
+        database.set_authorizer(_permission)
         try:
             cursor = database.execute(statement)
             yield _line([name for name, *_ in cursor.description])
@@ -148,13 +149,21 @@ def _selected(statement: str, documents: Sequence[Any]) -> Iterator[str]:
                 count += 1
                 yield "\n" + _line(row)
         except (sqlite3.Error, sqlite3.Warning) as error:
-            raise ValueError(f"SQLite says: {error}; there is {described}") from error
+            problem = "only what reads is allowed" if "authorized" in str(error) else f"SQLite says: {error}"
+            raise ValueError(f"{problem}; there is {described}") from error
         if not count:
             yield f"\nno rows; there is {described}"
 
 
-def _line(values: Sequence[Any]) -> str:
-    return json.dumps(values, ensure_ascii=False, default=lambda value: bytes(value).hex())
+def _permission(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
+
+
+def _as_hex(blob: bytes) -> str:
+    return blob.hex()
+
+
+_line = json.JSONEncoder(ensure_ascii=False, default=_as_hex).encode
 
 
 def _tables(name: str, document: Any) -> Iterator[tuple[str, list[Row]]]:
@@ -164,9 +173,9 @@ def _tables(name: str, document: Any) -> Iterator[tuple[str, list[Row]]]:
         return
     row = _as_row(document)
     yield name, [row]
-    for key, value in row.items():
-        if isinstance(value, list):
-            yield f"{name}_{_NO_WORD.sub('_', key)}", [_as_row(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    lists: dict[str, list[Any]] = {key: value for key, value in row.items() if isinstance(value, list)}
+    for key, own in zip(lists, _distinct([_NO_WORD.sub("_", key) for key in lists]), strict=True):
+        yield f"{name}_{own}", [_as_row(each) for each in lists[key]]
 
 
 def _as_row(value: Any) -> Row:
@@ -178,7 +187,7 @@ def _load(database: sqlite3.Connection, name: str, rows: Sequence[Row]) -> int:
     keys = list(dict.fromkeys(itertools.chain.from_iterable(rows))) or ["value"]
     if len(keys) > _MAX_COLUMNS:
         raise ValueError(f"{name} would have {len(keys):,} columns; use JMESPath, e.g. keys(@)")
-    columns = ", ".join(map(_quoted, _distinct(keys)))
+    columns = ", ".join(map(_quoted, _distinct([_storable(key.replace("\0", "")) for key in keys])))
     database.execute(f"CREATE TABLE {_quoted(name)} ({columns})")
     values = ([_stored(row.get(key)) for key in keys] for row in rows)
     places = ", ".join("?" * len(keys))
@@ -199,7 +208,12 @@ def _distinct(keys: Sequence[str]) -> Iterator[str]:
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""').replace("\0", "") .encode("utf-8", "replace").decode() + '"'
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _storable(text: str) -> str:
+    """Return *text* without lone surrogates, which SQLite does not take."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _stored(value: Any) -> Any:
@@ -207,7 +221,7 @@ def _stored(value: Any) -> Any:
     if isinstance(value, (dict, list)):
         return json.dumps(value)
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return _storable(value)
     if isinstance(value, int) and not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
         return str(value)
     return value

@@ -24,6 +24,7 @@ MAX_DOCUMENTS = 20
 _SHOWN_EXPRESSION_CHARS = 80
 _HELD_CHARS_PER_TOKEN = 16
 _WRONG = 3
+_NO_ARGUMENT = re.compile("[\0\ud800-\udfff]")
 _UNREAD = re.compile(r"document ([0-9]+): ")
 
 
@@ -82,7 +83,7 @@ def query(
 
     Source: https://jmespath.org/specification.html, https://www.sqlite.org/lang_select.html
     """
-    if not expression.strip() or "\0" in expression or len(expression) > MAX_EXPRESSION_CHARS:
+    if not expression.strip() or len(expression) > MAX_EXPRESSION_CHARS or _NO_ARGUMENT.search(expression):
         raise ConfigError("expression", f"must have 1 to {MAX_EXPRESSION_CHARS:,} characters, e.g. keys(@)")
     if min(start, column) < 1:
         raise ConfigError("start" if start < 1 else "column", "counts from 1")
@@ -156,7 +157,9 @@ def _evaluated(workspace: LocalWorkspace, names: Sequence[str], expression: str,
         return ran.stdout
     problem = ran.stdout.decode("utf-8", "replace") if ran.returncode == _WRONG else ""
     if unread := _UNREAD.match(problem):
-        raise CorruptError(workspace.tree.path(names[int(unread[1]) - 1]), f"{problem[unread.end() :]}; use grep and read")
+        raise CorruptError(
+            workspace.tree.path(names[int(unread[1]) - 1]), f"{problem[unread.end() :]}; use grep and read"
+        )
     raise ConfigError("expression", problem or "its evaluation was ended by the system; make it simpler, or use grep")
 
 

@@ -57,7 +57,7 @@ above them as heading). Either JMESPath: keys(@), length(rows), rows[?status=='f
 sort_by(rows, &size)[-3:]. Or SQLite's SELECT, also over several files: the first is table t1, the second t2, the list \
 items in the first t1_items. {_PLACE}
 Example: {{"path": ["tool_result-c2.txt", "tool_result-c3.txt"], "expression": "SELECT t1.owner, sum(t2.price) FROM t1 \
-JOIN t2 ON t2.owner = t1.owner WHERE t1.state = 'Ohio' GROUP BY t1.owner"}}"""
+JOIN t2 ON t2.owner = t1.owner WHERE t1.state = 'Ohio' GROUP BY t1.owner"}}"""  # noqa: S608 - an example
 
 _LEAST_TOKENS = 200
 _PATH = {"type": "string", "description": "Path of the file, as a preview, a summary or glob names it."}
