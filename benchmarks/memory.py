@@ -18,7 +18,8 @@ context-bench: one tool result for each file, as an agent would have read it. It
 over many people, so the evidence is a chain. ``named``: the record of everything that the question names was seen.
 ``next``: also the next record of each owner, in the file that the question goes on to (the address for "same state").
 ``answer``: the ground truth stands in what was seen. ``needed``: tokens of the records that the answer follows
-from; where they are more than two lookups may have, no two lookups hold them, whoever makes them.
+from; where they are more than two lookups may have, no two lookups hold them, whoever makes them. A `query` need not
+show them: for questions that come with their SQL, one is made of it (``answered by one query``).
 
 Baselines, on the raw messages and records, without a bound in tokens: one grep for the rarest word of the question (as
 counted in them), and BM25 by an implementation of its own, the best and the five best.
@@ -40,7 +41,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from buoyline.errors import NotFoundError
-from buoyline.lookups import Answer, grep, read, search
+from buoyline.lookups import Answer, grep, query, read, search
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
 from buoyline.window.replay import Replay, replay
@@ -65,6 +66,10 @@ LINKS = {
     "blood type": ("medical_records.txt", "blood_type"),
     "same url": ("internet_accounts.txt", "url"),
 }
+OWNER = """
+    SELECT *, substr(heading, instr(heading, 'pers-'), 9) AS owner_id,
+    substr(heading, instr(heading, 'pers-'), 9) AS person_id,
+    substr(heading, 1, instr(heading, ' (') - 1) AS full_name"""
 
 
 class Place(NamedTuple):
@@ -195,6 +200,12 @@ class Chained:
     answer: str
     files: Sequence[str]
     records: Sequence[Record]
+    sql: str = ""
+
+    @property
+    def value(self) -> str:
+        """The answer as it stands in records."""
+        return self.answer.removesuffix(" records").lstrip("$").replace(",", "")
 
     @cached_property
     def named(self) -> list[Record]:
@@ -226,10 +237,13 @@ class Chained:
         linked = [record for record in self.records if record.file == self.link[0] and record.owner in owners]
         is_named = bool(self.named) and all(record.is_in(seen) for record in self.named)
         is_next = is_named and owners <= {record.owner for record in linked if record.is_in(seen)}
-        value = self.answer.removesuffix(" records").lstrip("$").replace(",", "")
-        has_answer = any(re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", text) for text in seen.values())
+        has_answer = any(self.is_answered_by(text) for text in seen.values())
         is_all = is_next and all(record.is_in(seen) for record in self.needed)
-        return {"named": is_named, "next": is_next, "answer": has_answer and not value.isdigit(), "all": is_all}
+        return {"named": is_named, "next": is_next, "answer": has_answer and not self.value.isdigit(), "all": is_all}
+
+    def is_answered_by(self, text: str) -> bool:
+        """Tell whether the answer stands in *text*."""
+        return re.search(rf"(?<![\w.]){re.escape(self.value)}(?![\w.])", text) is not None
 
 
 def contextbench(directory: Path) -> tuple[History, list[Question]]:
@@ -247,8 +261,15 @@ def contextbench(directory: Path) -> tuple[History, list[Question]]:
     files = {f"call-{number}": path.name for number, path in enumerate(paths)}
     rows = [json.loads(line) for line in (directory / "questions.jsonl").read_text("utf-8").splitlines()]
     questions: list[Question] = [
-        Chained(row["input"], str(row["ground_truth"]), row["agent_args"]["extra"]["required_files"], records)
+        Chained(
+            row["input"],
+            str(row["ground_truth"]),
+            extra["required_files"],
+            records,
+            extra.get("verification_query", ""),
+        )
         for row in rows
+        for extra in [row["agent_args"]["extra"]]
     ]
     return History(messages, units, files), questions
 
@@ -463,6 +484,24 @@ def baselines(history: History, questions: Sequence[Question]) -> dict[str, list
     }
 
 
+def answered_by_query(workspace: LocalWorkspace, history: History, questions: Sequence[Question], most: int) -> None:
+    """Print how many of the questions that come with their SQL are answered by one query of *most* tokens.
+
+    The SQL is that of the set. It asks for tables with an owner, who stands in the headings of the records.
+    """
+    asked = [question for question in questions if isinstance(question, Chained) and question.sql]
+    answered = 0
+    for question in asked:
+        named = [(call_id, name.removesuffix(".txt")) for call_id, name in history.files.items()]
+        used = [(call_id, name) for call_id, name in named if name in question.sql]
+        tables = ", ".join(f"{name} AS ({OWNER} FROM t{place})" for place, (_, name) in enumerate(used, 1))
+        paths = [f"tool_result-{call_id}.txt" for call_id, _ in used]
+        answer = query(workspace, paths, f"WITH {tables} {question.sql}", session=SESSION, max_tokens=most)
+        answered += any(question.is_answered_by(line.content) for line in answer.lines[1:])
+    if asked:
+        print(f"  answered by one query: {answered} of {len(asked)} that come with their SQL")
+
+
 async def compare(history: History, questions: Sequence[Question], size: int, options: argparse.Namespace) -> None:
     """Replay *history* and print what each agent reaches."""
     with tempfile.TemporaryDirectory() as directory:
@@ -480,6 +519,7 @@ async def compare(history: History, questions: Sequence[Question], size: int, op
                     if options.verbose:
                         print(f"   {name}: {marks[name][-1]} {question.text[:80]}")
             report(marks)
+            answered_by_query(workspace, history, questions, options.max_tokens)
 
 
 def known_from(summary: str, question: Remembered) -> Seen:
