@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from buoyline.integrations.strands.conversation import WorkspaceConversationManager
+from buoyline.integrations.strands.leaving import LeavingConversationManager
 
 if TYPE_CHECKING:
     from strands import Agent
 
 
-class NullConversationManager(WorkspaceConversationManager):
+class NullConversationManager(LeavingConversationManager):
     """Does not change the history; an overflow reaches the caller.
 
     Source: Strands' manager of the same name.
@@ -22,5 +22,5 @@ class NullConversationManager(WorkspaceConversationManager):
     async def _reduce(self, agent: "Agent") -> None:
         """Do nothing."""
 
-    async def _recover(self, agent: "Agent") -> None:
+    async def _recover(self, agent: "Agent", error: Exception) -> None:
         """Do nothing: `reduce_context` has raised."""

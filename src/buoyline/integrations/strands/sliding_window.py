@@ -13,8 +13,8 @@ from strands.types.exceptions import ContextWindowOverflowException
 from buoyline.compression import Extent, Summary
 from buoyline.compression.rendering import Place
 from buoyline.errors import ConfigError
-from buoyline.integrations.strands.conversation import WorkspaceConversationManager
 from buoyline.integrations.strands.history import NativeMessage, cuts, history_of, views_of
+from buoyline.integrations.strands.leaving import LeavingConversationManager
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
 
@@ -28,7 +28,7 @@ _LEAST_AT_ONCE = 2
 _LEAST_WINDOW_WITH_NOTICE = 2
 
 
-class SlidingWindowConversationManager(WorkspaceConversationManager):
+class SlidingWindowConversationManager(LeavingConversationManager):
     """Keeps a fixed number of the newest messages; those before them are in the workspace.
 
     After an overflow large tool results become stubs, the oldest first, and then the oldest messages leave.
@@ -62,7 +62,7 @@ class SlidingWindowConversationManager(WorkspaceConversationManager):
                 of Strands' manager, and the agent has to know of the workspace by other means.
             per_turn: False: slide after each invocation; True: before each model call as well; a number: before each
                 so many-th.
-            pin_first: See `WorkspaceConversationManager`.
+            pin_first: See `LeavingConversationManager`.
             proactive_compression: See `WorkspaceConversationManager`.
             counter: See `WorkspaceConversationManager`.
 
@@ -106,8 +106,8 @@ class SlidingWindowConversationManager(WorkspaceConversationManager):
         self._model_call_count = state.get("model_call_count", 0)
         return restored
 
-    async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
-        await super()._before_model_call(event)
+    async def _compress_ahead(self, event: BeforeModelCallEvent) -> None:
+        await super()._compress_ahead(event)
         if self.per_turn is False:
             return
         self._model_call_count += 1
@@ -119,7 +119,7 @@ class SlidingWindowConversationManager(WorkspaceConversationManager):
         cut = await asyncio.to_thread(self._window_cut, list(history_of(agent)))
         await self._leave(agent, cut, is_recovery=False)
 
-    async def _recover(self, agent: "Agent") -> None:
+    async def _recover(self, agent: "Agent", error: Exception) -> None:  # noqa: ARG002 - as declared
         if self.window_size == 0:
             await self._reduce(agent)
             return

@@ -10,12 +10,12 @@ from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import ContextConfig, Extent, Summarizer, Summary, SummaryFunction
 from buoyline.compression.rendering import Place
-from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.agent_summaries import AgentSummarizer, StrandsModelSummarizer
-from buoyline.integrations.strands.conversation import LEAST_GAIN, WorkspaceConversationManager
 from buoyline.integrations.strands.departure import LEAST_SUMMARY_TOKENS
+from buoyline.integrations.strands.guarding import guarded_summarizer
 from buoyline.integrations.strands.history import NativeMessage, cuts, history_of, views_of
+from buoyline.integrations.strands.leaving import LEAST_GAIN, LeavingConversationManager
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
 
@@ -26,7 +26,7 @@ _LEAST_RATIO, _MOST_RATIO = 0.1, 0.8
 _INSUFFICIENT = "Cannot summarize: insufficient messages for summarization"
 
 
-class SummarizingConversationManager(WorkspaceConversationManager):
+class SummarizingConversationManager(LeavingConversationManager):
     """Lets a summary stand for the oldest messages, which are in the workspace, and to whose lines it points.
 
     Source: Strands' manager of the same name, its parameters and their defaults, but for who writes: the extractive
@@ -65,7 +65,7 @@ class SummarizingConversationManager(WorkspaceConversationManager):
             use_model: The agent's own model writes the summaries, its ``aux_model`` where it has one.
             summarizer: Writes them instead: any summariser of buoyline, or an async function.
             summary_tokens: Tokens of a summary at most; left out: a sixteenth of the window, from 400 to 4,000.
-            pin_first: See `WorkspaceConversationManager`.
+            pin_first: See `LeavingConversationManager`.
             proactive_compression: See `WorkspaceConversationManager`.
             counter: See `WorkspaceConversationManager`.
 
@@ -97,13 +97,13 @@ class SummarizingConversationManager(WorkspaceConversationManager):
         self.summarization_agent = summarization_agent
         self.summarization_system_prompt = summarization_system_prompt
         self.use_model = use_model or summarization_system_prompt is not None
-        self._summarizer = None if summarizer is None else summarizer_from(summarizer)
+        self._summarizer = None if summarizer is None else guarded_summarizer(summarizer)
 
     async def _reduce(self, agent: "Agent") -> None:
         cut = await asyncio.to_thread(self._documented_cut, list(history_of(agent)))
         await self._leave(agent, cut, is_recovery=False)
 
-    async def _recover(self, agent: "Agent") -> None:
+    async def _recover(self, agent: "Agent", error: Exception) -> None:  # noqa: ARG002 - as declared
         messages = list(history_of(agent))
         counts = self.departures.counts(messages)
         wanted = max(int(self._next_gain() * sum(counts)), 1)
