@@ -9,6 +9,7 @@ from buoyline.compression import Summary
 from buoyline.errors import NotFoundError
 from buoyline.messages import Converted, Loss, convert, dialect_named
 from buoyline.offloader import Abilities, Offloader, WindowState, abilities_of
+from buoyline.window.keeping import PIN
 from buoyline.window.restoring import load_summaries
 from buoyline.window.window import ContextWindow
 
@@ -24,14 +25,17 @@ class Handover:
         pins: Copies of archived messages that stay in the context, each with its session index.
         summary: Stands for the archived messages; None before the first.
         messages: The others, in order.
+        head: All that stands before *messages* but system messages, in order, each with its kind; see
+            `buoyline.window.adopting.HeldContext`.
         system: What system messages say that have no place among *messages*.
-        losses: What has no place in the dialect; numbered within *pins* and *messages* together.
+        losses: What has no place in the dialect; numbered within *head* and *messages* together.
     """
 
     first: int
     pins: Sequence[tuple[int, Any]]
     summary: Summary | None
     messages: Sequence[Any]
+    head: Sequence[tuple[str, Any]]
     system: str
     losses: Sequence[Loss]
 
@@ -55,8 +59,9 @@ async def hand_over(offloader: Offloader, session_id: str, dialect: str) -> Hand
     state = await _settled(window, abilities)
     natives = [dialect_named(named).from_json(value) for named, value in state.messages]
     names = [named for named, _ in state.messages]
-    standing = [place for place, kind in enumerate(state.head) if kind == "pin"]
-    pins = [convert([natives[place]], to=dialect, from_=names[place]) for place in standing]
+    standing = [place for place, kind in enumerate(state.head) if kind != "system"]
+    head = [(state.head[place], convert([natives[place]], to=dialect, from_=names[place])) for place in standing]
+    pins = [found for kind, found in head if kind == PIN]
     archived_pins = [index for index in state.pins if index < state.first]
     rest = convert(natives[len(state.head) :], to=dialect, from_=names[len(state.head) :])
     systems = [
@@ -65,20 +70,21 @@ async def hand_over(offloader: Offloader, session_id: str, dialect: str) -> Hand
         if kind == "system"
     ]
     summaries = await load_summaries(abilities, session_id) if "summary" in state.head else []
-    found = Handover(
+    handover = Handover(
         first=state.first,
         pins=[(index, pin.messages[0]) for index, pin in zip(archived_pins, pins, strict=True) if pin.messages],
         summary=summaries[-1] if summaries else None,
         messages=rest.messages,
+        head=[(kind, found.messages[0]) for kind, found in head if found.messages],
         system="\n\n".join(text for text in [*systems, rest.system] if text),
-        losses=_losses([*pins, rest]),
+        losses=_losses([*(found for _, found in head), rest]),
     )
-    for loss in found.losses:
+    for loss in handover.losses:
         logger.info("session %s: %s", session_id, loss)
-    if found.losses:
-        count = len(found.losses)
+    if handover.losses:
+        count = len(handover.losses)
         logger.warning("session %s: %d things have no place in %s, logged as information", session_id, count, dialect)
-    return found
+    return handover
 
 
 async def _settled(window: ContextWindow, abilities: Abilities) -> WindowState:

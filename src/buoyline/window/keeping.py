@@ -8,13 +8,15 @@ from typing import Any, Final
 from buoyline.offloader import WindowLog
 from buoyline.window.entry import Entry
 
+PIN: Final = "pin"
+SUMMARY: Final = "summary"
 NOTICE: Final = "notice"
 """The kind, in the head of a window, of a line that says where messages are."""
 AGAIN: Final = "again"
 """The kind of an archived message that stands for now; its session index follows, behind a colon."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContextKeeping:
     """Tells a log of windows what stands in one of them; does nothing where there is none.
 
@@ -73,15 +75,16 @@ class ContextKeeping:
         if self.log is None:
             return
         natives = [entry.native for entry in (*standing, *entries)]
-        kinds = [_kind(entry) for entry in standing]
+        kinds = [kind_of(entry) for entry in standing]
         await self.log.replace_window(self.session_id, natives, kinds, first, pins, writer=self.writer)
 
 
-def _kind(entry: Entry) -> str:
+def kind_of(entry: Entry) -> str:
+    """Return the kind of what stands in a head, as a window's file has it."""
     if entry.pinned:
-        return "pin"
+        return PIN
     if entry.message.role == "system":
         return "system"
     if entry.index >= 0:
         return f"{AGAIN}:{entry.index}"
-    return NOTICE if entry.is_notice else "summary"
+    return NOTICE if entry.is_notice else SUMMARY

@@ -1,0 +1,187 @@
+"""A window for somebody who holds the messages, too: a framework whose agents have a list of their own."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from buoyline.compression import Summary
+from buoyline.errors import NotFoundError, SessionExistsError
+from buoyline.messages import Text, dialect_named, parse, spell
+from buoyline.offloader import StoredResult, WindowLog, WindowState
+from buoyline.window.contents import Contents
+from buoyline.window.entry import Entry, entry_of
+from buoyline.window.keeping import AGAIN, NOTICE, PIN, SUMMARY, kind_of
+from buoyline.window.restoring import count_answers, stubs_in
+from buoyline.window.window import ContextWindow
+
+
+@dataclass(frozen=True, slots=True)
+class HeldContext:
+    """A context as it stands, for whoever holds its messages.
+
+    Attributes:
+        head: What stands before the messages, each with its kind: ``"pin"``, ``"summary"``, ``"notice"``,
+            or ``"again:<session index>"``.
+        messages: Those that have not left, in order.
+        first: Session index of the first of them.
+        pins: Session indexes of pinned messages, ascending; those of the pins in *head* come first.
+        summary: What is known of the summary in *head*.
+    """
+
+    head: Sequence[tuple[str, Any]] = ()
+    messages: Sequence[Any] = ()
+    first: int = 0
+    pins: Sequence[int] = ()
+    summary: Summary | None = None
+
+
+class HeldWindow(ContextWindow):
+    """A `ContextWindow` that begins with what somebody holds, and tells what that should be now."""
+
+    @property
+    def held(self) -> HeldContext:
+        """What stands in the context, those messages included that were added since the last `prepare`."""
+        context = self._context
+        return HeldContext(
+            [(kind_of(entry), entry.native) for entry in context.standing()],
+            list(context.contents.natives),
+            context.contents.first,
+            list(context.pins),
+            None if context.summary is None else context.summary[1],
+        )
+
+    async def adopt(self, held: HeldContext, key_of: Callable[[Mapping[str, Any]], str]) -> int:
+        """Take a context over that somebody holds; it has to be of the window's dialect.
+
+        Where the archive is ahead of it, as after a kill between archiving and what a framework keeps, and holds these
+        messages, they are not archived again. Where it holds others, as after a return to an older state, these
+        go behind them. What stood for tool results when the window was last written stands for them again.
+
+        Args:
+            held: The context.
+            key_of: Returns what a message is known by for life; empty where it has nothing of that kind.
+
+        Returns:
+            The session index of the first message.
+
+        Raises:
+            BuoylineError: The offloader refused; the window may be asked again.
+        """
+        before = await self._taken_over()
+        held, archived = await self._placed(held, key_of)
+        held = await self._with_stand_ins(held, before, key_of)
+        await asyncio.to_thread(self._fill, held)
+        context = self._context
+        context.archived = context.attempted = archived
+        await count_answers(context, self._abilities, self.session_id)
+        self._results.stubs.update(await stubs_in(context, self._abilities, self.session_id))
+        self._results.stubs.update(self._choosing.recall(context.contents, is_managed=True))
+        pins = context.pins_until(context.settled)
+        await self._keeping.replace(context.standing(), context.written(), context.contents.first, pins)
+        return context.contents.first
+
+    async def _taken_over(self) -> WindowState | None:
+        """Begin with the session, or take it over, and return what its window was; None where it had none."""
+        log = self._abilities.windows
+        try:
+            await self._open()
+        except SessionExistsError:
+            if log is None:
+                raise
+            return await self._claimed(log)
+        return None
+
+    async def _claimed(self, log: WindowLog) -> WindowState | None:
+        try:
+            await log.claim_window(self.session_id, writer=self._keeping.writer)
+            state = await log.load_window(self.session_id)
+        except NotFoundError:  # somebody archived into the session, and kept no window: nor does this one
+            self._keeping.log, state = None, None
+        self._is_open = True
+        return state
+
+    async def _placed(self, held: HeldContext, key_of: Callable[[Mapping[str, Any]], str]) -> tuple[HeldContext, int]:
+        """Return *held* at its place behind the archive, and up to where that holds its messages."""
+        archive = self._abilities.archive
+        if archive is None:
+            return held, held.first
+        count = (await archive.archive(self.session_id, [])).first
+        if count < held.first:
+            return _unarchived(held, count), count
+        ahead = await archive.load_messages(self.session_id, held.first, count) if count > held.first else []
+        if len(ahead) <= len(held.messages) and await asyncio.to_thread(self._are_same, ahead, held.messages, key_of):
+            return held, count
+        pins = [pin if pin < held.first else pin + count - held.first for pin in held.pins]
+        return replace(held, first=count, pins=pins), count
+
+    def _are_same(
+        self, ahead: Sequence[tuple[str, dict[str, Any]]], natives: Sequence[Any], key_of: Callable[[Any], str]
+    ) -> bool:
+        dialect = dialect_named(self._dialect or "openai")
+        return all(
+            key_of(value) == key_of(native)
+            if key_of(value) and key_of(native)
+            else named == dialect.name and value == parse(spell(dialect.to_json(native)))
+            for (named, value), native in zip(ahead, natives, strict=False)
+        )
+
+    async def _with_stand_ins(
+        self, held: HeldContext, before: WindowState | None, key_of: Callable[[Mapping[str, Any]], str]
+    ) -> HeldContext:
+        """Return *held* with those messages as the window had them in whose results something was replaced."""
+        stubs = await self._stubs_of(before)
+        if before is None or not stubs:
+            return held
+        found = {
+            key_of(value): dialect_named(named).from_json(value)
+            for named, value in before.messages
+            if key_of(value) and _texts_of(named, value) & stubs.keys()
+        }
+        return replace(held, messages=[found.get(key_of(message), message) for message in held.messages])
+
+    async def _stubs_of(self, before: WindowState | None) -> Mapping[str, StoredResult]:
+        if before is None or self._abilities.results is None:
+            return {}
+        texts = set[str]().union(*(_texts_of(named, value) for named, value in before.messages))
+        return await self._abilities.results.load_stubs(self.session_id, sorted(texts)) if texts else {}
+
+    def _fill(self, held: HeldContext) -> None:
+        context = self._context
+        context.head, context.again = Contents(), Contents()
+        context.summary, context.notice = None, None
+        context.contents, context.pins = Contents(first=held.first), list(held.pins)
+        places = iter(held.pins)
+        for kind, native in held.head:
+            named, _, place = kind.partition(":")
+            index = next(places) if named == PIN else int(place or -1)
+            self._stand(named, self._entry(native, index, pinned=named == PIN), held.summary)
+        for index, native in enumerate(held.messages, held.first):
+            context.contents.append(self._entry(native, index, pinned=index in held.pins))
+        context.settled = len(context.contents)
+        self._room.anchor.drop()
+
+    def _stand(self, kind: str, entry: Entry, summary: Summary | None) -> None:
+        context = self._context
+        if kind == SUMMARY and summary is not None:
+            context.summary = (entry, summary)
+        elif kind in (NOTICE, SUMMARY):
+            context.notice = replace(entry, is_notice=True)
+        else:
+            (context.again if kind == AGAIN else context.head).append(entry)
+
+    def _entry(self, native: Any, index: int, *, pinned: bool) -> Entry:
+        return entry_of(native, index, self._counter, dialect=self._dialect, pinned=pinned)
+
+
+def _unarchived(held: HeldContext, first: int) -> HeldContext:
+    """Return *held* for an archive that has lost its messages, or is another one: what stood again is a message."""
+    ours = [(kind, native) for kind, native in held.head if kind in (SUMMARY, NOTICE)]
+    others = [native for kind, native in held.head if kind not in (SUMMARY, NOTICE)]
+    return replace(held, head=ours, messages=[*others, *held.messages], first=first, pins=())
+
+
+def _texts_of(dialect: str, value: Mapping[str, Any]) -> set[str]:
+    named = dialect_named(dialect)
+    results = named.view(named.from_json(dict(value))).results
+    return {part.text for result in results for part in result.parts if isinstance(part, Text)}
