@@ -11,6 +11,7 @@ except ModuleNotFoundError as error:
 from buoyline.integrations.strands.agent_summaries import AgentSummarizer, StrandsModelSummarizer
 from buoyline.integrations.strands.conversation import WorkspaceConversationManager
 from buoyline.integrations.strands.documents import conversation_manager_of
+from buoyline.integrations.strands.managed import DocumentConversationManager
 from buoyline.integrations.strands.naming import session_of
 from buoyline.integrations.strands.null import NullConversationManager
 from buoyline.integrations.strands.offloading import WorkspaceOffloader
@@ -25,6 +26,7 @@ ContextOffloader = WorkspaceOffloader
 __all__ = [
     "AgentSummarizer",
     "ContextOffloader",
+    "DocumentConversationManager",
     "FileStorage",
     "InMemoryStorage",
     "NullConversationManager",

@@ -1,14 +1,20 @@
 """A conversation manager by the document that says what it does."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from buoyline.compression import Summarizer, SummaryFunction
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.conversation import WorkspaceConversationManager
+from buoyline.integrations.strands.managed import DocumentConversationManager
 from buoyline.integrations.strands.null import NullConversationManager
 from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
 from buoyline.integrations.strands.summarizing import SummarizingConversationManager
-from buoyline.management import to_strands_settings
+from buoyline.management import ContextManagement, to_strands_settings
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
 from buoyline.window.documents import Management, document_of
+from buoyline.window.events import OnEvent
 
 
 def conversation_manager_of(
@@ -17,27 +23,54 @@ def conversation_manager_of(
     workspace: Offloader,
     session_id: str | None = None,
     counter: TokenCounter | None = None,
+    summarizer: Summarizer | SummaryFunction | None = None,
+    summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
+    use_model: bool = False,
+    on_event: OnEvent | None = None,
+    allowed: Sequence[str] = (),
 ) -> WorkspaceConversationManager:
-    """Return the conversation manager that does what a document says.
+    """Return a conversation manager that does what a document says.
 
-    An agent's history is Strands' own, and its managers act at Strands' moments: so only documents that say what one of
-    them can do are taken. `buoyline.management.from_strands_settings` writes such documents.
+    A document that says just what one of Strands' managers does, such as `buoyline.management.from_strands_settings`
+    writes, gives that one; any other, and each with *on_event*, a `DocumentConversationManager`.
 
     Args:
         management: A document, its JSON values, a file, or a name; see `buoyline.window.documents.document_of`.
         workspace: See `WorkspaceConversationManager`; has the documents of its own where it is a `LocalWorkspace`.
         session_id: See `WorkspaceConversationManager`.
         counter: See `WorkspaceConversationManager`.
+        summarizer: See `DocumentConversationManager`.
+        summarizers: See `DocumentConversationManager`.
+        use_model: See `DocumentConversationManager`.
+        on_event: See `DocumentConversationManager`.
+        allowed: See `DocumentConversationManager`.
 
     Raises:
-        ConfigError: The document says more than any of Strands' managers can do; use a `ContextWindow` for it.
-        BuoylineError: It cannot be found or acted on.
+        BuoylineError: The document cannot be found or acted on.
     """
-    name, settings = to_strands_settings(document_of(management, workspace))
-    if name == "NullConversationManager":
-        return NullConversationManager(workspace=workspace, session_id=session_id, counter=counter)
-    if name == "SlidingWindowConversationManager":
-        return SlidingWindowConversationManager(workspace=workspace, session_id=session_id, counter=counter, **settings)
-    if name == "SummarizingConversationManager":
-        return SummarizingConversationManager(workspace=workspace, session_id=session_id, counter=counter, **settings)
-    raise ConfigError("management", f"there is no conversation manager {name!r}")
+    document = document_of(management, workspace, allowed=allowed)
+    given: dict[str, Any] = {"workspace": workspace, "session_id": session_id, "counter": counter}
+    writers: dict[str, Any] = {"summarizer": summarizer, "use_model": use_model}
+    has_writer = use_model or summarizer is not None
+    named = None if on_event is not None else _named(document)
+    match named:
+        case ("NullConversationManager", _):
+            return NullConversationManager(**given)
+        case ("SlidingWindowConversationManager", settings):
+            return SlidingWindowConversationManager(**given, **settings)
+        case ("SummarizingConversationManager", settings) if not (
+            has_writer and "summarization_system_prompt" in settings
+        ):
+            return SummarizingConversationManager(**given, **writers, **settings)
+        case _:
+            return DocumentConversationManager(
+                document, **given, **writers, summarizers=summarizers, on_event=on_event, allowed=allowed
+            )
+
+
+def _named(document: ContextManagement) -> tuple[str, dict[str, Any]] | None:
+    """Return the manager of Strands' that does what *document* says, with its settings; None where none does."""
+    try:
+        return to_strands_settings(document)
+    except ConfigError:
+        return None

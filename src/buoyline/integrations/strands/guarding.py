@@ -5,16 +5,20 @@ instead is documented to be raised there.
 """
 
 import errno
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from buoyline.compression import CallableSummarizer, Draft, ModelSummarizer, Summarizer, SummaryFunction, SummaryRequest
 from buoyline.compression.summarizers import summarizer_from
-from buoyline.errors import BuoylineError, MessageError, StorageError, SummaryError
+from buoyline.errors import BuoylineError, ConfigError, MessageError, StorageError, SummaryError
+from buoyline.management import ContextManagement, Entry, Reducer
+from buoyline.management.custom import Custom
 from buoyline.offloader import Abilities, Offloader, abilities_of
 from buoyline.tokens import TextCounter, TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.bisection import BisectingCounter
+from buoyline.window.events import Event, OnEvent
 
 
 def guarded_offloader(offloader: Offloader) -> Offloader:
@@ -50,6 +54,44 @@ def guarded_summarizer(summarizer: Summarizer | SummaryFunction) -> Summarizer:
     """
     found = summarizer_from(summarizer)
     return found if isinstance(found, (CallableSummarizer, ModelSummarizer)) else _GuardedSummarizer(found)
+
+
+def guarded_listener(on_event: OnEvent) -> OnEvent:
+    """Return a listener that raises a `ConfigError` where *on_event* raises anything."""
+
+    def listen(event: Event) -> None:
+        try:
+            on_event(event)
+        except Exception as error:
+            raise ConfigError("on_event", f"failed when told of {type(event).__name__}: {error!r}") from error
+
+    return listen
+
+
+def guarded_management(management: ContextManagement) -> ContextManagement:
+    """Return *management* with managers of a user's own that raise a `ConfigError` where they raise anything."""
+    hooks = {hook: tuple(map(_guarded_entry, entries)) for hook, entries in management.hooks.items()}
+    return management.model_copy(update={"hooks": hooks})
+
+
+def _guarded_entry(entry: Entry) -> Entry:
+    manager = entry.manager
+    if not isinstance(manager, Custom):
+        return entry
+    return replace(entry, manager=replace(manager, reducer=_GuardedReducer(manager.type_name, manager.reducer)))
+
+
+@dataclass(frozen=True, slots=True)
+class _GuardedReducer:
+    name: str
+    reducer: Reducer
+
+    async def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool:
+        try:
+            answer = self.reducer.reduce(messages, error=error)
+            return await answer if inspect.isawaitable(answer) else answer
+        except Exception as failure:
+            raise ConfigError(self.name, f"failed: {failure!r}") from failure
 
 
 @dataclass(frozen=True, slots=True)
