@@ -5,8 +5,8 @@ that left is a user's message, and so may be what stands beside it: then they sh
 agent's own business.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ class Standing:
 
     Attributes:
         message: What stands there: the only part itself, or one that has the contents of all.
-        parts: Messages of the head by their number in `HeldContext.head`, -1 for those behind it, and what they are.
+        parts: Messages of the head by their number in `HeldContext.head`, -1 for others, and what they are.
     """
 
     message: NativeMessage
@@ -38,33 +38,44 @@ class Shown:
     Attributes:
         head: What stands before the agent's messages.
         taken: How many of the messages behind the head share the last of these: one, or none.
+        opening: Says that messages have left, where the document wants nothing to be said and a user's message is
+            needed.
         messages: Those that follow.
     """
 
     head: Sequence[Standing] = ()
     taken: int = 0
-    messages: Sequence[NativeMessage] = field(default=())
+    messages: Sequence[NativeMessage] = ()
+    opening: NativeMessage | None = None
 
     def history(self) -> list[NativeMessage]:
         """Return the whole history, in order."""
         return [*(standing.message for standing in self.head), *self.messages]
 
 
-def shown_as(held: HeldContext, before: Sequence[Standing] = ()) -> Shown:
-    """Return how *held* stands in a history; messages that stood there *before* are the very same objects."""
+def shown_as(held: HeldContext, before: Shown | None = None, *, opening: NativeMessage | None = None) -> Shown:
+    """Return how *held* stands in a history.
+
+    Args:
+        held: The context.
+        before: How it stood there last: what stands there still is the very same objects.
+        opening: Stands at the beginning in any case; left out: one does where that is needed.
+    """
+    before = before or Shown()
     parts = list(enumerate(native for _, native in held.head))
     ours = [part for part in parts if held.head[part[0]][0] in _OURS]
     follower = held.messages[0] if held.messages else None
-    if _needs_opening(parts, ours, follower, has_left=held.first > 0):
-        ours = [(-1, _opening(before))]
-        parts = [*ours, *parts]
+    if opening is None and _needs_opening(parts, ours, follower, has_left=held.first > 0):
+        opening = before.opening or dialect_named(DIALECT).user_message(_OPENING)
+    if opening is not None:
+        parts.insert(0, (-1, opening))
     elif parts and parts[0][1]["role"] != "user":
         parts = [*ours, *(part for part in parts if part not in ours)]
     taken = int(bool(parts) and follower is not None and follower["role"] == parts[-1][1]["role"])
     if follower is not None and taken:
         parts.append((-1, follower))
     groups = [list(group) for _, group in groupby(parts, key=lambda part: part[1]["role"])]
-    return Shown([_standing(group, before) for group in groups], taken, held.messages[taken:])
+    return Shown([_standing(group, before.head) for group in groups], taken, held.messages[taken:], opening)
 
 
 def _needs_opening(
@@ -95,12 +106,6 @@ def _standing(parts: Sequence[tuple[int, NativeMessage]], before: Sequence[Stand
     }
     durable_key(message)
     return Standing(message, parts)
-
-
-def _opening(before: Sequence[Standing]) -> NativeMessage:
-    natives: Iterable[NativeMessage] = (native for one in before for number, native in one.parts if number < 0)
-    known = next((native for native in natives if native["content"] == [{"text": _OPENING}]), None)
-    return known or dialect_named(DIALECT).user_message(_OPENING)
 
 
 def _are(ones: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> bool:

@@ -76,7 +76,7 @@ class WindowedHistory:
                 "it is as whoever changed it has left it; the next model call tries again",
             )
         held = self.window.held
-        shown = shown_as(held, self.shown.head)
+        shown = shown_as(held, self.shown)
         history[:known] = shown.history()
         self._known = [(message, message.get("content")) for message in shown.history()]
         left = held.first + shown.taken - self._end
@@ -85,9 +85,9 @@ class WindowedHistory:
         self.is_settled = True
         return left
 
-    def begin(self, held: HeldContext) -> list[NativeMessage]:
-        """Begin with *held*, and return the history that it makes."""
-        self.shown = shown_as(held)
+    def begin(self, held: HeldContext, opening: NativeMessage | None = None) -> list[NativeMessage]:
+        """Begin with *held*, and return the history that it makes; see `shown_as` for *opening*."""
+        self.shown = shown_as(held, opening=opening)
         self.held = replace(held, messages=())
         return self.shown.history()
 
@@ -97,6 +97,7 @@ class WindowedHistory:
         return {
             "head": [[kind, native] for kind, native in held.head],
             "taken": [native for one in head[-1:] for _, native in one.parts[-1:]] if self.shown.taken else [],
+            "opening": self.shown.opening,
             "keys": [durable_key(one.message) for one in head],
             "first": held.first,
             "pins": list(held.pins),
@@ -114,7 +115,7 @@ class WindowedHistory:
             None if summary is None else summary_from(summary),
         )
         self.window, self._known = None, []
-        self.begin(held)
+        self.begin(held, state["opening"])
         for one, key in zip(self.shown.head, state["keys"], strict=False):
             one.message["tracking_id"] = key
         return [one.message for one in self.shown.head]
