@@ -8,9 +8,12 @@ from strands_model import ScriptedModel
 from test_strands_conversation import talk
 
 from buoyline import LocalWorkspace, MemoryWorkspace
-from buoyline.errors import ConfigError
-from buoyline.integrations.strands import NullConversationManager, conversation_manager_of
-from buoyline.management import Registry, from_strands_settings
+from buoyline.integrations.strands import (
+    DocumentConversationManager,
+    NullConversationManager,
+    conversation_manager_of,
+)
+from buoyline.management import BUILT_IN, Registry, from_strands_settings
 
 
 def sliding(window_size: int) -> Any:
@@ -39,6 +42,10 @@ def test_each_of_strands_managers_has_a_document(manager: str) -> None:
     assert isinstance(conversation_manager_of({"hooks": {}}, workspace=MemoryWorkspace()), NullConversationManager)
 
 
-def test_a_document_that_says_more_is_refused() -> None:
-    with pytest.raises(ConfigError, match="keep it as a document"):
-        conversation_manager_of("coding-agent", workspace=MemoryWorkspace())
+def test_any_other_document_gives_a_manager_that_runs_it() -> None:
+    for name in BUILT_IN:
+        found = conversation_manager_of(name, workspace=MemoryWorkspace())
+        assert isinstance(found, DocumentConversationManager)
+        assert found.management.name == name
+    told = conversation_manager_of({"hooks": {}}, workspace=MemoryWorkspace(), on_event=print)
+    assert isinstance(told, DocumentConversationManager)

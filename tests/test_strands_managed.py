@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strands import Agent, ModelRetryStrategy, tool
+from strands.agent.conversation_manager import ConversationManager
+from strands.hooks import MessageAddedEvent
 from strands.session import SnapshotSessionManager
 from strands.storage import LocalFileStorage
 from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
@@ -43,6 +45,11 @@ from buoyline.management import BUILT_IN, Registry
 from buoyline.window import ContextManaged
 
 WINDOW = 8_000
+
+
+def unsynced(directory: Path) -> LocalWorkspace:
+    """Return a workspace that does not wait for the disk: nothing here is about power cuts."""
+    return LocalWorkspace(directory, durability="off")
 
 
 def doc(**hooks: Any) -> dict[str, Any]:
@@ -107,13 +114,15 @@ async def conversation(workspace: Any, session_id: str = SESSION) -> list[Messag
     return [*left, *standing]
 
 
-def noted(agent: Agent) -> list[str]:
-    """Return the list to which the id of each message goes that the agent has from now on."""
-    from strands.hooks import MessageAddedEvent  # noqa: PLC0415 - here alone
+def noted(agent: Agent) -> list[Message]:
+    """Return the list to which a copy of each message goes that the agent has from now on, as sessions keep them."""
+    added: list[Message] = []
+    agent.hooks.add_callback(MessageAddedEvent, lambda event: added.append(cast("Any", copy.deepcopy(event.message))))
+    return added
 
-    ids: list[str] = []
-    agent.hooks.add_callback(MessageAddedEvent, lambda event: ids.append(event.message["tracking_id"]))
-    return ids
+
+def known_as(messages: list[Message]) -> list[str]:
+    return [message["tracking_id"] for message in messages]
 
 
 # What holds, whatever the document says.
@@ -121,28 +130,29 @@ def noted(agent: Agent) -> list[str]:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_each_preset_keeps_requests_valid_and_small_and_the_workspace_has_all(name: str, tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
+    workspace = unsynced(tmp_path)
     manager = conversation_manager_of(name, workspace=workspace, session_id=SESSION)
     agent = agent_with(manager, working(), tools=[build], config={"context_window_limit": WINDOW})
-    ids = noted(agent)
-    for number in range(8):
+    added = noted(agent)
+    for number in range(6):
         agent(f"question {number}")
         for request in model_of(agent).requests[-4:]:
             check_request(request)
             assert fits(agent, request)
             assert f"question {number}" in texts(request)
-    assert [message["tracking_id"] for message in asyncio.run(conversation(workspace))] == ids
-    behind = [message["tracking_id"] for message in history(agent) if message["tracking_id"] in ids]
-    assert behind == ids[manager.removed_message_count :] or behind[:1] == ids[:1]
+    found = asyncio.run(conversation(workspace))
+    assert known_as(found) == known_as(added)
+    count = len(added) - manager.removed_message_count
+    assert known_as(history(agent))[len(history(agent)) - count :] == known_as(added)[manager.removed_message_count :]
     outputs = {path.read_text("utf-8") for path in (tmp_path / "sessions" / SESSION).glob("tool_result-*.txt")}
-    for call_id, text in results_in(asyncio.run(conversation(workspace))).items():
+    for call_id, text in results_in(found).items():
         output = build(int(call_id[5:].replace("_", "")))
         assert text == output or output in outputs
 
 
 @pytest.mark.parametrize("name", ["coding-agent", "long-conversations", "small-local-model"])
 def test_a_restarted_agent_has_the_same_history_and_goes_on(name: str, tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path / "w")
+    workspace = unsynced(tmp_path / "w")
     answer, before, ids = working(), list[Message](), list[str]()
     for run in range(3):
         manager = conversation_manager_of(name, workspace=workspace)
@@ -156,9 +166,9 @@ def test_a_restarted_agent_has_the_same_history_and_goes_on(name: str, tmp_path:
             if number == 0 and name == "coding-agent":
                 # Results that became stubs are whole in Strands' session: they stand as stubs again all the same.
                 assert _same_stubs(before, model_of(agent).requests[0])
-        ids += added
+        ids += known_as(added)
         before = copy.deepcopy(history(agent))
-        assert [message["tracking_id"] for message in asyncio.run(conversation(workspace, "release"))] == ids
+        assert known_as(asyncio.run(conversation(workspace, "release"))) == ids
 
 
 def _same_stubs(before: list[Message], request: list[Message]) -> bool:
@@ -167,7 +177,7 @@ def _same_stubs(before: list[Message], request: list[Message]) -> bool:
 
 
 def test_a_snapshot_brings_the_history_back(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path / "w")
+    workspace = unsynced(tmp_path / "w")
 
     def agent_of_today() -> Agent:
         sessions = SnapshotSessionManager("release", storage=LocalFileStorage(str(tmp_path / "strands")))
@@ -187,7 +197,7 @@ def test_a_snapshot_brings_the_history_back(tmp_path: Path) -> None:
 
 
 def test_a_process_that_died_between_archive_and_session_archives_nothing_twice(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
+    workspace = unsynced(tmp_path)
     messages = [{**message, "tracking_id": f"id-{place}"} for place, message in enumerate(talk(20))]
     first = conversation_manager_of(SLIDING, workspace=workspace, session_id=SESSION)
     behind = first.get_state()
@@ -204,7 +214,7 @@ def test_a_process_that_died_between_archive_and_session_archives_nothing_twice(
 
 
 def test_an_agent_that_returned_to_an_older_state_still_loses_nothing(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
+    workspace = unsynced(tmp_path)
     agent_with(conversation_manager_of(SLIDING, workspace=workspace, session_id=SESSION), messages=talk(20))("one way")
     left = len(asyncio.run(archived(workspace)))
     other = conversation_manager_of(SLIDING, workspace=workspace, session_id=SESSION)
@@ -216,7 +226,7 @@ def test_an_agent_that_returned_to_an_older_state_still_loses_nothing(tmp_path: 
 
 
 async def test_a_window_goes_on_with_the_session_and_its_document(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
+    workspace = unsynced(tmp_path)
     manager = conversation_manager_of("coding-agent", workspace=workspace, session_id=SESSION)
     agent = agent_with(manager, working(), tools=[build], config={"context_window_limit": WINDOW})
     for number in range(6):
@@ -229,7 +239,7 @@ async def test_a_window_goes_on_with_the_session_and_its_document(tmp_path: Path
 
 
 async def test_what_a_window_has_begun_an_agent_goes_on_with(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
+    workspace = unsynced(tmp_path)
     document = doc(
         pre_llm=[
             entry("PinManager", first=1),
@@ -243,7 +253,7 @@ async def test_what_a_window_has_begun_an_agent_goes_on_with(tmp_path: Path) -> 
         await window.add({"role": "assistant", "content": f"answer {number}"})
         await window.prepare()
     manager = DocumentConversationManager(document, workspace=workspace, session_id=SESSION)
-    agent = agent_with(manager, messages=manager.take_over())
+    agent = agent_with(manager, messages=cast("Any", manager.take_over()))
     assert "question 0" in texts(history(agent))
     assert "answer 11" in texts(history(agent))
     await agent.invoke_async("question 12")
@@ -258,7 +268,7 @@ def _texts_of(message: Message) -> list[str]:
 
 
 def test_a_history_that_was_emptied_carries_nothing_on(tmp_path: Path) -> None:
-    manager = conversation_manager_of(SLIDING, workspace=LocalWorkspace(tmp_path), session_id=SESSION)
+    manager = conversation_manager_of(SLIDING, workspace=unsynced(tmp_path), session_id=SESSION)
     agent = agent_with(manager, messages=talk(20, "about the harbour of Kiel"))
     agent("and now?")
     history(agent)[:] = talk(4, "about the weather in Bergen")
@@ -271,7 +281,7 @@ OK = said("assistant", "ok")
 
 @pytest.mark.parametrize("place", [0, -2])
 async def test_what_a_guardrail_takes_out_of_a_message_leaves_the_workspace_as_well(place: int, tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
+    workspace = unsynced(tmp_path)
     document = doc(pre_llm=entry("ToolsOutputTruncateManager"))
     agent = agent_with(conversation_manager_of(document, workspace=workspace, session_id=SESSION))
     await agent.invoke_async("my password is hunter2")
@@ -284,7 +294,7 @@ async def test_what_a_guardrail_takes_out_of_a_message_leaves_the_workspace_as_w
 def test_pinned_messages_stand_again_and_come_back_with_the_session(tmp_path: Path) -> None:
     document = doc(pre_llm=[entry("PinManager", first=2), entry("SlidingWindowManager", max_messages=4)])
     for run in range(2):
-        manager = conversation_manager_of(document, workspace=LocalWorkspace(tmp_path / "w"))
+        manager = conversation_manager_of(document, workspace=unsynced(tmp_path / "w"))
         agent = restarted(tmp_path, manager, "noted")
         for number in range(8):
             agent(f"question {run}-{number}")
@@ -302,7 +312,7 @@ def test_the_last_six_messages_stay(tmp_path: Path) -> None:
         "description": "sliding",
         "hooks": {"pre_llm": [{"type": "SlidingWindowManager", "config": {"max_messages": 6}}]},
     }
-    agent = agent_with(conversation_manager_of(page, workspace=LocalWorkspace(tmp_path)))
+    agent = agent_with(conversation_manager_of(page, workspace=unsynced(tmp_path)))
     for number in range(12):
         agent(f"question {number}")
         request = model_of(agent).requests[-1]
@@ -321,7 +331,7 @@ def test_outputs_are_truncated_to_a_hundred_thousand_characters(tmp_path: Path) 
         """Dump all."""
         return "row of a table\n" * 20_000
 
-    manager = conversation_manager_of(page, workspace=LocalWorkspace(tmp_path), session_id=SESSION)
+    manager = conversation_manager_of(page, workspace=unsynced(tmp_path), session_id=SESSION)
     agent = agent_with(manager, [call("dump")], "done", tools=[dump])
     agent("dump it")
     (text,) = results_in(model_of(agent).requests[1]).values()
@@ -347,7 +357,7 @@ def test_the_named_summariser_writes_the_summary(tmp_path: Path) -> None:
         asked.append(request)
         return FIELDS
 
-    workspace = LocalWorkspace(tmp_path)
+    workspace = unsynced(tmp_path)
     manager = conversation_manager_of(page, workspace=workspace, session_id=SESSION, summarizers={"small": small})
     assert isinstance(manager, DocumentConversationManager)
     agent = agent_with(manager, messages=talk(24))
@@ -359,7 +369,7 @@ def test_the_named_summariser_writes_the_summary(tmp_path: Path) -> None:
 
 async def test_the_agents_own_model_writes_where_it_shall(tmp_path: Path) -> None:
     page = doc(pre_llm=entry("SummarizationManager", activation={"message_count_exceed": 20}))
-    manager = DocumentConversationManager(page, workspace=LocalWorkspace(tmp_path), use_model=True)
+    manager = DocumentConversationManager(page, workspace=unsynced(tmp_path), use_model=True)
     model = StructuredModel(FIELDS)
     agent = agent_with(manager, model=model, messages=talk(24))
     await agent.invoke_async("go on")
@@ -374,7 +384,7 @@ def test_each_hook_fires_when_it_is_due_and_tells_so(tmp_path: Path) -> None:
     hooks = ("post_memory", "post_tool", "pre_llm")
     document = doc(**{hook: entry("SlidingWindowManager", max_messages=50) for hook in hooks})
     told: list[Any] = []
-    manager = conversation_manager_of(document, workspace=LocalWorkspace(tmp_path), on_event=told.append)
+    manager = conversation_manager_of(document, workspace=unsynced(tmp_path), on_event=told.append)
     agent = agent_with(manager, working(2), tools=[build])
     agent("build them")
     fired = [event.hook for event in told if isinstance(event, ContextManaged)]
@@ -387,7 +397,7 @@ def test_each_hook_fires_when_it_is_due_and_tells_so(tmp_path: Path) -> None:
 def test_retries_of_one_call_ask_the_managers_once(tmp_path: Path) -> None:
     told: list[Any] = []
     document = doc(pre_llm=entry("SlidingWindowManager", max_messages=50, at_least=2))
-    manager = conversation_manager_of(document, workspace=LocalWorkspace(tmp_path), on_event=told.append)
+    manager = conversation_manager_of(document, workspace=unsynced(tmp_path), on_event=told.append)
     throttled = ModelThrottledException("slow down")
     retrying = ModelRetryStrategy(max_attempts=4, initial_delay=0, max_delay=0)
     agent = agent_with(manager, throttled, throttled, "ok", messages=talk(20), retry_strategy=retrying)
@@ -397,7 +407,7 @@ def test_retries_of_one_call_ask_the_managers_once(tmp_path: Path) -> None:
 
 
 def test_one_call_may_name_its_own_document(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
+    workspace = unsynced(tmp_path)
     Registry(workspace).put(SLIDING, "six")
     manager = conversation_manager_of("coding-agent", workspace=workspace)
     agent = agent_with(manager, messages=talk(30))
@@ -408,14 +418,14 @@ def test_one_call_may_name_its_own_document(tmp_path: Path) -> None:
 
 
 def test_a_document_that_is_not_there_ends_the_call_that_names_it(tmp_path: Path) -> None:
-    agent = agent_with(conversation_manager_of("chat", workspace=LocalWorkspace(tmp_path)))
+    agent = agent_with(conversation_manager_of("chat", workspace=unsynced(tmp_path)))
     with pytest.raises(Exception, match="long-conversations"):
         agent("go on", invocation_state={"context_management": "long-conversation"})
     assert model_of(agent).requests == []
 
 
 def test_what_cannot_be_a_manager_is_refused_at_once(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
+    workspace = unsynced(tmp_path)
     with pytest.raises(NotFoundError):
         conversation_manager_of("nowhere", workspace=workspace)
     with pytest.raises(DocumentError):
@@ -435,7 +445,7 @@ async def _never(_: SummaryRequest) -> str:
 
 def test_after_an_overflow_the_managers_for_it_make_the_history_smaller(tmp_path: Path) -> None:
     document = doc(on_overflow=entry("SlidingWindowManager", max_messages=4))
-    manager = conversation_manager_of(document, workspace=LocalWorkspace(tmp_path), session_id=SESSION)
+    manager = conversation_manager_of(document, workspace=unsynced(tmp_path), session_id=SESSION)
     agent = agent_with(manager, overflow, "fine", messages=talk(30))
     agent("go on")
     first, second = model_of(agent).requests
@@ -448,20 +458,20 @@ def test_after_an_overflow_the_managers_for_it_make_the_history_smaller(tmp_path
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_provider_that_refuses_everything_ends_after_a_few_calls(name: str, tmp_path: Path) -> None:
-    manager = conversation_manager_of(name, workspace=LocalWorkspace(tmp_path), session_id=SESSION)
+    manager = conversation_manager_of(name, workspace=unsynced(tmp_path), session_id=SESSION)
     agent = agent_with(manager, overflow, messages=talk(100, "word " * 50))
     with pytest.raises(ContextWindowOverflowException):
         agent("go on")
     assert len(model_of(agent).requests) < 20
     assert "go on" in texts(history(agent))
-    left = bare(asyncio.run(archived(LocalWorkspace(tmp_path))))
+    left = bare(asyncio.run(archived(unsynced(tmp_path))))
     assert left == [*talk(100, "word " * 50), said("user", "go on")][: len(left)]
 
 
 def test_an_overflow_asks_no_model_for_a_summary(tmp_path: Path) -> None:
     document = doc(on_overflow=entry("SummarizationManager", preserve_recent_messages=4))
     model = StructuredModel(FIELDS, overflow, "fine")
-    manager = conversation_manager_of(document, workspace=LocalWorkspace(tmp_path), use_model=True, on_event=_ignore)
+    manager = conversation_manager_of(document, workspace=unsynced(tmp_path), use_model=True, on_event=_ignore)
     agent = agent_with(manager, model=model, messages=talk(40, "word " * 30))
     agent("go on")
     assert model.prompts == []
@@ -534,7 +544,7 @@ class Failing:
 def test_a_manager_of_ones_own_that_fails_stops_no_call_but_an_overflow_says_so(tmp_path: Path) -> None:
     own = {"type": f"{__name__}.Failing"}
     document = doc(pre_llm=own, on_overflow=own)
-    manager = conversation_manager_of(document, workspace=LocalWorkspace(tmp_path), allowed=[f"{__name__}.*"])
+    manager = conversation_manager_of(document, workspace=unsynced(tmp_path), allowed=[f"{__name__}.*"])
     agent = agent_with(manager, "fine", overflow, messages=talk(4))
     agent("go on")
     with pytest.raises(ContextWindowOverflowException, match="out of ideas"):
@@ -552,7 +562,7 @@ def test_a_listener_or_a_counter_that_fails_stops_no_call(tmp_path: Path) -> Non
         return len(text)
 
     for broken in ({"on_event": listen}, {"counter": count}):
-        manager = conversation_manager_of(SLIDING, workspace=LocalWorkspace(tmp_path / next(iter(broken))), **broken)
+        manager = conversation_manager_of(SLIDING, workspace=unsynced(tmp_path / next(iter(broken))), **broken)
         agent = agent_with(manager, "fine", messages=[*talk(20), said("user", "what is <|endoftext|>?"), OK])
         agent("go on")
         assert texts(history(agent))[-2:] == ["go on", "fine"]
@@ -560,7 +570,7 @@ def test_a_listener_or_a_counter_that_fails_stops_no_call(tmp_path: Path) -> Non
 
 def test_a_history_begins_with_the_user_also_where_the_document_wants_no_notice(tmp_path: Path) -> None:
     document = doc(pre_llm=entry("SlidingWindowManager", max_messages=3, notice=False))
-    manager = conversation_manager_of(document, workspace=LocalWorkspace(tmp_path))
+    manager = conversation_manager_of(document, workspace=unsynced(tmp_path))
     agent = agent_with(manager, working(5), tools=[build])
     for number in range(3):
         agent(f"question {number}")
@@ -569,7 +579,7 @@ def test_a_history_begins_with_the_user_also_where_the_document_wants_no_notice(
 
 
 def test_making_smaller_by_hand_writes_a_summary(tmp_path: Path) -> None:
-    manager = conversation_manager_of("chat", workspace=LocalWorkspace(tmp_path))
+    manager = conversation_manager_of("chat", workspace=unsynced(tmp_path))
     agent = agent_with(manager, messages=talk(40, "word " * 20), config={"context_window_limit": 2_000})
     manager.reduce_context(agent)
     assert texts(history(agent))[0].startswith("[Summary of messages 0-")
@@ -577,15 +587,15 @@ def test_making_smaller_by_hand_writes_a_summary(tmp_path: Path) -> None:
 
 
 def test_the_state_of_another_manager_is_refused(tmp_path: Path) -> None:
-    manager = conversation_manager_of("chat", workspace=LocalWorkspace(tmp_path))
-    other = conversation_manager_of({"hooks": {}}, workspace=LocalWorkspace(tmp_path))
+    manager = conversation_manager_of("chat", workspace=unsynced(tmp_path))
+    other = conversation_manager_of({"hooks": {}}, workspace=unsynced(tmp_path))
     with pytest.raises(ValueError, match="Invalid conversation manager state"):
         manager.restore_from_session(other.get_state())
 
 
 def test_a_usage_at_an_answer_counts_for_the_next_call(tmp_path: Path) -> None:
     document = doc(pre_llm=entry("SlidingWindowManager", max_messages=4, activation={"tokens_exceed_ratio": 0.7}))
-    manager = conversation_manager_of(document, workspace=LocalWorkspace(tmp_path))
+    manager = conversation_manager_of(document, workspace=unsynced(tmp_path))
     model = ScriptedModel(["one", "two"], context_window_limit=2_000, usage_tokens=1_500)
     agent = agent_with(manager, model=model, messages=nearly_full(2_000, 40))
     agent("first")
@@ -620,7 +630,7 @@ DOCUMENTS = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(messages=histories(), document=DOCUMENTS, overflows=st.booleans())
 def test_whatever_the_document_the_history_stays_valid_and_nothing_is_lost(
     messages: list[Message],
@@ -628,28 +638,35 @@ def test_whatever_the_document_the_history_stays_valid_and_nothing_is_lost(
     overflows: bool,  # noqa: FBT001 - drawn
 ) -> None:
     workspace = MemoryWorkspace()
-    manager = conversation_manager_of(doc(**document), workspace=workspace, session_id=SESSION, on_event=_ignore)
-    given_messages = [{**message, "tracking_id": f"id-{place}"} for place, message in enumerate(messages)]
-    answers = [overflow, "one", "two"] if overflows else ["one", "two"]
-    agent = agent_with(manager, *answers, messages=copy.deepcopy(given_messages))
-    ids = [message["tracking_id"] for message in given_messages]
-    ids += (added := noted(agent))
-    for words in ("first of all", "and then"):
-        with suppress(ContextWindowOverflowException):
-            agent(words)
-        assert words in texts(model_of(agent).requests[-1])
+    kept = [{**message, "tracking_id": f"id-{place}"} for place, message in enumerate(messages)]
+    state: dict[str, Any] | None = None
+    for words in (["first of all", "and then"], ["in another process"]):
+        manager = conversation_manager_of(doc(**document), workspace=workspace, session_id=SESSION, on_event=_ignore)
+        head = cast("list[Message]", (state and manager.restore_from_session(state)) or [])
+        # As Strands restores a session: the messages as they came, behind what the manager puts before them.
+        before = [*head, *copy.deepcopy(kept[manager.removed_message_count :])]
+        agent = agent_with(manager, *[overflow] * overflows, "one", "two", messages=before)
+        added = noted(agent)
+        for said_now in words:
+            with suppress(ContextWindowOverflowException):
+                agent(said_now)
+            assert said_now in texts(model_of(agent).requests[-1])
+        kept += added
+        check_kept(workspace, manager, agent, kept)
+        state = json.loads(json.dumps(manager.get_state()))
+
+
+def check_kept(workspace: Any, manager: ConversationManager, agent: Agent, kept: list[Message]) -> None:
+    """All that was said is there once, whole but for results, and the history is what Strands will make of it."""
     found = asyncio.run(conversation(workspace))
-    assert [message["tracking_id"] for message in found] == [*ids[: len(given_messages)], *added]
-    unlike = [
-        message for message, before in zip(found, given_messages, strict=False) if bare([message]) != bare([before])
-    ]
+    assert known_as(found) == known_as(kept)
+    pairs = zip(found, kept, strict=True)
+    unlike = [message for message, before in pairs if bare([message]) != bare([before])]
     assert all(ids_of([message], "toolResult") for message in unlike)
-    for request in model_of(agent).requests:
-        if manager.removed_message_count:
-            assert request[0]["role"] == "user"
-    state = json.loads(json.dumps(manager.get_state()))
-    again = conversation_manager_of(doc(**document), workspace=workspace, session_id=SESSION, on_event=_ignore)
-    head = again.restore_from_session(state) or []
-    assert bare(head) == bare(history(agent)[: len(head)])
-    rest = [message["tracking_id"] for message in history(agent)[len(head) :]]
-    assert rest == [message["tracking_id"] for message in found][manager.removed_message_count :]
+    count = len(kept) - manager.removed_message_count
+    assert known_as(history(agent))[len(history(agent)) - count :] == known_as(kept)[manager.removed_message_count :]
+    if manager.removed_message_count:
+        assert history(agent)[0]["role"] == "user"
+        seam = [message["role"] for message in kept[manager.removed_message_count - 1 :][:2]]
+        if seam != ["user", "user"]:  # as the agent had them itself
+            assert [message["role"] for message in history(agent)[:2]] != ["user", "user"]
