@@ -8,6 +8,7 @@ import errno
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any
 
 from buoyline.compression import CallableSummarizer, Draft, ModelSummarizer, Summarizer, SummaryFunction, SummaryRequest
@@ -19,6 +20,20 @@ from buoyline.offloader import Abilities, Offloader, abilities_of
 from buoyline.tokens import TextCounter, TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.bisection import BisectingCounter
 from buoyline.window.events import Event, OnEvent
+
+
+class _Users:
+    """Surrounds code of the user's; what it raises is raised as one of our errors, and those themselves as they are."""
+
+    def __init__(self, made: Callable[[Exception], BuoylineError]) -> None:
+        self._made = made
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, Exception) and not isinstance(error, BuoylineError):
+            raise self._made(error) from error
 
 
 def guarded_offloader(offloader: Offloader) -> Offloader:
@@ -60,10 +75,8 @@ def guarded_listener(on_event: OnEvent) -> OnEvent:
     """Return a listener that raises a `ConfigError` where *on_event* raises anything."""
 
     def listen(event: Event) -> None:
-        try:
+        with _Users(lambda error: ConfigError("on_event", f"failed at {type(event).__name__}: {error!r}")):
             on_event(event)
-        except Exception as error:
-            raise ConfigError("on_event", f"failed when told of {type(event).__name__}: {error!r}") from error
 
     return listen
 
@@ -87,11 +100,9 @@ class _GuardedReducer:
     reducer: Reducer
 
     async def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool:
-        try:
+        with _Users(lambda failure: ConfigError(self.name, f"failed: {failure!r}")):
             answer = self.reducer.reduce(messages, error=error)
             return await answer if inspect.isawaitable(answer) else answer
-        except Exception as failure:
-            raise ConfigError(self.name, f"failed: {failure!r}") from failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +110,12 @@ class _GuardedOffloader:
     offloader: Offloader
 
     async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
-        try:
+        with _Users(_refused):
             return await self.offloader.offload_context(session_id, msgs, **kwargs)
-        except BuoylineError:
-            raise
-        except Exception as error:
-            raise _refused(error) from error
 
     async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
-        try:
+        with _Users(_refused):
             return await self.offloader.offload_tool_result(session_id, tool_result, **kwargs)
-        except BuoylineError:
-            raise
-        except Exception as error:
-            raise _refused(error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +123,8 @@ class _GuardedCount:
     counter: TextCounter
 
     def __call__(self, text: str) -> int:
-        try:
+        with _Users(lambda error: MessageError(f"the counter failed at {len(text):,} characters: {error!r}")):
             return self.counter.count(text)
-        except Exception as error:
-            raise MessageError(f"the counter failed at a text of {len(text):,} characters: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +132,8 @@ class _GuardedSummarizer:
     summarizer: Summarizer
 
     async def summarize(self, request: SummaryRequest) -> Draft:
-        try:
+        with _Users(lambda error: SummaryError(type(self.summarizer).__name__, repr(error))):
             return await self.summarizer.summarize(request)
-        except SummaryError:
-            raise
-        except Exception as error:
-            raise SummaryError(type(self.summarizer).__name__, repr(error)) from error
 
 
 def _refused(error: Exception) -> StorageError:
