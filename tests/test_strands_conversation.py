@@ -594,6 +594,49 @@ def test_any_offloader_will_do_and_what_it_raises_stops_no_call(kind: Any) -> No
     assert bare([*shelf.kept, *kept])[:60] == messages
 
 
+class _Helpless:
+    """A summariser that raises what no summariser should."""
+
+    async def summarize(self, request: SummaryRequest) -> Any:
+        raise LookupError("out of words")
+
+
+def _special(text: str) -> int:
+    if "<|endoftext|>" in text:
+        raise ValueError("a special token")
+    return len(text)
+
+
+def test_whatever_a_counter_raises_stops_no_call(tmp_path: Path) -> None:
+    messages = [*talk(60), said("user", "what is <|endoftext|>?"), said("assistant", "an end")]
+    manager = SummarizingConversationManager(
+        workspace=LocalWorkspace(tmp_path), counter=cast("Any", _special), proactive_compression=True
+    )
+    agent = agent_with(manager, "fine", messages=messages, config={"context_window_limit": 100})
+    agent("go on")
+    assert texts(history(agent))[-1] == "fine"
+
+
+def test_whatever_a_summariser_raises_the_extractive_one_writes_then(tmp_path: Path) -> None:
+    manager = SummarizingConversationManager(
+        workspace=LocalWorkspace(tmp_path), summarizer=_Helpless(), proactive_compression=True
+    )
+    agent = agent_with(manager, "fine", messages=talk(60), config={"context_window_limit": 600})
+    agent("go on")
+    assert texts(history(agent))[0].startswith("[Summary of messages 0-")
+
+
+def test_a_mistake_in_a_manager_is_not_logged_away(tmp_path: Path) -> None:
+    class Mistaken(SummarizingConversationManager):
+        async def _reduce(self, agent: Agent) -> None:
+            raise AssertionError("a mistake")
+
+    manager = Mistaken(workspace=LocalWorkspace(tmp_path), proactive_compression=True)
+    agent = agent_with(manager, messages=talk(60), config={"context_window_limit": 100})
+    with pytest.raises(Exception, match="a mistake"):
+        agent("go on")
+
+
 # What Strands' own managers are known to get wrong.
 
 

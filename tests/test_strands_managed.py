@@ -440,6 +440,15 @@ async def _never(_: SummaryRequest) -> str:
     raise AssertionError
 
 
+def test_the_system_prompt_of_now_counts(tmp_path: Path) -> None:
+    document = doc(pre_llm=entry("SlidingWindowManager", max_messages=4, activation={"tokens_exceed": 1_000}))
+    agent = agent_with(conversation_manager_of(document, workspace=unsynced(tmp_path)), messages=talk(20))
+    agent("first")
+    agent.system_prompt = "Be brief. " * 1_000
+    agent("second")
+    assert [len(request) for request in model_of(agent).requests] == [21, 5]
+
+
 # Overflows, and failures.
 
 

@@ -51,6 +51,10 @@ class HeldWindow(ContextWindow):
             None if context.summary is None else context.summary[1],
         )
 
+    def send_beside(self, system: Any, tools: Sequence[Any]) -> None:
+        """Count this system prompt and these tools from now on: a framework's may change at any time."""
+        self._context.send_beside(system, list(tools))
+
     async def adopt(self, held: HeldContext, key_of: Callable[[Mapping[str, Any]], str]) -> int:
         """Take a context over that somebody holds; it has to be of the window's dialect.
 

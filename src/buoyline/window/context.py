@@ -44,6 +44,11 @@ class Context:
     attempted: int = 0
     _fixed_tokens: int | None = None
 
+    def send_beside(self, system: Any, tools: list[Any]) -> None:
+        """Take note that another system prompt, or other tools, are sent from now on."""
+        if (system, tools) != (self.system, self.tools):
+            self.system, self.tools, self._fixed_tokens = system, tools, None
+
     def standing(self) -> list[Entry]:
         """Return what stands before the messages: the head, the summary, the notice, and what stands for now."""
         return [*self.head, *self._ours(), *self.again]

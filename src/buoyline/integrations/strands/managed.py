@@ -207,7 +207,9 @@ class DocumentConversationManager(WorkspaceConversationManager):
                 return
 
     async def _followed(self, agent: "Agent") -> HeldWindow:
-        return await self._kept.follow(history_of(agent), lambda: self._window_for(agent))
+        window = await self._kept.follow(history_of(agent), lambda: self._window_for(agent))
+        window.send_beside(_prompt_of(agent), agent.tool_registry.get_all_tool_specs())
+        return window
 
     def _show(self, agent: "Agent", window: HeldWindow) -> None:
         self.report = window.report
@@ -219,7 +221,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
             offloader=self.offloader,
             size=self._size_of(agent),
             config=self._config,
-            system=agent.system_prompt if isinstance(agent.system_prompt, str) else "",
+            system=_prompt_of(agent),
             tools=list(agent.tool_registry.get_all_tool_specs()),
             summarizer=self._writer(agent),
             counter=self.counter,
@@ -252,6 +254,10 @@ class DocumentConversationManager(WorkspaceConversationManager):
 
     def _unless_recovering(self, summarizer: Summarizer) -> Summarizer:
         return _OutsideRecovery(summarizer, lambda: self._is_recovering)
+
+
+def _prompt_of(agent: "Agent") -> str:
+    return agent.system_prompt if isinstance(agent.system_prompt, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
