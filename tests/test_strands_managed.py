@@ -40,7 +40,7 @@ from test_strands_conversation import (
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace, SummaryRequest
 from buoyline.errors import ConfigError, DocumentError, NotFoundError
-from buoyline.integrations.strands import DocumentConversationManager, conversation_manager_of
+from buoyline.integrations.strands import DocumentConversationManager, WorkspaceOffloader, conversation_manager_of
 from buoyline.management import BUILT_IN, Registry
 from buoyline.window import ContextManaged
 
@@ -447,6 +447,34 @@ def test_the_system_prompt_of_now_counts(tmp_path: Path) -> None:
     agent.system_prompt = "Be brief. " * 1_000
     agent("second")
     assert [len(request) for request in model_of(agent).requests] == [21, 5]
+
+
+def test_what_the_plugin_has_offloaded_is_masked_with_the_path_of_the_whole(tmp_path: Path) -> None:
+    workspace = unsynced(tmp_path)
+    document = doc(pre_llm=entry("ToolResultMaskManager", keep_recent_results=1, min_tokens=50))
+    manager = conversation_manager_of(document, workspace=workspace, session_id=SESSION)
+    plugin = WorkspaceOffloader(workspace, session_id=SESSION)
+    agent = agent_with(manager, working(2), tools=[build], plugins=[plugin])
+    agent("build them")
+    masked = results_in(model_of(agent).requests[-1])["call_1_1"]
+    whole = tmp_path / "sessions" / SESSION / "tool_result-call_1_1.txt"
+    assert str(whole) in masked
+    assert whole.read_text("utf-8") == build(11)
+    assert len(list(whole.parent.glob("tool_result-*"))) == 4
+
+
+def test_a_picture_among_what_stands_again_comes_back_with_the_session(tmp_path: Path) -> None:
+    picture = {"image": {"format": "png", "source": {"bytes": b"\x89PNG\r\n\x1a\n" + bytes(range(200))}}}
+    document = doc(pre_llm=[entry("PinManager", first=1), entry("SlidingWindowManager", max_messages=2)])
+    for run in range(2):
+        manager = conversation_manager_of(document, workspace=unsynced(tmp_path / "w"))
+        agent = restarted(tmp_path, manager, "noted")
+        if run == 0:
+            agent(cast("Any", [{"text": "what is this?"}, picture]))
+        for number in range(3):
+            agent(f"question {number}")
+        assert picture in model_of(agent).requests[-1][0]["content"]
+        check_request(model_of(agent).requests[-1])
 
 
 # Overflows, and failures.

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from buoyline.compression import Summary
 from buoyline.errors import NotFoundError, SessionExistsError
 from buoyline.messages import Text, dialect_named, parse, spell
-from buoyline.offloader import StoredResult, WindowLog, WindowState
+from buoyline.offloader import StoredResult, WindowLog, WindowState, is_placeholder, is_stub
 from buoyline.window.contents import Contents
 from buoyline.window.entry import Entry, entry_of
 from buoyline.window.keeping import AGAIN, NOTICE, PIN, SUMMARY, kind_of
@@ -55,6 +56,19 @@ class HeldWindow(ContextWindow):
         """Count this system prompt and these tools from now on: a framework's may change at any time."""
         self._context.send_beside(system, list(tools))
 
+    async def add(self, message: Any, *, pinned: bool = False, offload: bool = False) -> None:
+        """Take a message to the end; see `ContextWindow.add`.
+
+        What stands in its results for something that another part of the framework has stored is known then.
+        """
+        await super().add(message, pinned=pinned, offload=offload)
+        results = self._context.contents[-1].message.results
+        texts = [part.text for result in results for part in result.parts if isinstance(part, Text)]
+        stubs = [text for text in texts if is_stub(text) or is_placeholder(text)]
+        if stubs and self._abilities.results is not None:
+            with suppress(NotFoundError):  # nothing was ever stored in the session
+                self._results.stubs.update(await self._abilities.results.load_stubs(self.session_id, stubs))
+
     async def adopt(self, held: HeldContext, key_of: Callable[[Mapping[str, Any]], str]) -> int:
         """Take a context over that somebody holds; it has to be of the window's dialect.
 
@@ -72,6 +86,8 @@ class HeldWindow(ContextWindow):
         Raises:
             BuoylineError: The offloader refused; the window may be asked again.
         """
+        # Strands' plugin counts the turns of a workspace in memory: counted twice, what it keeps would go too soon.
+        self._abilities = replace(self._abilities, turns=None)
         before = await self._taken_over()
         held, archived = await self._placed(held, key_of)
         held = await self._with_stand_ins(held, before, key_of)
