@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import errno
 import json
 from contextlib import suppress
 from itertools import pairwise
@@ -39,8 +40,13 @@ from test_strands_conversation import (
 )
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace, SummaryRequest
-from buoyline.errors import ConfigError, DocumentError, NotFoundError
-from buoyline.integrations.strands import DocumentConversationManager, WorkspaceOffloader, conversation_manager_of
+from buoyline.errors import ConfigError, DocumentError, NotFoundError, StorageError
+from buoyline.integrations.strands import (
+    DocumentConversationManager,
+    SummarizingConversationManager,
+    WorkspaceOffloader,
+    conversation_manager_of,
+)
 from buoyline.management import BUILT_IN, Registry
 from buoyline.window import ContextManaged
 
@@ -110,8 +116,9 @@ async def conversation(workspace: Any, session_id: str = SESSION) -> list[Messag
     state = await workspace.load_window(session_id)
     standing = [message for _, message in state.messages[len(state.head) :]]
     left = await archived(workspace, session_id) if state.archived else []
-    assert len(left) == state.first
-    return [*left, *standing]
+    ahead = len(left) - state.first  # after a failure in the middle
+    assert known_as(left[state.first :]) == known_as(standing[:ahead])
+    return [*left, *standing[ahead:]]
 
 
 def noted(agent: Agent) -> list[Message]:
@@ -122,7 +129,7 @@ def noted(agent: Agent) -> list[Message]:
 
 
 def known_as(messages: list[Message]) -> list[str]:
-    return [message["tracking_id"] for message in messages]
+    return [message.get("tracking_id", "") for message in messages]
 
 
 # What holds, whatever the document says.
@@ -260,6 +267,21 @@ async def test_what_a_window_has_begun_an_agent_goes_on_with(tmp_path: Path) -> 
     check_request(model_of(agent).requests[0])
     asked = [text for message in await conversation(workspace) for text in _texts_of(message)]
     assert [text for text in asked if "question" in text] == [f"question {number}" for number in range(13)]
+
+
+async def test_another_manager_goes_on_with_what_stood_for_now(tmp_path: Path) -> None:
+    workspace = unsynced(tmp_path)
+    agent = agent_with(
+        conversation_manager_of(
+            doc(pre_llm=entry("SlidingWindowManager", max_messages=3)), workspace=workspace, session_id=SESSION
+        ),
+        working(6),
+        tools=[build],
+    )
+    await agent.invoke_async("build them all")
+    manager = SummarizingConversationManager(workspace=workspace, session_id=SESSION)
+    again = agent_with(manager, messages=cast("Any", manager.take_over()))
+    assert "build them all" in texts(history(again))
 
 
 def _texts_of(message: Message) -> list[str]:
@@ -691,6 +713,68 @@ def test_whatever_the_document_the_history_stays_valid_and_nothing_is_lost(
         kept += added
         check_kept(workspace, manager, agent, kept)
         state = json.loads(json.dumps(manager.get_state()))
+
+
+class Refusing(MemoryWorkspace):
+    """A workspace that refuses some of what it is asked to keep, by the number of the request."""
+
+    def __init__(self, refused: set[int]) -> None:
+        super().__init__()
+        self.refused, self.asked = refused, 0
+
+    def _ask(self) -> None:
+        self.asked += 1
+        if self.asked in self.refused:
+            raise StorageError(errno.EIO, "Input/output error")
+
+    async def archive(self, *args: Any, **options: Any) -> Any:
+        self._ask()
+        return await super().archive(*args, **options)
+
+    async def store_result(self, *args: Any, **options: Any) -> Any:
+        self._ask()
+        return await super().store_result(*args, **options)
+
+    async def replace_window(self, *args: Any, **options: Any) -> None:
+        self._ask()
+        await super().replace_window(*args, **options)
+
+    async def extend_window(self, *args: Any, **options: Any) -> None:
+        self._ask()
+        await super().extend_window(*args, **options)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    messages=histories(),
+    document=DOCUMENTS,
+    refused=st.sets(st.integers(1, 25), max_size=8),
+    is_killed=st.booleans(),
+)
+def test_whatever_fails_and_whenever_it_is_killed_nothing_is_lost_or_kept_twice(
+    messages: list[Message],
+    document: dict[str, Any],
+    refused: set[int],
+    is_killed: bool,  # noqa: FBT001 - drawn
+) -> None:
+    workspace = Refusing(refused)
+    kept = [{**message, "tracking_id": f"id-{place}"} for place, message in enumerate(messages)]
+    state: dict[str, Any] | None = None
+    for turn in range(3):
+        manager = conversation_manager_of(doc(**document), workspace=workspace, session_id=SESSION, on_event=_ignore)
+        head = cast("list[Message]", (state and manager.restore_from_session(state)) or [])
+        before = [*head, *copy.deepcopy(kept[manager.removed_message_count :])]
+        agent = agent_with(manager, working(1), messages=before, tools=[build], config={"context_window_limit": 600})
+        added = noted(agent)
+        agent(f"question {turn}")
+        assert f"question {turn}" in texts(model_of(agent).requests[-1])
+        kept += added
+        if not is_killed or turn:  # what a killed process has made of its session is not in its manager's state
+            state = json.loads(json.dumps(manager.get_state()))
+    workspace.refused.clear()
+    added.clear()
+    agent("last of all")
+    check_kept(workspace, manager, agent, [*kept, *added])
 
 
 def check_kept(workspace: Any, manager: ConversationManager, agent: Agent, kept: list[Message]) -> None:

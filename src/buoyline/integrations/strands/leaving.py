@@ -26,6 +26,7 @@ from buoyline.tokens import TokenCounter
 from buoyline.tokens.messages import count_tools
 from buoyline.window.completion import completed
 from buoyline.window.handover import hand_over
+from buoyline.window.keeping import AGAIN
 from buoyline.window.settings import config_to_json
 
 if TYPE_CHECKING:
@@ -154,7 +155,10 @@ class LeavingConversationManager(WorkspaceConversationManager):
         found = run_apart(lambda: hand_over(self.departures.offloader, session_id, DIALECT))
         self.departures.left, self.departures.summary = found.first, found.summary
         self._standing = None if found.summary is None else _standing(found.summary.text, None)
-        self._pins, self._pin_indexes = [pin for _, pin in found.pins], [index for index, _ in found.pins]
+        # What a document lets stand for now, the user's newest words, would be nowhere in the history without a pin.
+        again = [(int(kind.partition(":")[2]), native) for kind, native in found.head if kind.startswith(AGAIN)]
+        standing = sorted([*found.pins, *again], key=lambda pin: pin[0])
+        self._pins, self._pin_indexes = [pin for _, pin in standing], [index for index, _ in standing]
         self._pinned.update(map(durable_key, self._pins))
         head = [*self._pins, *([] if self._standing is None else [self._standing])]
         return cast("list[Message]", [*head, *found.messages])
