@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from agentscope.message import AssistantMsg, Msg, TextBlock, ToolCallBlock, ToolResultBlock, UserMsg
+from agentscope.message import AssistantMsg, HintBlock, Msg, TextBlock, ToolCallBlock, ToolResultBlock, UserMsg
 
 from buoyline.management import ContextManagement, ManagedConversation
 from buoyline.messages import Message, detect
@@ -120,3 +120,12 @@ async def test_what_leaves_is_whole_in_the_archive() -> None:
     archived = [value for _, value in await workspace.load_messages("s1", 0, 6)]
     assert [value["id"] for value in archived] == [message.id for message in sent[:6]]
     assert await workspace.missing("s1", [LOUD]) == []
+
+
+async def test_a_hint_of_the_framework_is_not_taken_for_the_users_words() -> None:
+    management = doc("pre_llm", "SlidingWindowManager", {"max_messages": 3, "notice": False})
+    asked, hint = UserMsg("ada", "How many?"), AssistantMsg("Friday", [HintBlock(hint="It is noon.")])
+    shown = await prepared(management, asked, *(reply(*rounds(1, "none")) for _ in range(4)), hint)
+
+    assert shown[0] is asked
+    assert shown[-1] is hint

@@ -44,8 +44,11 @@ class Held:
 
     @property
     def is_spoken_by_user(self) -> bool:
-        """Tell whether a user says something in it, beside the results that Anthropic's form puts there, too."""
-        speaks = any(not isinstance(part, ToolResult) for part in self.message.parts)
+        """Tell whether a user says something in it, beside the results that Anthropic's form puts there, too.
+
+        What a framework tells the model in a user's place, as AgentScope's hints do at each call, is said by nobody.
+        """
+        speaks = any(not isinstance(part, (ToolResult, Note)) for part in self.message.parts)
         return not self.is_ours and self.message.role == "user" and speaks
 
 
