@@ -21,12 +21,9 @@ from buoyline.management import (
     run_on_overflow,
 )
 from buoyline.management.cutting import Cutting
-from buoyline.management.standins import Preview
 from buoyline.management.steps import Actions
 from buoyline.management.writers import Writers
-from buoyline.offloader import read_back_limit
-from buoyline.tokens.messages import count_result
-from buoyline.window.choosing import Choice, ResultChoosing
+from buoyline.window.choosing import ResultChoosing
 from buoyline.window.completion import completed
 from buoyline.window.compressing import ContextCompressing
 from buoyline.window.context import Context
@@ -34,9 +31,10 @@ from buoyline.window.entry import Entry
 from buoyline.window.events import ContextManaged
 from buoyline.window.keeping import ContextKeeping
 from buoyline.window.leaving import Leaving, leaving_as
-from buoyline.window.offloading import Place, ResultOffloading
+from buoyline.window.offloading import ResultOffloading
 from buoyline.window.room import Room
 from buoyline.window.situating import situation_of
+from buoyline.window.standing_in import replaced
 
 logger = logging.getLogger(__name__)
 
@@ -185,11 +183,11 @@ class ContextManaging:
             return Done(f"message {entry.index} stays: it is archived as it is", is_reduced=False)
         if step.texts and not self._is_overflow and not await self.choosing.may_leave(entry, step.result):
             return Done(f"message {entry.index} stays: should_offload keeps it", is_reduced=False)
-        replaced = await self._replaced(entry, step)
-        if replaced is entry:
+        changed = await replaced(entry, step, self.results, self.choosing)
+        if changed is entry:
             return Done(f"message {entry.index} stays: nothing of it may leave, or would be smaller", is_reduced=False)
-        self._put(step.position, replaced)
-        return Done(f"message {entry.index}: {step.reason}; {entry.tokens:,} tokens became {replaced.tokens:,}")
+        self._put(step.position, changed)
+        return Done(f"message {entry.index}: {step.reason}; {entry.tokens:,} tokens became {changed.tokens:,}")
 
     async def pin(self, step: Pin) -> Done:
         """Remember which messages stand again; see `Actions`. Those for which there is no room are not pinned."""
@@ -281,23 +279,6 @@ class ContextManaging:
         contents = self.context.contents
         self._before.setdefault(entry.index, contents[position])
         contents.replace(position, entry)
-
-    async def _replaced(self, entry: Entry, step: Replace) -> Entry:
-        if step.media:
-            place = None if step.result < 0 else step.result
-            places = [Place(number, place) for number in step.media]
-            return entry if entry.stays else await self.results.offload_images(entry, places)
-        if step.result < 0 or step.stand_in is None or not step.texts:
-            return entry
-        result = entry.message.results[step.result]
-        tool, source = self.choosing.known_of(result)
-        if not isinstance(step.stand_in, Preview):
-            return await self.results.stand_in(entry, step.result, step.texts, step.stand_in)
-        # What the agent reads back it has asked for; offloaded again, it would ask for ever.
-        limit = read_back_limit(self.room.size, self.config.tool_result_limit)
-        if source and count_result(result, self.context.counter) <= limit:
-            return entry
-        return await self.results.replace(entry, {step.result: Choice(tool, step.stand_in.max_tokens, source)})
 
 
 _conforms: type[Actions] = ContextManaging
