@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from buoyline.compression import Compressor, ContextConfig, Extent, Plan, Summary, legal_cut_before
 from buoyline.compression.plan import plan
 from buoyline.compression.rendering import Place
+from buoyline.errors import SummaryError
 from buoyline.management.notices import notice_of_leaving
 from buoyline.messages import dialect_named
 from buoyline.window.choosing import ResultChoosing
@@ -53,6 +54,7 @@ class ContextCompressing:
         unshown: A summary that is in the log, and may not be in the window on disk.
         preserves_words: The user's newest words stand again when they are archived, and with pins all that belongs to
             them, as documents have it.
+        requires_model: A summary that had to do without the model that was asked is none.
     """
 
     context: Context
@@ -65,6 +67,7 @@ class ContextCompressing:
     dialect: str | None
     unshown: Summary | None = None
     preserves_words: bool = False
+    requires_model: bool = False
     _unshown_leaving: Leaving | None = None
 
     def planned(self, settings: ContextConfig) -> Plan:
@@ -145,6 +148,7 @@ class ContextCompressing:
         Raises:
             StaleWindowError: Another window has gone on with the session; nothing was archived.
             StorageError: The file system refused; the context is as it was.
+            SummaryError: The model that was asked wrote none, and one is required.
             Exception: Whatever the summariser raises, `SummaryError` apart.
         """
         began = time.perf_counter()
@@ -158,6 +162,8 @@ class ContextCompressing:
             focus=focus,
             use_model=use_model,
         )
+        if summary.fell_back and self.requires_model:
+            raise SummaryError(summary.draft.summarizer, f"{summary.fell_back}; the context is as it was")
         return Ready(summary, time.perf_counter() - began)
 
     async def archived(self, extent: Extent) -> Place:

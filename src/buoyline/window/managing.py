@@ -54,19 +54,20 @@ class ContextManaging:
         config: What summaries look like where the document does not say it, and how large by-hand previews are.
         summarizers: By the names that documents call their models.
         report: What the managers did in the call that goes on, or was the last.
+        called_at_s: When the model was called last, by the clock of this process.
     """
 
     compressing: ContextCompressing
     config: ContextConfig
     summarizers: Mapping[str, Summarizer | SummaryFunction]
     report: Report = field(default_factory=Report)
+    called_at_s: float = field(default_factory=time.monotonic)
     context: Context = field(init=False)
     room: Room = field(init=False)
     results: ResultOffloading = field(init=False)
     choosing: ResultChoosing = field(init=False)
     keeping: ContextKeeping = field(init=False)
     writers: Writers = field(init=False)
-    _called_at_s: float = field(default_factory=time.monotonic)
     _is_overflow: bool = False
     _end: int = 0
     _before: dict[int, Entry] = field(default_factory=dict[int, Entry])
@@ -137,7 +138,7 @@ class ContextManaging:
 
     def hand_out(self) -> None:
         """Take note that the model is called now."""
-        self._called_at_s = time.monotonic()
+        self.called_at_s = time.monotonic()
 
     def situation(self) -> Situation:
         """Return the context as it stands, without what was added since the hook fired."""
@@ -149,7 +150,7 @@ class ContextManaging:
             size=self.room.size,
             tokens=self.room.tokens - unseen,
             stubs=self.results.stubs,
-            idle_s=time.monotonic() - self._called_at_s,
+            idle_s=time.monotonic() - self.called_at_s,
             is_overflow=self._is_overflow,
         )
 

@@ -8,17 +8,17 @@ before: what both ways have in common leaves first, and what comes next goes beh
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from agentscope.message import Msg
 from agentscope.state import AgentState
 
-from buoyline.compression import Draft, Summary, summary_from
+from buoyline.compression import Summary, summary_from
 from buoyline.errors import NotFoundError
 from buoyline.integrations.agentscope.pieces import Piece, beginning, last_cut, pieces_of
-from buoyline.messages import Message, Text, detect, dialect_named, is_object
+from buoyline.messages import Message, Text, detect, dialect_named, is_array, is_object
 from buoyline.offloader import Abilities, StoredResult
 
 logger = logging.getLogger(__name__)
@@ -28,17 +28,50 @@ KEY: Final = "buoyline"
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """A message at the head of a context that is none of those which leave next.
+
+    Attributes:
+        message: A copy of an archived one; or a notice of where others are.
+        index: Its position in the session; -1 for the notice.
+        pinned: It stands there for good, and not only for now.
+    """
+
+    message: Msg
+    index: int
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What an agent's state says of its session, beside summary and context.
+
+    Attributes:
+        archived: How many messages of the session were archived when something left last.
+        head: What of the context's beginning is no message that leaves next, in order.
+        pins: Keys of the pieces that stand again when they leave; see `Piece.key`.
+        answers: How many of the model's messages have left.
+    """
+
+    archived: int = 0
+    head: Sequence[Again] = ()
+    pins: frozenset[tuple[str, str]] = frozenset()
+    answers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """An agent's context as the archive knows it.
 
     Attributes:
         first: Session index of the first message that leaves next: *foreign*, where there is one, else the context's.
-        pieces: The context, cut; the first ones as the archive has them.
+        pieces: The context behind what stands again, cut; the first ones as the archive has them.
         archived: How many of *foreign* and the pieces are archived already.
         otherwise: How many messages stand behind those in the archive that are none of this context. As long as there
             are some, no piece may leave that is not archived: it would not be their successor.
         foreign: Stands for a summary that is none of ours, so that it is archived like a message.
-        previous: Draft of the summary that stands in the context; None where there is none of ours.
+        previous: The summary that stands in the context; None where there is none of ours.
+        note: What the state says beside that.
     """
 
     first: int
@@ -46,7 +79,8 @@ class Standing:
     archived: int
     otherwise: int
     foreign: Msg | None
-    previous: Draft | None
+    previous: Summary | None
+    note: Note = Note()
 
     @property
     def archived_pieces(self) -> int:
@@ -59,16 +93,33 @@ class Standing:
         return self.first + self.archived + self.otherwise if self.otherwise else self.first
 
 
-def noted(state: AgentState) -> int:
-    """Return how many messages of the session were archived when *state* was last compressed."""
-    note: object = state.middle_context.get(KEY)
-    found = note.get("archived") if is_object(note) else None
-    return found if isinstance(found, int) else 0
+def noted(state: AgentState) -> Note:
+    """Return what the note in *state* says. What it says of a head that is no longer there, nobody hears."""
+    value: object = state.middle_context.get(KEY)
+    if not is_object(value):
+        return Note()
+    archived, answers, pins = value.get("archived"), value.get("answers"), value.get("pins")
+    return Note(
+        archived if isinstance(archived, int) else 0,
+        tuple(_head(state.context, value.get("head"))),
+        frozenset((str(key[0]), str(key[1])) for key in (pins if is_array(pins) else ()) if is_array(key)),
+        answers if isinstance(answers, int) else 0,
+    )
 
 
-def note(state: AgentState, archived: int) -> None:
-    """Remember in *state* how many messages of the session are archived."""
-    state.middle_context[KEY] = {"archived": archived}
+def note(state: AgentState, said: Note) -> None:
+    """Remember in *state* what is archived, and what stands again: nothing of its context says it."""
+    head = [
+        {"id": again.message.id, "blocks": len(again.message.content), "index": again.index, "pinned": again.pinned}
+        for again in said.head
+    ]
+    value = {"archived": said.archived, "head": head, "pins": sorted(map(list, said.pins)), "answers": said.answers}
+    state.middle_context[KEY] = {key: found for key, found in value.items() if found or key == "archived"}
+
+
+def leaving_next(state: AgentState) -> list[Msg]:
+    """Return the messages of the context behind its head."""
+    return state.context[len(noted(state).head) :]
 
 
 async def standing_of(state: AgentState, abilities: Abilities, shown: Summary | None) -> Standing:
@@ -83,20 +134,21 @@ async def standing_of(state: AgentState, abilities: Abilities, shown: Summary | 
         CorruptError: What stands on disk is not what was written.
         StorageError: The file system refused.
     """
-    first = noted(state)
+    said = noted(state)
+    first, context = said.archived, state.context[len(said.head) :]
     previous = await _previous(state, abilities, shown)
     foreign = _foreign(state) if state.summary and previous is None else None
     tail = await _archived_since(abilities, state.session_id, first)
     begins = bool(foreign and tail and tail[0].get("id") == foreign.id)
-    known = beginning(state.context, tail[1:] if begins else tail) if begins or foreign is None else []
-    archived, pieces = len(known) + begins, pieces_of(state.context, known)
+    known = beginning(context, tail[1:] if begins else tail) if begins or foreign is None else []
+    archived, pieces = len(known) + begins, pieces_of(context, known)
     if archived == len(tail):
-        return Standing(first, pieces, archived, 0, foreign, previous)
+        return Standing(first, pieces, archived, 0, foreign, previous, said)
     logger.info("session %s: goes on from another state than the archive's", state.session_id)
     views = [detect(piece.native).view(piece.native) for piece in pieces]
     if last_cut(views, len(known)):
-        return Standing(first, pieces, archived, len(tail) - archived, foreign, previous)
-    return Standing(first + len(tail), pieces_of(state.context), 0, 0, foreign, previous)
+        return Standing(first, pieces, archived, len(tail) - archived, foreign, previous, said)
+    return Standing(first + len(tail), pieces_of(context), 0, 0, foreign, previous, said)
 
 
 async def stubs_in(views: Sequence[Message], abilities: Abilities, session_id: str) -> dict[str, StoredResult]:
@@ -120,13 +172,23 @@ async def _archived_since(abilities: Abilities, session_id: str, first: int) -> 
     return [value for _, value in found]
 
 
-async def _previous(state: AgentState, abilities: Abilities, shown: Summary | None) -> Draft | None:
+def _head(context: Sequence[Msg], told: object) -> Iterator[Again]:
+    at = 0
+    for value in told if is_array(told) else ():
+        if at == len(context) or not is_object(value):
+            break
+        if (context[at].id, len(context[at].content)) == (value.get("id"), value.get("blocks")):
+            yield Again(context[at], int(value.get("index", -1)), bool(value.get("pinned")))
+            at += 1
+
+
+async def _previous(state: AgentState, abilities: Abilities, shown: Summary | None) -> Summary | None:
     if not state.summary:
         return None
     if shown is not None and shown.text == state.summary:
-        return shown.draft
+        return shown
     lines = [] if abilities.summaries is None else await _summaries(abilities, state.session_id)
-    return next((summary.draft for summary in reversed(lines) if summary.text == state.summary), None)
+    return next((summary for summary in reversed(lines) if summary.text == state.summary), None)
 
 
 async def _summaries(abilities: Abilities, session_id: str) -> list[Summary]:

@@ -20,9 +20,9 @@ from buoyline.compression.extraction import Extractive
 from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import ContextOverflowError, SummaryError
 from buoyline.integrations.agentscope.agents import model_input, tokens_of
-from buoyline.integrations.agentscope.archived import Standing, note, standing_of, stubs_in
+from buoyline.integrations.agentscope.archived import Note, Standing, note, standing_of, stubs_in
 from buoyline.integrations.agentscope.keeping import ContextKeeping
-from buoyline.integrations.agentscope.pieces import Piece, cut_of, last_cut, messages_of
+from buoyline.integrations.agentscope.pieces import Piece, added_since, cut_of, last_cut, messages_of
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 from buoyline.messages import Message, detect, is_object
@@ -88,7 +88,7 @@ class ContextCompression:
         counts = [count_message(view, self._counter) for view in views]
         scale = await self._scale(agent, tokens, sum(counts))
         max_kept_tokens = int(settings.reserve_ratio * size / scale)
-        cut = _cut(standing, views, counts, max_kept_tokens, waiting=_waiting(agent, standing.pieces))
+        cut = _cut(standing, views, counts, max_kept_tokens, waiting=waiting_in(agent, standing.pieces))
         if cut == 0:
             logger.warning("agent %s: its newest messages alone take too much of %d tokens", agent.name, tokens)
             return
@@ -102,11 +102,13 @@ class ContextCompression:
         asked = AgentModelSummarizer(agent.model) if self._summarizer is None else self._summarizer
         used = len(_usages(asked))
         summary = await self._summarized(
-            extent, standing, settings, asked, max_tokens=limit, focus=_said(instructions), strict=_is_strict(config)
+            extent, standing, settings, asked, max_tokens=limit, focus=said_in(instructions), strict=is_strict(config)
         )
-        kept = messages_of(standing.pieces[cut:])
-        self._apply(agent, summary, kept, _usages(asked)[used:])
-        await _forget_reads(agent, kept)
+        # A tool may have ended meanwhile, where another one has asked for this.
+        kept = messages_of([*standing.pieces[cut:], *added_since(agent.state.context, standing.pieces)])
+        answers = standing.note.answers + sum(view.role == "assistant" for view in views[:cut])
+        self._apply(agent, summary, kept, _usages(asked)[used:], answers)
+        await forget_reads(agent, kept)
         if self._on_event is not None:
             after = tokens - round((extent.tokens - summary.tokens) * scale)
             self._on_event(ContextCompressed(summary, tokens, after, time.perf_counter() - began))
@@ -164,7 +166,7 @@ class ContextCompression:
         summary = await compressor.summarize(
             extent,
             place,
-            previous=standing.previous,
+            previous=None if standing.previous is None else standing.previous.draft,
             max_tokens=max_tokens,
             focus=focus,
             use_model=not isinstance(asked, Extractive),
@@ -173,13 +175,15 @@ class ContextCompression:
             raise SummaryError("the agent's model", f"{summary.fell_back}; the context is as it was")
         return await compressor.record(extent.session_id, summary)
 
-    def _apply(self, agent: Agent, summary: Summary, kept: list[Msg], usages: Sequence[ChatUsage]) -> None:
+    def _apply(
+        self, agent: Agent, summary: Summary, kept: list[Msg], usages: Sequence[ChatUsage], answers: int
+    ) -> None:
         state = agent.state
         self._shown[state.session_id] = summary
         state.summary, state.context = summary.text, kept
-        note(state, summary.messages[1])
+        note(state, Note(summary.messages[1], answers=answers))
         for usage in usages:
-            kept[-1].append_usage(_usage(usage))
+            kept[-1].append_usage(usage_of(usage))
 
 
 def _cut(
@@ -192,7 +196,7 @@ def _cut(
     return cut_of(views, counts, max_kept_tokens=max_kept_tokens, at_least=least, waiting=waiting)
 
 
-def _waiting(agent: Agent, pieces: Sequence[Piece]) -> list[int]:
+def waiting_in(agent: Agent, pieces: Sequence[Piece]) -> list[int]:
     """Return the numbers of the pieces with calls that have no result yet, and will get one."""
     ids = {call.id for call in agent.state.get_unfinished_tool_calls(agent.name)}
     return [number for number, piece in enumerate(pieces) if ids & _calls(piece)]
@@ -203,11 +207,13 @@ def _calls(piece: Piece) -> set[str]:
     return {block.id for block in blocks if isinstance(block, ToolCallBlock)}
 
 
-def _is_strict(config: AgentScopeConfig) -> bool:
+def is_strict(config: AgentScopeConfig) -> bool:
+    """Tell whether there may be no summary without the model."""
     return not config.compression_fallback_to_truncation
 
 
-def _said(instructions: HintBlock | None) -> str:
+def said_in(instructions: HintBlock | None) -> str:
+    """Return what to keep above all, in words."""
     if instructions is None:
         return ""
     hint = instructions.hint
@@ -218,7 +224,8 @@ def _usages(summarizer: Summarizer) -> Sequence[ChatUsage]:
     return summarizer.usages if isinstance(summarizer, AgentModelSummarizer) else ()
 
 
-def _usage(usage: ChatUsage) -> Usage:
+def usage_of(usage: ChatUsage) -> Usage:
+    """Return what a model says of one request as a message keeps it."""
     return Usage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -227,7 +234,7 @@ def _usage(usage: ChatUsage) -> Usage:
     )
 
 
-async def _forget_reads(agent: Agent, kept: Sequence[Msg]) -> None:
+async def forget_reads(agent: Agent, kept: Sequence[Msg]) -> None:
     """Let AgentScope's file tools forget files whose reading has left the context, as its own compression does."""
     paths: set[str] = set()
     for block in (block for message in kept for block in message.content):

@@ -28,11 +28,13 @@ class Piece:
         message: The whole message.
         start: Number of the first of its blocks.
         stop: Number behind the last one.
+        changed: Stands for these blocks from now on; None: they are as they were.
     """
 
     message: Msg
     start: int
     stop: int
+    changed: Msg | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -42,9 +44,17 @@ class Piece:
     @property
     def native(self) -> Msg:
         """The message itself where it is whole, else a message of the same id with these blocks."""
+        if self.changed is not None:
+            return self.changed
         return (
             self.message if self.is_whole else with_content(self.message, self.message.content[self.start : self.stop])
         )
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the piece is known by, whatever leaves before it: ids of the message, and of its first block."""
+        blocks = self.message.content if self.message.role == "assistant" else []
+        return self.message.id, blocks[self.start].id if self.start < len(blocks) else ""
 
 
 def with_content(message: Msg, content: Sequence[Any]) -> Msg:
@@ -85,11 +95,17 @@ def pieces_of(context: Sequence[Msg], known: Sequence[Piece] = ()) -> list[Piece
 
 def messages_of(pieces: Sequence[Piece]) -> list[Msg]:
     """Put pieces together again: what is whole is the very message."""
-    found: list[Msg] = []
-    for _, group in groupby(pieces, key=lambda piece: id(piece.message)):
-        parts = list(group)
-        found.append(Piece(parts[0].message, parts[0].start, parts[-1].stop).native)
-    return found
+    return [_joined(list(group)) for _, group in groupby(pieces, key=lambda piece: id(piece.message))]
+
+
+def added_since(context: Sequence[Msg], pieces: Sequence[Piece]) -> list[Piece]:
+    """Return what a tool or a user has added to *context* since it was cut into *pieces*, which are its end."""
+    if not pieces:
+        return pieces_of(context)
+    last = pieces[-1]
+    at = max((number for number, message in enumerate(context) if message is last.message), default=len(context))
+    grown = [] if at == len(context) or last.stop >= len(last.message.content) else list(_cut(last.message, last.stop))
+    return [*grown, *pieces_of(context[at + 1 :])]
 
 
 def cut_of(
@@ -118,6 +134,13 @@ def cut_of(
 def last_cut(views: Sequence[Message], at_most: int) -> int:
     """Return how many of the oldest pieces may leave, up to *at_most* of them; 0 where none may."""
     return max((legal for legal in legal_cuts(views) if legal <= at_most), default=0)
+
+
+def _joined(parts: Sequence[Piece]) -> Msg:
+    first = parts[0]
+    if all(part.changed is None for part in parts):
+        return Piece(first.message, first.start, parts[-1].stop).native
+    return with_content(first.message, [block for part in parts for block in part.native.content])
 
 
 def _cut(message: Msg, start: int) -> Iterator[Piece]:

@@ -17,7 +17,7 @@ from agentscope.tool import ToolResponse
 
 from buoyline.errors import RedactionError, StorageError
 from buoyline.integrations.agentscope.agents import message_of, tokens_of
-from buoyline.integrations.agentscope.archived import noted, stubs_in
+from buoyline.integrations.agentscope.archived import leaving_next, noted, stubs_in
 from buoyline.integrations.agentscope.pieces import Piece, pieces_of
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.messages import Message, ToolCall, detect
@@ -159,7 +159,7 @@ class ResultIntake:
         return choosing, offloading
 
     async def _entry(self, agent: Agent, native: Msg, view: Message) -> Entry:
-        index = noted(agent.state) + len(pieces_of(agent.state.context)) - 1
+        index = noted(agent.state).archived + len(pieces_of(leaving_next(agent.state))) - 1
         chars = sum(len(result.text) for result in view.results)
         tokens = await beside(chars, count_message, view, self._counter)
         return Entry(native, detect(native).name, view, tokens, index)

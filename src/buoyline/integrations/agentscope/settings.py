@@ -11,6 +11,7 @@ from agentscope.agent import ContextConfig as AgentScopeConfig
 
 from buoyline.compression import ContextConfig
 from buoyline.compression.config import COMPRESSION_PROMPT
+from buoyline.management import ContextManagement
 from buoyline.offloader import Abilities, Offloader, ToolRule
 from buoyline.tokens import TextCounter
 from buoyline.window.events import OnEvent
@@ -54,11 +55,19 @@ class Settings:
             ConfigError: A value cannot work with the others.
         """
         config = agent.context_config
-        results = self.for_results(config.tool_result_limit)
         timeless = "\n".join(line for line in config.compression_prompt.split("\n") if _TIME not in line)
         prompt = timeless if timeless.strip() else COMPRESSION_PROMPT
+        return self.for_engine(config.model_copy(update={"compression_prompt": prompt}), agent)
+
+    def for_engine(self, config: AgentScopeConfig, agent: Agent) -> ContextConfig:
+        """Return all of *config*, and what it has no place for, as our own.
+
+        Raises:
+            ConfigError: A value cannot work with the others.
+        """
+        results = self.for_results(config.tool_result_limit)
         return replace(
-            self.for_compression(config.model_copy(update={"compression_prompt": prompt}), agent),
+            self.for_compression(config, agent),
             tool_result_limit=results.tool_result_limit,
             preview_tokens=results.preview_tokens,
             turn_results_limit=results.turn_results_limit,
@@ -97,6 +106,7 @@ class Workbench:
         counter: Counts the tokens of previews and summaries.
         settings: Those of the middleware.
         on_event: Told of what happened.
+        management: The document of the middleware, if it has one.
     """
 
     offloader: Offloader
@@ -104,6 +114,7 @@ class Workbench:
     counter: TextCounter
     settings: Settings
     on_event: OnEvent | None
+    management: ContextManagement | None = None
 
 
 def _now(agent: Agent) -> str:
