@@ -59,7 +59,7 @@ class ContextCompression:
         self._on_event = workbench.on_event
         self._keeping = keeping
         self._summarizer = None if summarizer is None else summarizer_from(summarizer)
-        self._shown: dict[str, Summary] = {}
+        self._shown = workbench.shown
 
     async def run(self, agent: Agent, config: AgentScopeConfig, instructions: HintBlock | None, tokens: int) -> None:
         """Compress the context of *agent*, which is over its trigger.

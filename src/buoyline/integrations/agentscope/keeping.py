@@ -152,7 +152,7 @@ class ContextKeeping:
         spelled = anew if found is None else _spelled(agent.state, found)
         if spelled is None:
             return
-        lines, known = [_hash_of(native) for native in spelled.natives], written.lines
+        lines, known = [hash_of(native) for native in spelled.natives], written.lines
         written.lines, head = None, (spelled.first, spelled.kinds)
         if known is None or anew or head != (written.first, written.kinds) or known != lines[: len(known)]:
             await log.replace_window(
@@ -262,6 +262,7 @@ def _kind(again: Again) -> str:
     return NOTICE if again.index < 0 else f"{AGAIN}:{again.index}"
 
 
-def _hash_of(native: Msg) -> bytes:
+def hash_of(native: Msg) -> bytes:
+    """Return what a piece is known by: all it says, and nothing of the reply that it belongs to."""
     spelled = native.model_dump_json(exclude=_OF_A_REPLY)
     return hashlib.blake2b(spelled.encode("utf-8", "surrogatepass"), digest_size=16).digest()

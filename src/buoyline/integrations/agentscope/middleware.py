@@ -1,7 +1,7 @@
 """`WorkspaceMiddleware`: whole results, checked summaries and pointers for an agent of AgentScope."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from agentscope.agent import Agent
 from agentscope.middleware import MiddlewareBase
@@ -16,13 +16,20 @@ from buoyline.integrations.agentscope.images import limit_pictures
 from buoyline.integrations.agentscope.instructions import instructions as default_instructions
 from buoyline.integrations.agentscope.keeping import ContextKeeping
 from buoyline.integrations.agentscope.lookups import MAX_TOKENS, LookupTool, workspace_tools
+from buoyline.integrations.agentscope.managing import DocumentRunning
+from buoyline.integrations.agentscope.overflow import is_overflow
 from buoyline.integrations.agentscope.results import ResultIntake
 from buoyline.integrations.agentscope.settings import PREVIEW_TOKENS, Settings, Workbench
 from buoyline.lookups import LOOKUP_RULES
+from buoyline.management.running import LEAST_PROGRESS
 from buoyline.offloader import Offloader, ToolRule, abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
+from buoyline.window.documents import Management, document_of
 from buoyline.window.events import OnEvent
 from buoyline.workspace import LocalWorkspace
+
+MAX_RECOVERIES: Final = 4
+"""How often a request that is too long is made smaller, each time by a tenth at least."""
 
 
 class WorkspaceMiddleware(MiddlewareBase):
@@ -50,6 +57,8 @@ class WorkspaceMiddleware(MiddlewareBase):
         lookup_tokens: int = MAX_TOKENS,
         counter: TokenCounter | Callable[[str], int] | None = None,
         on_event: OnEvent | None = None,
+        management: Management | None = None,
+        summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
     ) -> None:
         """Compose the middleware; trigger, reserve, limit, prompt, template and schema are the agent's own.
 
@@ -68,9 +77,15 @@ class WorkspaceMiddleware(MiddlewareBase):
             counter: Counts the tokens of previews and summaries; left out: exactly, for ``o200k_base``.
             on_event: Told of each result, archived batch and summary; see docs/events.md. Tokens of the whole context
                 are the agent's count.
+            management: A document that says what is done, and when, in place of the trigger and the limits of the
+                agent's ``ContextConfig``: the name of one, a file, its JSON values, or a `ContextManagement`. A user's
+                message names another in its metadata, as ``context_management_name``, for all that follows until the
+                user speaks again.
+            summarizers: Others, by the ``summarization_model_id`` of documents.
 
         Raises:
-            ConfigError: *workspace* or *summarizer* is something else, or *lookup_tokens* is too small.
+            ConfigError: *workspace* or a summariser is something else, or *lookup_tokens* is too small.
+            BuoylineError: There is no such document, or it cannot be acted on; see `document_of`.
             TypeError: *counter* cannot count.
         """
         for method in ("offload_context", "offload_tool_result"):
@@ -92,11 +107,13 @@ class WorkspaceMiddleware(MiddlewareBase):
             counter=default_counter() if counter is None else as_text_counter(counter),
             settings=settings,
             on_event=on_event,
+            management=None if management is None else document_of(management, workspace),
         )
         self._turns = workbench.abilities.turns
         self._intake = ResultIntake(workbench)
         self._keeping = ContextKeeping(workbench)
         self._compression = ContextCompression(workbench, self._keeping, summarizer)
+        self._running = DocumentRunning(workbench, self._keeping, summarizer, summarizers or {})
 
     async def get_middleware_key(self) -> str:
         """Return where our note stands in ``AgentState.middle_context``."""
@@ -144,10 +161,12 @@ class WorkspaceMiddleware(MiddlewareBase):
             ConfigError: Our settings cannot work with the agent's ``tool_result_limit``.
         """
         async for given in next_handler(**input_kwargs):
-            if isinstance(given, ToolResponse):
+            if not isinstance(given, ToolResponse):
+                yield given
+            elif await self._running.document_for(agent) is None:
                 yield await self._intake.take(agent, input_kwargs["tool_call"], given)
             else:
-                yield given
+                yield await self._intake.keep(agent, input_kwargs["tool_call"], given)
 
     async def on_compress_context(
         self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[None]]
@@ -163,10 +182,54 @@ class WorkspaceMiddleware(MiddlewareBase):
         """
         del next_handler
         config = input_kwargs.get("context_config") or agent.context_config
-        await self._intake.settle(agent)
-        await limit_pictures(agent.state.context, config.max_image_num, self._workspace)
-        tokens = await tokens_of(agent, **await model_input(agent))
-        if tokens > config.trigger_ratio * agent.model.context_size:
-            await self._compression.run(agent, config, input_kwargs.get("instructions"), tokens)
+        document = await self._running.document_for(agent)
+        is_by_hand = any(value is not None for value in input_kwargs.values())
+        if document is None:
+            await self._intake.settle(agent)
+            await limit_pictures(agent.state.context, config.max_image_num, self._workspace)
+        else:
+            self._intake.put_back(agent)
+        if document is None and not self._running.is_needed_by(agent):
+            tokens = await tokens_of(agent, **await model_input(agent))
+            if tokens > config.trigger_ratio * agent.model.context_size:
+                await self._compression.run(agent, config, input_kwargs.get("instructions"), tokens)
+        elif is_by_hand:
+            await self._running.compress(agent, document, config, input_kwargs.get("instructions"))
+        else:
+            await self._running.manage(agent, document)
         if self._turns is not None:
             self._turns.next_turn()
+
+    async def on_model_call(
+        self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[Any]]
+    ) -> Any:
+        """Call the model; where the provider refuses the request as too long, make it smaller and call again.
+
+        Raises:
+            Exception: Whatever the model raises; where it refuses the request as too long, only once nothing makes it
+                smaller, or after some attempts.
+        """
+        given = dict(input_kwargs)
+        for _ in range(MAX_RECOVERIES):
+            self._running.note_call(agent)
+            try:
+                return await next_handler(**given)
+            except Exception as error:
+                if not is_overflow(error):
+                    raise
+                given.update(await self._recovered(agent, given, error))
+        return await next_handler(**given)
+
+    async def _recovered(self, agent: Agent, given: Mapping[str, Any], error: Exception) -> dict[str, Any]:
+        """Return messages and tools of a request that is a tenth smaller than the one *given*.
+
+        Where an attempt before has made the context smaller, and AgentScope tries again with what it had, there is
+        nothing more to do.
+        """
+        refused = await tokens_of(agent, given["messages"], given["tools"])
+        asked = await model_input(agent)
+        if await tokens_of(agent, **asked) > (1 - LEAST_PROGRESS) * refused:
+            document = await self._running.document_for(agent)
+            await self._running.recover(agent, document, error, given["current_model"].context_size)
+            asked = await model_input(agent)
+        return asked

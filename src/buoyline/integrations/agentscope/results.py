@@ -26,6 +26,7 @@ from buoyline.tokens.messages import count_message, count_result
 from buoyline.window.beside import beside
 from buoyline.window.choosing import ResultChoosing
 from buoyline.window.entry import Entry
+from buoyline.window.events import OnEvent
 from buoyline.window.offloading import ResultOffloading
 
 logger = logging.getLogger(__name__)
@@ -64,12 +65,41 @@ class ResultIntake:
         block = ToolResultBlock(
             id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata
         )
-        content = await self._offloaded(agent, call, block, await self._limit(agent, block, _limit_of(agent)))
-        limit = agent.context_config.tool_result_limit
-        if await tokens_of(agent, [message_of("assistant", content)]) > limit:
-            self._held.setdefault(agent, {})[call.id] = content
-            content = await self._beginning(content, limit)
+        parts = self._parts(agent, await self._limit(agent, block, _limit_of(agent)), self._on_event)
+        content = await self._offloaded(agent, call, block, parts)
+        if await self._is_cut(agent, content):
+            content = list(await self._hold(agent, call, content, content))
         return response if content == response.content else response.model_copy(update={"content": content})
+
+    async def keep(self, agent: Agent, call: ToolCallBlock, response: ToolResponse) -> ToolResponse:
+        """Return *response* so that all of it comes to the context, where a document decides about it.
+
+        What AgentScope would cut is stored meanwhile, and a stub is all that a crash leaves of it in the context.
+
+        Raises:
+            ConfigError: Our settings cannot work with the agent's limit.
+            MessageError: The tool gave what no message holds.
+        """
+        given: Any = response
+        block = ToolResultBlock(
+            id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata
+        )
+        whole = [TextBlock(text=given.content)] if isinstance(given.content, str) else list(given.content)
+        if not await self._is_cut(agent, whole):
+            return response
+        limit = int(_HELD_SHARE * agent.context_config.tool_result_limit)
+        standing = await self._offloaded(agent, call, block, self._parts(agent, limit, None))
+        content = await self._hold(agent, call, whole, standing)
+        return response.model_copy(update={"content": content})
+
+    def put_back(self, agent: Agent) -> None:
+        """Put what is held in its place; what another task has not written down yet waits for the next time."""
+        held = self._held.get(agent)
+        if not held or not agent.state.context:
+            return
+        for block in agent.state.context[-1].content:
+            if isinstance(block, ToolResultBlock) and block.id in held:
+                block.output = held.pop(block.id)
 
     async def settle(self, agent: Agent) -> None:
         """Decide about the results since the model spoke last: those that came from elsewhere, and their total.
@@ -79,12 +109,12 @@ class ResultIntake:
         Raises:
             ConfigError: Our settings cannot work with the agent's limit.
         """
-        self._put_back(agent)
+        self.put_back(agent)
         context = agent.state.context
         piece = _newest_results(context)
         if piece is None:
             return
-        choosing, offloading = self._parts(agent, _limit_of(agent))
+        choosing, offloading = self._parts(agent, _limit_of(agent), self._on_event)
         native = piece.native
         view = detect(native).view(native)
         offloading.stubs.update(await stubs_in([view], self._abilities, agent.state.session_id))
@@ -99,9 +129,29 @@ class ResultIntake:
         piece.message.content[piece.start : piece.stop] = settled.native.content
         offloading.tell()
 
-    async def _offloaded(self, agent: Agent, call: ToolCallBlock, block: ToolResultBlock, limit: int) -> list[Any]:
+    async def _is_cut(self, agent: Agent, content: Sequence[Any]) -> bool:
+        """Tell whether AgentScope would cut *content*."""
+        tokens = await tokens_of(agent, [message_of("assistant", content)])
+        return tokens > agent.context_config.tool_result_limit
+
+    async def _hold(
+        self, agent: Agent, call: ToolCallBlock, content: list[Any], standing: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Hold *content* until it can be put in its place; return what stands there until then."""
+        self._held.setdefault(agent, {})[call.id] = content
+        if await self._is_cut(agent, standing):
+            return await self._beginning(standing, agent.context_config.tool_result_limit)
+        return standing
+
+    async def _offloaded(
+        self,
+        agent: Agent,
+        call: ToolCallBlock,
+        block: ToolResultBlock,
+        parts: tuple[ResultChoosing, ResultOffloading],
+    ) -> list[Any]:
         native = message_of("assistant", [block], agent.name)
-        choosing, offloading = self._parts(agent, limit)
+        choosing, offloading = parts
         view = detect(native).view(native)
         entry = await self._entry(agent, native, view)
         called = replace(entry, message=Message("assistant", (ToolCall(call.id, call.name, call.input),)))
@@ -131,16 +181,7 @@ class ResultIntake:
         tokens = max(int(limit * _HELD_SHARE), 1)
         return [TextBlock(text=await beside(len(text), truncated, text, tokens, self._counter))]
 
-    def _put_back(self, agent: Agent) -> None:
-        """Put what is held in its place; what another task has not written down yet waits for the next time."""
-        held = self._held.get(agent)
-        if not held or not agent.state.context:
-            return
-        for block in agent.state.context[-1].content:
-            if isinstance(block, ToolResultBlock) and block.id in held:
-                block.output = held.pop(block.id)
-
-    def _parts(self, agent: Agent, limit: int) -> tuple[ResultChoosing, ResultOffloading]:
+    def _parts(self, agent: Agent, limit: int, on_event: OnEvent | None) -> tuple[ResultChoosing, ResultOffloading]:
         stubs: dict[str, StoredResult] = {}
         session_id = agent.state.session_id
         choosing = ResultChoosing(
@@ -154,7 +195,7 @@ class ResultIntake:
             can_store=True,
         )
         offloading = ResultOffloading(
-            self._offloader, self._abilities, session_id, self._counter, self._on_event, stubs=stubs
+            self._offloader, self._abilities, session_id, self._counter, on_event, stubs=stubs
         )
         return choosing, offloading
 

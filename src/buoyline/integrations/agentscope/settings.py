@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from agentscope.agent import Agent
 from agentscope.agent import ContextConfig as AgentScopeConfig
 
-from buoyline.compression import ContextConfig
+from buoyline.compression import ContextConfig, Summary
 from buoyline.compression.config import COMPRESSION_PROMPT
 from buoyline.management import ContextManagement
 from buoyline.offloader import Abilities, Offloader, ToolRule
@@ -107,6 +107,7 @@ class Workbench:
         settings: Those of the middleware.
         on_event: Told of what happened.
         management: The document of the middleware, if it has one.
+        shown: The summary that was made last for each session, for offloaders that keep none.
     """
 
     offloader: Offloader
@@ -115,6 +116,7 @@ class Workbench:
     settings: Settings
     on_event: OnEvent | None
     management: ContextManagement | None = None
+    shown: dict[str, Summary] = field(default_factory=dict[str, Summary])
 
 
 def _now(agent: Agent) -> str:

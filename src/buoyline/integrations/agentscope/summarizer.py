@@ -19,6 +19,7 @@ from buoyline.compression.summarizers.shortening import shortened, total
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
 from buoyline.errors import SummaryError
 from buoyline.integrations.agentscope.agents import message_of
+from buoyline.integrations.agentscope.overflow import is_overflow, status_of
 
 logger = logging.getLogger(__name__)
 
@@ -29,15 +30,6 @@ _SHOWN_CHARS: Final = 4_000
 _REASON_CHARS: Final = 300
 _HOPELESS_STATUSES: Final = frozenset({401, 402, 403, 404})
 _BUSY_STATUSES: Final = frozenset({408, 409, 425, 429})
-_OVERFLOW_WORDS: Final = (
-    "context length",
-    "context_length",
-    "context window",
-    "maximum context",
-    "too many tokens",
-    "prompt is too long",
-    "input length",
-)
 
 
 @dataclass(slots=True)
@@ -209,24 +201,15 @@ def _change(asking: _Asking, failure: Failure) -> None:
 def _failure(error: Exception) -> Failure:
     """Return what an error of a provider's client means for us, by its status and its words."""
     reason = f"{type(error).__name__}: {' '.join(str(error).split())[:_REASON_CHARS]}"
-    said, status = str(error).casefold(), _status(error)
+    status = status_of(error)
     if isinstance(error, StructuredOutputError):
         return Failure(Kind.REJECTED, reason)  # plain text is what is left to ask for
-    if status == 413 or any(words in said for words in _OVERFLOW_WORDS):  # noqa: PLR2004 - HTTP's
+    if is_overflow(error):
         return Failure(Kind.OVERFLOW, reason)
     if status in _HOPELESS_STATUSES:
         return Failure(Kind.HOPELESS, reason)
     is_rejected = status is not None and 400 <= status < 500 and status not in _BUSY_STATUSES  # noqa: PLR2004 - HTTP's
     return Failure(Kind.REJECTED if is_rejected else Kind.BUSY, reason)
-
-
-def _status(error: Exception) -> int | None:
-    """Return the HTTP status that the clients of OpenAI, Anthropic, Google and others put on their errors."""
-    for name in ("status_code", "code", "status"):
-        found: Any = getattr(error, name, None)
-        if isinstance(found, int):
-            return found
-    return None
 
 
 if TYPE_CHECKING:

@@ -1,0 +1,339 @@
+"""The engine of a window, put to work on an agent's context for one call.
+
+A window keeps its messages itself; here the agent does. So for each call the engine is given what stands in the agent's
+state, and the state is given what the engine has made of it: all at once, and only what is durable.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from agentscope.agent import Agent
+from agentscope.message import Msg
+
+from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary, SummaryFunction
+from buoyline.compression.summarizers import summarizer_from
+from buoyline.integrations.agentscope.agents import model_input, tokens_of
+from buoyline.integrations.agentscope.archived import Again, Note, Standing, leaving_next, note, stubs_in
+from buoyline.integrations.agentscope.keeping import DIALECT, ContextKeeping, KeptByAgent, hash_of
+from buoyline.integrations.agentscope.pieces import Piece, added_since, last_cut, messages_of
+from buoyline.integrations.agentscope.settings import Workbench
+from buoyline.management import Done, Replace
+from buoyline.management.standins import Preview
+from buoyline.messages import Message, Text, dialect_named
+from buoyline.messages import Note as Remark
+from buoyline.offloader import StoredResult
+from buoyline.tokens.messages import count_message
+from buoyline.window.ahead import CompressionAhead
+from buoyline.window.anchor import Anchor
+from buoyline.window.beside import beside
+from buoyline.window.choosing import ResultChoosing
+from buoyline.window.compressing import ContextCompressing
+from buoyline.window.contents import Contents
+from buoyline.window.context import Context
+from buoyline.window.entry import Entry
+from buoyline.window.managing import ContextManaging
+from buoyline.window.offloading import ResultOffloading
+from buoyline.window.relief import ContextRelief
+from buoyline.window.reporting import reporting
+from buoyline.window.room import Room
+from buoyline.window.shaping import ContextShaping
+
+_LEAST_SCALE: Final = 0.25
+_MOST_SCALE: Final = 4.0
+"""No two counters differ by more; where they seem to, one of them counts something else."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is known of one agent from call to call, and of which nothing is lost with the process.
+
+    Attributes:
+        tokens: Of the pieces that stood in its context, by their hashes.
+        stubs: What stands for stored results there.
+        asked: Texts of results that were looked for among the recorded stubs.
+        settled: The newest piece about which the hooks for what was added have fired.
+        called_at_s: When its model was called last; None before the first time.
+    """
+
+    tokens: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
+    asked: set[str] = field(default_factory=set[str])
+    settled: tuple[str, str, int] | None = None
+    called_at_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """Who writes summaries.
+
+    Attributes:
+        usual: Where a document names nobody.
+        named: By the ``summarization_model_id`` of documents.
+        required: A summary without the one who was asked is none.
+    """
+
+    usual: Summarizer
+    named: Mapping[str, Summarizer | SummaryFunction]
+    required: bool
+
+
+class AgentManaging(ContextManaging):
+    """Carries out what managers ask for, but what the rules of the middleware forbid."""
+
+    __slots__ = ()
+
+    async def replace(self, step: Replace) -> Done:
+        """Store a part of a message, and put there what stands for it, unless a rule keeps it whole."""
+        if isinstance(step.stand_in, Preview) and step.result >= 0 and not self.situation().is_overflow:
+            entry = self.context.contents[step.position]
+            tool, _ = self.choosing.known_of(entry.message.results[step.result])
+            if self.choosing.config.rule_for(tool).offload == "never":
+                return Done(f"message {entry.index} stays: a rule for {tool!r} keeps it", is_reduced=False)
+        return await ContextManaging.replace(self, step)
+
+
+@dataclass(slots=True)
+class Engine:
+    """The parts of a window over one agent's context.
+
+    Attributes:
+        agent: The agent.
+        standing: Its context as the archive knows it.
+        pieces: By session index, each with the message that the engine was given for it.
+        context: The same as a window holds it.
+        compressing: Lets messages leave.
+        managing: Runs documents.
+        relief: Makes room.
+    """
+
+    agent: Agent
+    standing: Standing
+    pieces: Mapping[int, tuple[Piece, Msg]]
+    context: Context
+    compressing: ContextCompressing
+    managing: AgentManaging
+    relief: ContextRelief
+    _before: object = None
+    _summary: Summary | None = None
+
+    def __post_init__(self) -> None:
+        """Remember what the agent has."""
+        self._before, self._summary = self._mark(), self._shown()
+
+    @property
+    def room(self) -> Room:
+        """How much of the window is taken, by the agent's own count."""
+        return self.compressing.room
+
+    def apply(self) -> bool:
+        """Give the agent's state all that has changed, at once; tell whether there was anything."""
+        if self._mark() == self._before:
+            return False
+        context, state, summary = self.context, self.agent.state, self._shown()
+        is_new = summary is not self._summary
+        behind = [piece for entry in context.contents if (piece := self._piece(entry)) is not None]
+        pieces = self.standing.pieces
+        behind += added_since(state.context if pieces else leaving_next(state), pieces)
+        head = self._head(is_new=is_new)
+        if summary is not None and is_new:
+            state.summary = summary.text
+        elif not self._has_foreign():
+            state.summary = state.summary if summary is not None else ""
+        state.context = [*(again.message for again in head), *messages_of(behind)]
+        pins = frozenset(
+            self.pieces[at][0].key for at in context.pins if at in self.pieces and at >= context.contents.first
+        )
+        note(state, Note(context.contents.first, head, pins, context.contents.answers_left))
+        return True
+
+    def waiting(self) -> bool:
+        """Tell whether there are calls that the agent is about to answer."""
+        return bool(self.agent.state.get_unfinished_tool_calls(self.agent.name))
+
+    def cut_for(self, config: ContextConfig) -> int:
+        """Return how many messages leave under *config*; none of them makes a call that is about to be answered."""
+        cut, ids = self.compressing.planned(config).cut, self._unfinished()
+        entries = list(self.context.contents)
+        waiting = [at for at, entry in enumerate(entries) if any(call.call_id in ids for call in entry.message.calls)]
+        if not waiting or cut <= waiting[0]:
+            return cut
+        last = last_cut([entry.message for entry in entries], waiting[0])
+        return last if last >= self.context.attempted - self.context.contents.first else 0
+
+    def _unfinished(self) -> set[str]:
+        return {call.id for call in self.agent.state.get_unfinished_tool_calls(self.agent.name)}
+
+    def _mark(self) -> tuple[object, ...]:
+        context = self.context
+        natives = [id(entry.native) for entry in (*context.standing(), *context.contents)]
+        return context.contents.first, natives, list(context.pins), id(self._shown())
+
+    def _shown(self) -> Summary | None:
+        return self.context.summary[1] if self.context.summary else None
+
+    def _has_foreign(self) -> bool:
+        """Tell whether a summary that is none of ours still stands where it stood."""
+        foreign = self.standing.foreign
+        return foreign is not None and any(entry.native is foreign for entry in self.context.contents)
+
+    def _piece(self, entry: Entry) -> Piece | None:
+        piece, given = self.pieces.get(entry.index, (None, None))
+        if piece is None or entry.native is given:
+            return piece
+        return replace(piece, changed=entry.native)
+
+    def _head(self, *, is_new: bool) -> list[Again]:
+        """Return what stands at the head now. A summary that is none of ours is part of a new one."""
+        context, foreign = self.context, self.standing.foreign
+        lasting = [
+            Again(entry.native, entry.index, pinned=entry.pinned)
+            for entry in context.head
+            if not (is_new and entry.native is foreign)
+        ]
+        notice = [] if context.notice is None else [Again(context.notice.native, -1)]
+        return [*lasting, *notice, *(Again(entry.native, entry.index) for entry in context.again)]
+
+
+async def engine_of(
+    agent: Agent,
+    standing: Standing,
+    *,
+    workbench: Workbench,
+    keeping: ContextKeeping,
+    memory: Memory,
+    writing: Writing,
+    config: ContextConfig,
+    size: int,
+) -> Engine:
+    """Put the engine to work on *agent*'s context.
+
+    Args:
+        agent: The agent; nothing of it is changed.
+        standing: Its context as the archive knows it.
+        workbench: The middleware's.
+        keeping: Writes the context down before anything is archived.
+        memory: Of the agent.
+        writing: Who writes summaries.
+        config: Of the agent, in our own words.
+        size: Of its model's window.
+
+    Raises:
+        CorruptError: What stands on disk is not what was written.
+        StorageError: The file system refused.
+    """
+    given = await model_input(agent)
+    counter, offloader, abilities = workbench.counter, workbench.offloader, workbench.abilities
+    context = Context(given["messages"][0].get_text_content() or "", list(given["tools"] or []), counter)
+    pieces = await _fill(context, standing, memory)
+    anchor = Anchor(size)
+    anchor.scale = min(max(await tokens_of(agent, **given) / max(context.tokens(), 1), _LEAST_SCALE), _MOST_SCALE)
+    session_id = agent.state.session_id
+    tell = reporting(session_id, workbench.on_event)
+    results = ResultOffloading(offloader, abilities, session_id, counter, workbench.on_event)
+    results.stubs.update(await _stubs(context, workbench, session_id, memory))
+    choosing = ResultChoosing(
+        session_id, config, size, counter, results.stubs, abilities.read_backs, None, can_store=True
+    )
+    kept = KeptByAgent(None, session_id, context=context, write=partial(keeping.keep_as, agent))
+    compressor = Compressor(
+        offloader, config=config, counter=counter, summarizer=summarizer_from(writing.usual), on_event=tell
+    )
+    parts = context, Room(size, 0, context, anchor), results, choosing, kept
+    compressing = ContextCompressing(*parts, compressor, tell, DIALECT, requires_model=writing.required)
+    results.stubs.update(choosing.recall(context.contents, is_managed=True))
+    managing = AgentManaging(compressing, config, writing.named)
+    if memory.called_at_s is not None:
+        managing.called_at_s = memory.called_at_s
+    relief = ContextRelief(ContextShaping(*parts, config), compressing, CompressionAhead(compressing), config)
+    return Engine(agent, standing, pieces, context, compressing, managing, relief)
+
+
+async def _fill(context: Context, standing: Standing, memory: Memory) -> dict[int, tuple[Piece, Msg]]:
+    """Fill the empty *context*; return its pieces by their session indexes.
+
+    Where the archive goes on otherwise, what both ways have in common is archived, and only stands here still.
+    """
+    said, first = standing.note, standing.first
+    counts = memory.tokens, dict[bytes, int]()
+    for again in said.head:
+        entry = await _entry(again.message, again.index, context, counts, pinned=again.pinned)
+        if again.index < 0:
+            context.notice = replace(entry, is_notice=True)
+        else:
+            (context.head if entry.stays else context.again).append(entry)
+    if standing.previous is not None:
+        native = dialect_named(DIALECT).user_message(standing.previous.text)
+        context.summary = (await _entry(native, -1, context, counts), standing.previous)
+    entries: list[Entry] = []
+    if standing.foreign is not None:
+        entries.append(_unsaid(await _entry(standing.foreign, first, context, counts, pinned=True)))
+    offset = len(entries)
+    for piece in standing.pieces:
+        pinned = piece.key in said.pins
+        entries.append(await _entry(piece.native, first + len(entries), context, counts, pinned=pinned))
+    common = _common(standing, entries)
+    for entry in entries[:common]:
+        (context.head if entry.stays else context.again).append(entry)
+    gone = standing.archived + standing.otherwise if standing.otherwise else 0
+    behind = [replace(entry, index=entry.index - common + gone) for entry in entries[common:]]
+    context.contents = Contents(behind, first + gone)
+    context.contents.answers_left = said.answers + sum(entry.message.role == "assistant" for entry in entries[:common])
+    context.archived = context.attempted = first + (gone or standing.archived)
+    context.pins = sorted(entry.index for entry in (*context.head, *context.contents) if entry.pinned)
+    memory.tokens = counts[1]
+    context.settled = len(context.contents)
+    pairs = list(zip(standing.pieces, entries[offset:], strict=True))
+    return {
+        entry.index: (piece, given.native)
+        for entry, (piece, given) in zip(
+            behind[max(offset - common, 0) :], pairs[max(common - offset, 0) :], strict=True
+        )
+    }
+
+
+def _common(standing: Standing, entries: Sequence[Entry]) -> int:
+    """Return how many of *entries* are archived, where the archive goes on otherwise behind them."""
+    if not standing.otherwise:
+        return 0
+    return last_cut([entry.message for entry in entries], standing.archived)
+
+
+async def _entry(
+    native: Msg,
+    index: int,
+    context: Context,
+    counts: tuple[dict[bytes, int], dict[bytes, int]],
+    *,
+    pinned: bool = False,
+) -> Entry:
+    """Read a message, and count it where it has not been counted before."""
+    dialect = dialect_named(DIALECT)
+    view, key, (known, counted) = dialect.view(native), hash_of(native), counts
+    if key not in known:
+        chars = len(view.text) + sum(len(result.text) for result in view.results)
+        known[key] = await beside(chars, count_message, view, context.counter)
+    counted[key] = known[key]
+    return Entry(native, dialect.name, view, counted[key], index, pinned)
+
+
+def _unsaid(entry: Entry) -> Entry:
+    """Return a summary that is none of ours so that nobody takes it for what the user said last."""
+    message = entry.message
+    parts: list[Any] = [Remark(part.text) if isinstance(part, Text) else part for part in message.parts]
+    return replace(entry, message=Message(message.role, tuple(parts), message.name))
+
+
+async def _stubs(context: Context, workbench: Workbench, session_id: str, memory: Memory) -> Mapping[str, StoredResult]:
+    """Return what stands for stored results in *context*; each text is looked for once."""
+    views = [entry.message for entry in (*context.standing(), *context.contents)]
+    standing, new = set[str](), list[Message]()
+    for view in views:
+        texts = {part.text for result in view.results for part in result.parts if isinstance(part, Text)}
+        standing |= texts
+        new += [] if texts <= memory.asked else [view]
+    found = {**memory.stubs, **(await stubs_in(new, workbench.abilities, session_id) if new else {})}
+    memory.stubs = {text: stored for text, stored in found.items() if text in standing}
+    memory.asked = standing
+    return memory.stubs
