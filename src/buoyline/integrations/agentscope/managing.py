@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-
 from weakref import WeakKeyDictionary
 
 from agentscope.agent import Agent

@@ -20,6 +20,8 @@ from buoyline.integrations.agentscope.agents import message_of, tokens_of
 from buoyline.integrations.agentscope.archived import leaving_next, noted, stubs_in
 from buoyline.integrations.agentscope.pieces import Piece, pieces_of
 from buoyline.integrations.agentscope.settings import Workbench
+from buoyline.management.managers.results import text_numbers
+from buoyline.management.standins import Beginning
 from buoyline.messages import Message, ToolCall, detect
 from buoyline.offloader import StoredResult, truncated
 from buoyline.tokens.messages import count_message, count_result
@@ -61,10 +63,7 @@ class ResultIntake:
             ConfigError: Our settings cannot work with the agent's limit.
             MessageError: The tool gave what no message holds.
         """
-        given: Any = response  # whose own types leave the metadata open
-        block = ToolResultBlock(
-            id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata
-        )
+        block = _block_of(call, response)
         parts = self._parts(agent, await self._limit(agent, block, _limit_of(agent)), self._on_event)
         content = await self._offloaded(agent, call, block, parts)
         if await self._is_cut(agent, content):
@@ -74,22 +73,18 @@ class ResultIntake:
     async def keep(self, agent: Agent, call: ToolCallBlock, response: ToolResponse) -> ToolResponse:
         """Return *response* so that all of it comes to the context, where a document decides about it.
 
-        What AgentScope would cut is stored meanwhile, and a stub is all that a crash leaves of it in the context.
+        What AgentScope would cut is stored meanwhile; its beginning and its place are what a crash leaves of it in the
+        context.
 
         Raises:
             ConfigError: Our settings cannot work with the agent's limit.
             MessageError: The tool gave what no message holds.
         """
-        given: Any = response
-        block = ToolResultBlock(
-            id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata
-        )
-        whole = [TextBlock(text=given.content)] if isinstance(given.content, str) else list(given.content)
+        block = _block_of(call, response)
+        whole: list[Any] = [TextBlock(text=block.output)] if isinstance(block.output, str) else list(block.output)
         if not await self._is_cut(agent, whole):
             return response
-        limit = int(_HELD_SHARE * agent.context_config.tool_result_limit)
-        standing = await self._offloaded(agent, call, block, self._parts(agent, limit, None))
-        content = await self._hold(agent, call, whole, standing)
+        content = await self._hold(agent, call, whole, await self._stored(agent, block, whole))
         return response.model_copy(update={"content": content})
 
     def put_back(self, agent: Agent) -> None:
@@ -129,6 +124,20 @@ class ResultIntake:
         piece.message.content[piece.start : piece.stop] = settled.native.content
         offloading.tell()
 
+    async def _stored(self, agent: Agent, block: ToolResultBlock, whole: list[Any]) -> list[Any]:
+        """Store a result, and return its beginning with its place; all of it where it cannot be stored."""
+        native = message_of("assistant", [block], agent.name)
+        _, offloading = self._parts(agent, _limit_of(agent), None)
+        entry = await self._entry(agent, native, detect(native).view(native))
+        texts = text_numbers(entry.message.results[0])
+        beginning = Beginning(int(_HELD_SHARE * agent.context_config.tool_result_limit))
+        try:
+            left = await offloading.stand_in(entry, 0, texts, beginning) if texts else entry
+        except (StorageError, RedactionError) as error:
+            logger.warning("session %s: the result of %r is in no file: %s", agent.state.session_id, block.id, error)
+            left = entry
+        return whole if left is entry else _content_of(left)
+
     async def _is_cut(self, agent: Agent, content: Sequence[Any]) -> bool:
         """Tell whether AgentScope would cut *content*."""
         tokens = await tokens_of(agent, [message_of("assistant", content)])
@@ -162,8 +171,7 @@ class ResultIntake:
         except (StorageError, RedactionError) as error:
             logger.warning("session %s: the result of %r stays whole: %s", agent.state.session_id, call.id, error)
             left = entry
-        output = left.native.content[0].output
-        return [TextBlock(text=output)] if isinstance(output, str) else list(output)
+        return _content_of(left)
 
     async def _limit(self, agent: Agent, block: ToolResultBlock, limit: int) -> int:
         """Return the limit by our own count that is no more than the agent's by its own."""
@@ -209,6 +217,16 @@ class ResultIntake:
 def _limit_of(agent: Agent) -> int:
     """Return what one result may take by the agent's own count."""
     return min(agent.context_config.tool_result_limit, int(_WINDOW_SHARE * agent.model.context_size))
+
+
+def _block_of(call: ToolCallBlock, response: ToolResponse) -> ToolResultBlock:
+    given: Any = response  # whose own types leave the metadata open
+    return ToolResultBlock(id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata)
+
+
+def _content_of(entry: Entry) -> list[Any]:
+    output = entry.native.content[0].output
+    return [TextBlock(text=output)] if isinstance(output, str) else list(output)
 
 
 def _newest_results(context: Sequence[Msg]) -> Piece | None:
