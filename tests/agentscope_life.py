@@ -13,6 +13,8 @@ from agentscope_pilot import blocks_in, pilot, voyage
 
 from buoyline import LocalWorkspace
 from buoyline.integrations.agentscope import WorkspaceMiddleware
+from buoyline.integrations.agentscope.archived import leaving_next
+from buoyline.window.documents import Management
 
 TURNS, CALLS = 4, 4
 STATE, ACKNOWLEDGED = "state.json", "acknowledged.jsonl"
@@ -21,7 +23,7 @@ STATE, ACKNOWLEDGED = "state.json", "acknowledged.jsonl"
 class Life:
     """An agent that goes on from what is on disk: its own saved state, and the workspace."""
 
-    def __init__(self, directory: Path, workspace: LocalWorkspace) -> None:
+    def __init__(self, directory: Path, workspace: LocalWorkspace, management: Management | None = None) -> None:
         """Read the state in *directory*, if there is one."""
         self.directory = directory
         saved = directory / STATE
@@ -29,7 +31,8 @@ class Life:
         self.turn = int(kept["turn"])
         of = state() if kept["state"] is None else AgentState.model_validate(kept["state"])
         model = ScriptedModel(voyage(TURNS, CALLS, lines=20)[self.turn * (CALLS + 1) :], context_size=3_000)
-        self.agent = pilot(model, WorkspaceMiddleware(workspace, preview_tokens=100), of=of, tool_result_limit=250)
+        middleware = WorkspaceMiddleware(workspace, preview_tokens=100, management=management)
+        self.agent = pilot(model, middleware, of=of, tool_result_limit=250)
 
     async def live(self, connection: Connection | None = None) -> None:
         """Work until the last turn, and tell of each event through *connection*."""
@@ -49,7 +52,9 @@ class Life:
         beside.write_text(json.dumps(kept), "utf-8")
         Path(beside).replace(self.directory / STATE)
         with (self.directory / ACKNOWLEDGED).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(blocks_in(kept["state"]["context"])) + "\n")
+            # What stands again before that was acknowledged when it came.
+            behind = [message.model_dump(mode="json") for message in leaving_next(self.agent.state)]
+            file.write(json.dumps(blocks_in(behind)) + "\n")
 
 
 def process(directory: Path, connection: Connection) -> None:

@@ -12,6 +12,8 @@ from agentscope_life import ACKNOWLEDGED, TURNS, Life, process
 from agentscope_pilot import archived, assert_sound, blocks_in
 
 from buoyline import ContextWindow, LocalWorkspace
+from buoyline.integrations.agentscope.archived import leaving_next
+from buoyline.window.documents import Management
 
 STEPS = (
     "start_window", "claim_window", "extend_window", "replace_window", "store_result", "record_stub", "load_stubs",
@@ -64,7 +66,8 @@ async def check_left(directory: Path) -> None:
 def check_whole(directory: Path, life: Life) -> None:
     """Check that all that was ever saved is in the archive or in the context, once and in order."""
     workspace = LocalWorkspace(directory / "w")
-    context = [message.model_dump(mode="json") for message in life.agent.state.context]
+    behind = leaving_next(life.agent.state)  # what stands again before that is in the archive
+    context = [message.model_dump(mode="json") for message in behind]
     everything = blocks_in([*archived(workspace), *context])
     assert len(everything) == len(set(everything))
     for line in (directory / ACKNOWLEDGED).read_text("utf-8").splitlines():
@@ -76,18 +79,18 @@ def check_whole(directory: Path, life: Life) -> None:
     assert_sound(workspace)
 
 
-async def end_at(directory: Path, at: int, *, after: bool) -> int:
+async def end_at(directory: Path, at: int, *, after: bool, management: Management | None = None) -> int:
     """Live until step *at*, go on in another process, and check both; return how many steps there were."""
     directory.mkdir()
     workspace = Mortal(directory / "w", at, after=after)
     try:
-        await Life(directory, workspace).live()
+        await Life(directory, workspace, management).live()
     except* Killed:  # AgentScope gathers what its tools raise in a group
         await check_left(directory)
     finally:
         await workspace.close()
     async with LocalWorkspace(directory / "w", durability="off") as again:
-        life = Life(directory, again)
+        life = Life(directory, again, management)
         await life.live()
     check_whole(directory, life)
     return workspace.steps
@@ -106,6 +109,36 @@ async def test_another_process_goes_on_wherever_the_first_was_killed(
     assert steps > 90
     for at in range((first + after * EVERY // 2 - 1) % EVERY + 1, steps + 1, EVERY):
         await end_at(tmp_path / str(at), at, after=after)
+
+
+DOCUMENTS: dict[str, Management] = {
+    "sliding": {"hooks": {"pre_llm": [{"type": "SlidingWindowManager", "config": {"max_messages": 7}}]}},
+    "all": {
+        "hooks": {
+            "post_tool": [{"type": "OffloadManager", "config": {"tool_result_limit": 250, "preview_tokens": 100}}],
+            "pre_llm": [
+                {"type": "PinManager", "config": {"first": 1}},
+                {"type": "ToolResultMaskManager", "config": {"keep_recent_results": 2, "min_tokens": 50}},
+                {"type": "CompressionManager", "config": {"activation": {"tokens_exceed_ratio": 0.5}}},
+            ],
+        }
+    },
+}
+RARELY = 101
+"""One step of so many, since each takes a quarter of a second; in the slow tests, one of a few."""
+
+
+@pytest.mark.parametrize("rarely", [RARELY, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_under_a_document_another_process_goes_on_as_well(
+    tmp_path: Path, name: str, rarely: int, *, after: bool
+) -> None:
+    management = DOCUMENTS[name]
+    steps = await end_at(tmp_path / "whole", 10_000, after=after, management=management)
+    assert steps > 90
+    for at in range(rarely // (2 + after), steps + 1, rarely):
+        await end_at(tmp_path / str(at), at, after=after, management=management)
 
 
 def lived(directory: Path, events: int) -> bool:

@@ -205,7 +205,7 @@ async def engine_of(
     memory: Memory,
     writing: Writing,
     config: ContextConfig,
-    size: int,
+    room: tuple[int, int],
 ) -> Engine:
     """Put the engine to work on *agent*'s context.
 
@@ -217,7 +217,7 @@ async def engine_of(
         memory: Of the agent.
         writing: Who writes summaries.
         config: Of the agent, in our own words.
-        size: Of its model's window.
+        room: Tokens of its model's window, and how many of them are left for what comes behind the context.
 
     Raises:
         CorruptError: What stands on disk is not what was written.
@@ -227,6 +227,7 @@ async def engine_of(
     counter, offloader, abilities = workbench.counter, workbench.offloader, workbench.abilities
     context = Context(given["messages"][0].get_text_content() or "", list(given["tools"] or []), counter)
     pieces = await _fill(context, standing, memory)
+    size, left = room
     anchor = Anchor(size)
     anchor.scale = min(max(await tokens_of(agent, **given) / max(context.tokens(), 1), _LEAST_SCALE), _MOST_SCALE)
     session_id = agent.state.session_id
@@ -240,7 +241,7 @@ async def engine_of(
     compressor = Compressor(
         offloader, config=config, counter=counter, summarizer=summarizer_from(writing.usual), on_event=tell
     )
-    parts = context, Room(size, 0, context, anchor), results, choosing, kept
+    parts = context, Room(size, left, context, anchor), results, choosing, kept
     compressing = ContextCompressing(*parts, compressor, tell, DIALECT, requires_model=writing.required)
     results.stubs.update(choosing.recall(context.contents, is_managed=True))
     managing = AgentManaging(compressing, config, writing.named)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from agentscope.agent import Agent
@@ -26,6 +27,9 @@ from buoyline.window.documents import document_of
 from buoyline.window.events import OverflowRecovered
 from buoyline.window.reporting import reporting
 from buoyline.window.situating import situation_of
+
+_FREE_SHARE: Final = 0.1
+"""Of the window, for the answer, and for the hints that AgentScope adds once the context is managed."""
 
 
 class DocumentRunning:
@@ -119,7 +123,7 @@ class DocumentRunning:
             Exception: See `ContextWindow.compress`; the context is as it was.
         """
         async with self._engine(agent, document, config) as engine:
-            if not engine.room.exceeds(config.trigger_ratio):
+            if engine.room.tokens <= config.trigger_ratio * engine.room.size:
                 return
             if document is not None:
                 await engine.managing.fire(document, "pre_compress")
@@ -172,7 +176,7 @@ class DocumentRunning:
             memory=self._memories.setdefault(agent, Memory()),
             writing=Writing(usual=asked, named=self._summarizers, required=is_strict(config)),
             config=bench.settings.for_engine(config, agent),
-            size=agent.model.context_size if size is None else size,
+            room=_room(agent.model.context_size if size is None else size, document),
         )
         engine.compressing.preserves_words = document is not None or self.is_needed_by(agent)
         try:
@@ -181,12 +185,17 @@ class DocumentRunning:
             has_changed = engine.apply()
             if engine.context.summary is not None:
                 bench.shown[session_id] = engine.context.summary[1]
-            if isinstance(asked, AgentModelSummarizer) and agent.state.context:
+            if isinstance(asked, AgentModelSummarizer) and has_changed:
                 for usage in asked.usages:
                     agent.state.context[-1].append_usage(usage_of(usage))
         if has_changed:
             await forget_reads(agent, agent.state.context)
             await self._keeping.keep(agent)
+
+
+def _room(size: int, document: ContextManagement | None) -> tuple[int, int]:
+    """Return a window, and what of it a document leaves free; the agent's own trigger leaves some anyway."""
+    return size, 0 if document is None else int(_FREE_SHARE * size)
 
 
 def _newest(agent: Agent) -> tuple[str, str, int] | None:

@@ -28,7 +28,7 @@ from buoyline.window.documents import Management, document_of
 from buoyline.window.events import OnEvent
 from buoyline.workspace import LocalWorkspace
 
-MAX_RECOVERIES: Final = 4
+MAX_RECOVERIES: Final = 6
 """How often a request that is too long is made smaller, each time by a tenth at least."""
 
 
