@@ -36,6 +36,7 @@ from buoyline.management import BUILT_IN, ContextManagement
 from buoyline.window.documents import Management
 from buoyline.window.events import ContextManaged, Event, OverflowRecovered, ResultOffloaded
 
+NOT_NULL = ContextManagement.read({"type": "SlidingWindowManager"})
 TOO_LONG = ValueError("Error code: 400 - This model's maximum context length is 4000 tokens.")
 
 
@@ -74,7 +75,9 @@ def said_by_user(request: Request) -> str:
     return "\n".join(message.get_text_content() or "" for message in request.messages if message.role == "user")
 
 
-async def assert_whole(agent: Agent, workspace: LocalWorkspace, model: ScriptedModel) -> None:
+async def assert_whole(
+    agent: Agent, workspace: LocalWorkspace, model: ScriptedModel, management: ContextManagement = NOT_NULL
+) -> None:
     """Check that nothing is lost or there twice, and that each request could be answered."""
     held = everything(agent, workspace)
     assert len(held) == len(set(held))
@@ -85,7 +88,8 @@ async def assert_whole(agent: Agent, workspace: LocalWorkspace, model: ScriptedM
     assert not ours & {name for name, _, _ in held}
     for request in model.turns:
         assert_paired(request.messages)
-        assert await model.count_tokens(request.messages, request.tools) <= model.context_size
+        tokens = await model.count_tokens(request.messages, request.tools)
+        assert tokens <= model.context_size or management.is_null
     assert_sound(workspace)
 
 
@@ -207,9 +211,15 @@ async def test_a_named_summariser_writes_and_an_unknown_one_is_reported(tmp_path
     assert usage.output_tokens == 10 * len(model.requests)
 
 
+class Refused(Exception):  # noqa: N818 - what clients of providers raise has no common name
+    """The provider takes no key."""
+
+    status_code = 401
+
+
 async def test_a_strict_agent_gets_no_summary_without_its_model(tmp_path: Path) -> None:
     management = doc(pre_llm=[("SummarizationManager", {"preserve_recent_messages": 2})])
-    model = ScriptedModel(summaries=[ValueError("401")])
+    model = ScriptedModel(summaries=[Refused()])
     of = state("s1", *full_context())
     middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path, durability="off"), management=management)
     agent = pilot(model, middleware, of=of, compression_fallback_to_truncation=False)
@@ -221,9 +231,9 @@ async def test_a_strict_agent_gets_no_summary_without_its_model(tmp_path: Path) 
 
 async def test_what_was_replaced_keeps_the_agents_own_blocks() -> None:
     management = doc(pre_llm=[("ToolResultMaskManager", {"keep_recent_results": 1, "min_tokens": 1})])
-    blocks = [block for n in range(3) for block in (call("log", f"c{n}"), gave(f"c{n}", log(n)))]
+    blocks: list[Any] = [block for n in range(3) for block in (call("log", f"c{n}"), gave(f"c{n}", log(n)))]
     of = state("s1", UserMsg("user", "Look."), AssistantMsg("pilot", blocks))
-    reply, blocks = of.context[1], list(of.context[1].content)
+    reply = of.context[1]
     agent = pilot(ScriptedModel(), WorkspaceMiddleware(MemoryWorkspace(), management=management), of=of)
     await agent.compress_context()
 
@@ -514,41 +524,39 @@ def test_a_document_that_nobody_has_is_refused_at_once(tmp_path: Path) -> None:
         WorkspaceMiddleware(workspace, management="chat", summarizers={"small": 3})  # type: ignore[dict-item]
 
 
+def managers(kind: str, **config: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
+    return st.tuples(st.just(kind), st.fixed_dictionaries(config))
+
+
 entries = st.one_of(
-    st.builds(
-        lambda n, at: ("SlidingWindowManager", {"max_messages": n, "activation": at}), st.integers(1, 12), st.just({})
-    ),
-    st.builds(
-        lambda ratio, keep: ("SummarizationManager", {"summary_ratio": ratio, "preserve_recent_messages": keep}),
-        st.floats(0.1, 0.8),
-        st.integers(0, 8),
-    ),
-    st.builds(lambda n: ("ToolsOutputTruncateManager", {"max_output_length": n}), st.integers(1, 900)),
-    st.builds(lambda n: ("ToolResultMaskManager", {"keep_recent_results": n, "min_tokens": 1}), st.integers(0, 4)),
-    st.builds(lambda n: ("PinManager", {"first": n}), st.integers(0, 3)),
-    st.just(("OffloadManager", {"tool_result_limit": 60, "preview_tokens": 40})),
-    st.just(("CompressionManager", {"reserve_ratio": 0.2, "activation": {"tokens_exceed_ratio": 0.5}})),
+    managers("SlidingWindowManager", max_messages=st.integers(1, 12)),
+    managers("SummarizationManager", summary_ratio=st.floats(0.1, 0.8), preserve_recent_messages=st.integers(0, 8)),
+    managers("ToolsOutputTruncateManager", max_output_length=st.integers(1, 900)),
+    managers("ToolResultMaskManager", keep_recent_results=st.integers(0, 4), min_tokens=st.just(1)),
+    managers("PinManager", first=st.integers(0, 3)),
+    managers("OffloadManager", tool_result_limit=st.just(60), preview_tokens=st.just(40)),
+    managers("CompressionManager", reserve_ratio=st.just(0.2), activation=st.just({"tokens_exceed_ratio": 0.5})),
 )
 documents = st.fixed_dictionaries(
     {hook: st.lists(entries, max_size=2) for hook in ("post_memory", "post_tool", "pre_llm", "pre_compress")}
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(managers=documents, calls=st.integers(1, 4), size=st.sampled_from([2_000, 20_000]))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(hooks=documents, calls=st.integers(1, 4), size=st.sampled_from([2_000, 20_000]))
 async def test_whatever_a_document_says_nothing_is_lost_or_there_twice(
-    tmp_path_factory: pytest.TempPathFactory, managers: dict[str, Any], calls: int, size: int
+    tmp_path_factory: pytest.TempPathFactory, hooks: dict[str, Any], calls: int, size: int
 ) -> None:
     async with LocalWorkspace(tmp_path_factory.mktemp("w"), durability="off") as workspace:
         model = ScriptedModel(voyage(3, calls, lines=12), context_size=size)
-        middleware = WorkspaceMiddleware(workspace, management=ContextManagement.read(doc(**managers)))
-        agent = pilot(model, middleware)
+        management = ContextManagement.read(doc(**hooks))
+        agent = pilot(model, WorkspaceMiddleware(workspace, management=management))
         for turn in range(3):
             await sail(agent, 1)
             assert "berth 47-0" in said_by_user(model.turns[-1])
             if turn == 1:  # another process goes on
                 agent.state = AgentState.model_validate(json.loads(agent.state.model_dump_json()))
-        await assert_whole(agent, workspace, model)
+        await assert_whole(agent, workspace, model, management)
         held = everything(agent, workspace)
         assert len([block for block in held if block[1] == "tool_result"]) == 3 * calls
         await ContextWindow.resume(workspace, "s1")

@@ -237,7 +237,7 @@ async def engine_of(
     choosing = ResultChoosing(
         session_id, config, size, counter, results.stubs, abilities.read_backs, None, can_store=True
     )
-    kept = KeptByAgent(None, session_id, context=context, write=partial(keeping.keep_as, agent))
+    kept = KeptByAgent(session_id, context, partial(keeping.keep_as, agent))
     compressor = Compressor(
         offloader, config=config, counter=counter, summarizer=summarizer_from(writing.usual), on_event=tell
     )

@@ -201,20 +201,18 @@ class ContextKeeping:
         return Standing(before.first, pieces, 0, 0, before.foreign, before.previous, noted(state))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptByAgent(WindowKeeping):
     """Leaves it to the agent's own keeping to write down what has changed, once the agent has it.
 
     What a message says of itself, such as the tokens of a reply that goes on, changes without a notice. So all is
     written anew before anything is archived: whoever goes on from there compares the two.
-
-    Attributes:
-        context: What the engine works on.
-        write: Writes all of it.
     """
 
-    context: Context
-    write: Callable[[Lines], Awaitable[None]]
+    def __init__(self, session_id: str, context: Context, write: Callable[[Lines], Awaitable[None]]) -> None:
+        """Have *write* called with all of *context*, on which the engine works."""
+        super().__init__(None, session_id)
+        self._context = context
+        self._write_all = write
 
     async def check(self, pins: Sequence[int]) -> None:
         """Write all down as it is now.
@@ -222,9 +220,9 @@ class KeptByAgent(WindowKeeping):
         Raises:
             StaleWindowError: Somebody else goes on with the session.
         """
-        standing, contents = self.context.standing(), self.context.contents
+        standing, contents = self._context.standing(), self._context.contents
         natives = [entry.native for entry in (*standing, *contents)]
-        await self.write(Lines(natives, [kind_of(entry) for entry in standing], contents.first, pins))
+        await self._write_all(Lines(natives, [kind_of(entry) for entry in standing], contents.first, pins))
 
     async def extend(self, new: Sequence[Entry], pins: Sequence[int]) -> None:
         """Do nothing: the agent has these messages."""

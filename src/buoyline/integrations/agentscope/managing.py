@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from agentscope.agent import Agent
@@ -72,9 +72,9 @@ class DocumentRunning:
             NotFoundError: There is no document of that name.
             BuoylineError: See `document_of`.
         """
-        asked = next((message for message in reversed(agent.state.context) if message.role == "user"), None)
-        name = None if asked is None else asked.metadata.get(NAME_KEY)
-        if asked is None or name is None:
+        asked: Any = next((message for message in reversed(agent.state.context) if message.role == "user"), None)
+        name: Any = None if asked is None else asked.metadata.get(NAME_KEY)
+        if name is None:
             return self._workbench.management
         known = self._named.get(agent)
         if known is None or known[:2] != (asked.id, name):
