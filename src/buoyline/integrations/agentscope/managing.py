@@ -72,14 +72,14 @@ class DocumentRunning:
             NotFoundError: There is no document of that name.
             BuoylineError: See `document_of`.
         """
-        asked: Any = next((message for message in reversed(agent.state.context) if message.role == "user"), None)
-        name: Any = None if asked is None else asked.metadata.get(NAME_KEY)
-        if name is None:
+        asked = _asked_for(agent)
+        if asked is None:
             return self._workbench.management
         known = self._named.get(agent)
-        if known is None or known[:2] != (asked.id, name):
-            document = await asyncio.to_thread(document_of, {NAME_KEY: name}, self._workbench.offloader)
-            known = self._named[agent] = (asked.id, name, document)
+        if known is None or known[:2] != asked:
+            body = {NAME_KEY: asked[1]}
+            known = (*asked, await asyncio.to_thread(document_of, body, self._workbench.offloader))
+            self._named[agent] = known
         return known[2]
 
     def is_needed_by(self, agent: Agent) -> bool:
@@ -191,6 +191,16 @@ class DocumentRunning:
         if has_changed:
             await forget_reads(agent, agent.state.context)
             await self._keeping.keep(agent)
+
+
+def _asked_for(agent: Agent) -> tuple[str, str] | None:
+    """Return the user's newest message, by its id, with the document that it names; None where it names none."""
+    for message in reversed(agent.state.context):
+        if message.role == "user":
+            said: Any = message  # whose own types leave the metadata open
+            name = said.metadata.get(NAME_KEY)
+            return None if name is None else (message.id, name)
+    return None
 
 
 def _room(size: int, document: ContextManagement | None) -> tuple[int, int]:
