@@ -367,6 +367,20 @@ def test_statuses_are_1_for_what_is_there_and_2_for_what_was_typed(
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["check", "explain"])
+@pytest.mark.parametrize("typed", ["polcy.json", "polcy.YAML", "./polcy"])
+def test_a_mistyped_path_is_no_bad_name(tmp_path: Path, command: str, typed: str) -> None:
+    result = run(tmp_path, command, typed)
+    assert result.exit_code == 1
+    assert result.stdout == f"{Path(typed)}: cannot be read: No such file or directory\n"
+    assert not result.stderr
+
+
+def test_a_manager_whose_package_is_not_there_says_how_it_is_found(tmp_path: Path) -> None:
+    result = run(tmp_path, "check", "-", "--allow", "nowhere.Manager", stdin='{"type": "nowhere.Manager"}')
+    assert "No module named 'nowhere'; install it, or name its folder in PYTHONPATH" in result.stdout
+
+
 @pytest.mark.parametrize("command", ["put", "get", "list", "delete", "check", "explain"])
 def test_each_command_has_help_with_an_example(command: str) -> None:
     shown = CliRunner().invoke(main, ["context", command, "--help"]).stdout

@@ -15,7 +15,7 @@ from buoyline.management import Activation, ContextManagement, Registry, advice,
 from buoyline.management.bodies import INLINE_KEY, NAME_KEY, is_body, is_listing, listed_in, management_in
 from buoyline.management.hooks import nearest
 from buoyline.management.problems import Problems, joined
-from buoyline.management.spelling import Spelling, parsed, spelling_of
+from buoyline.management.spelling import Spelling, is_path, parsed, spelling_of
 from buoyline.management.walking import Walker
 from buoyline.messages import is_object
 from buoyline.workspace import LocalWorkspace
@@ -248,7 +248,8 @@ def _all_checked(
 
 
 def _is_file(source: str) -> bool:
-    return Path(source) == _STDIN or Path(source).is_file()
+    """Return whether *source* is a file, or can only be meant as one: a mistyped path is no bad name."""
+    return Path(source) == _STDIN or Path(source).is_file() or is_path(source)
 
 
 def _read(raw: Any, source: str, registry: Registry, allowed: Sequence[str]) -> ContextManagement | Activation:
@@ -282,7 +283,10 @@ def _document_in(raw: Any, name: str) -> Any:
 
 
 def _parsed(file: Path, spelling: Spelling | None) -> Any:
-    content = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
+    try:
+        content = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
+    except OSError as error:
+        raise DocumentError(str(file), [("", f"cannot be read: {error.strerror}")]) from error
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

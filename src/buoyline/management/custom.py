@@ -142,7 +142,10 @@ def find_reducer(type_name: str, settings: Mapping[str, Any], allowed: Sequence[
         raise ConfigError(type_name, "is not allowed to be imported; allow it with allowed=[...] or --allow NAME")
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except ImportError as error:
+        hint = "install it, or name its folder in PYTHONPATH"  # a command has its own folder on the path, not this one
+        raise ConfigError(type_name, f"cannot be imported: {error}; {hint}") from error
+    except AttributeError as error:
         raise ConfigError(type_name, f"cannot be imported: {error}") from error
     return _made(type_name, found, settings)
 

@@ -115,7 +115,7 @@ class Registry:
         """
         if self._documents is None or not self._documents.has(name):
             hint = "it comes with the package and cannot be removed" if name in BUILT_IN else ""
-            raise NotFoundError("context management document in the workspace", name, hint)
+            raise NotFoundError("context management document of the workspace's own", name, hint)
         self._documents.remove(name)
 
     def names(self) -> list[str]:

@@ -18,6 +18,11 @@ def spelling_of(path: Path) -> Spelling:
     return _SUFFIXES.get(path.suffix.lower(), "json")
 
 
+def is_path(text: str) -> bool:
+    """Return whether *text* means a file: it ends as one or has a slash, which no name of a document has."""
+    return "/" in text or Path(text).suffix.lower() in _SUFFIXES
+
+
 def parsed(text: str, spelling: Spelling = "json", source: str = "document") -> Any:
     """Return the value that *text* spells.
 

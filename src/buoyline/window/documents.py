@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, DocumentError
 from buoyline.management import ContextManagement, Registry, management_in
 from buoyline.management.bodies import is_body
-from buoyline.management.spelling import parsed, spelling_of
+from buoyline.management.spelling import is_path, parsed, spelling_of
 from buoyline.messages import is_object
 from buoyline.workspace import LocalWorkspace
 
 Management: TypeAlias = ContextManagement | Mapping[str, Any] | Path | str
 """A document, the JSON values of one or of a body that names one, a file, or a name."""
-
-_SUFFIXES: Final = (".json", ".yaml", ".yml", ".toml")
 
 
 def document_of(management: Management, offloader: object, *, allowed: Sequence[str] = ()) -> ContextManagement:
@@ -31,12 +29,12 @@ def document_of(management: Management, offloader: object, *, allowed: Sequence[
 
     Raises:
         ConfigError: *management* is nothing of that kind.
-        NotFoundError: There is no document of that name, or no such file.
-        DocumentError: It cannot be acted on, or names none.
+        NotFoundError: There is no document of that name.
+        DocumentError: It cannot be read or acted on, or names none.
         BuoylineError: See `Registry.get`.
     """
     registry = Registry(offloader if isinstance(offloader, LocalWorkspace) else None, allowed=allowed)
-    if isinstance(management, Path) or (isinstance(management, str) and _is_file(management)):
+    if isinstance(management, Path) or (isinstance(management, str) and is_path(management)):
         return _meant(_in_file(Path(management)), registry, allowed, str(management))
     if not isinstance(management, ContextManagement | str) and not is_object(management):
         raise ConfigError("management", f"{type(management).__name__} is no document, and no name or file of one")
@@ -55,10 +53,6 @@ def own_document_of(management: Management, offloader: object, config: ContextCo
     if config.background_ratio is not None:
         raise ConfigError("background_ratio", "a document says when to compress; leave one of them out")
     return document_of(management, offloader)
-
-
-def _is_file(text: str) -> bool:
-    return "/" in text or text.endswith(_SUFFIXES)
 
 
 def _meant(raw: object, registry: Registry, allowed: Sequence[str], source: str) -> ContextManagement:
