@@ -261,7 +261,13 @@ async def test_a_pin_stands_in_front_and_is_archived_once(tmp_path: Path) -> Non
     await assert_whole(agent, workspace, model)
 
     again = await resumed_state(workspace, "s1")
-    assert [found.pinned for found in noted(again).head][:1] == [True]
+    assert [(found.message.id, found.index, found.pinned) for found in noted(again).head] == [
+        (found.message.id, found.index, found.pinned) for found in noted(agent.state).head
+    ]
+    model = ScriptedModel(voyage(1, 4, lines=5))
+    other = pilot(model, WorkspaceMiddleware(workspace, management=management), of=again)
+    await sail(other, 1)
+    await assert_whole(other, workspace, model)
 
 
 @pytest.mark.parametrize("turn", [1, 2])
