@@ -295,7 +295,7 @@ def prose_share(summary: Summary) -> float:
 
 
 def _is_ledger(line: str, strings: set[str]) -> bool:
-    shown = re.sub(r" \[[^\[\]\s:]+:\d+(?:-\d+)?\]", "", line.removeprefix("- "))
+    shown = re.sub(r" \[[^\[\]\s:]+:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\]", "", line.removeprefix("- "))
     parts = shown.rpartition(": ")[2].split()
     return bool(parts) and all(part in strings for part in parts)
 

@@ -22,7 +22,7 @@ Raw = dict[str, Any]
 
 COUNTER = default_counter()
 WHOLE = re.compile(r"^Whole result: (.*)$", re.MULTILINE)
-MARK = re.compile(r"\[([^\[\]\s:]+):([0-9]+)(?:-([0-9]+))?\]")
+MARK = re.compile(r"\[([^\[\]\s:]+):([0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)\]")
 STORED = re.compile(r"workspace:///(data/[0-9a-f]{64}\.[a-z0-9]+)")
 TIME = re.compile(rb"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z")
 EMBEDDED = re.compile(r"data:[a-z]+/[a-z0-9.+-]+;base64,([A-Za-z0-9+/=]+)")
@@ -159,9 +159,10 @@ class Checker:
             self._check_budget(summary)
             named = {(found["path"], found["start"], found["end"]) for found in summary["pointers"]}
             body = summary["text"].split("]\n", 1)[1]
-            for path, start, stop in MARK.findall(body):
-                if (self.directory / path).is_file():  # else the user's own words look like a mark
-                    assert (path, int(start), int(stop or start)) in named, "a mark is not among the pointers"
+            for path, spans in MARK.findall(body):
+                for start, _, stop in (span.partition("-") for span in spans.split(",")):
+                    if (self.directory / path).is_file():  # else the user's own words look like a mark
+                        assert (path, int(start), int(stop or start)) in named, "a mark is not among the pointers"
             for pointer in named:
                 self._check_pointer(*pointer)
         assert end == self.archived, "what is archived and what is summarised differ"

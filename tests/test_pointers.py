@@ -22,7 +22,7 @@ from buoyline.window import ContextCompressed, Event
 from buoyline.window.replay import Replay, replay
 
 COUNTER = default_counter()
-MARK = re.compile(r" \[([^\[\]\s:]+):([0-9]+)(?:-([0-9]+))?\]")
+MARK = re.compile(r" \[([^\[\]\s:]+):([0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)\]")
 STRING = re.compile(r"[A-Za-z0-9_./:@+~-]*(?:[0-9_/]|[a-z][A-Z])[A-Za-z0-9_./:@+~-]*")
 BLANK = re.compile(
     "(?:\\\\x1b|\x1b)\\[[0-9;?]*[A-Za-z]|\\\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})|[\\s\x00-\x1f\x7f-\x9f\u200b-\u200f\ufeff]"
@@ -43,8 +43,12 @@ def _lines(draft: Draft) -> Iterator[Line]:
         for line in text.splitlines():
             said = re.fullmatch(rf"- (.*?)((?:{MARK.pattern})*)", line)
             if said is not None:
-                marks = [Pointer(mark[1], int(mark[2]), int(mark[3] or mark[2])) for mark in MARK.finditer(said[2])]
-                yield Line(field, said[1], marks)
+                yield Line(field, said[1], [pointer for mark in MARK.finditer(said[2]) for pointer in _named(mark)])
+
+
+def _named(mark: "re.Match[str]") -> Iterator[Pointer]:
+    for start, _, end in (span.partition("-") for span in mark[2].split(",")):
+        yield Pointer(mark[1], int(start), int(end or start))
 
 
 def _claimed(line: Line) -> Iterator[str]:

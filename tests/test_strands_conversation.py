@@ -21,7 +21,7 @@ from strands.types.exceptions import ContextWindowOverflowException, ModelThrott
 from strands_model import ScriptedModel, call
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace, Quotas, SummaryRequest
-from buoyline.compression import POINTER, Pointer
+from buoyline.compression import pointers_in
 from buoyline.integrations.strands import (
     NullConversationManager,
     SlidingWindowConversationManager,
@@ -327,7 +327,7 @@ def test_a_summary_stands_for_the_oldest_messages_and_its_pointers_resolve(tmp_p
     assert bare(kept) == messages[left:]
     assert bare(asyncio.run(archived(workspace))) == messages[:left]
     lines = (tmp_path / "sessions" / SESSION / "transcript.md").read_text("utf-8").splitlines()
-    pointers = [Pointer.of(match) for match in POINTER.finditer(texts([summary])[0])]
+    pointers = list(pointers_in(texts([summary])[0]))
     assert len(pointers) > 3
     assert all(1 <= pointer.start <= pointer.end <= len(lines) for pointer in pointers)
     assert any("src/app.py" in line for line in lines[pointers[-1].start - 1 : pointers[-1].end])
@@ -894,7 +894,7 @@ async def test_a_summary_cites_the_files_of_results_that_the_plugin_has_offloade
     await agent.invoke_async("Build all six targets.")
     assert manager.removed_message_count > 0
     session = tmp_path / "w" / "sessions" / "release"
-    pointers = [Pointer.of(match) for match in POINTER.finditer(texts(history(agent))[0])]
+    pointers = list(pointers_in(texts(history(agent))[0]))
     cited = {pointer.path for pointer in pointers}
     assert "transcript.md" in cited
     assert any(path.startswith("tool_result-") for path in cited)

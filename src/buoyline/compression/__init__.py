@@ -6,7 +6,17 @@ from buoyline.compression.extraction import Extractive
 from buoyline.compression.plan import Plan, legal_cut_before, legal_cuts, pair_spans
 from buoyline.compression.record import Summary, summary_from
 from buoyline.compression.summarizers import CallableSummarizer, ModelSummarizer, SummaryFunction
-from buoyline.compression.summary import FIELDS, POINTER, Draft, Item, Pointer, Source, Summarizer, SummaryRequest
+from buoyline.compression.summary import (
+    FIELDS,
+    POINTER,
+    Draft,
+    Item,
+    Pointer,
+    Source,
+    Summarizer,
+    SummaryRequest,
+    pointers_in,
+)
 
 __all__ = [
     "FIELDS",
@@ -30,5 +40,6 @@ __all__ = [
     "legal_cut_before",
     "legal_cuts",
     "pair_spans",
+    "pointers_in",
     "summary_from",
 ]

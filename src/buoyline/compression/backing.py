@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from buoyline.compression.claims import claims, stands_in, unverified
 from buoyline.compression.numbered import NumberedLine, blocks_of
 from buoyline.compression.rendering import Place
-from buoyline.compression.summary import POINTER, Draft, Pointer, SummaryRequest
+from buoyline.compression.summary import POINTER, Draft, Pointer, SummaryRequest, marks_of, pointers_in
 
 MAX_CITED_LINES: Final = 80
 """Of one citation; one that names more is narrowed where its claims can be found, since it leads to nothing else."""
@@ -53,7 +53,7 @@ def with_backed_pointers(draft: Draft, request: SummaryRequest, place: Place) ->
         return draft, ()
     check = _Check(_Lines(line for block in blocks_of(request.sources) for line in block.lines), place)
     fields = {name: "\n".join(check.line(line) for line in text.split("\n")) for name, text in draft.fields.items()}
-    found = [Pointer.of(match) for text in fields.values() for match in POINTER.finditer(text)]
+    found = [pointer for text in fields.values() for pointer in pointers_in(text)]
     return replace(draft, fields=fields, pointers=tuple(dict.fromkeys(found))), tuple(dict.fromkeys(check.dropped))
 
 
@@ -70,9 +70,9 @@ class _Check:
         for match in _GROUP.finditer(text):
             said = text[start : match.start()]
             pieces.append(said)
-            cited = [Pointer.of(mark) for mark in POINTER.finditer(match[0])]
+            cited = list(pointers_in(match[0]))
             kept = self._kept(cited, claims(said))
-            pieces.append("".join(f"[{pointer}]" for pointer in kept))
+            pieces.append("".join(marks_of(kept)))
             if not kept:
                 pieces[-2] = said.rstrip()
             start = match.end()

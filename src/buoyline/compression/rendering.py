@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from buoyline.compression.summary import POINTER, Draft, Pointer
+from buoyline.compression.summary import POINTER, Draft, Pointer, marks_of
 from buoyline.tokens import TextCounter
 
 _NOTHING = "Nothing noted."
@@ -100,11 +100,10 @@ def with_pointers_that_resolve(draft: Draft, place: Place) -> Draft:
     shown: dict[Pointer, None] = {}
 
     def kept(match: re.Match[str]) -> str:
-        pointer = Pointer.of(match)
-        if not place.resolves(pointer):
-            return ""
-        shown[pointer] = None
-        return match[0]
+        named = Pointer.all_of(match)
+        found = [pointer for pointer in named if place.resolves(pointer)]
+        shown.update(dict.fromkeys(found))
+        return match[0] if len(found) == len(named) else "".join(marks_of(found))
 
     fields = {name: POINTER.sub(kept, text) for name, text in draft.fields.items()}
     return Draft(draft.summarizer, fields, tuple(shown), draft.items)

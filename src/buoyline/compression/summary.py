@@ -1,8 +1,10 @@
 """What a summary is made of, and what a summariser is given and gives back."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, Protocol
 
 from buoyline.compression.excerpts import Excerpt
@@ -13,8 +15,8 @@ from buoyline.tokens import TextCounter
 FIELDS = ("task_overview", "current_state", "important_discoveries", "next_steps", "context_to_preserve")
 """The five fields of a summary, in the order in which they are read. Source: AgentScope's `ContextConfig`."""
 
-POINTER: Final = re.compile(r"\[([^\[\]\s:]{1,200}):(\d{1,9})(?:-(\d{1,9}))?\]")
-"""A pointer as it stands in a text; give a match to `Pointer.of`."""
+POINTER: Final = re.compile(r"\[([^\[\]\s:]{1,200}):(\d{1,9})(?:-(\d{1,9}))?((?:,\d{1,9}(?:-\d{1,9})?){0,99})\]")
+"""Pointers to one file as they stand in a text: ``[transcript.md:12-15,31]``; give a match to `Pointer.all_of`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,12 +35,41 @@ class Pointer:
 
     @classmethod
     def of(cls, match: "re.Match[str]") -> "Pointer":
-        """Return what a match of `POINTER` points to."""
+        """Return what a match of `POINTER` points to first."""
         return cls(match[1], int(match[2]), int(match[3] or match[2]))
+
+    @classmethod
+    def all_of(cls, match: "re.Match[str]") -> "tuple[Pointer, ...]":
+        """Return all that a match of `POINTER` points to, in its order."""
+        spans = (span.partition("-") for span in match[4].split(",")[1:])
+        return (cls.of(match), *(cls(match[1], int(start), int(end or start)) for start, _, end in spans))
 
     def __str__(self) -> str:
         """Return ``path:start-end``, or ``path:start`` for a single line."""
-        return f"{self.path}:{self.start}" + ("" if self.start == self.end else f"-{self.end}")
+        return f"{self.path}:{self.lines}"
+
+    @property
+    def lines(self) -> str:
+        """Its lines without the file: ``start-end``, or ``start`` for a single one."""
+        return f"{self.start}" + ("" if self.start == self.end else f"-{self.end}")
+
+
+def pointers_in(text: str) -> Iterator[Pointer]:
+    """Yield all pointers that stand in *text*, in order."""
+    for match in POINTER.finditer(text):
+        yield from Pointer.all_of(match)
+
+
+def marks_of(pointers: Iterable[Pointer]) -> list[str]:
+    """Spell pointers as they stand in a text; those to one file that follow each other share a mark.
+
+    The name of a file takes more tokens than its lines, that of a tool result six times as many.
+
+    >>> marks_of([Pointer("transcript.md", 12, 15), Pointer("transcript.md", 31, 31), Pointer("a.txt", 1, 2)])
+    ['[transcript.md:12-15,31]', '[a.txt:1-2]']
+    """
+    files = groupby(pointers, key=attrgetter("path"))
+    return [f"[{path}:{','.join(pointer.lines for pointer in group)}]" for path, group in files]
 
 
 @dataclass(frozen=True, slots=True)

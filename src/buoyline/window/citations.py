@@ -94,7 +94,7 @@ def _in_line(line: str) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
             yield said, tuple(cited)
             cited = []
         said, position = between or said, match.end()
-        cited.append(Pointer.of(match))
+        cited.extend(Pointer.all_of(match))
     rest = line[position:].strip(_AROUND)
     if cited:
         yield said, tuple(cited)

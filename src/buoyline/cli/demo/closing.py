@@ -26,7 +26,7 @@ _PURPOSES: Final = {
     "window.jsonl": "the messages in the context now, to go on from",
     "workspace.json": "the format of all this",
 }
-_POINTER: Final = r"\[[\w.~-]+:\d+(-\d+)?\]"
+_POINTER: Final = r"\[[\w.~-]+:\d+(-\d+)?(,\d+(-\d+)?)*\]"
 _BRANCHES: Final = {False: ("├── ", "│   "), True: ("└── ", "    ")}
 _ASCII_BRANCHES: Final = {False: ("|-- ", "|   "), True: ("`-- ", "    ")}
 

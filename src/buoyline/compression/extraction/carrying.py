@@ -9,7 +9,7 @@ from buoyline.compression.claims import ARROW
 from buoyline.compression.extraction.gathering import REPORT, RESOLVED_ERROR, TASK, UNTRIED_ERROR, UNTRIED_MESSAGES
 from buoyline.compression.extraction.steps import Step
 from buoyline.compression.signals import sentences
-from buoyline.compression.summary import POINTER, Draft, Item, Pointer
+from buoyline.compression.summary import POINTER, Draft, Item, Pointer, pointers_in
 
 NOTE_WEIGHT: Final = 2.0
 """Of a sentence that a model, or an unknown summariser, wrote."""
@@ -108,7 +108,7 @@ def _notes(text: str) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     for line in text.splitlines():
         start = 0
         for match in _MARKS.finditer(line):
-            pointers = tuple(Pointer.of(mark) for mark in POINTER.finditer(match[0]))
+            pointers = tuple(pointers_in(match[0]))
             yield from ((sentence, pointers) for sentence in _said(line[start : match.start()]))
             start = match.end()
         yield from ((sentence, ()) for sentence in _said(line[start:]))

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from buoyline.compression.extraction.covering import Place
+from buoyline.compression.extraction.packing import prices
 from buoyline.compression.extraction.reading import readings
-from buoyline.compression.extraction.wording import mark_of
 from buoyline.compression.summary import Pointer, Source
 from buoyline.tokens import TextCounter
 
-SECTION_LINES: Final = 6
-"""So many lines are one section."""
+SECTION_LINES: Final = 4
+"""So many lines are one section. With six, more lines are named for as many strings; with three, more marks."""
 
 MAX_WINDOW_LINES: Final = 96
 MIN_WINDOW_LINES: Final = 12
@@ -85,9 +85,11 @@ class Sections:
     def place(self, number: int, counter: TextCounter) -> Place:
         """Return what it takes to name a section."""
         section = self._sections[number]
-        marks = mark_of(() if section.pointer is None else (section.pointer,))
         lines = sum(max(len(line) / USUAL_LINE_CHARS, 1.0) for line in section.lines)
-        return Place(counter.count(f"- {marks}\n"), lines, self._follows(number))
+        pointers = () if section.pointer is None else (section.pointer,)
+        alone, more = prices(pointers, counter)
+        file = "" if section.pointer is None else section.pointer.path
+        return Place(alone, lines, self._follows(number), file, more)
 
     def strings_at(self, pointers: Iterable[Pointer]) -> set[str]:
         """Return the exact strings in the lines that *pointers* name, as far as these are known."""

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Final
 
 from buoyline.compression.claims import BETWEEN, stands_in
+from buoyline.compression.extraction.packing import LABEL_KIND
 from buoyline.compression.extraction.shelves import Shelves
 from buoyline.compression.extraction.sightings import likelihood
 from buoyline.compression.extraction.wording import (
-    LABEL_KIND,
     LEDGER_KINDS,
     SHARING_KINDS,
     cut,
@@ -36,8 +36,8 @@ SHARES: Final[Mapping[str, float]] = MappingProxyType(
         "task_overview": 0.14,
         "current_state": 0.16,
         "next_steps": 0.06,
-        "important_discoveries": 0.12,
-        LEDGER_FIELD: 0.52,
+        "important_discoveries": 0.11,
+        LEDGER_FIELD: 0.53,
     }
 )
 """In the order in which the fields choose. What one leaves goes to the next."""
@@ -51,7 +51,7 @@ CARRIED_SHARE: Final = 0.4
 CARRIED_STRINGS_SHARE: Final = 0.2
 """The same for exact strings."""
 
-MAX_STRINGS_SHARE: Final = 0.52
+MAX_STRINGS_SHARE: Final = 0.53
 """Of the whole, while there are sentences left to say: nobody can go on from a bare list of names."""
 
 LEAST_NEED: Final = 0.04
@@ -250,7 +250,8 @@ class Selection:
         chosen, used = self._shelves.stocked(old, CARRIED_STRINGS_SHARE * room) if len(old) < len(needs) else ([], 0)
         carried = {item.text for item in chosen}
         new = [found for found in needs if found[0].text not in carried]
-        others, more = self._shelves.stocked(new, room - used, cited)
+        said = [*self.choice.shown[LEDGER_FIELD], *chosen]
+        others, more = self._shelves.stocked(new, room - used, cited, said)
         chosen, used = [*others, *chosen], used + more
         self.choice.shown[LEDGER_FIELD] += chosen
         shown = {(item.kind, item.text) for item in chosen}

@@ -1,12 +1,14 @@
 """Exact strings with the lines behind them: those of this conversation, and those that the last summary held."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from buoyline.compression.extraction.conversation import Conversation
 from buoyline.compression.extraction.covering import Place, Stretch, Wanted, allotted
-from buoyline.compression.extraction.wording import LABEL_KIND, LEDGER_KINDS, mark_of
+from buoyline.compression.extraction.packing import LABEL_KIND, prices
+from buoyline.compression.extraction.wording import LEDGER_KINDS
 from buoyline.compression.summary import Item, Pointer
 from buoyline.tokens import TextCounter
 
@@ -36,7 +38,11 @@ class Shelves:
         return self._conversation.strings_in(text)
 
     def stocked(
-        self, needs: Sequence[tuple[Item, float]], max_tokens: float, cited: Iterable[Pointer] = ()
+        self,
+        needs: Sequence[tuple[Item, float]],
+        max_tokens: float,
+        cited: Iterable[Pointer] = (),
+        said: Iterable[Item] = (),
     ) -> tuple[list[Item], int]:
         """Choose strings and their lines.
 
@@ -44,6 +50,7 @@ class Shelves:
             needs: Strings, and how likely each is needed.
             max_tokens: For the lines that say them, pointers included.
             cited: Lines that are named already; what stands there is only one look away.
+            said: What the ledger says already: a place in one of its files shares a line with these.
 
         Returns:
             The strings with their pointers, most needed first, and what they take.
@@ -56,13 +63,14 @@ class Shelves:
             for item, need in ranked
         ]
         keys = list(held)
-        places = [*self._places, *(Place(self._mark_tokens(key), LINES_OF_OLD) for key in keys)]
+        places = [*self._places, *(self._old_place(key) for key in keys)]
         found = allotted(
             wanted,
             places,
             max_tokens,
             max_places=self._sections.most_in_a_row,
             line_tokens=self._sections.line_tokens,
+            named={pointer.path for item in said if item.kind in LEDGER_KINDS for pointer in item.pointers},
         )
         chosen: list[tuple[int, Item]] = []
         labels: list[Item] = []
@@ -72,7 +80,7 @@ class Shelves:
             labels += label
             chosen += [(position, self._on(ranked[position][0], pointers)) for position in stretch.said]
         used = sum(wanted[position].tokens for position, _ in chosen)
-        used += sum(places[stretch.first].mark_tokens for stretch in found)
+        used += math.ceil(sum(stretch.mark_tokens for stretch in found))
         return [*labels, *(item for _, item in sorted(chosen, key=lambda pair: pair[0]))], used
 
     def beside(self, needs: Iterable[tuple[Item, float]], named: Iterable[Item], max_tokens: float) -> list[Item]:
@@ -126,8 +134,11 @@ class Shelves:
         lines = [self._sections.lines_of(number, number, [item.text]) for number in newest]
         return self._on(item, lines[0] if lines else self._held.get(item.text, ()))
 
-    def _mark_tokens(self, pointers: tuple[Pointer, ...]) -> int:
-        return self._counter.count(f"- {mark_of(pointers)}\n")
+    def _old_place(self, pointers: tuple[Pointer, ...]) -> Place:
+        """Return a place of the last summary; those of several files stand alone, as those without any."""
+        alone, more = prices(pointers, self._counter)
+        files = {pointer.path for pointer in pointers}
+        return Place(alone, LINES_OF_OLD, file=files.pop() if len(files) == 1 else "", more_tokens=more)
 
     def _on(self, item: Item, pointers: tuple[Pointer, ...]) -> Item:
         return replace(item, pointer=pointers[0] if pointers else None, also=pointers[1:])

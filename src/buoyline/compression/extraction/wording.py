@@ -7,15 +7,13 @@ from types import MappingProxyType
 from typing import Final
 
 from buoyline.compression.claims import BETWEEN, CUT
+from buoyline.compression.extraction.packing import LABEL_KIND, rows
 from buoyline.compression.extraction.reading import spanning
 from buoyline.compression.signals import readable
-from buoyline.compression.summary import Item, Pointer
+from buoyline.compression.summary import Item, Pointer, marks_of
 from buoyline.tokens import TextCounter
 
 NOTHING: Final = "None seen."
-
-LABEL_KIND: Final = "label"
-"""The kind of the name that stands before bare strings and says which file they stand in."""
 
 LEDGER_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash", "version", "number"})
 """Kinds whose items are bare strings; they share lines."""
@@ -91,13 +89,13 @@ def line_of(item: Item) -> str:
 
 def mark_of(pointers: Iterable[Pointer]) -> str:
     """Return the marks that lead to the lines behind a sentence; empty without any."""
-    return "".join(f" [{pointer}]" for pointer in pointers)
+    return "".join(f" {mark}" for mark in marks_of(pointers))
 
 
 def field_text(items: Iterable[Item]) -> str:
     """Return the text of one field.
 
-    Sentences come in the order of the conversation; the ledger follows, strings from the same lines together.
+    Sentences come in the order of the conversation; the ledger follows, strings from the same file together.
     """
     return "\n".join(f"- {text}{mark_of(pointers)}" for text, pointers in _lines(items))
 
@@ -114,11 +112,7 @@ def _lines(items: Iterable[Item]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
         members = list(group)
         lines = [members] if is_shared else [[item] for item in members]
         yield from ((BETWEEN.join(map(said, line)), _together(line)) for line in lines)
-    ledger = sorted((item for item in chosen if item.kind in LEDGER_KINDS), key=_ledger_order)
-    for pointers, group in groupby(ledger, _places):
-        members = list(group)
-        labels = [f"{item.text}:" for item in members if item.kind == LABEL_KIND]
-        yield " ".join([*labels, *(_unparted(item.text) for item in members if item.kind != LABEL_KIND)]), pointers
+    yield from ((row.text, tuple(row.pointers)) for row in rows(item for item in chosen if item.kind in LEDGER_KINDS))
 
 
 def _reading_order(item: Item) -> tuple[int, str, int, str]:
@@ -138,17 +132,3 @@ def _sharing(item: Item) -> tuple[int, tuple[Pointer, ...]] | None:
 
 def _together(line: Sequence[Item]) -> tuple[Pointer, ...]:
     return line[0].pointers if len(line) == 1 else spanning(pointer for item in line for pointer in item.pointers)
-
-
-def _ledger_order(item: Item) -> tuple[tuple[Pointer, ...], bool, str, str]:
-    """Sort by place, and in one place paths first: they say what the names behind them belong to."""
-    return item.pointers, item.kind != "path", item.kind, item.text
-
-
-def _unparted(string: str) -> str:
-    """Return a string so that blanks part it from the next: few have blanks themselves, and commas take tokens."""
-    return f"“{string}”" if " " in string else string
-
-
-def _places(item: Item) -> tuple[Pointer, ...]:
-    return item.pointers
