@@ -19,6 +19,7 @@ def test_a_quoted_error_is_claimed_and_other_quotations_are_not() -> None:
 
 def test_pointers_own_counts_and_what_stands_at_a_cut_are_no_claims() -> None:
     assert claims("Changed it \u00d712 [transcript.md:120-135] and foo_b… and 7") == ()
+    assert claims("Changed it [tool_result-a_1.txt:120-135,141,1000-1007]") == ()
 
 
 def test_a_claim_has_to_stand_as_a_whole() -> None:

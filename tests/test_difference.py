@@ -298,12 +298,12 @@ async def test_claims_that_nothing_backs_are_listed(tmp_path: Path) -> None:
 
 
 def test_a_sentence_ends_with_its_pointers_or_its_line() -> None:
-    fields = {"a": "- One. [t.md:1-3], [t.md:9] · Two [t.md:4].\nThree", "b": "[t.md:5]", "c": ""}
+    fields = {"a": "- One. [t.md:1-3], [t.md:9] · Two [t.md:4].\nThree", "b": "[t.md:5,7-8]", "c": ""}
     assert cited_sentences(fields) == [
         ("a", "One", (Pointer("t.md", 1, 3), Pointer("t.md", 9, 9))),
         ("a", "Two", (Pointer("t.md", 4, 4),)),
         ("a", "Three", ()),
-        ("b", "", (Pointer("t.md", 5, 5),)),
+        ("b", "", (Pointer("t.md", 5, 5), Pointer("t.md", 7, 8))),
     ]
 
 

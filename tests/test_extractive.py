@@ -299,12 +299,12 @@ def test_a_models_summary_is_carried_on_sentence_by_sentence_with_its_pointers()
         "model",
         {
             "task_overview": "The user wants the parser ported. [transcript.md:1-4]",
-            "next_steps": "- Port lexer.c first. [transcript.md:7]\n- Then the tests.",
+            "next_steps": "- Port lexer.c first. [transcript.md:7] [transcript.md:9-11]\n- Then the tests.",
         },
     )
     draft = extract(SummaryRequest(_sources([_said("user", "go on")], first=9), previous, 600, COUNTER))
     assert "The user wants the parser ported. [transcript.md:1-4]" in draft.fields["task_overview"]
-    assert "Port lexer.c first. [transcript.md:7]" in draft.fields["next_steps"]
+    assert "Port lexer.c first. [transcript.md:7,9-11]" in draft.fields["next_steps"]
     assert "Then the tests." in draft.fields["next_steps"]
 
 

@@ -150,7 +150,14 @@ WANTED = st.builds(
     places=st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True).map(sorted),
     is_near=st.booleans(),
 )
-PLACE = st.builds(Place, mark_tokens=st.integers(0, 20), lines=st.floats(1, 30), follows=st.booleans())
+PLACE = st.builds(
+    Place,
+    mark_tokens=st.integers(10, 20),
+    lines=st.floats(1, 30),
+    follows=st.booleans(),
+    file=st.sampled_from(["", "a.txt", "b.txt"]),
+    more_tokens=st.integers(0, 10),
+)
 NINES = [Place(10, lines=1)] * 10
 
 
@@ -174,25 +181,35 @@ def test_strings_stand_once_where_they_are_held_and_within_the_tokens(
         assert all(places[number].follows for number in run[1:])
         assert all(set(run) & set(wanted[position].places) for position in (*stretch.said, *stretch.near))
     said = sum(wanted[position].tokens for stretch in found for position in stretch.said)
-    assert said + sum(places[stretch.first].mark_tokens for stretch in found) <= max_tokens
+    assert said + sum(stretch.mark_tokens for stretch in found) <= max_tokens
+    paid: set[str] = set()
+    for stretch in found:
+        # The seed of a stretch may be any of its places, and what these take differs here as it never does in a file.
+        run = places[stretch.first : stretch.last + 1]
+        is_first = any(place.file not in paid for place in run)
+        assert stretch.mark_tokens in {
+            *(place.more_tokens for place in run if place.file),
+            *(place.mark_tokens for place in run if is_first),
+        }
+        paid |= {place.file for place in run if place.file}
 
 
 def test_strings_share_places() -> None:
     assert doctest.testmod(covering).failed == 0
     wanted = [Wanted(0.5, 2, numbers) for numbers in ([1, 2], [2, 3], [2, 9], [9])]
-    assert allotted(wanted, NINES, 100, max_places=1) == [Stretch(2, 2, [0, 1, 2], []), Stretch(9, 9, [3], [])]
-    assert allotted(wanted, NINES, 20, max_places=1) == [Stretch(2, 2, [0, 1, 2], [])]
+    assert allotted(wanted, NINES, 100, max_places=1) == [Stretch(2, 2, [0, 1, 2], [], 10), Stretch(9, 9, [3], [], 10)]
+    assert allotted(wanted, NINES, 20, max_places=1) == [Stretch(2, 2, [0, 1, 2], [], 10)]
 
 
 def test_a_place_that_costs_less_is_better() -> None:
     places = [Place(0, 1), Place(10, 1), Place(30, 1)]
-    assert allotted([Wanted(0.5, 2, [1, 2])], places, 60, max_places=1) == [Stretch(1, 1, [0], [])]
+    assert allotted([Wanted(0.5, 2, [1, 2])], places, 60, max_places=1) == [Stretch(1, 1, [0], [], 10)]
 
 
 def test_neighbours_share_a_pointer_unless_their_lines_cost_too_much() -> None:
     places = [Place(10, lines=6), *[Place(10, lines=6, follows=True)] * 3]
     wanted = [Wanted(0.9, 2, [0]), Wanted(0.5, 2, [1]), Wanted(0.5, 2, [3])]
-    assert allotted(wanted, places, 20, max_places=4) == [Stretch(0, 3, [0, 1, 2], [])]
+    assert allotted(wanted, places, 20, max_places=4) == [Stretch(0, 3, [0, 1, 2], [], 10)]
     assert allotted(wanted, places, 20, max_places=2)[0].last == 1
     assert allotted(wanted, places, 20, max_places=4, line_tokens=20)[0].last == 0
 
@@ -201,10 +218,26 @@ def test_what_there_is_no_room_to_say_is_named_by_its_lines() -> None:
     places = [Place(10, lines=6), Place(10, lines=6, follows=True)]
     wanted = [Wanted(0.9, 2, [0]), *(Wanted(0.3, 12, [1]) for _ in range(4))]
     (stretch,) = allotted(wanted, places, 14, max_places=2)
-    assert stretch == Stretch(0, 1, [0], [1, 2, 3, 4])
+    assert stretch == Stretch(0, 1, [0], [1, 2, 3, 4], 10)
 
 
 def test_what_can_be_looked_up_already_is_not_named_again() -> None:
     wanted = [Wanted(0.9, 2, [0]), *(Wanted(0.3, 12, [1], is_near=True) for _ in range(4))]
     places = [Place(10, lines=6), Place(10, lines=6, follows=True)]
-    assert allotted(wanted, places, 14, max_places=2, line_tokens=0.1) == [Stretch(0, 0, [0], [])]
+    assert allotted(wanted, places, 14, max_places=2, line_tokens=0.1) == [Stretch(0, 0, [0], [], 10)]
+
+
+def test_the_name_of_a_file_is_paid_for_once_and_by_all_its_places_together() -> None:
+    places = [Place(30, lines=1, file="result.txt", more_tokens=2)] * 9
+    wanted = [Wanted(0.5, 2, [number]) for number in range(0, 9, 2)]
+    found = allotted(wanted, places, 48, max_places=1)
+    assert [stretch.first for stretch in found] == [0, 2, 4, 6, 8]
+    assert [stretch.mark_tokens for stretch in found] == [30, 2, 2, 2, 2]
+    assert not allotted(wanted, places, 30, max_places=1)
+
+
+def test_a_file_that_is_named_anyway_costs_only_its_lines() -> None:
+    places = [Place(30, lines=1, file="result.txt", more_tokens=2)]
+    wanted = [Wanted(0.5, 2, [0])]
+    assert allotted(wanted, places, 4, max_places=1, named=["result.txt"]) == [Stretch(0, 0, [0], [], 2)]
+    assert not allotted(wanted, places, 4, max_places=1)

@@ -241,6 +241,18 @@ def test_the_lines_of_a_pointer_are_read_and_searched(workspace: LocalWorkspace)
     assert [line.number for line in read(workspace, pointer, start=7, session="s1").lines] == [7, 8]
 
 
+def test_a_pointer_with_several_places_means_these_lines_and_none_between(workspace: LocalWorkspace) -> None:
+    pointer = "transcript.md:2,5-6,20-21"
+    answer = read(workspace, pointer, session="s1")
+    assert [line.number for line in answer.lines] == [2, 5, 6, 20, 21]
+    assert [line.number for line in read(workspace, pointer, start=6, session="s1").lines] == [6, 20, 21]
+    assert not answer.next
+    everything = {line.number for line in grep(workspace, "question", "transcript.md", session="s1").lines}
+    found = {line.number for line in grep(workspace, "question", pointer, session="s1").lines}
+    assert found == everything & {2, 5, 6, 20, 21}
+    assert found
+
+
 def test_a_file_is_found_by_every_spelling_of_its_place(workspace: LocalWorkspace) -> None:
     absolute = workspace.session("s1").path("transcript.md")
     texts_of = {

@@ -1,6 +1,7 @@
 """How a summary reads, and how it stands in ``summaries.jsonl``."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from buoyline.compression import FIELDS, Draft, Item, Pointer, Summary, summary_from
 from buoyline.compression.config import SUMMARY_TEMPLATE
 from buoyline.compression.rendering import Place, frame_tokens, header, render, with_pointers_that_resolve
+from buoyline.compression.summary import marks_of, pointers_in
 from buoyline.messages import parse, spell
 from buoyline.tokens import default_counter
 
@@ -155,6 +157,30 @@ def test_the_pointers_of_a_summary_are_those_in_its_text_each_once(found: list[P
     resolving = [pointer for pointer in found if PLACE.resolves(pointer)]
     assert kept.pointers == tuple(dict.fromkeys(resolving))
     assert kept.fields["a"].split() == [f"[{pointer}]" for pointer in resolving]
+
+
+def test_of_a_mark_with_several_places_those_that_are_there_stay() -> None:
+    draft = _draft(a="One [transcript.md:1-5,121,7]. Two [transcript.md:121,122]. Three [transcript.md:2,9-11].")
+    kept = with_pointers_that_resolve(draft, PLACE)
+    assert kept.fields == {"a": "One [transcript.md:1-5,7]. Two . Three [transcript.md:2,9-11]."}
+    assert [str(pointer).partition(":")[2] for pointer in kept.pointers] == ["1-5", "7", "2", "9-11"]
+
+
+@given(
+    st.lists(st.builds(Pointer, st.sampled_from(["transcript.md", "a.txt"]), st.integers(0, 99), st.integers(0, 99)))
+)
+def test_pointers_come_back_from_their_marks_in_order(found: list[Pointer]) -> None:
+    marks = marks_of(found)
+    assert list(pointers_in(f"Said {' '.join(marks)}.")) == found
+    assert all(before.partition(":")[0] != after.partition(":")[0] for before, after in pairwise(marks))
+
+
+def test_a_pointer_of_its_own_mark_is_read_as_ever() -> None:
+    assert list(pointers_in("One [a.md:3] [a.md:4-5], [b.md:1]")) == [
+        Pointer("a.md", 3, 3),
+        Pointer("a.md", 4, 5),
+        Pointer("b.md", 1, 1),
+    ]
 
 
 def test_without_a_transcript_no_pointer_is_shown() -> None:

@@ -64,7 +64,7 @@ def searched(
         else _given(workspace, path, session, confined=confined)
     )
     for extent in found:
-        ranges.setdefault(extent.name, []).append((extent.first, extent.last))
+        ranges.setdefault(extent.name, []).extend(extent.spans)
     return {name: ranges[name] for name in sorted(ranges, key=rank_of)}
 
 

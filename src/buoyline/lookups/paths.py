@@ -17,7 +17,8 @@ from buoyline.errors import InvalidNameError, NotFoundError, StorageError
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace._files import Tree
 
-_POINTER = re.compile(r"(.+?):([0-9]{1,15})(?:-([0-9]{1,15}))?", re.DOTALL)
+_POINTER = re.compile(r"(.+?):([0-9]{1,15}(?:-[0-9]{1,15})?(?:,[0-9]{1,15}(?:-[0-9]{1,15})?){0,99})", re.DOTALL)
+_SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 
 class Extent(NamedTuple):
@@ -27,11 +28,22 @@ class Extent(NamedTuple):
         name: The file or directory, relative to the workdir; empty for the workdir itself.
         first: First line, 1-based.
         last: Last line, inclusive.
+        ranges: First and last lines of what is meant between these two, in order; empty where that is all of it.
     """
 
     name: str
     first: int = 1
     last: int = sys.maxsize
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """First and last line of each run of lines that is meant."""
+        return self.ranges or ((self.first, self.last),)
+
+    def holds(self, number: int) -> bool:
+        """Tell whether line *number* is meant."""
+        return any(first <= number <= last for first, last in self.spans)
 
 
 def extent_of(workspace: LocalWorkspace, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
@@ -39,8 +51,8 @@ def extent_of(workspace: LocalWorkspace, path: str, session: str | None = None, 
 
     Args:
         workspace: Where to look.
-        path: Absolute below the workdir, or relative to it, or a ``workspace:///data/`` reference; with ``:120`` or
-            ``:120-135`` behind it, it is a pointer to these lines.
+        path: Absolute below the workdir, or relative to it, or a ``workspace:///data/`` reference; with ``:120``,
+            ``:120-135`` or ``:120-135,141`` behind it, it is a pointer to these lines.
         session: Whose directory a relative path is looked for in first, as the pointers in summaries need it.
         confined: Whether nothing else is there but this directory, and what is in ``data/`` by its whole name.
 
@@ -59,7 +71,9 @@ def extent_of(workspace: LocalWorkspace, path: str, session: str | None = None, 
     name = None if pointer is None else _existing(workspace, pointer[1], directory, confined=confined)
     if name is None or pointer is None:
         raise NotFoundError("file", path, "glob lists those there are; links are not followed")
-    return Extent(name, int(pointer[2]), int(pointer[3] or pointer[2]))
+    spans = sorted((int(first), int(last or first)) for first, last in _SPAN.findall(pointer[2]))
+    ranges = tuple(spans) if len(spans) > 1 else ()
+    return Extent(name, spans[0][0], max(last for _, last in spans), ranges)
 
 
 def file_of(workspace: LocalWorkspace, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
