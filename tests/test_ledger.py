@@ -185,13 +185,13 @@ def test_strings_stand_once_where_they_are_held_and_within_the_tokens(
     paid: set[str] = set()
     for stretch in found:
         # The seed of a stretch may be any of its places, and what these take differs here as it never does in a file.
-        run = places[stretch.first : stretch.last + 1]
-        is_first = any(place.file not in paid for place in run)
+        shared = places[stretch.first : stretch.last + 1]
+        is_first = any(place.file not in paid for place in shared)
         assert stretch.mark_tokens in {
-            *(place.more_tokens for place in run if place.file),
-            *(place.mark_tokens for place in run if is_first),
+            *(place.more_tokens for place in shared if place.file),
+            *(place.mark_tokens for place in shared if is_first),
         }
-        paid |= {place.file for place in run if place.file}
+        paid |= {place.file for place in shared if place.file}
 
 
 def test_strings_share_places() -> None:

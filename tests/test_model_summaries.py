@@ -359,7 +359,8 @@ async def test_a_pointer_to_the_wrong_lines_is_set_right_and_one_that_nothing_ba
     answer = {
         **GOOD,
         "task_overview": "The user wants OPS-17 closed. [transcript.md:2]",
-        "current_state": "Read /srv/app/config_7.yaml. [transcript.md:3-4]\nAll is well. [transcript.md:99999]",
+        "current_state": "Read /srv/app/config_7.yaml. [transcript.md:3-4]\nAll is well. [transcript.md:99999]\n"
+        "Asked once. [transcript.md:2,88888]",
         "important_discoveries": "The secret is in /nowhere/at_all.txt. [transcript.md:5]",
         "next_steps": "Look at the tool's port 8440. [tool_result-none.txt:3]",
     }
@@ -370,7 +371,9 @@ async def test_a_pointer_to_the_wrong_lines_is_set_right_and_one_that_nothing_ba
     assert "The user wants OPS-17 closed. [transcript.md:2]" in found.text
     wanted = line_with(transcript, "/srv/app/config_7.yaml")
     assert f"Read /srv/app/config_7.yaml. [transcript.md:{wanted}]" in found.text
-    assert {"/nowhere/at_all.txt", "transcript.md:5", "transcript.md:99999"} <= set(found.unverified)
+    assert "Asked once. [transcript.md:2]" in found.text
+    dropped = {"transcript.md:5", "transcript.md:99999", "transcript.md:88888"}
+    assert {"/nowhere/at_all.txt", *dropped} <= set(found.unverified)
     repaired = re.search(r"port 8440\. (\[.*?\])", found.text)
     assert repaired is not None
     pointer = Pointer.of(POINTER.fullmatch(repaired[1]))  # type: ignore[arg-type]

@@ -189,7 +189,7 @@ class _Auction:
 
         What a place and all in reach hold bounds what it can become: most places are done with after one look.
         """
-        alone = [self._gain(place) if held else 0.0 for place, held in enumerate(self._held)]
+        alone = [sum(map(self._gains.__getitem__, held)) for held in self._held]
         sums = [0.0, *accumulate(alone)]
         reach = self._max_places - 1
         seeds: defaultdict[str, list[int]] = defaultdict(list)

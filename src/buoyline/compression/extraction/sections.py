@@ -1,5 +1,6 @@
 """Where exact strings stand: short runs of lines, in the order of the conversation."""
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,6 +39,9 @@ MAX_PLACES: Final = 6
 """So many sections that hold a string are looked at, the newest: an older place is seldom the better one to read."""
 
 
+_DIGIT = re.compile("[0-9]")
+
+
 class Section(NamedTuple):
     """Some lines in a row.
 
@@ -69,6 +73,7 @@ class Sections:
         self.most_in_a_row = most // SECTION_LINES
         self.line_tokens = min(LINE_PRICE * max_tokens / max(lines, 1), MAX_LINE_TOKENS)
         self._strings = strings
+        self._prices: dict[tuple[str, str], tuple[float, float]] = {}
         self._holding: defaultdict[str, list[int]] = defaultdict(list)
         for number, section in enumerate(self._sections):
             for string in strings("\n".join(section.lines)):
@@ -86,8 +91,7 @@ class Sections:
         """Return what it takes to name a section."""
         section = self._sections[number]
         lines = sum(max(len(line) / USUAL_LINE_CHARS, 1.0) for line in section.lines)
-        pointers = () if section.pointer is None else (section.pointer,)
-        alone, more = prices(pointers, counter)
+        alone, more = self._prices_of(section.pointer, counter)
         file = "" if section.pointer is None else section.pointer.path
         return Place(alone, lines, self._follows(number), file, more)
 
@@ -121,6 +125,13 @@ class Sections:
 
     def _line(self, pointer: Pointer, number: int) -> str:
         return self._numbered.get((pointer.path, number), "")
+
+    def _prices_of(self, pointer: Pointer | None, counter: TextCounter) -> tuple[float, float]:
+        """Return what naming *pointer* takes; numbers of as many digits take the same."""
+        key = ("", "") if pointer is None else (pointer.path, _DIGIT.sub("0", pointer.lines))
+        if key not in self._prices:
+            self._prices[key] = prices(() if pointer is None else (pointer,), counter)
+        return self._prices[key]
 
     def _follows(self, number: int) -> bool:
         if number == 0:
