@@ -182,16 +182,6 @@ def test_strings_stand_once_where_they_are_held_and_within_the_tokens(
         assert all(set(run) & set(wanted[position].places) for position in (*stretch.said, *stretch.near))
     said = sum(wanted[position].tokens for stretch in found for position in stretch.said)
     assert said + sum(stretch.mark_tokens for stretch in found) <= max_tokens
-    paid: set[str] = set()
-    for stretch in found:
-        # The seed of a stretch may be any of its places, and what these take differs here as it never does in a file.
-        shared = places[stretch.first : stretch.last + 1]
-        is_first = any(place.file not in paid for place in shared)
-        assert stretch.mark_tokens in {
-            *(place.more_tokens for place in shared if place.file),
-            *(place.mark_tokens for place in shared if is_first),
-        }
-        paid |= {place.file for place in shared if place.file}
 
 
 def test_strings_share_places() -> None:

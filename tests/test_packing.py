@@ -46,18 +46,15 @@ def test_places_that_touch_are_one() -> None:
     assert field_text(items) == "- run_id load_rows job_7 x_1 [transcript.md:4-20,22]"
 
 
-places = st.lists(st.tuples(st.integers(1, 200), st.integers(0, 9)), max_size=3).map(
-    lambda found: [(start, start + more) for start, more in found]
-)
-ledger = st.lists(
-    st.builds(
-        lambda text, lines, path: _item(text, *lines, path=path),
-        st.text("ab_1", min_size=1, max_size=4),
-        places,
-        st.sampled_from(["transcript.md", RESULT]),
-    ),
-    max_size=30,
-)
+@st.composite
+def held(draw: st.DrawFn) -> Item:
+    starts = draw(st.lists(st.integers(1, 200), max_size=3))
+    lines = [(start, start + draw(st.integers(0, 9))) for start in starts]
+    path = draw(st.sampled_from(["transcript.md", RESULT]))
+    return _item(draw(st.text("ab_1", min_size=1, max_size=4)), *lines, path=path)
+
+
+ledger = st.lists(held(), max_size=30)
 
 
 @given(ledger)
