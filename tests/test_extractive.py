@@ -151,9 +151,16 @@ def test_another_process_gives_the_same_draft(tmp_path: Path) -> None:
 
 
 def test_a_request_that_the_agent_works_on_is_in_progress() -> None:
-    steps = _extract([*SESSION[:9]]).fields["next_steps"]
-    assert "- In progress: “Please fix the failing test in app/store.py" in steps
+    fields = _extract([*SESSION[:14], *SESSION[3:9]]).fields
+    assert "- In progress: “Use Row | None there, not Optional.”" in fields["next_steps"]
     assert "In progress" not in _extract(SESSION).fields["next_steps"]
+
+
+def test_the_request_in_progress_is_quoted_once() -> None:
+    fields = _extract([*SESSION[:14], *SESSION[3:9]]).fields
+    assert "Use Row" not in fields["task_overview"]
+    assert SESSION[0]["content"] in fields["task_overview"]
+    assert "In progress" not in _extract(SESSION[:9]).fields["next_steps"]
 
 
 def test_what_was_announced_is_no_next_step_once_it_was_tried_or_answered() -> None:
@@ -161,7 +168,7 @@ def test_what_was_announced_is_no_next_step_once_it_was_tried_or_answered() -> N
     done = [_said("user", "go"), announced, _result("1", "built out_7.bin")]
     assert "let me build" not in _extract(done).fields["next_steps"]
     asked = [_said("user", "go"), _said("assistant", "Both work. Shall I delete old.py?"), _said("user", "No.")]
-    assert "Shall I delete" not in _extract(asked).fields["next_steps"]
+    assert "- Shall I delete" not in _extract(asked).fields["next_steps"]
 
 
 def test_words_that_a_command_prints_itself_are_no_error() -> None:
@@ -186,9 +193,9 @@ def test_a_request_that_was_interrupted_and_said_again_is_quoted_once() -> None:
         _said("user", "[Request interrupted by user]"),
         _said("user", "check the comments, and answer them"),
     ]
-    overview = _extract(messages).fields["task_overview"]
-    assert "interrupted" not in overview
-    assert overview.count("check the comments") == 1
+    text = "\n".join(_extract(messages).fields.values())
+    assert "interrupted" not in text
+    assert text.count("check the comments") == 1
 
 
 def test_strings_in_use_are_kept_exactly_and_once() -> None:
@@ -475,5 +482,5 @@ def test_a_word_of_small_talk_gives_way_to_a_correction() -> None:
     said = "Keep the old names in app/store.py, only the loader may change, and never touch the schema of the orders."
     talk = [_said("user", word) for word in ("ok", "hello", "thanks", "hm", "good", "go on", "fine", "yes")]
     found = _extract([_said("user", "Move the loader."), _said("user", said), *talk, _said("assistant", "ok")], 130)
-    assert "Keep the old names" in found.fields["task_overview"]
+    assert "Keep the old names" in "\n".join(found.fields.values())
     assert "hm" not in found.fields["task_overview"]

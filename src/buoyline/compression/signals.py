@@ -24,7 +24,9 @@ _BLANKS = re.compile(r"\s+")
 
 # After a full stop a sentence goes on if the next word begins small: "e.g. this".
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])|(?<=[\u3002\uff01\uff1f])")
-_LIST_MARK = re.compile(r"\s{0,40}(?:[-*+\u2022]|\d{1,3}[.)]|#{1,6}|>)\s+")
+LIST_MARK = re.compile(r"\s{0,40}(?:[-*+\u2022]|\d{1,3}[.)]|#{1,6}|>)\s+")
+"""How a line begins that is an entry of a list, a heading or a quotation."""
+_TAG = re.compile(r"\s{0,80}</?[A-Za-z][^<>]{0,200}>\s*")
 FENCES = ("```", "~~~")
 """How a line begins that opens or closes code in Markdown."""
 
@@ -66,18 +68,19 @@ def readable(text: str) -> str:
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a text in Markdown, each on one line, without marks of lists and headings.
 
-    A line ends a sentence. Code in fences is left out: it was written to a file, or can be read again there.
+    A line ends a sentence. Code in fences is left out: it was written to a file, or can be read again there; so are
+    lines that are a tag.
     """
     is_code = False
     for line in text.splitlines():
         if line.lstrip().startswith(FENCES):
             is_code = not is_code
-        elif not is_code:
+        elif not is_code and not _TAG.fullmatch(line):
             yield from _sentences_of_line(line)
 
 
 def _sentences_of_line(line: str) -> Iterator[str]:
-    mark = _LIST_MARK.match(line)
+    mark = LIST_MARK.match(line)
     for sentence in _SENTENCE_END.split(line[mark.end() :] if mark else line):
         shown = readable(sentence)
         if any(char.isalnum() for char in shown):

@@ -2,12 +2,20 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from buoyline.compression.claims import ARROW
-from buoyline.compression.extraction.gathering import REPORT, RESOLVED_ERROR, TASK, UNTRIED_ERROR, UNTRIED_MESSAGES
-from buoyline.compression.extraction.steps import Step
+from buoyline.compression.extraction.gathering import (
+    REPORT,
+    REQUEST,
+    RESOLVED_ERROR,
+    TACKLED_ERROR,
+    TASK,
+    UNTRIED_ERROR,
+    UNTRIED_MESSAGES,
+)
+from buoyline.compression.extraction.steps import Step, broader
 from buoyline.compression.signals import sentences
 from buoyline.compression.summary import POINTER, Draft, Item, Pointer, pointers_in
 
@@ -17,9 +25,11 @@ NOTE_WEIGHT: Final = 2.0
 _MARKS = re.compile(rf"{POINTER.pattern}(?:\s{{0,9}}{POINTER.pattern})*")
 _NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
 
-_REPLACED_BY_NEWER: Final = frozenset({"todo", "closing"})
-OPEN_ERRORS: Final = frozenset({"error", "untried"})
-_STALE: Final = frozenset({"pending", "question", "working", "intent"})
+OPEN_ERRORS: Final = frozenset({"error", "untried", "tackled"})
+_STALE: Final = frozenset({"pending", "closing", "intent"})
+"""What was next when the last summary was written: it was done since, or answered, or something else was."""
+_ASKED: Final = frozenset({"working", "question"})
+"""What the user asked for last: it is one request of several now."""
 
 
 def carried(previous: Draft | None, first: int) -> list[Item]:
@@ -78,25 +88,59 @@ def _joined(old: Item, new: Item) -> Item:
 
 
 def _still_true(old: Iterable[Item], fresh: Iterable[Item], made: Sequence[Step], *, end: int) -> Iterator[Item]:
-    kinds = {item.kind for item in fresh}
+    has_plan = any(step.action.deed == "plan" for step in made)
     called = {_call_in(item) for item in fresh if item.kind == "done"}
-    succeeded = {step.subject for step in made if step.answer is not None and not step.has_failed}
-    failed = {step.subject for step in made if step.has_failed} - succeeded
-    for item in old:
-        if item.kind in _STALE or (item.kind in _REPLACED_BY_NEWER and item.kind in kinds):
+    tries = _Tries.of(made)
+    held = list(old)
+    tasks = {item.pointers for item in held if item.kind == "task"}
+    for item in held:
+        if item.kind in _STALE or (item.kind == "todo" and has_plan):
             continue
         if item.kind == "done" and _call_in(item) in called:
             continue
-        if item.kind in OPEN_ERRORS and _call_in(item) in failed:
-            continue  # what the newest try says stands in its own item
-        if item.kind in OPEN_ERRORS and _call_in(item) in succeeded:
-            yield replace(item, kind="resolved", weight=RESOLVED_ERROR)
-        elif item.kind == "error" and end - item.last_seen > UNTRIED_MESSAGES:
-            yield replace(item, kind="untried", weight=UNTRIED_ERROR)
+        if item.kind in OPEN_ERRORS:
+            yield from tries.outcome(item, end)
+        elif item.kind in _ASKED:
+            if item.pointers not in tasks:
+                yield replace(item, field="task_overview", kind="request", weight=REQUEST)
         elif item.kind == "report":
             yield replace(item, weight=min(item.weight, REPORT))
         else:
             yield item
+
+
+@dataclass(frozen=True, slots=True)
+class _Tries:
+    """What was tried since the last summary, by how its last try ended, and the names of the files that changed."""
+
+    succeeded: frozenset[str]
+    failed: frozenset[str]
+    changed: frozenset[str]
+
+    @classmethod
+    def of(cls, made: Sequence[Step]) -> "_Tries":
+        answered = [step for step in made if step.answer is not None]
+        last = {subject: step for step in answered for subject in step.tried}
+        changes = (step for step in answered if step.action.deed == "change" and not step.has_failed)
+        return cls(
+            frozenset(subject for subject, step in last.items() if not step.has_failed),
+            frozenset(subject for subject, step in last.items() if step.has_failed),
+            frozenset(path.rpartition("/")[2] for step in changes for path in step.action.paths),
+        )
+
+    def outcome(self, error: Item, end: int) -> Iterator[Item]:
+        """Yield what an open error is now; nothing where it failed again, as the newest try says in its own item."""
+        subjects = broader(_call_in(error))
+        if not self.failed.isdisjoint(subjects):
+            return
+        if not self.succeeded.isdisjoint(subjects):
+            yield replace(error, kind="resolved", weight=RESOLVED_ERROR)
+        elif any(name in error.text for name in self.changed):
+            yield replace(error, kind="tackled", weight=TACKLED_ERROR)
+        elif error.kind == "error" and end - error.last_seen > UNTRIED_MESSAGES:
+            yield replace(error, kind="untried", weight=UNTRIED_ERROR)
+        else:
+            yield error
 
 
 def _call_in(item: Item) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from buoyline.compression.extraction import gathering
+from buoyline.compression.extraction import gathering, upcoming
 from buoyline.compression.extraction.carrying import carried, merged
 from buoyline.compression.extraction.conversation import Conversation, Limits
 from buoyline.compression.extraction.selection import SHARES, Choice, select
@@ -43,14 +43,15 @@ def extract(request: SummaryRequest) -> Draft:
         there is room for it, else they are empty.
     """
     limits = Limits.within(request.max_tokens, request.counter)
-    conversation = Conversation(request.sources, limits)
     old = carried(request.previous, request.sources[0].index)
     has_task = any(item.field == "task_overview" for item in old)
+    conversation = Conversation(request.sources, limits, has_task=has_task)
+    newest = upcoming.newest_request(conversation) if upcoming.FIELD in request.fields else None
     new = chain(
-        gathering.overview(conversation, has_task=has_task),
+        gathering.overview(conversation, without=newest),
         gathering.state(conversation),
         gathering.discoveries(conversation),
-        gathering.next_steps(conversation),
+        upcoming.next_steps(conversation),
         gathering.preserved(conversation),
     )
     shelves = Shelves(conversation, old, request.counter)

@@ -7,12 +7,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.claims import ARROW, CUT
-from buoyline.compression.extraction.calls import tasks_of
 from buoyline.compression.extraction.conversation import Conversation
-from buoyline.compression.extraction.reading import Passage
+from buoyline.compression.extraction.reading import Passage, spanning
 from buoyline.compression.extraction.sightings import MAX_TYPED_CHARS
-from buoyline.compression.extraction.wording import cut
-from buoyline.compression.signals import FENCES, readable, sentences
+from buoyline.compression.extraction.speech import (
+    MIN_SENTENCE_CHARS,
+    announces,
+    asks,
+    chars_of,
+    in_words,
+    is_rule,
+    last_words,
+    leads_in,
+    without_blocks,
+    without_closing,
+)
+from buoyline.compression.extraction.steps import alike, differing
+from buoyline.compression.extraction.wording import ANSWERED, cut
+from buoyline.compression.signals import readable, sentences
 from buoyline.compression.summary import Item, Pointer, Source
 
 if TYPE_CHECKING:
@@ -24,21 +36,23 @@ TASK: Final = 9.0
 
 REQUEST: Final = 2.0
 LAST_REPORT: Final = 5.0
+NEWER_REPORT: Final = 5.0
+"""The newest one, where something was done since."""
 REPORT: Final = 2.5
+INTENT: Final = 4.0
 CHANGED: Final = 4.0
 DONE: Final = 1.5
+LATELY: Final = 0.5
+"""Added for what was done since the agent's last words: nothing else says that it is done."""
+SERIES: Final = 4.5
+"""Several such deeds: who goes on must not do them again."""
 FAILED: Final = 1.0
 LOOKED: Final = -1.0
 READ: Final = -0.5
 OPEN_ERROR: Final = 3.0
+TACKLED_ERROR: Final = 1.0
 UNTRIED_ERROR: Final = 0.5
 RESOLVED_ERROR: Final = 0.0
-TODO: Final = 4.0
-PENDING: Final = 4.0
-QUESTION: Final = 4.0
-WORKING: Final = 4.0
-CLOSING: Final = 3.0
-INTENT: Final = 4.0
 RULE: Final = 1.0
 REMARK: Final = 0.0
 
@@ -51,13 +65,9 @@ MAX_AGENT_CHARS: Final = 40_000
 UNTRIED_MESSAGES: Final = 50
 """An error so long ago that nobody has tried the same again is said to be that."""
 
-CLOSING_SENTENCES: Final = 3
-"""At the end of the last message: they say what comes next."""
-
-INTENTION: Final = 0.5
-"""Taken from the weight of a sentence that only says what the agent was about to do."""
-
-MIN_SENTENCE_CHARS: Final = 25
+ANNOUNCEMENT: Final = 2.0
+"""Taken from the weight of a sentence that says what the agent was about to do, or asks: that was done since, or
+answered. What goes before a call announces it, and what ends a message looks ahead, in any language."""
 
 USUAL_CHARS: Final = 80
 """Of a message that asks for something. One of half as much has half the odds to matter later, but for corrections."""
@@ -68,66 +78,41 @@ NEWEST: Final = 3
 """So many of the user's last messages come before older ones that say more, but for a mere "ok": the work goes on from
 them."""
 
-_IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-
-# How users word a rule, in the languages that we know such words of; rules in others stand in their messages.
-_RULE = re.compile(
-    r"\b(?:must|never|always|don't|do not|only|should|shouldn't|instead|prefer|please|make sure|without|avoid"
-    r"|muss|nie|immer|nicht|nur|bitte|jamais|toujours|doit|nunca|siempre|debe)\b"
-    r"|\u4e0d\u8981|\u5fc5\u987b|\u4e0d\u80fd|\u53ea\u80fd|\u52a1\u5fc5|\u8bf7|\u5e94\u8be5|\u7981\u6b62"
-    r"|\u3057\u306a\u3044\u3067|\u5fc5\u305a|\u304f\u3060\u3055\u3044|\ubc18\ub4dc\uc2dc|\u043d\u0435\u043b\u044c\u0437\u044f",
-    re.IGNORECASE,
-)
-
-
-_INTENDS = re.compile(
-    r"\W{0,4}(?:(?:now|next|first|then|ok|okay|good|great|perfect),? )?(?:let me|let's|i'll|i will|i need to"
-    r"|i'm going to|ich werde|je vais|voy a)\b|\u6211\u6765|\u8ba9\u6211|\u73b0\u5728\u6211",
-    re.IGNORECASE,
-)
-
 _ONLY_COUNTS = re.compile(r"^\W*(?:found )?\d+ (?:failed|errors?|failures?|problems?)\b", re.IGNORECASE)
 """The line of a report that says how many errors there are, and not which."""
 
-_LEADS_IN = re.compile(r"[:\uff1a][*_`]{0,3}$")
-"""How a sentence ends that says nothing without the list or the code behind it."""
-
-_MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\]|/[\w:-]{1,60})\s*", re.DOTALL)
-"""A message wholly in a tag or in brackets, or a bare command of the program: nobody's words."""
-
 POINTER_TOKENS: Final = 12
+
+REPORT_LINES: Final = 24
+"""A report of so many lines is cited as a whole where its quotation was cut."""
 
 CHANGE_LINES: Final = 12
 """So many lines behind a file's name show what was changed in it."""
 
 
-def overview(conversation: Conversation, *, has_task: bool) -> Iterator[Item]:
+def overview(conversation: Conversation, *, without: Source | None = None) -> Iterator[Item]:
     """Yield what the user said, in the user's words.
 
     Args:
         conversation: Where to look.
-        has_task: The summary so far holds the first request, so that none of these is the first.
+        without: The message that is quoted elsewhere; the first request is quoted here whatever that is.
     """
     limits = conversation.limits
-    users = conversation.spoken("user")
-    typed = _without_repetitions([source for source in users if not _is_made(source)] or users)
+    typed = conversation.typed
     for source in typed:
-        is_task = source is typed[0] and not has_task
+        is_task = source is typed[0] and not conversation.has_task
+        is_newest = source in typed[-NEWEST:]
+        if source is without and not is_task:
+            continue
         is_pasted = _is_pasted(source) and not is_task
         max_tokens = limits.task if is_task else limits.line if is_pasted else limits.request
-        text = cut(source.message.text, max_tokens, limits.counter)
+        passage = conversation.quoted(source, max_tokens)
+        if ANSWERED not in passage.text and not (is_task or conversation.says_something(source.message.text)):
+            continue
         kind = "task" if is_task else "pasted" if is_pasted else "request"
-        is_newest = source in typed[-NEWEST:]
         weight = TASK if is_task else _request_weight(conversation, source, is_newest=is_newest)
-        yield _item(conversation, "task_overview", kind, text, source, weight=weight)
-
-
-def _without_repetitions(sources: Sequence[Source]) -> list[Source]:
-    """Leave out what a later message says again from its first word on: it was interrupted, and said in full then."""
-    texts = [readable(source.message.text) for source in sources]
-    stems = [text.rstrip("?!. ") for text in texts]
-    later = [any(other.startswith(stem) for other in texts[at + 1 : at + 4]) for at, stem in enumerate(stems)]
-    return [source for source, is_repeated in zip(sources, later, strict=True) if not is_repeated]
+        item = _item(conversation, "task_overview", kind, passage.text, source, weight=weight)
+        yield _backed(item, passage.pointers)
 
 
 def state(conversation: Conversation) -> Iterator[Item]:
@@ -149,6 +134,8 @@ def discoveries(conversation: Conversation) -> Iterator[Item]:
     for step in conversation.open_errors:
         is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
         yield _error(conversation, step, *(("untried", UNTRIED_ERROR) if is_old else ("error", OPEN_ERROR)))
+    for step in conversation.tackled_errors:
+        yield _error(conversation, step, "tackled", TACKLED_ERROR)
     for step in conversation.resolved_errors:
         yield _error(conversation, step, "resolved", RESOLVED_ERROR)
     yield from _findings(conversation)
@@ -165,36 +152,16 @@ def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -
     return _backed(item, step.backing(step.subject, passage, conversation.citations))
 
 
-def next_steps(conversation: Conversation) -> Iterator[Item]:
-    """Yield what is open: the newest plan, calls that wait, a question, how the agent's last message ends."""
-    limits = conversation.limits
-    plans = [step for step in conversation.steps if step.action.deed == "plan"]
-    for step in plans[-1:]:
-        tasks = [task for task in tasks_of(step.action.arguments) if not task.is_done]
-        for position, task in enumerate(tasks):
-            text = f"({readable(task.status)}) {cut(task.text, limits.line, limits.counter)}"
-            yield _item(conversation, "next_steps", "todo", text, step.call, weight=TODO, order=position)
-    for step in conversation.steps:
-        if step.answer is None and step.call.index == conversation.end - 1:
-            text = cut(step.action.spoken(), limits.line, limits.counter)
-            yield _item(conversation, "next_steps", "pending", text, step.call, weight=PENDING)
-    users, agents = conversation.spoken("user"), conversation.spoken("assistant")
-    yield from _asked(conversation, users[-1:])
-    for source in agents[-1:] if agents and agents[-1].index > _newest(conversation) else ():
-        _, closing = _without_closing(source.message.text)
-        for position, sentence in enumerate(closing):
-            text = cut(sentence, limits.report // 2, limits.counter)
-            yield _item(conversation, "next_steps", "closing", text, source, weight=CLOSING, order=position)
-
-
 def preserved(conversation: Conversation) -> Iterator[Item]:
     """Yield the user's rules and remarks sentence by sentence, and the exact strings in use, these without lines."""
     limits = conversation.limits
-    for source in conversation.spoken("user"):
-        if _is_pasted(source) or _is_made(source):
+    for source in conversation.typed:
+        if _is_pasted(source):
             continue
         for position, sentence in enumerate(sentences(source.message.text)):
-            weight = RULE if _RULE.search(sentence) else REMARK
+            if not conversation.says_something(sentence):
+                continue
+            weight = RULE if is_rule(sentence) else REMARK
             text = cut(sentence, 2 * limits.line, limits.counter)
             yield _item(conversation, "context_to_preserve", "constraint", text, source, weight=weight, order=position)
     for sighting in conversation.sightings:
@@ -210,98 +177,96 @@ def preserved(conversation: Conversation) -> Iterator[Item]:
 
 
 def _deeds(conversation: Conversation) -> Iterator[Item]:
-    """Yield each distinct call with its newest outcome."""
+    """Yield each distinct call with its newest outcome; those that differ in one argument alone together."""
     limits = conversation.limits
+    words = conversation.spoken("assistant")[-1:]
+    said = words[0].index if words else -1
     newest: dict[str, Step] = {}
     for step in conversation.steps:
-        if step.action.deed in {"run", "act"} or (step.action.deed == "look" and not step.action.paths):
+        # What failed with words is told as an error, which says whether it is open.
+        is_deed = step.action.deed in {"run", "act"} or (step.action.deed == "look" and not step.action.paths)
+        if is_deed and not step.errors:
             spoken = readable(step.action.spoken())
             newest.pop(spoken, None)
             newest[spoken] = step
-    for spoken, step in newest.items():
+    together, apart = alike(newest.values())
+    for first, *others in together:
+        made = [first, *others]
+        yield from _series(conversation, made, SERIES if made[-1].call.index >= said else DONE)
+    for step in apart:
+        spoken = readable(step.action.spoken())
         outcome = cut(step.outcome.text, limits.line if step.has_failed else limits.line // 2, limits.counter)
         text = cut(f"$ {spoken}" if step.action.command else spoken, limits.line, limits.counter)
         weight = FAILED if step.has_failed else LOOKED if step.action.is_harmless else DONE
+        weight += LATELY if weight == DONE and step.call.index >= said else 0
         shown = f"{text}{ARROW}{outcome}" if outcome else text
         item = _item(conversation, "current_state", "done", shown, step.call, weight=weight)
         yield _backed(item, step.backing(text.removeprefix("$ "), step.outcome, conversation.citations))
+
+
+def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Item]:
+    """Yield one item for calls that differ in one argument: what was called, and what with, the newest of them."""
+    limits = conversation.limits
+    key, values = differing(made)
+    pointers: tuple[Pointer, ...] = ()
+    kept: list[str] = []
+    for step, value in zip(reversed(made), reversed(values), strict=True):
+        more = spanning((*([step.call.pointer] if step.call.pointer else []), *pointers))
+        text = ", ".join([value, *kept])
+        if kept and (len(more) > 1 or limits.counter.exceeds(text, 2 * limits.line)):
+            break
+        pointers, kept = more, [value, *kept]
+    text = f"{made[0].action.name}: {key} {', '.join(kept)}"
+    item = _item(conversation, "current_state", "done", text, made[-1].call, weight=weight)
+    yield _backed(item, pointers)
 
 
 def _reports(conversation: Conversation) -> Iterator[Item]:
     """Yield what the agent told the user at the end of its turns, and its last words whatever they were."""
     limits = conversation.limits
     agents = conversation.spoken("assistant")
-    newest = _newest(conversation)
+    reports = [source for source in agents if not source.message.calls]
+    newest = next((s for s in reversed(reports) if chars_of(s.message.text) >= MIN_SENTENCE_CHARS), None)
     for source in agents:
-        is_last = source is agents[-1]
         if source.message.calls:
-            if is_last:
-                text = cut(source.message.text, limits.report // 2, limits.counter)
+            if source is agents[-1] and all(asked.index < source.index for asked in conversation.typed[-1:]):
+                text = cut(last_words(source.message.text), limits.report // 2, limits.counter)
                 yield _item(conversation, "current_state", "intent", text, source, weight=INTENT)
             continue
-        has_closing = is_last and source.index > newest
-        text = _without_closing(source.message.text)[0] if has_closing else source.message.text
-        if shown := cut(_without_blocks(text), limits.report, limits.counter):
-            weight = LAST_REPORT if is_last else REPORT + _substance(conversation, text)
-            yield _item(conversation, "current_state", "report", shown, source, weight=weight)
+        is_newest = source is newest
+        is_last = source is agents[-1] and source.index > conversation.last_deed
+        text = in_words(source.message.text)
+        text = without_closing(text)[0] if is_last else text
+        shown = cut(without_blocks(text), limits.report, limits.counter)
+        if shown and not (is_last and chars_of(shown) < MIN_SENTENCE_CHARS and text is not source.message.text):
+            weight = REPORT + _substance(conversation, text)
+            weight = LAST_REPORT if is_last else max(weight, NEWER_REPORT) if is_newest else weight
+            item = _item(conversation, "current_state", "report", shown, source, weight=weight)
+            yield _with_all_lines(item, source) if shown.endswith(CUT) else item
 
 
-def _without_blocks(text: str) -> str:
-    """Return a message without its tables and its code, cut where they stood: on one line nobody can read them."""
-    kept: list[str] = []
-    is_code = False
-    for line in text.splitlines():
-        is_fence = line.lstrip().startswith(FENCES)
-        if is_fence or is_code or line.lstrip().startswith("|"):
-            kept += [] if kept[-1:] == [CUT] else [CUT]
-        elif line.strip():
-            kept.append(line)
-        is_code ^= is_fence
-    shown = "\n".join(kept)
-    return shown if any(char.isalnum() for char in shown) else text
-
-
-def _asked(conversation: Conversation, newest: Sequence[Source]) -> Iterator[Item]:
-    """Yield the user's newest message where nobody has answered it, or the agent has called tools last: it goes on."""
-    limits = conversation.limits
-    last = conversation.sources[-1].message
-    for source in newest:
-        if not any(later.message.role == "assistant" for later in conversation.sources if later.index > source.index):
-            text = cut(source.message.text, limits.request, limits.counter)
-            yield _item(conversation, "next_steps", "question", text, source, weight=QUESTION)
-        elif last.calls or last.results:
-            text = cut(source.message.text, limits.line, limits.counter)
-            yield _item(conversation, "next_steps", "working", text, source, weight=WORKING)
-
-
-def _newest(conversation: Conversation) -> int:
-    """Return the newest message of the user, or with a call that has a result: what was announced before is done."""
-    users = conversation.spoken("user")[-1:]
-    calls = (step.call.index for step in conversation.steps if step.answer is not None)
-    return max((*calls, *(source.index for source in users)), default=-1)
-
-
-def _without_closing(text: str) -> tuple[str, list[str]]:
-    """Part the last sentences of a message, all in its last line, from what stands before them."""
-    body, _, last = text.rstrip().rpartition("\n")
-    closing = list(sentences(last))[-CLOSING_SENTENCES:] or [readable(last)]
-    if not body.strip() and len(closing) > 1:
-        closing = closing[-1:]
-    at = text.rfind(closing[0])
-    return (text[:at] if at >= 0 else body), closing
+def _with_all_lines(item: Item, source: Source) -> Item:
+    """Return *item* with the lines of the whole message, of one that is not too long: what was cut is there."""
+    whole = source.pointer
+    if item.pointer is None or whole is None or item.also or whole.end - item.pointer.start > REPORT_LINES:
+        return item
+    return replace(item, pointer=replace(whole, start=item.pointer.start))
 
 
 def _findings(conversation: Conversation) -> Iterator[Item]:
     limits = conversation.limits
     for source in conversation.spoken("assistant"):
         base = 0.1 if source.message.calls else 0.4
-        for position, sentence in enumerate(sentences(source.message.text[:MAX_AGENT_CHARS])):
-            if len(sentence) >= MIN_SENTENCE_CHARS and not _LEADS_IN.search(sentence):
+        said = list(sentences(in_words(source.message.text[:MAX_AGENT_CHARS])))
+        for position, sentence in enumerate(said):
+            if len(sentence) >= MIN_SENTENCE_CHARS and not leads_in(sentence):
                 words = 0.0 if sentence.startswith("|") else base * min(1.0, len(sentence) / USUAL_CHARS)
                 value = conversation.value_in(sentence) + words
                 density = (value + 0.01) / (len(sentence) / 4 + POINTER_TOKENS)
                 text = cut(_without_bars(sentence), 2 * limits.line, limits.counter)
-                weight = math.log(20 * density) - (INTENTION if _INTENDS.match(sentence) else 0)
+                is_last = position == len(said) - 1
+                is_over = announces(sentence) or asks(sentence) or (is_last and (source.message.calls or position))
+                weight = math.log(20 * density) - (ANNOUNCEMENT if is_over else 0)
                 item = _item(
                     conversation, "important_discoveries", "finding", text, source, weight=weight, order=position
                 )
@@ -314,12 +279,12 @@ def _without_bars(sentence: str) -> str:
 
 
 def _request_weight(conversation: Conversation, source: Source, *, is_newest: bool) -> float:
-    if _is_made(source):
+    if conversation.is_made(source):
         return MADE
     if _is_pasted(source):
         return PASTED
-    says_something = len(source.message.text) >= MIN_SENTENCE_CHARS
-    return REQUEST + (1.0 if is_newest and says_something else _substance(conversation, source.message.text))
+    is_sentence = chars_of(source.message.text) >= MIN_SENTENCE_CHARS
+    return REQUEST + (1.0 if is_newest and is_sentence else _substance(conversation, source.message.text))
 
 
 def _substance(conversation: Conversation, text: str) -> float:
@@ -327,13 +292,8 @@ def _substance(conversation: Conversation, text: str) -> float:
 
     An exact string makes up for many words; the ideographs of one language say as much as three letters of another.
     """
-    chars = len(text) + 2 * len(_IDEOGRAPH.findall(text[:MAX_TYPED_CHARS]))
-    words = math.log2((chars + 1) / USUAL_CHARS)
+    words = math.log2((chars_of(text[:MAX_TYPED_CHARS]) + 1) / USUAL_CHARS)
     return max(MIN_SUBSTANCE, min(words, 0.0)) + min(conversation.value_in(text[:MAX_TYPED_CHARS]), 1.0)
-
-
-def _is_made(source: Source) -> bool:
-    return _MADE_BY_MACHINE.fullmatch(source.message.text) is not None
 
 
 def _is_pasted(source: Source) -> bool:
@@ -350,8 +310,7 @@ def _with_lines_behind(pointer: Pointer, source: Source) -> Pointer:
 def _item(
     conversation: Conversation, field: str, kind: str, text: str, source: Source, *, weight: float, order: int = 0
 ) -> Item:
-    item = Item(field, kind, text, None, source.index, weight=weight, order=order)
-    return _backed(item, conversation.citations.of(source, text))
+    return conversation.item(field, kind, text, source, weight=weight, order=order)
 
 
 def _backed(item: Item, pointers: Sequence[Pointer]) -> Item:

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Final
 
-from buoyline.compression.claims import BETWEEN, stands_in
+from buoyline.compression.claims import BETWEEN, CUT, stands_in
 from buoyline.compression.extraction.packing import LABEL_KIND
 from buoyline.compression.extraction.shelves import Shelves
 from buoyline.compression.extraction.sightings import likelihood
@@ -21,7 +21,7 @@ from buoyline.compression.extraction.wording import (
 )
 from buoyline.compression.summary import FIELDS, Item, Pointer, SummaryRequest
 
-OPEN_KINDS: Final = frozenset({"question", "working", "intent", "pending", "error", "untried"})
+OPEN_KINDS: Final = frozenset({"question", "working", "intent", "pending", "error", "untried", "tackled"})
 
 TASK_KIND: Final = "task"
 
@@ -116,7 +116,7 @@ def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, 
     selection.choose_first(queues.get("task_overview", []))
     for name in prose:
         if name == NEXT_FIELD:
-            selection.assure(queues[name], NEXT_TOKENS)
+            selection.assure(queues[name], max(NEXT_TOKENS, int(selection.share_of(name) * request.max_tokens)))
         selection.fill(queues[name], share=selection.share_of(name))
     for name in [name for name in request.fields if name not in FIELDS]:
         queues[name] = selection.ranked(_digest(ranked, name), _terms(name))
@@ -330,7 +330,7 @@ class Selection:
         """Tell whether a chosen sentence says it already; that something is open is news even of what was quoted."""
         if item.kind in OPEN_KINDS:
             return False
-        return item.text in self._said
+        return item.text.removesuffix(CUT).rstrip() in self._said
 
     def _choose(self, item: Item, *, is_said: bool) -> None:
         if is_said:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -17,8 +17,17 @@ from buoyline.compression.summary import Pointer, Source
 MAX_ERRORS: Final = 3
 """Of one result; the first ones are the cause more often than the last."""
 
+MAX_VALUE_CHARS: Final = 60
+"""A longer argument is a text, and no name of what was acted on."""
+
 _SHORT_CHARS: Final = 400
 """A result this short that begins like an error is one, whatever the tool."""
+
+MAX_COMMAND_CHARS: Final = 4_000
+"""What follows is a script or a text that is piped in."""
+
+_DATA = re.compile(r'\s{0,9}(?:\[\s{0,9})?\{\s{0,9}"(?!err|exception|fail|message|detail|code|status)', re.IGNORECASE)
+"""A line that is a value of JSON and does not begin with an error: what stands in it are the words of others."""
 
 _PROGRAM = re.compile(r"[\w./-]{1,200}")
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
@@ -52,9 +61,52 @@ class Step:
             return self.action.paths[0]
         return _program(self.action.command) if self.action.command else self.action.name
 
+    @property
+    def tried(self) -> frozenset[str]:
+        """All subjects that were tried at once: every file that was changed, every program of a command."""
+        if self.action.deed == "change":
+            return frozenset(self.action.paths)
+        return frozenset({self.subject, *_programs(self.action.command)})
+
     def backing(self, said: str, passage: Passage, citations: Citations) -> tuple[Pointer, ...]:
         """Return the lines that hold *said* of the call, and *passage* of its result if that has words."""
         return spanning((*citations.of(self.call, said), *passage.pointers))
+
+
+def broader(subject: str) -> list[str]:
+    """Return a subject, and the program alone: ``pytest`` tries ``pytest tests/test_store.py`` as well."""
+    program, _, rest = subject.partition(" ")
+    return [subject, program] if rest else [subject]
+
+
+def differing(made: Sequence[Step]) -> tuple[str, list[str]]:
+    """Return the first argument in which calls of one tool differ, and what each says there; both empty for none."""
+    for key in made[0].action.arguments:
+        values = [step.action.arguments.get(key) for step in made]
+        short = [readable(str(value)) for value in values if isinstance(value, str | int)]
+        if len(set(short)) == len(made) and max(map(len, short)) <= MAX_VALUE_CHARS:
+            return key, short
+    return "", []
+
+
+def alike(made: Iterable[Step]) -> tuple[list[list[Step]], list[Step]]:
+    """Part calls into those that one line can tell, since they differ in an argument, and all others.
+
+    Returns:
+        Series of calls of one tool that act and have not failed, and the other calls, each in order.
+    """
+    by_name: defaultdict[str, list[Step]] = defaultdict(list)
+    apart: list[Step] = []
+    for step in made:
+        is_one_of_many = step.action.deed == "act" and step.answer is not None and not step.has_failed
+        (by_name[step.action.name] if is_one_of_many else apart).append(step)
+    together: list[list[Step]] = []
+    for series in by_name.values():
+        if len(series) > 1 and differing(series)[0]:
+            together.append(series)
+        else:
+            apart += series
+    return together, sorted(apart, key=lambda step: step.call.index)
 
 
 def steps(sources: Sequence[Source], citations: Citations) -> list[Step]:
@@ -98,8 +150,7 @@ def _errors(action: Action, reading: Reading, *, is_error: bool) -> Iterator[str
     """Yield the error lines of a result; what was only read is full of words such as "failed" and no error."""
     text = reading.text
     if is_error or (action.deed == "run" and not action.is_harmless):
-        # What stands in the command was printed by it: `grep key file || echo "Not found"`.
-        yield from (line for line in dict.fromkeys(error_lines(text)) if line not in action.command)
+        yield from (line for line in dict.fromkeys(error_lines(text)) if not _is_quoted(line, action))
         if is_error and not any(error_lines(text)):
             yield _first_line(text)
     elif (
@@ -109,6 +160,11 @@ def _errors(action: Action, reading: Reading, *, is_error: bool) -> Iterator[str
         and says_error(first := _first_line(text))
     ):
         yield first
+
+
+def _is_quoted(line: str, action: Action) -> bool:
+    """Tell whether a line is no message of the command: data, or printed by it: ``grep x f || echo "Not found"``."""
+    return line in action.command or _DATA.match(line) is not None
 
 
 def _gist(reading: Reading) -> str:
@@ -134,8 +190,12 @@ def _program(command: str) -> str:
 
     The first step that is no ``cd`` counts, since what follows is mostly a filter.
     """
-    for part in _SEPARATOR.split(command):
+    return next(_programs(command), readable(command[:40]))
+
+
+def _programs(command: str) -> Iterator[str]:
+    """Yield the programs of a command's steps, and those that their output is piped to."""
+    for part in _SEPARATOR.split(command[:MAX_COMMAND_CHARS]):
         words = [word for word in part.split() if not word.startswith("-") and "=" not in word]
         if words and _PROGRAM.fullmatch(words[0]) and words[0] not in {"cd", "export", "set", "source"}:
-            return readable(" ".join(words[: 3 if words[1:2] in (["run"], ["exec"]) else 2]))
-    return readable(command[:40])
+            yield readable(" ".join(words[: 3 if words[1:2] in (["run"], ["exec"]) else 2]))

@@ -21,11 +21,14 @@ LEDGER_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash"
 SHARING_KINDS: Final = frozenset({"finding", "closing", "note"})
 """Kinds whose sentences share a line, and its pointer, where they come from the same lines."""
 
-COUNTED_KINDS: Final = frozenset({"changed", "read", "error", "untried", "resolved"})
+COUNTED_KINDS: Final = frozenset({"changed", "read", "error", "untried", "tackled", "resolved"})
 """Kinds of which it is said how often they were seen."""
 
 MAX_TEXT_CHARS: Final = 20_000
 """So much of a text is looked at when it is quoted; no summary has room for more of one."""
+
+ANSWERED: Final = "\u201d \u2013 \u201c"
+"""Stands in a quotation between a question and its answer."""
 
 _FORMS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -37,6 +40,7 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
         "read": "Read {}",
         "error": "Open error: {}",
         "untried": "Open error, not tried again since: {}",
+        "tackled": "Error, worked on since: {}",
         "resolved": "Resolved error: {}",
         "pending": "No result yet: {}",
         "question": "Not answered yet: “{}”",
