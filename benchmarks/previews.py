@@ -3,11 +3,18 @@
     python benchmarks/previews.py FILE... [--max-tokens 300] [--copies 5] [--verbose]
     python benchmarks/previews.py --sizes
 
-Every file is shown by buoyline, by the preview functions of peers as far as they are installed beside it, and by three
-ways of a few lines; all get the same number of tokens where they can be told one. Asked for are the file's error lines
-(at most 20 different ones; a mean over the files that have any) and, in copies of the files, one anomaly each: a fatal
-line, a failed test, a line unlike all others, a number out of all bounds, a record or a row that deviates. A line
-counts as kept by its first 40 characters, an anomaly as shown when its own characters are.
+A recorded session (``.jsonl`` with chat messages) stands for those of its tool results that need a preview.
+
+Every text is shown by buoyline, by the preview functions of peers as far as they are installed beside it, and by three
+ways of a few lines; all get the same number of tokens where they can be told one. Asked for are three things, of which the first two are means over the texts that have any:
+
+- words: lines that hold the words of errors, at most 20 different ones. Programs, diffs and documents have these, too.
+- reports: what a run reports as wrong (`benchmarks/diagnostics.py` says which lines these are, and prints them to be
+  checked by hand), at most 20 kinds; lines that differ in numbers alone are of one kind, and one of them stands for all.
+- anomalies: in copies of the texts one each: a fatal line, a failed test, a line unlike all others, a number out of all
+  bounds, a record or a row that deviates.
+
+A line counts as kept by its first 40 characters, an anomaly as shown when its own characters are.
 """
 
 import argparse
@@ -26,17 +33,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from diagnostics import ERROR, LONG_LINE, diagnostics, kind_of
+
 from buoyline.offloader import StoredResult, stub
 from buoyline.offloader.view import view_of
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()
-ERROR = re.compile(r"\b(?:ERROR|FAIL|FAILED|FATAL|panic)\b|\b[Ee]rror:|\w(?:Error|Exception):|Traceback|--- FAIL")
 WORD = re.compile("error|fail|fatal|panic|exception|traceback", re.IGNORECASE)
 MARK = "7731"
 MOST_ERRORS = 20
 KEPT_CHARS = 40
-LONG_LINE = 1_000
 CHARS_PER_TOKEN = 4
 MANY = 30
 MARGIN = 5
@@ -55,7 +62,8 @@ class Planted(NamedTuple):
 class Score:
     """What one way of showing has kept."""
 
-    kept: list[float] = field(default_factory=list[float])
+    words: list[float] = field(default_factory=list[float])
+    reports: list[float] = field(default_factory=list[float])
     tokens: list[int] = field(default_factory=list[int])
     found: dict[str, list[bool]] = field(default_factory=dict[str, list[bool]])
     seconds: float = 0.0
@@ -63,16 +71,49 @@ class Score:
     def line(self, name: str) -> str:
         """Return a row of the report."""
         hits = [hit for found in self.found.values() for hit in found]
-        errors = f"{100 * statistics.fmean(self.kept):5.1f} %" if self.kept else "     -"
+        kept = [f"{100 * statistics.fmean(of):5.1f} %" if of else "      -" for of in (self.words, self.reports)]
         share = f"{sum(hits):4}/{len(hits)} ({100 * sum(hits) / max(len(hits), 1):5.1f} %)"
         size = f"{statistics.median(self.tokens):6.0f} {max(self.tokens):6}"
-        return f"{name:38} {errors}  {share}  {size}  {self.seconds:6.1f} s"
+        return f"{name:34} {kept[0]}  {kept[1]}  {share}  {size}  {self.seconds:6.1f} s"
 
 
 def error_lines(text: str) -> list[str]:
     """Return the different lines of *text* that speak of an error, the first twenty."""
     lines = (line.strip() for line in text.split("\n") if len(line) < LONG_LINE and ERROR.search(line))
     return list(dict.fromkeys(lines))[:MOST_ERRORS]
+
+
+def reports(text: str) -> list[list[str]]:
+    """Return the first twenty kinds of lines of *text* that report what went wrong, each with all its lines."""
+    kinds: dict[str, list[str]] = {}
+    for line in diagnostics(text):
+        kinds.setdefault(kind_of(line), []).append(line)
+    return list(kinds.values())[:MOST_ERRORS]
+
+
+def texts_of(file: Path, max_tokens: int) -> Iterator[tuple[str, str]]:
+    """Yield the text of *file*, or the tool results of a recorded session that take more than *max_tokens*; named."""
+    whole = file.read_bytes().decode("utf-8", "replace")
+    lines = whole.splitlines() if file.suffix == ".jsonl" else []
+    messages = [parsed(line) for line in lines]
+    if not any(isinstance(message, dict) and "role" in message for message in messages):
+        yield file.name, whole
+    for number, message in enumerate(messages, 1):
+        for place, text in enumerate(results_in(message)):
+            if COUNTER.exceeds(text, max_tokens):
+                yield f"{file.stem}:{number}:{place}", text
+
+
+def results_in(message: dict[str, Any]) -> Iterator[str]:
+    """Yield the texts of the tool results in a message of OpenAI's or Anthropic's form."""
+    content = message.get("content")
+    if message.get("role") in {"tool", "function"} and isinstance(content, str):
+        yield content
+    for block in content if isinstance(content, list) else ():
+        if block.get("type") == "tool_result":
+            yield from results_in({"role": "tool", "content": block.get("content")})
+        elif message.get("role") in {"tool", "function"} and block.get("type") == "text":
+            yield block["text"]
 
 
 def planted(text: str, rng: random.Random) -> Iterator[Planted]:
@@ -260,9 +301,16 @@ def scored(name: str, show: Show, texts: dict[str, str], copies: list[tuple[str,
         errors = error_lines(text)
         lost = [line for line in errors if line[:KEPT_CHARS].strip() not in shown]
         if errors:
-            score.kept.append(1 - len(lost) / len(errors))
-        if lost and args.verbose:
-            print(f"  {name} leaves out of {file}: {[line[:KEPT_CHARS] for line in lost]}")
+            score.words.append(1 - len(lost) / len(errors))
+        kinds = reports(text)
+        missed = [kind for kind in kinds if not any(line[:KEPT_CHARS].strip() in shown for line in kind)]
+        if kinds:
+            score.reports.append(1 - len(missed) / len(kinds))
+        if args.verbose:
+            for line in lost:
+                print(f"  {name} leaves out of {file}: words: {line[:2 * KEPT_CHARS]}")
+            for kind in missed:
+                print(f"  {name} leaves out of {file}: report: {kind[0][:2 * KEPT_CHARS]}")
     for file, plant in copies:
         is_shown = MARK in show(plant.text, args.max_tokens)
         score.found.setdefault(plant.kind, []).append(is_shown)
@@ -336,18 +384,18 @@ def main() -> None:
     if args.sizes:
         report_sizes()
         return
-    texts = {file.name: file.read_bytes().decode("utf-8", "replace") for file in args.files}
+    texts = {name: text for file in args.files for name, text in texts_of(file, args.max_tokens)}
     copies = [
         (file, plant)
         for file, text in texts.items()
         for copy in range(args.copies)
         for plant in planted(text, random.Random(f"{file} {copy}"))  # noqa: S311 - no secret is drawn
     ]
-    print(f"{len(texts)} files, {len(copies)} copies with one anomaly each, {args.max_tokens} tokens a preview\n")
-    print(f"{'':38}  errors   anomalies           tokens: median, most")
+    print(f"{len(texts)} texts, {len(copies)} copies with one anomaly each, {args.max_tokens} tokens a preview\n")
+    print(f"{'':34}   words  reports  anomalies           tokens: median, most")
     for name, (show, package) in SHOWS.items():
         if find_spec(package) is None:
-            print(f"{name:38} not installed")
+            print(f"{name:34} not installed")
         elif args.only in {None, name}:
             score = scored(name, show, texts, copies, args)
             print(score.line(name))

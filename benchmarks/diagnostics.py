@@ -1,0 +1,144 @@
+"""Which lines of a tool's output are diagnostics: what a run says went wrong, not what a text says of errors.
+
+A line is one when it has a form in which tools report (a failed test, an exception, a message with a place, a level of
+a log, an exit status, a frame of code that is the user's own) and is not quoted: a line that a reader of files has
+numbered, a line of a diff's hunk, a line of a program, a sentence of a document. None of it is shared with the previews
+that are judged by it.
+
+    python benchmarks/diagnostics.py FILE...
+
+prints all of them, and marks what `ERROR` takes for one as well, so that both can be checked by hand.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ERROR = re.compile(r"\b(?:ERROR|FAIL|FAILED|FATAL|panic)\b|\b[Ee]rror:|\w(?:Error|Exception):|Traceback|--- FAIL")
+"""Words that stand in most errors, and in programs and documents that speak of errors."""
+
+LONG_LINE = 1_000
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# What build servers, containers and loggers set before a line.
+_PREFIX = (
+    r"(?:\[[^\]]{1,40}\]\s+|\S{1,60}\s+\|\s+|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\s+|\d\d:\d\d:\d\d\S*\s+)*"
+)
+_REPORTS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # Tests.
+        rf"^\s*{_PREFIX}--- FAIL: |^FAIL(?:\s|$)|^\s*FAILED\b|\bFAILED\b(?:\s+\[|$)|^not ok \d|^\s*[✕✖✗✘×●❌] ",
+        r"^E\s{2,}\S",
+        r"^\s+Error(?: Trace)?:\s+\S|^\s+Error:\s*$|^\s+(?:expected|actual|Expected|Received)\s*: ",
+        r"<(?:failure|error)\b",
+        # What was raised, and where.
+        rf"^\s*{_PREFIX}(?:Traceback \(most recent|(?:Uncaught |Unhandled |Caused by: |Exception in thread \S+ )?"
+        r"(?:[A-Za-z_$][\w$]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Fault|Timeout)(?: \[\w+\])?(?::|\s*$))",
+        rf"^\s*{_PREFIX}(?:panic|fatal error): \S|^thread '.*panicked at|^\s*{_PREFIX}Caused by: ",
+        r'^\s+File "(?!.*(?:-packages|<frozen|/lib/python)).*", line \d+',
+        r"^\s+at (?!.*(?:node:|node_modules|internal/)|java|jdk|sun|org\.junit|org\.apache).*[:(]?[\w.]+:\d+\)?(?::\d+\)?)?\s*$",
+        r"^\s+(?!\S*(?:/pkg/mod/|/go/\S*/src/|/go/src/))\S+\.go:\d+ \+0x",
+        # Messages with a place, of compilers and linters.
+        r"^\S+?[:(]\d+(?:[:,]\d+)?\)?\s*(?::| -)?\s*(?:fatal )?(?:[Ee]rror|ERROR|[Ww]arning)\b",
+        r"^\s*(?:vet: )?\.{0,2}/?[\w./-]+\.\w+:\d+:\d+: \S|^\s*\d+:\d+\s+(?:error|warning)\s{2,}",
+        r"^(?:error|warning)(?:\[\w+\])?: \S|^\s+--> \S+:\d+",
+        # Levels of logs.
+        r"^.{0,60}\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG|PANIC)\b(?!\S*=)",
+        r"\blevel=(?:error|fatal|panic)\b|\"(?:level|severity|lvl)\"\s*:\s*\"(?:error|fatal|critical|ERROR|FATAL)\"",
+        r"^.{0,60}(?:\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u30a8\u30e9\u30fc|\uc624\ub958|\u043e\u0448\u0438\u0431\u043a\u0430)[:\uff1a]",
+        # Shells and their commands.
+        rf"^\s*{_PREFIX}(?:npm (?:ERR!|error)|fatal:|error:|Error:|ERROR:|Error from server|<tool_use_error>)",
+        rf"^\s*{_PREFIX}(?:make|ninja|bash|sh|zsh|cat|ls|cp|rm)\S*: .*(?:Error \d|\bNo such |Permission denied|not found)",
+        r": (?:No such file or directory|Permission denied|command not found|Connection refused)\s*$",
+        r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]{1,3}[1-9]\d*|ELIFECYCLE|\bCrashLoopBackOff\b|\bOOMKilled\b",
+        r"\bHTTP/\d\S* [45]\d\d\b|\bstatus(?:_code| code)?[\"' :=]{1,5}[45]\d\d\b",
+        r"^.{0,40}\b[1-9]\d* (?:failed|failures?|errors?)\b|^\s*(?:Tests|Test Suites):.*\bfailed|^BUILD FAIL",
+    )
+)
+_NONE = re.compile(r"\b(?:0|no|without) (?:\w+ )?(?:errors?|failures?|failed)\b", re.IGNORECASE)
+
+_NUMBERED = re.compile(r"^\s{0,8}\d{1,6}(?:→|\t)|^\d{1,6}[:-](?!\d)|^\S{1,200}[:-]\d{1,6}[:-](?!\d+:? )\s*\S?.*[\"'`({\[]")
+_HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_PROGRAM = re.compile(
+    r"^\s*(?://|/\*|\*\s|#\s|#!|<!--|--\s)|^\s*(?:func|def|class|if|elif|else|throw|raise|catch|except|case|for|try|import"
+    r"|from|const|let|var|return|export|public|private|type|fn|impl|echo|static|async|await|assert)\b"
+    r"|:= |!= nil|=> ?[{(]|^\s*\}|(?:\)|\}|\"|'|`|\w);\s*$|\w\(.*[\"'`].*\)\s*[;{]?$|\w\($|\\n\"|\{\s*$|^\s*[\"'`].*[\"'`],?\s*$"
+    r"|^[\w.]+ = |^\s*\w+\??: [^\s:]+[,;]$|console\.|\.Errorf\(|\.Fatalf?\(|\.Logf\("
+)
+_PROSE = re.compile(r"^\s*(?:[-*+]|\d+\.|#{1,6}|>|\|)\s|`[^`]+`|\*\*|^\s*[A-Z][a-z]+(?: [\w'-]+){6,}[.:]?$")
+# What a test of Go says counts where the test failed; whatever else it logs there is told from it by words alone.
+_GO_SAID = re.compile(r"^\s+\S+_test\.go:\d+: ")
+_GO_FAILED = re.compile(
+    r"\b(?:expect\w*|want\w*|got|should\w*|fail\w*|error\w*|not|no|unexpected|missing|mismatch|must|but)\b|n't|!=", re.IGNORECASE
+)
+_GO_RESULT = re.compile(r"^\s*(?:--- (FAIL|PASS|SKIP)|=== (?:RUN|CONT))|^(?:FAIL|PASS|ok)\b")
+# Such a line is a report, whatever code or prose it quotes.
+_UNMISTAKABLE = re.compile(r"^E\s{2,}\S|^\s*--- FAIL: |^Traceback \(most|^npm (?:ERR!|error)")
+
+
+def diagnostics(text: str) -> list[str]:
+    """Return the different lines of *text* that report what went wrong, in order, without blanks around them."""
+    return list(dict.fromkeys(line.strip() for line in _reports(text.split("\n"))))
+
+
+def kind_of(line: str) -> str:
+    """Return the kind of a line: what it says but for its numbers, without blanks around it."""
+    return re.sub(r"\d+", "0", _COLOUR.sub("", line)).strip()
+
+
+def _reports(lines: list[str]) -> Iterator[str]:
+    if sum(_NUMBERED.match(line) is not None for line in lines) > len(lines) / 2:
+        return
+    failed_tests = _of_failed_tests(lines)
+    hunk = 0
+    for number, raw in enumerate(lines):
+        found = _HUNK.match(raw)
+        if found is not None:
+            hunk = int(found[1] or 1) + int(found[2] or 1)
+        elif hunk > 0 and raw[:1] in {"+", "-", " ", "\\"}:
+            hunk -= 1 if raw[:1] in {"+", "-"} else 2
+        else:
+            hunk = 0
+            line = _COLOUR.sub("", raw).rstrip()
+            if len(line) < LONG_LINE and (number in failed_tests or is_report(line)):
+                yield raw
+
+
+def _of_failed_tests(lines: list[str]) -> set[int]:
+    """Return where tests of Go that failed say why: below their result, or above it where a run tells all."""
+    found, waiting, has_failed = set[int](), list[int](), False
+    for number, line in enumerate(lines):
+        result = _GO_RESULT.match(line)
+        if result is not None:
+            has_failed = result[1] == "FAIL"
+            found.update(waiting if has_failed else ())
+            waiting = []
+        elif _GO_SAID.match(line) and _GO_FAILED.search(line):
+            (found.add if has_failed else waiting.append)(number)
+    return found
+
+
+def is_report(line: str) -> bool:
+    """Tell whether a line on its own reports what went wrong."""
+    if _NUMBERED.match(line) or (_NONE.search(line) and not _UNMISTAKABLE.search(line)):
+        return False
+    if not any(report.search(line) for report in _REPORTS):
+        return False
+    return _UNMISTAKABLE.search(line) is not None or not (_PROGRAM.search(line) or _PROSE.search(line))
+
+
+def main() -> None:
+    """Print the diagnostics of all files."""
+    for file in map(Path, sys.argv[1:]):
+        text = file.read_bytes().decode("utf-8", "replace")
+        reports = set(diagnostics(text))
+        for number, line in enumerate(text.split("\n"), 1):
+            marks = f"{'R' if line.strip() in reports else ' '}{'E' if ERROR.search(line) else ' '}"
+            if marks.strip() and len(line) < LONG_LINE:
+                print(f"{marks} {file.name}:{number}: {line}")
+
+
+if __name__ == "__main__":
+    main()
