@@ -59,7 +59,9 @@ _REPORTS = tuple(
 )
 _NONE = re.compile(r"\b(?:0|no|without) (?:\w+ )?(?:errors?|failures?|failed)\b", re.IGNORECASE)
 
-_NUMBERED = re.compile(r"^\s{0,8}\d{1,6}(?:→|\t)|^\d{1,6}[:-](?!\d)|^\S{1,200}[:-]\d{1,6}[:-](?!\d+:? )\s*\S?.*[\"'`({\[]")
+_NUMBERED = re.compile(
+    r"^\s{0,8}\d{1,6}(?:→|\t)|^\d{1,6}[:-](?!\d)|^\S{1,200}[:-]\d{1,6}[:-](?!\d+:? )\s*\S?.*[\"'`({\[]"
+)
 _HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _PROGRAM = re.compile(
     r"^\s*(?://|/\*|\*\s|#\s|#!|<!--|--\s)|^\s*(?:func|def|class|if|elif|else|throw|raise|catch|except|case|for|try|import"
@@ -71,7 +73,8 @@ _PROSE = re.compile(r"^\s*(?:[-*+]|\d+\.|#{1,6}|>|\|)\s|`[^`]+`|\*\*|^\s*[A-Z][a
 # What a test of Go says counts where the test failed; whatever else it logs there is told from it by words alone.
 _GO_SAID = re.compile(r"^\s+\S+_test\.go:\d+: ")
 _GO_FAILED = re.compile(
-    r"\b(?:expect\w*|want\w*|got|should\w*|fail\w*|error\w*|not|no|unexpected|missing|mismatch|must|but)\b|n't|!=", re.IGNORECASE
+    r"\b(?:expect\w*|want\w*|got|should\w*|fail\w*|error\w*|not|no|unexpected|missing|mismatch|must|but)\b|n't|!=",
+    re.IGNORECASE,
 )
 _GO_RESULT = re.compile(r"^\s*(?:--- (FAIL|PASS|SKIP)|=== (?:RUN|CONT))|^(?:FAIL|PASS|ok)\b")
 # Such a line is a report, whatever code or prose it quotes.

@@ -308,9 +308,9 @@ def scored(name: str, show: Show, texts: dict[str, str], copies: list[tuple[str,
             score.reports.append(1 - len(missed) / len(kinds))
         if args.verbose:
             for line in lost:
-                print(f"  {name} leaves out of {file}: words: {line[:2 * KEPT_CHARS]}")
+                print(f"  {name} leaves out of {file}: words: {line[: 2 * KEPT_CHARS]}")
             for kind in missed:
-                print(f"  {name} leaves out of {file}: report: {kind[0][:2 * KEPT_CHARS]}")
+                print(f"  {name} leaves out of {file}: report: {kind[0][: 2 * KEPT_CHARS]}")
     for file, plant in copies:
         is_shown = MARK in show(plant.text, args.max_tokens)
         score.found.setdefault(plant.kind, []).append(is_shown)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from buoyline.offloader.previews.finding import MUST_SHOW, Digest, Finding, by_place
 from buoyline.offloader.previews.lines import MAX_SHOWN_CHARS, Excerpt, Place
+from buoyline.offloader.previews.others import others_row
 from buoyline.offloader.previews.rows import Shown, shown
 from buoyline.tokens import TextCounter
 
@@ -54,12 +55,14 @@ class Choice(NamedTuple):
         alerts: See `Digest`.
         findings: One a place of a line, the weightiest first; head and tail of the text included.
         total: How many lines the text has.
+        troubles: All lines of trouble, those that cannot be shown included.
     """
 
     facts: tuple[str, ...]
     alerts: tuple[str, ...]
     findings: tuple[Finding, ...]
     total: int
+    troubles: tuple[Finding, ...] = ()
 
     @property
     def places(self) -> frozenset[Place]:
@@ -78,7 +81,8 @@ def choice(digest: Digest, total: int, chars: int, max_tokens: int) -> Choice:
     """
     most = max(max_tokens // _TOKENS_PER_ROW, 2)
     findings = by_place([*digest.findings, *_outer(total, chars, most)])
-    return Choice(digest.facts, digest.alerts, tuple(findings[:most]), total)
+    troubles = tuple(finding for finding in findings if finding.word)
+    return Choice(digest.facts, digest.alerts, tuple(findings[:most]), total, troubles)
 
 
 def composed(chosen: Choice, lines: Mapping[Place, Excerpt], budget: Budget) -> str:
@@ -96,9 +100,14 @@ def composed(chosen: Choice, lines: Mapping[Place, Excerpt], budget: Budget) -> 
     rows = [*_fact_rows(chosen), *(_row(finding, excerpt) for finding, excerpt in _found(chosen.findings, lines))]
     rows.sort(key=lambda row: -row.weight)
     width = _width(rows, budget)
-    taken = _fitting([row.narrowed(width) for row in rows], budget.room - budget.cost(_rest(0, chosen.total)), budget)
+    rows = [row.narrowed(width) for row in rows]
+    room = budget.room - budget.cost(_rest(0, chosen.total))
+    taken = _fitting(rows, room, budget)
+    hidden = _hidden(taken, chosen.troubles)
+    if hidden:
+        taken = _fitting(rows, room - budget.cost(hidden), budget)
     while taken:
-        written = _written(taken, chosen.total)
+        written = _written(taken, chosen)
         if budget.fits(written):
             return written
         taken.pop()
@@ -161,7 +170,10 @@ def _row(finding: Finding, excerpt: Excerpt) -> _Row:
     marks = [finding.note] if finding.note else []
     if finding.count > 1:
         like = f"{finding.count - 1:,} more like it"
-        marks.append(f"{like}: {', '.join(map(str, finding.others))}" if finding.others else like)
+        numbers = list(map(str, finding.others))
+        if len(numbers) < finding.count - 1:
+            numbers.insert(-1, "...")
+        marks.append(f"{like}: {', '.join(numbers)}" if finding.others else like)
     row = shown(finding.number, excerpt, "; ".join(marks))
     return _Row(finding.weight, line=row)
 
@@ -193,12 +205,19 @@ def _fitting(rows: Sequence[_Row], room: int, budget: Budget) -> list[_Row]:
     return taken
 
 
-def _written(taken: Sequence[_Row], total: int) -> str:
+def _hidden(taken: Sequence[_Row], troubles: Sequence[Finding]) -> str:
+    """Say of how many lines of trouble no kind is shown."""
+    shown_numbers = {row.line.number for row in taken if row.line is not None}
+    return others_row([finding for finding in troubles if finding.number not in shown_numbers])
+
+
+def _written(taken: Sequence[_Row], chosen: Choice) -> str:
     facts = [row.fact for row in taken if row.line is None]
     lines = sorted((row.line for row in taken if row.line is not None), key=lambda line: (line.number, line.column))
     shown_count = len({line.number for line in lines})
-    rest = [_rest(shown_count, total)] if shown_count < total else []
-    return "\n".join([*facts, *map(str, lines), *rest])
+    hidden = _hidden(taken, chosen.troubles)
+    rest = [_rest(shown_count, chosen.total)] if shown_count < chosen.total else []
+    return "\n".join([*facts, *map(str, lines), *([hidden] if hidden else []), *rest])
 
 
 def _rest(shown_count: int, total: int) -> str:
@@ -213,7 +232,8 @@ def _beginning(line: Excerpt | None, total: int, budget: Budget) -> str:
         kept = budget.counter.head(line.text, room)
         if not kept:
             break
-        written = _written([_Row(0.0, line=Shown(1, kept, line.chars - len(kept)))], total)
+        alone = Choice((), (), (), total)
+        written = _written([_Row(0.0, line=Shown(1, kept, line.chars - len(kept)))], alone)
         if budget.fits(written):
             return written
     return ""

@@ -8,6 +8,9 @@ from buoyline.offloader.previews.lines import FAR_CHARS
 MUST_SHOW = 80.0
 """From this weight on a line is worth narrowing the others for."""
 
+MOST_TROUBLES = 400
+"""So many kinds of lines of trouble are told apart in a text."""
+
 _SEEN_CHARS = 400
 
 UNLIKE = "unlike all others"
@@ -25,6 +28,7 @@ class Finding:
         count: How many lines are of its kind, itself included.
         others: The numbers of some of these, ascending; not all, and never its own.
         note: What is odd about it, where the line does not say so itself; empty where it does.
+        word: Of a line of trouble, characters by which a search finds it and all of its kind; empty of others.
     """
 
     number: int
@@ -33,6 +37,7 @@ class Finding:
     count: int = 1
     others: tuple[int, ...] = ()
     note: str = ""
+    word: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Final
 from buoyline.offloader.previews.binary import binary_digest
 from buoyline.offloader.previews.diffs import diff_digest
 from buoyline.offloader.previews.documents import document_digest, records_digest
+from buoyline.offloader.previews.failures import failure_digest
 from buoyline.offloader.previews.finding import Digest
 from buoyline.offloader.previews.listings import listing_digest
 from buoyline.offloader.previews.novelty import forms_of, novel
@@ -42,7 +43,7 @@ def digest_of(text: str, survey: Survey, *, is_whole: bool) -> Digest:
         is_whole: *text* is all of it, and no line is cut.
     """
     lines = text.split("\n", MAX_LINES)[:MAX_LINES]
-    trouble = Digest(findings=tuple(survey.troubles())) + (trace_digest(lines) or Digest())
+    trouble = Digest(findings=tuple(survey.troubles())) + failure_digest(lines) + (trace_digest(lines) or Digest())
     document = document_digest(text) if is_whole else None
     if document is not None and document.facts:
         return document + trouble

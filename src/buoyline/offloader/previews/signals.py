@@ -23,35 +23,65 @@ _CANDIDATE: Final = (
     "(?i)error|fail|fatal|panic|exception|traceback|critical|emerg|alert|denied|refused|timed ?out|timeout|cannot"
     "|could not|unable to|undefined|no such|not found|abort|segfault|segmentation|killed|out of ?memory|corrupt"
     "|invalid|violat|conflict|unexpected|deadlock|data race|assert|warn|not ok|exit (?:code|status)|exited with"
-    "|caused by|core dumped|sigsegv|sigabrt|sigkill|\\berrs?\\b|\\[err|^e +|fehl|erreur|[\u2715-\u2718\u274c\u00d7]"
-    "|\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u30a8\u30e9\u30fc|\uc624\ub958|\u043e\u0448\u0438\u0431\u043a"
+    "|caused by|core dumped|sigsegv|sigabrt|sigkill|\\berrs?\\b|\\[err|^e +|severe|backoff|evicted|non-zero exit"
+    '|"(?:ok|success)" ?: ?false|"level" ?: ?[56]0|ora-\\d{5}|sqlstate|HTTP/[\\d.]{1,3}"? [45]\\d\\d'
+    "|\\.[a-z]{1,5}(?::\\d+:\\d+: |\\(\\d+,\\d+\\): )"
+    "|^ *(?:expected|received|actual|left|right|want|got) *[:=]|[\u2715-\u2718\u274c\u00d7\u25cf]"
+    "|fehl|ausnahme|warnung|erreur|\u00e9chec|\u00e9chou|avertissement|fall\u00f3|excepci\u00f3n|\\berro\\b|falha|errore|fallit|b\u0142\u0105d|\\bhata\\b"
+    "|\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u81f4\u547d|\u8d85\u65f6|\u62d2\u7edd|\u65e0\u6cd5|\u672a\u627e\u5230|\u627e\u4e0d\u5230|\u62a5\u9519|\u5d29\u6e83|\u8b66\u544a|\u932f\u8aa4|\u5931\u6557|\u7570\u5e38|\u30a8\u30e9\u30fc|\u4f8b\u5916"
+    "|\uc624\ub958|\uc2e4\ud328|\uc608\uc678|\u043e\u0448\u0438\u0431\u043a|\u0438\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\u0441\u0431\u043e\u0439"
+)
+
+_WORST: Final = (
+    r"\b(?:FATAL|CRITICAL|EMERG|PANIC|SIG(?:SEGV|ABRT|KILL)|OOMKilled)\b|panic: |fatal error|--- FAIL"
+    r"|core dumped|[Oo]ut of memory|OutOfMemory|DATA RACE|\u81f4\u547d"
 )
 
 _FATAL: Final = _any_of(
     r"\b(?:FATAL|CRITICAL|EMERG(?:ENCY)?|PANIC)\b",
     r"^\W{0,20}(?:fatal|panic)\b\s{0,3}[:(]",
-    r"\bpanic: |\bfatal error\b|[Ss]egmentation fault|core dumped|\bSIG(?:SEGV|ABRT|KILL)\b",
-    r"[Oo]ut of memory|OutOfMemory|\bdata race\b|DATA RACE",
+    r"\bpanic: |\bfatal error\b|[Ss]egmentation fault|core dumped|\bSIG(?:SEGV|ABRT|KILL)\b|\bOOMKilled\b|\bpanicked at\b",
+    r"[Oo]ut of memory|OutOfMemory|\bdata race\b|DATA RACE|\u81f4\u547d",
 )
 _FAILED_TEST: Final = _any_of(
     r"^\s{0,20}--- FAIL|^FAIL\b|\bFAIL(?:ED)?\b|\[FAIL",
-    r"^\s{0,20}(?:not ok\b|[\u2715-\u2718\u274c\u00d7]\s)",
-    r"^E\s{2,}\S",
+    r"^\s{0,20}(?:not ok\b|[\u2715-\u2718\u274c\u00d7]\s|\u25cf\s.{0,200}\u203a)",
+    r"^E\s{2,}\S|<(?:failure|error)\b",
 )
 _ERROR: Final = _any_of(
-    r"\bERR(?:OR)?S?\b|\bnpm ERR!|##\[error\]|\bFAILURES?\b",
-    r"\berror(?:\[\w{1,12}\]|\s{0,2}[A-Z]{0,3}\d{2,6})?\s{0,2}:|\bError\b\s{0,3}[:(]",
-    r"\w{0,80}(?:Error|Exception)\b(?=\s{0,3}:|\s{0,3}$)|^Traceback \(most recent|^Caused by: ",
+    r"\bERR(?:OR)?S?\b|\bnpm (?:ERR!|error)|##\[error\]|\bFAILURES?\b|\bSEVERE\b",
+    r"\berror(?:\[\w{1,12}\]|\s{0,2}[A-Z]{0,3}\d{2,6})?\s{0,2}:|\bError\b\s{0,3}[:(]|\bError (?:from|response from) \w",
+    r"\w{0,80}(?:Error|Exception)\b(?=\s{0,3}:|\s{0,3}$)|^Traceback \(most recent|^\s{0,20}Caused by: ",
     r"^\W{0,20}(?:[Ee]rror|[Ff]ailure|[Ff]ailed)\b|\blevel=(?:error|fatal|panic)\b",
-    r"\"(?:level|severity)\"\s{0,3}:\s{0,3}\"(?:error|fatal|critical)\"",
+    r"\"(?:level|severity|lvl|status|state|outcome|result)\"\s{0,3}:\s{0,3}\"(?i:error|fatal|critical|failed|failure)\"",
+    r"\"level\"\s{0,3}:\s{0,3}[56]0\b|\"(?:ok|success)\"\s{0,3}:\s{0,3}false|\"errors?\"\s{0,3}:\s{0,3}[\"{\[]",
+    r"(?:^|[,;\t|])\s{0,3}\"?(?:error|failed|failure|fatal)\"?\s{0,3}(?:[,;\t|]|$)",
     r"[Nn]o such file or directory|[Pp]ermission denied|command not found|[Cc]onnection refused|[Tt]imed out\b",
     r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]{1,3}[1-9]|\b[1-9]\d{0,6} (?:failed|failures?|errors?)\b",
-    r"\bFehler\s{0,2}:|\b[Ee]rreur\s{0,2}:|\u9519\u8bef[:\uff1a]|\u5931\u8d25|\u5f02\u5e38[:\uff1a]",
-    r"\u30a8\u30e9\u30fc|\uc624\ub958|\u043e\u0448\u0438\u0431\u043a\u0430:",
+    r"\bnon-zero exit|\breturned [1-9]\d{0,2} exit status|\b(?:failures|errors)=\"[1-9]",
+    r"HTTP/[\d.]{1,3}\"? 5\d\d\b|\b(?:4(?:0[013489]|1\d|2[29])|5\d\d) (?:[A-Z][a-z]{2,12} ){0,3}(?:Error|Found|Forbidden|Unauthorized"
+    r"|Request|Gateway|Unavailable|Timeout|Conflict|Gone|Entity|Requests)\b",
+    r"\b(?:CrashLoopBackOff|ImagePullBackOff|ErrImagePull|Evicted|CreateContainerConfigError)\b|\bORA-\d{5}\b|\bSQLSTATE\b",
+    r"\bundefined reference to\b|\bAssertion `|\bassertion .{0,80}failed\b",
+    r"\bFehler\s{0,2}:|fehlgeschlagen|\bAusnahme\b|\b[Ee]rreur\s{0,2}:|\b[\u00c9\u00e9]chec\b|[\u00c9\u00e9]chou\u00e9|fall\u00f3\b|[Ee]xcepci\u00f3n"
+    r"|\b[Ee]rro:|\b[Ff]alha\b|\b[Ee]rrore\b|\b[Ff]allit[oa]\b|\b[Bb]\u0142\u0105d\b|\b[Hh]ata:",
+    r"\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u8d85\u65f6|\u62d2\u7edd|\u65e0\u6cd5|\u672a\u627e\u5230|\u627e\u4e0d\u5230|\u62a5\u9519|\u5d29\u6e83|\u932f\u8aa4|\u5931\u6557|\u7570\u5e38|\u30a8\u30e9\u30fc|\u4f8b\u5916\u304c",
+    r"\uc624\ub958|\uc2e4\ud328|\uc608\uc678|\b[\u041e\u043e]\u0448\u0438\u0431\u043a\u0430\b|[\u0418\u0438]\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438|[\u041d\u043d]\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\b[\u0421\u0441]\u0431\u043e\u0439\b",
 )
-_WARNING: Final = _any_of(r"\bWARN(?:ING)?\b|\b[Ww]arning\b\s{0,2}:|\blevel=warn|##\[warning\]")
+# Compilers that write no "error": "main.go:4:2: undefined: x". The search with columns that looks alike is a program's line.
+_PLACED: Final = _any_of(r"^\s{0,20}(?:vet: )?[^\s:(]{1,300}\.\w{1,5}(?::\d{1,7}:\d{1,7}|\(\d{1,7},\d{1,7}\)): \S")
+_DETAIL: Final = _any_of(
+    r"^\s{0,20}(?:[Ee]xpected|[Rr]eceived|[Aa]ctual|left|right|[Ww]ant|[Gg]ot)\s{0,10}[:=]",
+    r"HTTP/[\d.]{1,3}\"? 4\d\d\b",
+)
+_WARNING: Final = _any_of(
+    r"\bWARN(?:ING)?\b|\b[Ww]arning\b\s{0,2}:|\blevel=warn|##\[warning\]|\bWarnung\b|[Aa]vertissement|\u8b66\u544a"
+)
+# What denies trouble is taken away before a line is judged: the rest of it may speak of some.
 _NONE: Final = re.compile(
-    r"\b(?:0|no|without|zero)\s{1,3}(?:\w{1,20}\s)?(?:errors?|failed|failures?|warnings?)\b", re.IGNORECASE
+    r"\b(?:0|no|without|zero)\s{1,3}(?:\w{1,20}\s)?(?:errors?|failed|failures?|warnings?)\b"
+    r"|[\"']?\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s{0,2}[:=]\s{0,2}[\"'(\[{]?(?:0\b|null|none|nil|false|[\"'\]}])",
+    re.IGNORECASE,
 )
 
 # What a program says of errors is what may happen, not what did. In capitals it is an output more often than not.
@@ -61,8 +91,26 @@ _CODE: Final = _any_of(
     r"^\s{0,120}(?:export|public|private|type|fn|impl|assert\w{0,20})\b|^\s{0,120}(?://|/\*|\*\s|#\s|<!--|--\s)",
     r"\b\w{1,60}(?:\.\w{1,60}){0,5}\(.{0,200}\)\s{0,4}[;,{]?\s{0,4}$",
 )
-_GUTTER: Final = _any_of(r"^\s{0,12}\d{1,7}(?:\u2192|\t|\s?[|:]\s)", r"^[^\s:]{1,300}[:-]\d{1,7}[:-]", r"^[+-](?![+-])")
-_WEIGHTS: Final = ((_FATAL, 100.0, 75.0), (_FAILED_TEST, 97.0, 66.0), (_ERROR, 95.0, 65.0), (_WARNING, 70.0, 35.0))
+# Forms that no program has, whatever code they quote.
+_CERTAIN: Final = _any_of(
+    r"^E\s{2,}\S|^\s{0,20}--- FAIL|^Traceback \(most recent|^panic: |^npm (?:ERR!|error)|^error(?:\[\w{1,12}\])?: ",
+    r"^\s{0,4}(?:(?:Caused by|Uncaught|Unhandled):? )?(?:[\w$]{1,60}\.){0,9}[A-Z]\w{0,60}(?:Error|Exception): ",
+    r"^[^\s:(]{1,300}[:(]\d{1,7}(?:[:,]\d{1,7})?\)?:? (?:- )?(?:fatal )?error\b",
+    r"^\[?\d{4}-\d\d-\d\d.{0,60}\b(?:ERROR|FATAL|CRITICAL)\b|^\[(?:ERROR|FATAL)\] ",
+)
+# A reader of files has numbered such a line: it is quoted, whatever it says.
+_READ: Final = re.compile(r"^\s{0,12}\d{1,7}\u2192")
+_GUTTER: Final = _any_of(
+    r"^\s{0,12}\d{1,7}(?:\u2192|\t|\s?[|:]\s)", r"^[^\s:]{1,300}[:-]\d{1,7}[:-](?!\d{1,7}: )", r"^[+-](?![+-])"
+)
+_WEIGHTS: Final = (
+    (_FATAL, 100.0, 75.0),
+    (_FAILED_TEST, 97.0, 66.0),
+    (_ERROR, 95.0, 65.0),
+    (_PLACED, 92.0, 32.0),
+    (_DETAIL, 84.0, 31.0),
+    (_WARNING, 70.0, 35.0),
+)
 _SUSPECT: Final = (58.0, 30.0)
 
 _VERDICT: Final = _any_of(
@@ -90,16 +138,32 @@ def candidates(lines: bytes) -> Iterator[int]:
         position = start + _APART_BYTES if end < 0 else end + 1
 
 
+def worst(lines: bytes, start: int) -> Iterator[int]:
+    r"""Yield where in *lines* behind *start* a word stands that speaks of the worst, once a line; see `candidates`."""
+    position = lines.find(b"\n", start) + 1
+    while position > 0 and (found := _worst().search(lines, position)) is not None:
+        yield found.start()
+        position = lines.find(b"\n", found.start()) + 1
+
+
 def weight_of(line: str) -> float:
     """Weigh a line by how much trouble it speaks of: 100 is the worst, 0 is none."""
-    text = _GUTTER.sub("", line[:_LOOKED_AT_CHARS])
-    if _NONE.search(text) and not _FATAL.search(text):
+    line = line[:_LOOKED_AT_CHARS]
+    text = _NONE.sub("", line)
+    if text != line and _candidate().search(text.encode("utf-8", "replace")) is None:
         return 0.0
-    is_code = _CODE.search(text) is not None
+    text = text if _PLACED.search(text) else _GUTTER.sub("", text)
+    is_code = _READ.match(line) is not None or (_CERTAIN.search(text) is None and _CODE.search(text) is not None)
     for pattern, said, coded in _WEIGHTS:
         if pattern.search(text):
             return coded if is_code else said
     return _SUSPECT[is_code]
+
+
+def word_in(line: str) -> str:
+    """Return the characters of a line for which it was looked at, as they stand there; empty where there are none."""
+    found = _candidate().search(line[:_LOOKED_AT_CHARS].encode("utf-8", "replace"))
+    return found.group().decode("utf-8", "replace") if found is not None else ""
 
 
 def is_verdict(line: str) -> bool:
@@ -120,3 +184,8 @@ def column_of(line: str) -> int:
 def _candidate() -> Any:
     # Imported when the first text is read: a program that only appends needs none of it.
     return import_module("re2").compile(_CANDIDATE.encode())
+
+
+@cache
+def _worst() -> Any:
+    return import_module("re2").compile(_WORST.encode())

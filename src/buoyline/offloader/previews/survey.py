@@ -6,18 +6,19 @@ that one of any size needs little memory, and a block in calls that work on all 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from buoyline.offloader.previews import signals
-from buoyline.offloader.previews.finding import Finding
+from buoyline.offloader.previews.finding import MOST_TROUBLES, MUST_SHOW, Finding
 
 _DIGITS = b"0123456789"
 _OTHERS = 3
 _MAX_KINDS = 50_000
 _MAX_COUNTED_LINES = 3_000_000
-_MAX_TROUBLES = 400
+# Judging a line takes two microseconds: so many in all, then so many a block and of its others the worst alone.
+_MAX_TROUBLES = 200_000
 _MAX_TROUBLES_PER_BLOCK = 2_000
 _MAX_LINE_BYTES = 4_000
 _VERDICT_LINES = 40
@@ -32,13 +33,17 @@ class _Trouble:
     number: int
     weight: float
     column: int
+    word: str
     count: int = 1
     others: list[int] = field(default_factory=list[int])
 
-    def again(self, number: int) -> None:
-        self.count += 1
-        if len(self.others) < _OTHERS and number != self.number:
+    def again(self, number: int, count: int = 1) -> None:
+        """Take *count* more lines of the kind, of which the last has this number; the very last is always known."""
+        self.count += count
+        if len(self.others) < _OTHERS:
             self.others.append(number)
+        else:
+            self.others[-1] = number
 
 
 @dataclass(slots=True)
@@ -58,6 +63,7 @@ class Survey:
     is_full: bool = False
     verdict: int = 0
     _troubles: dict[bytes, _Trouble] = field(default_factory=dict[bytes, _Trouble])
+    _looked_at: int = 0
 
     def read(self, block: bytes) -> None:
         r"""Take the next lines, UTF-8, with ``\n`` between them."""
@@ -72,23 +78,42 @@ class Survey:
     def troubles(self) -> list[Finding]:
         """Return a finding for each kind of line that speaks of trouble, and one for the verdict."""
         found = [
-            Finding(trouble.number, _settled_weight(trouble), trouble.column, trouble.count, tuple(trouble.others))
+            Finding(
+                trouble.number,
+                _settled_weight(trouble),
+                trouble.column,
+                trouble.count,
+                tuple(trouble.others),
+                word=trouble.word if trouble.weight >= MUST_SHOW else "",
+            )
             for trouble in self._troubles.values()
         ]
         return [*found, Finding(self.verdict, 98.0)] if self.verdict else found
 
     def _find_troubles(self, block: bytes, keys: Sequence[bytes]) -> None:
-        seen = Counter[bytes]()
+        seen, last = Counter[bytes](), dict[bytes, int]()
         number, position = 0, 0
-        for start in islice(signals.candidates(block), _MAX_TROUBLES_PER_BLOCK):
+        for start in self._candidates(block):
             number += block.count(b"\n", position, start)
             position = start
             key = keys[number]
             seen[key] += 1
             if seen[key] <= _OTHERS:
                 self._note(key, block, start, self.lines + number + 1)
-            elif key in self._troubles:
-                self._troubles[key].count += 1
+            else:
+                last[key] = number
+        for key in last.keys() & self._troubles.keys():
+            self._troubles[key].again(self.lines + last[key] + 1, seen[key] - _OTHERS)
+
+    def _candidates(self, block: bytes) -> Iterator[int]:
+        start = count = 0
+        for start in signals.candidates(block):
+            yield start
+            count += 1
+            if count >= _MAX_TROUBLES_PER_BLOCK and count + self._looked_at >= _MAX_TROUBLES:
+                yield from islice(signals.worst(block, start), _MAX_TROUBLES_PER_BLOCK)
+                break
+        self._looked_at += count
 
     def _find_verdict(self, block: bytes, count: int) -> None:
         end = len(block)
@@ -111,12 +136,12 @@ class Survey:
         column = len(block[line:start].decode("utf-8", "replace")) + signals.column_of(text)
         if not weight:
             return
-        if len(self._troubles) >= _MAX_TROUBLES:
+        if len(self._troubles) >= MOST_TROUBLES:
             lightest = min(self._troubles, key=lambda key: (self._troubles[key].weight, -self._troubles[key].number))
             if self._troubles[lightest].weight >= weight:
                 return
             del self._troubles[lightest]
-        self._troubles[key] = _Trouble(number, weight, column)
+        self._troubles[key] = _Trouble(number, weight, column, signals.word_in(_line(block, found)))
 
 
 def kinds_of(block: bytes) -> list[bytes]:
