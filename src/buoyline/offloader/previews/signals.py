@@ -20,21 +20,21 @@ def _any_of(*alternatives: str) -> re.Pattern[str]:
 
 # Whatever `weight_of` gives a weight to holds one of these. RE2 needs 0.2 s for 100 MB, in any case of letters.
 _CANDIDATE: Final = (
-    "(?i)error|fail|fatal|panic|exception|traceback|critical|emerg|alert|denied|refused|timed ?out|timeout|cannot"
+    "(?im)error|fail|fatal|panic|exception|traceback|critical|emerg|alert|denied|refused|timed ?out|timeout|cannot"
     "|could not|unable to|undefined|no such|not found|abort|segfault|segmentation|killed|out of ?memory|corrupt"
     "|invalid|violat|conflict|unexpected|deadlock|data race|assert|warn|not ok|exit (?:code|status)|exited with"
     "|caused by|core dumped|sigsegv|sigabrt|sigkill|\\berrs?\\b|\\[err|^e +|severe|backoff|evicted|non-zero exit"
     '|"(?:ok|success)" ?: ?false|"level" ?: ?[56]0|ora-\\d{5}|sqlstate|HTTP/[\\d.]{1,3}"? [45]\\d\\d'
     "|\\.[a-z]{1,5}(?::\\d+:\\d+: |\\(\\d+,\\d+\\): )"
-    "|^ *(?:expected|received|actual|left|right|want|got) *[:=]|[\u2715-\u2718\u274c\u00d7\u25cf]"
+    "|^ *--> |\\be: |^ *(?:expected|received|actual|left|right|want|got) *[:=]|[\u2715-\u2718\u274c\u00d7\u25cf]"
     "|fehl|ausnahme|warnung|erreur|\u00e9chec|\u00e9chou|avertissement|fall\u00f3|excepci\u00f3n|\\berro\\b|falha|errore|fallit|b\u0142\u0105d|\\bhata\\b"
     "|\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u81f4\u547d|\u8d85\u65f6|\u62d2\u7edd|\u65e0\u6cd5|\u672a\u627e\u5230|\u627e\u4e0d\u5230|\u62a5\u9519|\u5d29\u6e83|\u8b66\u544a|\u932f\u8aa4|\u5931\u6557|\u7570\u5e38|\u30a8\u30e9\u30fc|\u4f8b\u5916"
     "|\uc624\ub958|\uc2e4\ud328|\uc608\uc678|\u043e\u0448\u0438\u0431\u043a|\u0438\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\u0441\u0431\u043e\u0439"
 )
 
 _WORST: Final = (
-    r"\b(?:FATAL|CRITICAL|EMERG|PANIC|SIG(?:SEGV|ABRT|KILL)|OOMKilled)\b|panic: |fatal error|--- FAIL"
-    r"|core dumped|[Oo]ut of memory|OutOfMemory|DATA RACE|\u81f4\u547d"
+    "\\b(?:FATAL|CRITICAL|EMERG|PANIC|SIG(?:SEGV|ABRT|KILL)|OOMKilled)\\b|panic: |fatal error|--- FAIL"
+    "|core dumped|[Oo]ut of memory|OutOfMemory|DATA RACE|\u81f4\u547d"
 )
 
 _FATAL: Final = _any_of(
@@ -58,7 +58,7 @@ _ERROR: Final = _any_of(
     r"(?:^|[,;\t|])\s{0,3}\"?(?:error|failed|failure|fatal)\"?\s{0,3}(?:[,;\t|]|$)",
     r"[Nn]o such file or directory|[Pp]ermission denied|command not found|[Cc]onnection refused|[Tt]imed out\b",
     r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]{1,3}[1-9]|\b[1-9]\d{0,6} (?:failed|failures?|errors?)\b",
-    r"\bnon-zero exit|\breturned [1-9]\d{0,2} exit status|\b(?:failures|errors)=\"[1-9]",
+    r"^g?make(?:\[\d{1,3}\])?: \*\*\*|\bnon-zero exit|\breturned [1-9]\d{0,2} exit status|\b(?:failures|errors)=\"[1-9]",
     r"HTTP/[\d.]{1,3}\"? 5\d\d\b|\b(?:4(?:0[013489]|1\d|2[29])|5\d\d) (?:[A-Z][a-z]{2,12} ){0,3}(?:Error|Found|Forbidden|Unauthorized"
     r"|Request|Gateway|Unavailable|Timeout|Conflict|Gone|Entity|Requests)\b",
     r"\b(?:CrashLoopBackOff|ImagePullBackOff|ErrImagePull|Evicted|CreateContainerConfigError)\b|\bORA-\d{5}\b|\bSQLSTATE\b",
@@ -69,10 +69,13 @@ _ERROR: Final = _any_of(
     r"\uc624\ub958|\uc2e4\ud328|\uc608\uc678|\b[\u041e\u043e]\u0448\u0438\u0431\u043a\u0430\b|[\u0418\u0438]\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438|[\u041d\u043d]\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\b[\u0421\u0441]\u0431\u043e\u0439\b",
 )
 # Compilers that write no "error": "main.go:4:2: undefined: x". The search with columns that looks alike is a program's line.
-_PLACED: Final = _any_of(r"^\s{0,20}(?:vet: )?[^\s:(]{1,300}\.\w{1,5}(?::\d{1,7}:\d{1,7}|\(\d{1,7},\d{1,7}\)): \S")
+_PLACED: Final = _any_of(
+    r"^\s{0,20}(?:vet: )?[^\s:(]{1,300}\.\w{1,5}(?::\d{1,7}:\d{1,7}|\(\d{1,7},\d{1,7}\)): \S",
+    r"^\s{0,20}--> \S{1,300}:\d{1,7}:\d",
+)
 _DETAIL: Final = _any_of(
     r"^\s{0,20}(?:[Ee]xpected|[Rr]eceived|[Aa]ctual|left|right|[Ww]ant|[Gg]ot)\s{0,10}[:=]",
-    r"HTTP/[\d.]{1,3}\"? 4\d\d\b",
+    r"HTTP/[\d.]{1,3}\"? 4\d\d\b|(?:^|\s)E: \w|(?:^\W{0,20}|: )(?:[Uu]nable to|[Cc]annot|[Cc]ould not) \w",
 )
 _WARNING: Final = _any_of(
     r"\bWARN(?:ING)?\b|\b[Ww]arning\b\s{0,2}:|\blevel=warn|##\[warning\]|\bWarnung\b|[Aa]vertissement|\u8b66\u544a"
@@ -100,6 +103,7 @@ _CERTAIN: Final = _any_of(
 )
 # A reader of files has numbered such a line: it is quoted, whatever it says.
 _READ: Final = re.compile(r"^\s{0,12}\d{1,7}\u2192")
+_NUMBERS: Final = re.compile(r"\d{1,40}")
 _GUTTER: Final = _any_of(
     r"^\s{0,12}\d{1,7}(?:\u2192|\t|\s?[|:]\s)", r"^[^\s:]{1,300}[:-]\d{1,7}[:-](?!\d{1,7}: )", r"^[+-](?![+-])"
 )
@@ -111,6 +115,7 @@ _WEIGHTS: Final = (
     (_DETAIL, 84.0, 31.0),
     (_WARNING, 70.0, 35.0),
 )
+_MOST_READ: Final = 79.0
 _SUSPECT: Final = (58.0, 30.0)
 
 _VERDICT: Final = _any_of(
@@ -152,11 +157,13 @@ def weight_of(line: str) -> float:
     text = _NONE.sub("", line)
     if text != line and _candidate().search(text.encode("utf-8", "replace")) is None:
         return 0.0
-    text = text if _PLACED.search(text) else _GUTTER.sub("", text)
-    is_code = _READ.match(line) is not None or (_CERTAIN.search(text) is None and _CODE.search(text) is not None)
+    is_placed = _PLACED.search(line) is not None
+    text, whole = (text, line) if is_placed else (_GUTTER.sub("", text), _GUTTER.sub("", line))
+    is_read = _READ.match(line) is not None
+    is_code = _CODE.search(whole) is not None and (is_read or _CERTAIN.search(whole) is None)
     for pattern, said, coded in _WEIGHTS:
         if pattern.search(text):
-            return coded if is_code else said
+            return coded if is_code else min(said, _MOST_READ) if is_read else said
     return _SUSPECT[is_code]
 
 
@@ -164,6 +171,11 @@ def word_in(line: str) -> str:
     """Return the characters of a line for which it was looked at, as they stand there; empty where there are none."""
     found = _candidate().search(line[:_LOOKED_AT_CHARS].encode("utf-8", "replace"))
     return found.group().decode("utf-8", "replace") if found is not None else ""
+
+
+def sort_of(word: str) -> str:
+    """Return *word* without what differs between lines of one sort: numbers, and the case of letters."""
+    return _NUMBERS.sub("0", word).strip().lower()
 
 
 def is_verdict(line: str) -> bool:

@@ -37,6 +37,11 @@ class _Trouble:
     count: int = 1
     others: list[int] = field(default_factory=list[int])
 
+    @property
+    def sort(self) -> str:
+        """What lines of its sort have in common, however they differ: the word of trouble that they were found by."""
+        return signals.sort_of(self.word)
+
     def again(self, number: int, count: int = 1) -> None:
         """Take *count* more lines of the kind, of which the last has this number; the very last is always known."""
         self.count += count
@@ -77,17 +82,16 @@ class Survey:
 
     def troubles(self) -> list[Finding]:
         """Return a finding for each kind of line that speaks of trouble, and one for the verdict."""
-        found = [
-            Finding(
-                trouble.number,
-                _settled_weight(trouble),
-                trouble.column,
-                trouble.count,
-                tuple(trouble.others),
-                word=trouble.word if trouble.weight >= MUST_SHOW else "",
-            )
-            for trouble in self._troubles.values()
-        ]
+        troubles = sorted(self._troubles.values(), key=lambda trouble: trouble.number)
+        last = max((trouble.number for trouble in troubles if trouble.weight >= MUST_SHOW), default=0)
+        found, alike = list[Finding](), Counter[str]()
+        for trouble in troubles:
+            # Of fifty messages of a compiler the first few say what the others do: what is of another sort comes before.
+            weight = _settled_weight(trouble) - (0 if trouble.number == last else min(alike[trouble.sort], 6) / 2)
+            alike[trouble.sort] += 1
+            word = trouble.word if trouble.weight >= MUST_SHOW else ""
+            others = tuple(trouble.others)
+            found.append(Finding(trouble.number, weight, trouble.column, trouble.count, others, word=word))
         return [*found, Finding(self.verdict, 98.0)] if self.verdict else found
 
     def _find_troubles(self, block: bytes, keys: Sequence[bytes]) -> None:
