@@ -25,20 +25,23 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = (
     r"(?:\[[^\]]{1,40}\]\s+|\S{1,60}\s+\|\s+|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\s+|\d\d:\d\d:\d\d\S*\s+)*"
 )
+_RAISED = r"(?:[A-Za-z_$][\w$]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Fault|Timeout)"
+_FOREIGN_FRAME = r"(?!.*(?:node:|node_modules|internal/)|java|jdk|sun|org\.junit|org\.apache)"
 _REPORTS = tuple(
     re.compile(pattern)
     for pattern in (
         # Tests.
-        rf"^\s*{_PREFIX}--- FAIL: |^FAIL(?:\s|$)|^\s*FAILED\b|\bFAILED\b(?:\s+\[|$)|^not ok \d|^\s*[✕✖✗✘×●❌] ",
+        rf"^\s*{_PREFIX}--- FAIL: |^FAIL(?:\s|$)|^\s*FAILED\b|\bFAILED\b(?:\s+\[|$)|^not ok \d",
+        r"^\s*[\u2715-\u2718\u274c\u00d7\u25cf] ",
         r"^E\s{2,}\S",
         r"^\s+Error(?: Trace)?:\s+\S|^\s+Error:\s*$|^\s+(?:expected|actual|Expected|Received)\s*: ",
         r"<(?:failure|error)\b",
         # What was raised, and where.
-        rf"^\s*{_PREFIX}(?:Traceback \(most recent|(?:Uncaught |Unhandled |Caused by: |Exception in thread \S+ )?"
-        r"(?:[A-Za-z_$][\w$]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Fault|Timeout)(?: \[\w+\])?(?::|\s*$))",
+        rf"^\s*{_PREFIX}Traceback \(most recent",
+        rf"^\s*{_PREFIX}(?:(?:Uncaught|Caused by:|Exception in thread \S+) )?{_RAISED}(?: \[\w+\])?(?::|\s*$)",
         rf"^\s*{_PREFIX}(?:panic|fatal error): \S|^thread '.*panicked at|^\s*{_PREFIX}Caused by: ",
         r'^\s+File "(?!.*(?:-packages|<frozen|/lib/python)).*", line \d+',
-        r"^\s+at (?!.*(?:node:|node_modules|internal/)|java|jdk|sun|org\.junit|org\.apache).*[:(]?[\w.]+:\d+\)?(?::\d+\)?)?\s*$",
+        rf"^\s+at {_FOREIGN_FRAME}.*[:(]?[\w.]+:\d+\)?(?::\d+\)?)?\s*$",
         r"^\s+(?!\S*(?:/pkg/mod/|/go/\S*/src/|/go/src/))\S+\.go:\d+ \+0x",
         # Messages with a place, of compilers and linters.
         r"^\S+?[:(]\d+(?:[:,]\d+)?\)?\s*(?::| -)?\s*(?:fatal )?(?:[Ee]rror|ERROR|[Ww]arning)\b",
@@ -50,7 +53,7 @@ _REPORTS = tuple(
         r"^.{0,60}(?:\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u30a8\u30e9\u30fc|\uc624\ub958|\u043e\u0448\u0438\u0431\u043a\u0430)[:\uff1a]",
         # Shells and their commands.
         rf"^\s*{_PREFIX}(?:npm (?:ERR!|error)|fatal:|error:|Error:|ERROR:|Error from server|<tool_use_error>)",
-        rf"^\s*{_PREFIX}(?:make|ninja|bash|sh|zsh|cat|ls|cp|rm)\S*: .*(?:Error \d|\bNo such |Permission denied|not found)",
+        rf"^\s*{_PREFIX}(?:make|ninja|bash|sh|zsh|cat|ls|cp|rm)\S*: .*(?:Error \d|\bNo such |denied|not found)",
         r": (?:No such file or directory|Permission denied|command not found|Connection refused)\s*$",
         r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]{1,3}[1-9]\d*|ELIFECYCLE|\bCrashLoopBackOff\b|\bOOMKilled\b",
         r"\bHTTP/\d\S* [45]\d\d\b|\bstatus(?:_code| code)?[\"' :=]{1,5}[45]\d\d\b",
@@ -66,7 +69,8 @@ _HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _PROGRAM = re.compile(
     r"^\s*(?://|/\*|\*\s|#\s|#!|<!--|--\s)|^\s*(?:func|def|class|if|elif|else|throw|raise|catch|except|case|for|try|import"
     r"|from|const|let|var|return|export|public|private|type|fn|impl|echo|static|async|await|assert)\b"
-    r"|:= |!= nil|=> ?[{(]|^\s*\}|(?:\)|\}|\"|'|`|\w);\s*$|\w\(.*[\"'`].*\)\s*[;{]?$|\w\($|\\n\"|\{\s*$|^\s*[\"'`].*[\"'`],?\s*$"
+    r"|:= |!= nil|=> ?[{(]|^\s*\}|(?:\)|\}|\"|'|`|\w);\s*$|\w\(.*[\"'`].*\)\s*[;{]?$|\w\($"
+    r"|\\n\"|\{\s*$|^\s*[\"'`].*[\"'`],?\s*$"
     r"|^[\w.]+ = |^\s*\w+\??: [^\s:]+[,;]$|console\.|\.Errorf\(|\.Fatalf?\(|\.Logf\("
 )
 _PROSE = re.compile(r"^\s*(?:[-*+]|\d+\.|#{1,6}|>|\|)\s|`[^`]+`|\*\*|^\s*[A-Z][a-z]+(?: [\w'-]+){6,}[.:]?$")

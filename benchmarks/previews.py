@@ -6,15 +6,17 @@
 A recorded session (``.jsonl`` with chat messages) stands for those of its tool results that need a preview.
 
 Every text is shown by buoyline, by the preview functions of peers as far as they are installed beside it, and by three
-ways of a few lines; all get the same number of tokens where they can be told one. Asked for are three things, of which the first two are means over the texts that have any:
+ways of a few lines; all get the same number of tokens where they can be told one. Asked for are three things, two
+as means over the texts that have any:
 
 - words: lines that hold the words of errors, at most 20 different ones. Programs, diffs and documents have these, too.
 - reports: what a run reports as wrong (`benchmarks/diagnostics.py` says which lines these are, and prints them to be
-  checked by hand), at most 20 kinds; lines that differ in numbers alone are of one kind, and one of them stands for all.
+  checked by hand), at most 20 kinds; lines that differ in numbers alone are of one kind, of which one stands for all.
 - anomalies: in copies of the texts one each: a fatal line, a failed test, a line unlike all others, a number out of all
   bounds, a record or a row that deviates.
 
-A line counts as kept by its first 40 characters, an anomaly as shown when its own characters are.
+A line counts as kept by its first 40 characters (a report also where a line like it is shown with its number), an
+anomaly as shown when its own characters are.
 """
 
 import argparse
@@ -41,6 +43,7 @@ from buoyline.tokens import default_counter
 
 COUNTER = default_counter()
 WORD = re.compile("error|fail|fatal|panic|exception|traceback", re.IGNORECASE)
+ALIKE = re.compile(r" more like it: ([\d, .]+)$", re.MULTILINE)
 MARK = "7731"
 MOST_ERRORS = 20
 KEPT_CHARS = 40
@@ -89,6 +92,13 @@ def reports(text: str) -> list[list[str]]:
     for line in diagnostics(text):
         kinds.setdefault(kind_of(line), []).append(line)
     return list(kinds.values())[:MOST_ERRORS]
+
+
+def named_in(shown: str, text: str) -> set[str]:
+    """Return the lines of *text* of which *shown* gives the numbers, as lines like one that it shows."""
+    lines = text.split("\n")
+    numbers = [int(number) for rest in ALIKE.findall(shown) for number in re.findall(r"\d+", rest)]
+    return {lines[number - 1].strip() for number in numbers if number <= len(lines)}
 
 
 def texts_of(file: Path, max_tokens: int) -> Iterator[tuple[str, str]]:
@@ -303,7 +313,10 @@ def scored(name: str, show: Show, texts: dict[str, str], copies: list[tuple[str,
         if errors:
             score.words.append(1 - len(lost) / len(errors))
         kinds = reports(text)
-        missed = [kind for kind in kinds if not any(line[:KEPT_CHARS].strip() in shown for line in kind)]
+        named = named_in(shown, text)
+        missed = [
+            kind for kind in kinds if not any(line[:KEPT_CHARS].strip() in shown or line in named for line in kind)
+        ]
         if kinds:
             score.reports.append(1 - len(missed) / len(kinds))
         if args.verbose:

@@ -5,11 +5,11 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_outputs import OUTPUTS
 
 from buoyline.offloader.previews import preview, shown_lines
 from buoyline.offloader.previews.signals import weight_of
 from buoyline.tokens import default_counter
-from tests.made_outputs import OUTPUTS
 
 COUNTER = default_counter()
 OTHERS = re.compile(r"\[([\d,]+) more lines? of trouble(?:, of ([\d,]+) kinds)?; (most by )?grep -nE '(.+)'\]")

@@ -26,10 +26,12 @@ _CANDIDATE: Final = (
     "|caused by|core dumped|sigsegv|sigabrt|sigkill|\\berrs?\\b|\\[err|^e +|severe|backoff|evicted|non-zero exit"
     '|"(?:ok|success)" ?: ?false|"level" ?: ?[56]0|ora-\\d{5}|sqlstate|HTTP/[\\d.]{1,3}"? [45]\\d\\d'
     "|\\.[a-z]{1,5}(?::\\d+:\\d+: |\\(\\d+,\\d+\\): )"
-    "|^ *--> |\\be: |^ *(?:expected|received|actual|left|right|want|got) *[:=]|[\u2715-\u2718\u274c\u00d7\u25cf]"
+    "|^ *--> |\\be: |^ *(?:expected|received|actual|want|got) *[:=]|[\u2715-\u2718\u274c\u00d7\u25cf]"
     "|fehl|ausnahme|warnung|erreur|\u00e9chec|\u00e9chou|avertissement|fall\u00f3|excepci\u00f3n|\\berro\\b|falha|errore|fallit|b\u0142\u0105d|\\bhata\\b"
     "|\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u81f4\u547d|\u8d85\u65f6|\u62d2\u7edd|\u65e0\u6cd5|\u672a\u627e\u5230|\u627e\u4e0d\u5230|\u62a5\u9519|\u5d29\u6e83|\u8b66\u544a|\u932f\u8aa4|\u5931\u6557|\u7570\u5e38|\u30a8\u30e9\u30fc|\u4f8b\u5916"
-    "|\uc624\ub958|\uc2e4\ud328|\uc608\uc678|\u043e\u0448\u0438\u0431\u043a|\u0438\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\u0441\u0431\u043e\u0439"
+    "|\uc624\ub958|\uc2e4\ud328|\uc608\uc678|\u043e\u0448\u0438\u0431\u043a"
+    "|\u0438\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438"
+    "|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\u0441\u0431\u043e\u0439"
 )
 
 _WORST: Final = (
@@ -40,7 +42,8 @@ _WORST: Final = (
 _FATAL: Final = _any_of(
     r"\b(?:FATAL|CRITICAL|EMERG(?:ENCY)?|PANIC)\b",
     r"^\W{0,20}(?:fatal|panic)\b\s{0,3}[:(]",
-    r"\bpanic: |\bfatal error\b|[Ss]egmentation fault|core dumped|\bSIG(?:SEGV|ABRT|KILL)\b|\bOOMKilled\b|\bpanicked at\b",
+    r"\bpanic: |\bfatal error\b|[Ss]egmentation fault|core dumped|\bSIG(?:SEGV|ABRT|KILL)\b|\bOOMKilled\b"
+    r"|\bpanicked at\b",
     r"[Oo]ut of memory|OutOfMemory|\bdata race\b|DATA RACE|\u81f4\u547d",
 )
 _FAILED_TEST: Final = _any_of(
@@ -58,23 +61,26 @@ _ERROR: Final = _any_of(
     r"(?:^|[,;\t|])\s{0,3}\"?(?:error|failed|failure|fatal)\"?\s{0,3}(?:[,;\t|]|$)",
     r"[Nn]o such file or directory|[Pp]ermission denied|command not found|[Cc]onnection refused|[Tt]imed out\b",
     r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]{1,3}[1-9]|\b[1-9]\d{0,6} (?:failed|failures?|errors?)\b",
-    r"^g?make(?:\[\d{1,3}\])?: \*\*\*|\bnon-zero exit|\breturned [1-9]\d{0,2} exit status|\b(?:failures|errors)=\"[1-9]",
-    r"HTTP/[\d.]{1,3}\"? 5\d\d\b|\b(?:4(?:0[013489]|1\d|2[29])|5\d\d) (?:[A-Z][a-z]{2,12} ){0,3}(?:Error|Found|Forbidden|Unauthorized"
-    r"|Request|Gateway|Unavailable|Timeout|Conflict|Gone|Entity|Requests)\b",
+    r"^g?make(?:\[\d{1,3}\])?: \*\*\*|\bnon-zero exit|\breturned [1-9]\d{0,2} exit status"
+    r"|\b(?:failures|errors)=\"[1-9]",
+    r"HTTP/[\d.]{1,3}\"? 5\d\d\b|\b(?:4(?:0[013489]|1\d|2[29])|5\d\d) (?:[A-Z][a-z]{2,12} ){0,3}"
+    r"(?:Error|Found|Forbidden|Unauthorized|Request|Gateway|Unavailable|Timeout|Conflict|Gone|Entity|Requests)\b",
     r"\b(?:CrashLoopBackOff|ImagePullBackOff|ErrImagePull|Evicted|CreateContainerConfigError)\b|\bORA-\d{5}\b|\bSQLSTATE\b",
     r"\bundefined reference to\b|\bAssertion `|\bassertion .{0,80}failed\b",
     r"\bFehler\s{0,2}:|fehlgeschlagen|\bAusnahme\b|\b[Ee]rreur\s{0,2}:|\b[\u00c9\u00e9]chec\b|[\u00c9\u00e9]chou\u00e9|fall\u00f3\b|[Ee]xcepci\u00f3n"
     r"|\b[Ee]rro:|\b[Ff]alha\b|\b[Ee]rrore\b|\b[Ff]allit[oa]\b|\b[Bb]\u0142\u0105d\b|\b[Hh]ata:",
     r"\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u8d85\u65f6|\u62d2\u7edd|\u65e0\u6cd5|\u672a\u627e\u5230|\u627e\u4e0d\u5230|\u62a5\u9519|\u5d29\u6e83|\u932f\u8aa4|\u5931\u6557|\u7570\u5e38|\u30a8\u30e9\u30fc|\u4f8b\u5916\u304c",
-    r"\uc624\ub958|\uc2e4\ud328|\uc608\uc678|\b[\u041e\u043e]\u0448\u0438\u0431\u043a\u0430\b|[\u0418\u0438]\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438|[\u041d\u043d]\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\b[\u0421\u0441]\u0431\u043e\u0439\b",
+    r"\uc624\ub958|\uc2e4\ud328|\uc608\uc678|\b[\u041e\u043e]\u0448\u0438\u0431\u043a\u0430\b"
+    r"|[\u0418\u0438]\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438"
+    r"|[\u041d\u043d]\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\b[\u0421\u0441]\u0431\u043e\u0439\b",
 )
-# Compilers that write no "error": "main.go:4:2: undefined: x". The search with columns that looks alike is a program's line.
+# Compilers that write no "error": "main.go:4:2: undefined: x". A search that prints columns looks alike: it finds code.
 _PLACED: Final = _any_of(
     r"^\s{0,20}(?:vet: )?[^\s:(]{1,300}\.\w{1,5}(?::\d{1,7}:\d{1,7}|\(\d{1,7},\d{1,7}\)): \S",
     r"^\s{0,20}--> \S{1,300}:\d{1,7}:\d",
 )
 _DETAIL: Final = _any_of(
-    r"^\s{0,20}(?:[Ee]xpected|[Rr]eceived|[Aa]ctual|left|right|[Ww]ant|[Gg]ot)\s{0,10}[:=]",
+    r"^\s{0,20}(?:[Ee]xpected|[Rr]eceived|[Aa]ctual|[Ww]ant|[Gg]ot)\s{0,10}[:=]",
     r"HTTP/[\d.]{1,3}\"? 4\d\d\b|(?:^|\s)E: \w|(?:^\W{0,20}|: )(?:[Uu]nable to|[Cc]annot|[Cc]ould not) \w",
 )
 _WARNING: Final = _any_of(
@@ -116,6 +122,9 @@ _WEIGHTS: Final = (
     (_WARNING, 70.0, 35.0),
 )
 _MOST_READ: Final = 79.0
+# A word alone says what other lines say better.
+_BARE: Final = re.compile(r"\W{0,20}(?:FAIL|FAILED|PASS|ok|error|Error|ERROR)\W{0,20}")
+_BARE_WEIGHT: Final = 62.0
 _SUSPECT: Final = (58.0, 30.0)
 
 _VERDICT: Final = _any_of(
@@ -159,6 +168,8 @@ def weight_of(line: str) -> float:
         return 0.0
     is_placed = _PLACED.search(line) is not None
     text, whole = (text, line) if is_placed else (_GUTTER.sub("", text), _GUTTER.sub("", line))
+    if _BARE.fullmatch(text):
+        return _BARE_WEIGHT
     is_read = _READ.match(line) is not None
     is_code = _CODE.search(whole) is not None and (is_read or _CERTAIN.search(whole) is None)
     for pattern, said, coded in _WEIGHTS:
@@ -181,6 +192,11 @@ def sort_of(word: str) -> str:
 def is_verdict(line: str) -> bool:
     """Tell whether a line says how a whole run ended."""
     return _VERDICT.search(line[:_LOOKED_AT_CHARS]) is not None
+
+
+def is_bare(line: str) -> bool:
+    """Tell whether a line is no more than one word for how a run ended."""
+    return _BARE.fullmatch(line[:_LOOKED_AT_CHARS]) is not None
 
 
 def column_of(line: str) -> int:

@@ -17,8 +17,8 @@ _DIGITS = b"0123456789"
 _OTHERS = 3
 _MAX_KINDS = 50_000
 _MAX_COUNTED_LINES = 3_000_000
-# Judging a line takes two microseconds: so many in all, then so many a block and of its others the worst alone.
-_MAX_TROUBLES = 200_000
+# Judging a line takes 20 to 40 microseconds: so many in all, then so many a block and of its others the worst alone.
+_MAX_TROUBLES = 10_000
 _MAX_TROUBLES_PER_BLOCK = 2_000
 _MAX_LINE_BYTES = 4_000
 _VERDICT_LINES = 40
@@ -86,11 +86,13 @@ class Survey:
         last = max((trouble.number for trouble in troubles if trouble.weight >= MUST_SHOW), default=0)
         found, alike = list[Finding](), Counter[str]()
         for trouble in troubles:
-            # Of fifty messages of a compiler the first few say what the others do: what is of another sort comes before.
-            weight = _settled_weight(trouble) - (0 if trouble.number == last else min(alike[trouble.sort], 6) / 2)
-            alike[trouble.sort] += 1
-            word = trouble.word if trouble.weight >= MUST_SHOW else ""
-            others = tuple(trouble.others)
+            weight, others = _settled_weight(trouble), tuple(trouble.others)
+            is_report = trouble.weight >= MUST_SHOW
+            # Of fifty messages of a compiler the first few say what the others do: another sort comes first.
+            if is_report and trouble.number != last:
+                weight -= min(alike[trouble.sort], 6) / 2
+                alike[trouble.sort] += 1
+            word = trouble.word if is_report else ""
             found.append(Finding(trouble.number, weight, trouble.column, trouble.count, others, word=word))
         return [*found, Finding(self.verdict, 98.0)] if self.verdict else found
 
@@ -120,13 +122,17 @@ class Survey:
         self._looked_at += count
 
     def _find_verdict(self, block: bytes, count: int) -> None:
-        end = len(block)
+        end, bare = len(block), 0
         for place in range(count, max(count - _VERDICT_LINES, 0), -1):
             start = block.rfind(b"\n", 0, end) + 1
-            if signals.is_verdict(_line(block, start)):
-                self.verdict = self.lines + place
-                return
+            line = _line(block, start)
+            if signals.is_verdict(line):
+                if not signals.is_bare(line):
+                    self.verdict = self.lines + place
+                    return
+                bare = bare or self.lines + place
             end = start - 1
+        self.verdict = bare or self.verdict
 
     def _note(self, key: bytes, block: bytes, found: int, number: int) -> None:
         known = self._troubles.get(key)
