@@ -227,6 +227,16 @@ async def test_compressing_before_a_message_moves_back_to_keep_a_pair_together(t
     assert opened.messages[1:] == [call("c"), result("c", "r")]
 
 
+async def test_compressing_before_a_message_that_has_left_does_nothing(tmp_path: Path) -> None:
+    opened = window(tmp_path)
+    for number in range(4):
+        await opened.add(user(f"{number}"))
+    await opened.compress(before=3)
+
+    assert await opened.compress(before=1) is None
+    assert opened.messages[1:] == [user("3")]
+
+
 async def test_parallel_results_that_together_exceed_the_window_are_stubbed(tmp_path: Path) -> None:
     opened = window(tmp_path, size=6000)
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": "run", "arguments": "{}"}} for n in range(5)]

@@ -63,7 +63,7 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
 def legal_cut_before(messages: Sequence[Message], position: int) -> int:
     """Return the last cut at or before *position* that parts no call from its result; 0 where there is none."""
     spans = pair_spans(messages)
-    return next(cut for cut in range(min(position, len(messages)), -1, -1) if _parts_none(spans, cut))
+    return next((cut for cut in range(min(position, len(messages)), 0, -1) if _parts_none(spans, cut)), 0)
 
 
 def legal_cuts(messages: Sequence[Message], *, hold_pending: bool = True) -> list[int]:
