@@ -249,6 +249,27 @@ async def test_pre_compress_fires_before_the_windows_own_compression_too() -> No
     assert [(ran.hook, ran.is_reduced) for ran in window.report.entries] == [("pre_compress", True)]
 
 
+async def test_pre_compress_fires_before_a_compression_above_the_trigger() -> None:
+    window = window_of(MemoryWorkspace(), doc("pre_compress", "PinManager", {"first": 1}), size=1_000)
+    for message in (user("?"), *talk(4), user(words(500))):
+        await window.add(message)
+    await window.compress()
+    assert [ran.hook for ran in window.report.entries] == ["pre_compress"]
+    assert window.messages[0] == user("?")
+
+
+async def test_what_pre_compress_lets_go_of_does_not_move_where_a_compression_ends() -> None:
+    window = window_of(MemoryWorkspace(), doc("pre_compress", "SlidingWindowManager", {"max_messages": 6}))
+    said = talk(12)
+    for message in said:
+        await window.add(message)
+    summary = await window.compress(before=8)
+    assert summary is not None
+    assert summary.messages == (6, 8)
+    assert window.messages[-4:] == said[8:]
+    assert window.added == len(said)
+
+
 # Limits that hold whatever a document says
 
 

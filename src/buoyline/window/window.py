@@ -483,17 +483,18 @@ class ContextWindow:
         """
         settings = config or self.config
         await self._settle(self.management)
-        if before is not None:
-            cut = self._compressing.cut_before(before)
-        elif not force and not self._room.exceeds(settings.trigger_ratio):
+        is_asked = force or before is not None
+        if not is_asked and not self._room.exceeds(settings.trigger_ratio):
             return None
-        elif config is None and not focus and not force:
-            return await self._relief.compress()
-        else:
-            cut = None
-        await self._ahead.drop()
+        is_usual = not is_asked and config is None and not focus
+        if not is_usual:
+            await self._ahead.drop()
         if self.management is not None:
             await self._managing.fire(self.management, "pre_compress")
+        if is_usual:
+            return await self._relief.compress()
+        # Managers may have let messages leave: only now is it known how many stand before that one.
+        cut = None if before is None else self._compressing.cut_before(before)
         return await self._compressing.compress(settings, focus or "", cut=cut)
 
     async def recover_from_overflow(self, error: BaseException | None = None) -> list[Any]:
