@@ -482,6 +482,27 @@ async def test_a_kill_between_any_two_steps_of_a_compression_resumes(tmp_path: P
         assert archived + resumed.messages[1:] == [*sent, user("later")]
 
 
+async def test_a_cache_mark_that_was_set_on_what_was_handed_out_does_not_end_a_resume(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    opened = ContextWindow(session_id="s1", offloader=workspace, size=4000)
+    for number in range(8):
+        await opened.add({"role": "user", "content": [{"type": "text", "text": f"{number} {words(60)}"}]})
+        messages = await opened.prepare()
+        messages[-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
+
+    async def die(*args: Any, **kwargs: Any) -> Any:
+        raise Killed
+
+    workspace.append_summary = die  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        await opened.compress(force=True)
+    resumed = await ContextWindow.resume(LocalWorkspace(tmp_path, durability="off"), "s1")
+    summary = await resumed.compress(force=True)
+
+    assert summary is not None
+    assert resumed.added == 8
+
+
 class TenLines:
     """What a user writes for a store of their own, in the form that AgentScope documents."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from buoyline.compression import Summary, summary_from
 from buoyline.errors import CorruptError, StaleWindowError
@@ -60,8 +61,8 @@ async def check_archived(context: Context, abilities: Abilities, session_id: str
         return
     archived = await abilities.archive.load_messages(session_id, first, context.archived)
     # Plain text is found to be of another dialect than it was added in, once a session has gone on in a second one.
-    mine = [entry.json() for entry in context.contents.until(context.archived - first)]
-    if [message for _, message in archived] != mine:
+    mine = context.contents.until(context.archived - first)
+    if len(archived) != len(mine) or not all(map(_is_same, archived, mine)):
         reason = "its archive holds messages that did not come from its window"
         hint = "nothing is lost, archive and window.jsonl are whole; begin a new session from what they hold"
         raise StaleWindowError(session_id, reason, hint)
@@ -96,6 +97,16 @@ async def load_summaries(abilities: Abilities, session_id: str) -> list[Summary]
     if abilities.summaries is None:
         return []
     return [summary_from(line) for line in await abilities.summaries.load_summaries(session_id)]
+
+
+def _is_same(archived: tuple[str, Any], entry: Entry) -> bool:
+    """Tell whether an archived message is that of *entry*, be it that its caller has marked it after it was written.
+
+    Agents set cache marks of the provider on the very messages that they were handed out.
+    """
+    name, value = archived
+    dialect = dialect_named(name)
+    return value == entry.json() or dialect.view(dialect.from_json(value)) == entry.message
 
 
 def _shown(summaries: Sequence[Summary], entry: Entry) -> Summary:
