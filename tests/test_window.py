@@ -490,10 +490,10 @@ async def test_a_cache_mark_that_was_set_on_what_was_handed_out_does_not_end_a_r
         messages = await opened.prepare()
         messages[-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
 
-    async def die(*args: Any, **kwargs: Any) -> Any:
+    async def die(*_: Any, **__: Any) -> Any:
         raise Killed
 
-    workspace.append_summary = die  # type: ignore[method-assign]
+    setattr(workspace, "append_summary", die)  # noqa: B010 - a method is put in the place of another one
     with pytest.raises(Killed):
         await opened.compress(force=True)
     resumed = await ContextWindow.resume(LocalWorkspace(tmp_path, durability="off"), "s1")
@@ -643,6 +643,36 @@ async def test_a_step_that_fails_after_its_effect_is_not_done_twice(tmp_path: Pa
     assert len((tmp_path / "sessions/s1/context.jsonl").read_bytes().splitlines()) == len(archived)
     ends = [found["messages"] for found in await workspace.load_summaries("s1")]
     assert [first for first, _ in ends] == [0, *(end for _, end in ends)][: len(ends)]
+
+
+@pytest.mark.parametrize("failing", [(0, 1, 2), (0, 2, 4), (0, 1, 3, 4)])
+async def test_archiving_that_fails_again_and_again_is_gone_on_with(tmp_path: Path, failing: tuple[int, ...]) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    opened = ContextWindow(session_id="s1", offloader=workspace, size=4000)
+    real, tries = workspace.archive, iter(range(100))
+
+    async def fail_at_some(*args: Any, **kwargs: Any) -> Any:
+        number = next(tries)
+        if number not in failing or number % 2:
+            await real(*args, **kwargs)
+        if number in failing:
+            raise StorageError(28, "no space left", "somewhere")
+
+    setattr(workspace, "archive", fail_at_some)  # noqa: B010 - a method is put in the place of another one
+    sent = await fill(opened, 20)
+    failures = 0
+    while True:
+        try:
+            await opened.compress(force=True)
+            break
+        except StorageError:
+            failures += 1
+            sent.append(user(f"{failures} {words(60)}"))
+            await opened.add(sent[-1])
+    archived = await stored_messages(workspace, opened)
+
+    assert failures == len(failing)
+    assert archived + opened.messages[1:] == sent
 
 
 async def test_a_window_that_another_one_has_taken_over_is_refused_and_loses_nothing(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class Extent:
         messages: The native messages, in order; not empty.
         tokens: What they take.
         archived: How many of the first of them are known to be archived.
-        attempted: How many an earlier attempt tried to archive, if it is not known whether it did.
+        attempts: How many of them earlier attempts tried to archive, of which it is not known whether they did.
         dialect: Name of the form of all messages; None where it is detected for each.
         stubs: Which texts of results are stubs, and where the whole results are.
     """
@@ -51,7 +51,7 @@ class Extent:
     messages: Sequence[Any]
     tokens: int
     archived: int = 0
-    attempted: int = 0
+    attempts: Sequence[int] = ()
     dialect: str | None = None
     stubs: Mapping[str, StoredResult] = field(default_factory=dict[str, StoredResult])
 
@@ -196,7 +196,7 @@ class Compressor:
     async def archive(self, extent: Extent) -> Place:
         """Persist those messages of *extent* that are not archived yet, and say where all of them are.
 
-        An attempt whose outcome is not known is repeated as it was, under the same batch id, so that it counts once.
+        Each attempt whose outcome is not known is repeated as it was, under the same batch id, so that it counts once.
 
         Raises:
             StaleWindowError: Something else was archived in the session meanwhile; nothing was changed.
@@ -209,15 +209,17 @@ class Compressor:
             waiting = list(extent.messages[extent.archived :])
             reference = await self._offloader.offload_context(extent.session_id, waiting)
             return Place(extent.first, extent.end, reference)
-        for start, end in pairwise((extent.archived, max(extent.attempted, extent.archived), len(extent.messages))):
-            if start < end:
-                await archive.archive(
-                    extent.session_id,
-                    extent.messages[start:end],
-                    batch_id=f"messages-{extent.first + start}-{extent.first + end}",
-                    dialect=extent.dialect,
-                    first=extent.first + start,
-                )
+        ends = {
+            end for end in (*extent.attempts, len(extent.messages)) if extent.archived < end <= len(extent.messages)
+        }
+        for start, end in pairwise((extent.archived, *sorted(ends))):
+            await archive.archive(
+                extent.session_id,
+                extent.messages[start:end],
+                batch_id=f"messages-{extent.first + start}-{extent.first + end}",
+                dialect=extent.dialect,
+                first=extent.first + start,
+            )
         batch = await archive.locate(extent.session_id, extent.first, extent.end)
         return Place(
             extent.first, extent.end, batch.reference, batch.transcript, batch.transcript_name, tuple(batch.lines)

@@ -35,7 +35,7 @@ class _Contents:
         summary: As a message, and with all that is known of it.
         messages: Those that have not left.
         archived: Up to this session index the archive holds the messages.
-        attempted: Up to this one it was tried; what was tried is repeated as it was.
+        attempts: Up to these it was tried; what was tried is repeated as it was.
     """
 
     again: list[Held] = field(default_factory=list[Held])
@@ -43,7 +43,7 @@ class _Contents:
     summary: tuple[Held, Summary] | None = None
     messages: list[Held] = field(default_factory=list[Held])
     archived: int = 0
-    attempted: int = 0
+    attempts: set[int] = field(default_factory=set[int])
 
     @property
     def head(self) -> list[Held]:
@@ -241,13 +241,14 @@ class ManagedConversation:
             [held.native for held in leaving],
             sum(held.tokens for held in leaving),
             archived=max(contents.archived - contents.first, 0),
-            attempted=max(contents.attempted - contents.first, 0),
+            attempts=[end - contents.first for end in contents.attempts],
             stubs=self._replacing.stubs,
         )
         self._replacing.warn_of_loss()
-        contents.attempted = max(contents.attempted, extent.end)
+        contents.attempts.add(extent.end)
         place = await compressor.archive(extent)
         contents.archived = max(contents.archived, extent.end)
+        contents.attempts = {end for end in contents.attempts if end > contents.archived}
         return extent, place
 
     def _ours(self, text: str, cut: int) -> Held:

@@ -93,7 +93,7 @@ class HeldWindow(ContextWindow):
         held = await self._with_stand_ins(held, before, key_of)
         await asyncio.to_thread(self._fill, held)
         context = self._context
-        context.archived = context.attempted = archived
+        context.archived, context.attempts = archived, set()
         await count_answers(context, self._abilities, self.session_id)
         self._results.stubs.update(await stubs_in(context, self._abilities, self.session_id))
         self._results.stubs.update(self._choosing.recall(context.contents, is_managed=True))

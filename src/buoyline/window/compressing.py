@@ -118,11 +118,11 @@ class ContextCompressing:
             [entry.native for entry in leaving],
             sum(entry.tokens for entry in leaving),
             archived=self.context.archived - contents.first,
-            attempted=self.context.attempted - contents.first,
+            attempts=[end - contents.first for end in self.context.attempts],
             dialect=self.dialect,
             stubs=self.results.standing_in(leaving),
         )
-        self.context.attempted = max(self.context.attempted, extent.end)
+        self.context.attempts.add(extent.end)
         return extent
 
     async def made(
@@ -221,7 +221,8 @@ class ContextCompressing:
         # Messages that another window goes on with would be archived behind its back.
         await self.keeping.check(self.context.pins_until(self.context.settled))
         place = await self.compressor.archive(extent)
-        self.context.archived = max(self.context.archived, extent.end)
+        archived = self.context.archived = max(self.context.archived, extent.end)
+        self.context.attempts = {end for end in self.context.attempts if end > archived}
         return place
 
     async def _record(self, summary: Summary, leaving: Leaving | None) -> Summary:

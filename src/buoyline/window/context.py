@@ -27,7 +27,7 @@ class Context:
         pins: Session indexes of pinned messages.
         settled: How many of `contents` have the form that they keep, and are written down.
         archived: Up to this session index the archive holds the messages.
-        attempted: Up to this one it was tried; what was tried stays as it was then, so that it can be repeated.
+        attempts: Up to these it was tried, and it is not known whether the archive holds them.
     """
 
     system: Any
@@ -41,7 +41,7 @@ class Context:
     pins: list[int] = field(default_factory=list[int])
     settled: int = 0
     archived: int = 0
-    attempted: int = 0
+    attempts: set[int] = field(default_factory=set[int])
     _fixed_tokens: int | None = None
 
     def send_beside(self, system: Any, tools: list[Any]) -> None:
@@ -67,6 +67,11 @@ class Context:
     def standing_tokens(self) -> int:
         """Return what takes what stands before the messages."""
         return self.head.tokens + sum(entry.tokens for entry in self._ours()) + self.again.tokens
+
+    @property
+    def attempted(self) -> int:
+        """Up to which session index messages stay as they are, since they are archived, or that may be repeated."""
+        return max(self.archived, *self.attempts, 0)
 
     @property
     def images(self) -> int:

@@ -46,7 +46,7 @@ def restore(context: Context, state: WindowState, summaries: Sequence[Summary], 
         contents.append(entry_of(message, contents.end, context.counter, dialect=dialect or named, pinned=pinned))
     context.pins = list(state.pins)
     context.settled = len(contents)
-    context.archived = context.attempted = state.archived
+    context.archived = state.archived
 
 
 async def check_archived(context: Context, abilities: Abilities, session_id: str) -> None:

@@ -281,7 +281,7 @@ async def _fill(context: Context, standing: Standing, memory: Memory) -> dict[in
     behind = [replace(entry, index=entry.index - common + gone) for entry in entries[common:]]
     context.contents = Contents(behind, first + gone)
     context.contents.answers_left = said.answers + sum(entry.message.role == "assistant" for entry in entries[:common])
-    context.archived = context.attempted = first + (gone or standing.archived)
+    context.archived, context.attempts = first + (gone or standing.archived), set()
     context.pins = sorted(entry.index for entry in (*context.head, *context.contents) if entry.pinned)
     memory.tokens = counts[1]
     context.settled = len(context.contents)
