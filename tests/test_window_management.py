@@ -13,7 +13,7 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspa
 from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError, ContextOverflowError, DocumentError, NotFoundError, StorageError
 from buoyline.management import ContextManagement, Registry, built_in
-from buoyline.tokens import HeuristicCounter
+from buoyline.tokens import HeuristicCounter, default_counter
 from buoyline.window import ContextManaged, Event
 from buoyline.window.entry import entry_of
 
@@ -294,6 +294,15 @@ async def test_where_the_document_makes_no_room_the_window_does() -> None:
         assert window.tokens <= 1_000
     assert any("Summary of messages" in message["content"] for message in shown)
     assert shown[-2]["content"].startswith("11:")
+
+
+@pytest.mark.parametrize("name", ["chat", "coding-agent", "small-local-model"])
+async def test_a_summary_that_a_document_asks_for_leaves_room_for_what_stays(name: str) -> None:
+    window = window_of(MemoryWorkspace(evict_after_turns=None), name, size=300, counter=default_counter())
+    for number in range(12):
+        await fed(window, [user(words(6, f"q{number}_")), calls(f"c{number}"), gave(f"c{number}", words(20))])
+        assert window.tokens <= 300
+    assert window.messages[-1] == gave("c11", words(20))
 
 
 async def test_after_an_overflow_managers_are_asked_and_else_the_error_goes_through() -> None:

@@ -167,11 +167,14 @@ class ContextManaging:
         before = self.situation().tokens
         leaving = await self._leaving(step)
         writing, extent = self.writers.of(step), self.compressing.extent(leaving.cut)
+        again = sum(self.context.contents[at].tokens for at in leaving.again)
+        # Managers say when there is too much, be that above the trigger; but the window holds no more than it does.
+        room_tokens = self.room.summary_tokens(leaving.cut, writing.config, again, fill_ratio=1.0)
         ready = await self.compressing.made(
             extent,
             writing.config,
             compressor=writing.compressor,
-            max_tokens=writing.max_tokens(extent.tokens, self.room.size),
+            max_tokens=min(writing.max_tokens(extent.tokens, self.room.size), room_tokens),
         )
         summary = await self.compressing.show(ready, leaving)
         return writing.done(summary, leaving.cut, extent.tokens, is_reduced=self.situation().tokens < before)

@@ -69,19 +69,23 @@ class Room:
         left = self.anchor.ours(self._line(settings.trigger_ratio)) - self._standing()
         return min(wanted, max(left, 0) // 2)
 
-    def summary_tokens(self, cut: int, settings: ContextConfig, again: int = 0) -> int:
+    def summary_tokens(
+        self, cut: int, settings: ContextConfig, again: int = 0, *, fill_ratio: float | None = None
+    ) -> int:
         """Return what the summary of the oldest *cut* messages may take, by our own count.
 
         Args:
             cut: So many leave.
             settings: Of the summary.
             again: What those of them take that stand again for now.
+            fill_ratio: Share of the window that context and answer may take with it; left out: up to the trigger.
         """
         context = self.context
         leaving = sum(entry.tokens for entry in context.contents.until(cut) if not entry.stays) - again
         replaced = context.summary[0].tokens if context.summary else 0
         others = context.fixed_tokens() + context.standing_tokens() - replaced + context.contents.tokens - leaving
-        room = self.anchor.ours(settings.trigger_ratio * self.size - self.max_output_tokens) - others
+        ratio = settings.trigger_ratio if fill_ratio is None else fill_ratio
+        room = self.anchor.ours(ratio * self.size - self.max_output_tokens) - others
         # A summary of half its source still makes room; below some hundred tokens it could not hold its frame.
         worth = max(leaving // 2, _SMALL_SUMMARY_TOKENS)
         return max(min(settings.summary_limit(self.size), worth, room), _LEAST_SUMMARY_TOKENS)
