@@ -152,6 +152,20 @@ def test_a_link_is_not_followed(workspace: LocalWorkspace, registry: Registry, t
         registry.get("link")
 
 
+def test_a_link_and_a_directory_named_like_documents_hide_no_other(
+    workspace: LocalWorkspace, registry: Registry, tmp_path: Path
+) -> None:
+    registry.put(SLIDING, "six")
+    (workspace.workdir / "context_management" / "link.json").symlink_to(tmp_path)
+    (workspace.workdir / "context_management" / "folder.json").mkdir()
+    assert [one.name for one in registry.listed() if not one.is_built_in] == ["six"]
+
+
+def test_half_a_surrogate_pair_in_a_description_is_read_again(registry: Registry) -> None:
+    registry.put({**SLIDING, "description": "half \ud800"}, "odd")
+    assert registry.get("odd").description == "half \ud800"
+
+
 def test_a_newer_workspace_is_refused_untouched(workspace: LocalWorkspace, registry: Registry) -> None:
     registry.put(SLIDING, "six")
     (workspace.workdir / "workspace.json").write_text('{"format": 99}', "utf-8")

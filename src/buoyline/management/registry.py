@@ -100,7 +100,9 @@ class Registry:
             document = raw.named(name or raw.name)
         else:
             document = ContextManagement.read(raw, name=name, strict=strict, allowed=self._allowed, source=name)
-        content = json.dumps(document.to_json(), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        text = json.dumps(document.to_json(), indent=2, ensure_ascii=False) + "\n"
+        # Half a surrogate pair has no UTF-8, but an escape in JSON, which is Python's own.
+        content = text.encode("utf-8", "backslashreplace")
         if not self._documents.write(document.name, content, replace=replace):
             raise DocumentError(document.name, [("name", f"{document.name!r} exists already; choose another one")])
         return document

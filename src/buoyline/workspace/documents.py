@@ -17,14 +17,14 @@ class Documents:
         self._tree = tree
 
     def names(self) -> list[str]:
-        """Return the names of all documents, sorted; files with other names are nobody's business.
+        """Return the names of all documents, sorted; other names, and what is no file, are nobody's business.
 
         Raises:
             FormatVersionError: A newer buoyline wrote the workspace.
         """
         self._check()
         found = map(layout.document_in, self._tree.names(layout.CONTEXT_MANAGEMENT))
-        return sorted(name for name in found if name)
+        return sorted(name for name in found if name and self.has(name))
 
     def has(self, name: str) -> bool:
         """Tell whether there is a document called *name*."""
