@@ -76,7 +76,10 @@ def is_made_by_machine(text: str) -> bool:
 
 
 def in_words(text: str) -> str:
-    """Return a text; of a JSON object or list, as some agents answer, the texts in it, each on a line of its own."""
+    """Return a text; of a JSON object or list, as some agents answer, the texts in it, each on a line of its own.
+
+    A mark of omission stands between them, since in the message other things do.
+    """
     stripped = text.strip()
     if not (stripped.startswith(("{", "[")) and stripped.endswith(("}", "]"))):
         return text
@@ -84,7 +87,7 @@ def in_words(text: str) -> str:
         value: object = json.loads(stripped)
     except (ValueError, RecursionError):
         return text
-    return "\n".join(leaf for leaf in leaves(value) if any(char.isalpha() for char in leaf)) or text
+    return f"{CUT}\n".join(leaf for leaf in leaves(value) if any(char.isalpha() for char in leaf)) or text
 
 
 def without_blocks(text: str) -> str:
