@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 ROUNDS: Final = 10
 """Of halving the price of a token: 10 find it to a part in a thousand."""
 
-NEARNESS: Final = 0.42
+NEARNESS: Final = 0.45
 """How much of a string's worth it has to stand in lines that are named, without being said itself: one look away."""
 
 

@@ -51,11 +51,11 @@ CARRIED_SHARE: Final = 0.4
 CARRIED_STRINGS_SHARE: Final = 0.2
 """The same for exact strings."""
 
-MAX_STRINGS_SHARE: Final = 0.52
+MAX_STRINGS_SHARE: Final = 0.46
 """Of the whole, while there are sentences left to say: nobody can go on from a bare list of names."""
 
-LEAST_NEED: Final = 0.04
-"""Of a string, while there are sentences left to say: one in 25 is written again."""
+LEAST_NEED: Final = 0.045
+"""Of a string, while there are sentences left to say: one in 22 is written again."""
 
 MAX_RULES_SHARE: Final = 0.1
 """Of the ledger's field, for what the user said."""
