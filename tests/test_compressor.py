@@ -1,6 +1,7 @@
 """The compressor by itself, for those who keep the messages themselves."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from buoyline import Compressor, ContextConfig, Draft, LocalWorkspace, SummaryRequest
 from buoyline.errors import MessageError
-from buoyline.tokens import default_counter
+from buoyline.tokens import HeuristicCounter, TextCounter, as_text_counter, default_counter
 
 SYSTEM = {"role": "system", "content": "Be exact."}
 
@@ -46,6 +47,33 @@ async def test_a_second_compression_carries_on_what_the_first_held(tmp_path: Pat
     assert second is not None
     assert second.summary.messages[0] == index
     assert "OPS-0" in second.summary.text
+
+
+def quarters(text: str) -> int:
+    """Count as many do: characters by four, rounded down, so that a short string takes nothing."""
+    return len(text) // 4
+
+
+@pytest.mark.parametrize("counter", [default_counter(), HeuristicCounter(), quarters])
+@pytest.mark.parametrize("summary_tokens", [300, 600, 1200])
+async def test_a_summary_keeps_to_its_tokens_whatever_counts_them(
+    tmp_path: Path, counter: TextCounter | Callable[[str], int], summary_tokens: int
+) -> None:
+    said = [
+        {
+            "role": role,
+            "content": f"We fixed src/part_{number}/main_{number}.py: test_{number} failed with code {number}.",
+        }
+        for number in range(60)
+        for role in ("user", "assistant")
+    ]
+    config = ContextConfig(summary_tokens=summary_tokens)
+    compressor = Compressor(LocalWorkspace(tmp_path, durability="off"), config=config, counter=as_text_counter(counter))
+    found = await compressor.compress("s1", [*said, *conversation(40)], size=4000)
+
+    assert found is not None
+    assert found.summary.tokens == as_text_counter(counter).count(found.summary.text)
+    assert 0.6 * summary_tokens < found.summary.tokens <= summary_tokens
 
 
 @pytest.mark.parametrize("place", ["workspace", "plain offloader"])

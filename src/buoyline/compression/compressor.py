@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from buoyline.compression.backing import with_backed_pointers
 from buoyline.compression.claims import backed, claims, mark, unverified
@@ -29,6 +29,9 @@ from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
 
 logger = logging.getLogger(__name__)
+
+_MAX_SHORTENINGS: Final = 4
+"""Of a summary that takes more than it may: by a counter that adds up in parts, one is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,14 @@ class Compressor:
             extent, views, place, lines, previous=previous, max_tokens=max_tokens, config=settings, focus=focus
         )
         request = await with_whole_results(request, self._abilities.streams, extent.session_id, extent.stubs)
-        drafted = await self._draft(request, extent, place, use_model=use_model)
+        drafted = await self._draft(
+            request,
+            extent,
+            place,
+            use_model=use_model,
+            count=lambda draft: self._counter.count(render(place, settings.summary_template, draft.fields)),
+            max_tokens=max_tokens,
+        )
         draft = with_pointers_that_resolve(drafted.draft, place)
         doubtful = await self._unverified(extent.session_id, draft, request)
         fields = {name: mark(text, doubtful) for name, text in draft.fields.items()}
@@ -328,9 +338,18 @@ class Compressor:
         named = [end - start + 1 for start, end in place.lines]
         return lines if [len(shown) for shown in lines] == named else unknown
 
-    async def _draft(self, request: SummaryRequest, extent: Extent, place: Place, *, use_model: bool) -> _Drafted:
+    async def _draft(
+        self,
+        request: SummaryRequest,
+        extent: Extent,
+        place: Place,
+        *,
+        use_model: bool,
+        count: Callable[[Draft], int],
+        max_tokens: int,
+    ) -> _Drafted:
         if not use_model or self._summarizer is self._fallback:
-            return _Drafted(await self._fallback.summarize(request))
+            return _Drafted(await self._extracted(request, count, max_tokens))
         try:
             draft = require_draft(await self._summarizer.summarize(for_prose(request)))
             draft = replace(draft, fields={name: cleaned(text) for name, text in draft.fields.items()})
@@ -339,10 +358,25 @@ class Compressor:
             logger.warning("%s; the extractive summariser takes over", error)
             span = (extent.first, extent.end)
             self._tell(SummaryFellBack(span, error.summarizer, error.reason, extent.tokens))
-            return _Drafted(await self._fallback.summarize(request), fell_back=str(error))
+            return _Drafted(await self._extracted(request, count, max_tokens), fell_back=str(error))
         backed, dropped = await asyncio.to_thread(with_backed_pointers, draft, request, place)
         doubtful = await self._unverified(extent.session_id, backed, request)
         return _Drafted(await asyncio.to_thread(with_ledger, backed, request, doubtful), dropped)
+
+    async def _extracted(self, request: SummaryRequest, count: Callable[[Draft], int], max_tokens: int) -> Draft:
+        """Return what the extractive summariser says, in at most *max_tokens* as it is shown.
+
+        Frame and fields were counted apart, and a counter need not add up: one that tells JSON by its first bracket
+        takes the whole for JSON because of the header's, and counts it at twice the rate of its fields.
+        """
+        room, draft = request.max_tokens, await self._fallback.summarize(request)
+        for _ in range(_MAX_SHORTENINGS):
+            excess = count(draft) - max_tokens
+            if excess <= 0 or request.max_tokens == 0:
+                break
+            request = replace(request, max_tokens=request.max_tokens * room // (room + excess))
+            draft = await self._fallback.summarize(request)
+        return draft
 
     def _check(self, draft: Draft, request: SummaryRequest, extent: Extent) -> None:
         missing = [name for name in request.fields if not draft.fields.get(name, "").strip()]

@@ -59,7 +59,7 @@ class Shelves:
         ranked = sorted(needs, key=lambda found: found[1], reverse=True)[: int(STRINGS_PER_TOKEN * max_tokens)]
         held: dict[tuple[Pointer, ...], int] = {}
         wanted = [
-            Wanted(need, self._counter.count(f" {item.text}"), self._numbers(item.text, held), item.text in near)
+            Wanted(need, self._tokens(item.text), self._numbers(item.text, held), item.text in near)
             for item, need in ranked
         ]
         keys = list(held)
@@ -96,13 +96,17 @@ class Shelves:
         """
         lines = dict.fromkeys(item.pointers for item in named if item.kind in LEDGER_KINDS)
         found = {string: pointers for pointers in lines for string in self._sections.strings_at(pointers)}
-        near = [(need, self._counter.count(f" {item.text}"), item) for item, need in needs if item.text in found]
+        near = [(need, self._tokens(item.text), item) for item, need in needs if item.text in found]
         chosen: list[Item] = []
         for _, tokens, item in sorted(near, key=lambda each: each[0] / each[1], reverse=True):
             if tokens <= max_tokens:
                 max_tokens -= tokens
                 chosen.append(self._on(item, found[item.text]))
         return chosen
+
+    def _tokens(self, string: str) -> int:
+        """Count a string as it stands among others; nothing is free, also where a counter rounds down."""
+        return max(self._counter.count(f" {string}"), 1)
 
     def _numbers(self, string: str, held: dict[tuple[Pointer, ...], int]) -> list[int]:
         """Return the numbers of the places that hold *string*; *held* numbers those of the last summary behind ours."""
