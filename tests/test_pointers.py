@@ -56,7 +56,7 @@ def _claimed(line: Line) -> Iterator[str]:
     text = re.sub(r" \u00d7[0-9]+$", "", LEADS.sub("", line.text, count=1))
     quoted = re.search("“(.*)”", text)
     if quoted is not None:
-        yield from re.split("…|” – “", quoted[1])  # an answer stands behind the question that it answers
+        yield from re.split("…|” \u2013 “", quoted[1])  # an answer stands behind the question that it answers
         return
     if text.startswith("$ "):
         yield from re.split(" → |…", text[2:])
