@@ -726,6 +726,8 @@ class TestImports:
     def test_what_is_no_offloader_is_refused_when_the_middleware_is_made(self) -> None:
         with pytest.raises(ConfigError, match="offload_context"):
             WorkspaceMiddleware(object())  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=r'give LocalWorkspace\("./workspace"\)'):
+            WorkspaceMiddleware("./workspace")  # type: ignore[arg-type]
 
 
 BLOCKS: Sequence[Callable[[int], Any]] = (

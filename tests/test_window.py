@@ -287,6 +287,13 @@ def test_a_size_that_is_no_number_of_tokens_is_refused(size: Any) -> None:
         ContextWindow(session_id="s1", size=size)
 
 
+async def test_a_path_in_place_of_a_workspace_is_refused_with_what_to_write() -> None:
+    with pytest.raises(ConfigError, match=r'give LocalWorkspace\("./workspace"\)'):
+        ContextWindow(session_id="s1", offloader="./workspace")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r'give LocalWorkspace\("workspace"\)'):
+        await ContextWindow.resume(Path("workspace"), "s1")  # type: ignore[arg-type]
+
+
 async def test_something_that_is_no_message_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(MessageError, match="role"):
         await window(tmp_path).add({"content": "x"})

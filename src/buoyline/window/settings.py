@@ -8,6 +8,7 @@ from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.management import ContextManagement
 from buoyline.offloader import ToolRule
+from buoyline.offloader.instead import instead_of
 from buoyline.tokens import context_size
 from buoyline.tokens.models import max_output as max_output_of
 from buoyline.window.room import Room
@@ -56,7 +57,8 @@ def require_methods(name: str, value: object, *methods: str) -> None:
         ConfigError: *value* is neither None nor has all of *methods*.
     """
     if value is not None and not all(callable(getattr(value, method, None)) for method in methods):
-        raise ConfigError(name, f"{type(value).__name__} has not {' and '.join(methods)}")
+        hint = f"; {instead_of(value)}" if name == "offloader" else ""
+        raise ConfigError(name, f"{type(value).__name__} has not {' and '.join(methods)}{hint}")
 
 
 def size_of(size: object, model: str | None) -> int:

@@ -205,12 +205,14 @@ class ContextWindow:
             A window whose `messages` are those of the last `prepare` or `save` of the other one.
 
         Raises:
+            ConfigError: *offloader* cannot be one.
             NotFoundError: *offloader* keeps no windows, or knows no such session.
             CorruptError: What stands on disk is not what was written.
             StaleWindowError: The archive holds messages that did not come from the session's window.
             StorageError: The file system refused.
             BuoylineError: *management*, or what was kept of it, cannot be acted on.
         """
+        require_methods("offloader", offloader, "offload_context", "offload_tool_result")
         abilities = abilities_of(offloader)
         if abilities.windows is None:
             raise NotFoundError("window in session", session_id, "only a workspace keeps what a window needs")

@@ -23,6 +23,7 @@ from buoyline.integrations.agentscope.settings import PREVIEW_TOKENS, Settings, 
 from buoyline.lookups import LOOKUP_RULES
 from buoyline.management.running import LEAST_PROGRESS
 from buoyline.offloader import Offloader, ToolRule, abilities_of
+from buoyline.offloader.instead import instead_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.window.documents import Management, document_of
 from buoyline.window.events import OnEvent
@@ -90,7 +91,7 @@ class WorkspaceMiddleware(MiddlewareBase):
         """
         for method in ("offload_context", "offload_tool_result"):
             if not callable(getattr(workspace, method, None)):
-                raise ConfigError("workspace", f"{type(workspace).__name__} has no {method}; give a LocalWorkspace")
+                raise ConfigError("workspace", f"{type(workspace).__name__} has no {method}; {instead_of(workspace)}")
         self._workspace = workspace
         self._instructions = instructions
         local = workspace if isinstance(workspace, LocalWorkspace) else None
