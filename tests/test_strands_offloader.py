@@ -721,6 +721,29 @@ def test_strands_own_memory_ages_by_the_turns_of_its_agent() -> None:
         Agent(model=ScriptedModel(["done"]), plugins=[plugin])
 
 
+@pytest.mark.parametrize("kept", ["files", "memory"])
+def test_one_long_line_is_searched_by_the_lines_that_its_stub_counts(kept: str, workdir: Path) -> None:
+    users = [{"id": n, "name": f"user {n}", "role": "admin" if n % 5 == 0 else "member"} for n in range(300)]
+    storage = strands.InMemoryStorage() if kept == "memory" else strands.FileStorage(workdir)
+    asked: list[dict[str, Any]] = [
+        {"pattern": "admin", "context_lines": 0},
+        {"line_range": {"start": 4, "end": 6}},
+    ]
+    looks = [lambda messages, one=one: retrieving(**one)(messages[2:3]) for one in asked]
+    viewed = retrieving(line_range={"start": 4, "end": 6})
+
+    def by_view(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        (named,) = viewed(messages[2:3])
+        named["toolUse"]["input"]["reference"] = named["toolUse"]["input"]["reference"].replace(".txt", ".view.txt")
+        return [named]
+
+    agent = run(strands.ContextOffloader(storage), tool_giving(json.dumps({"users": users})), *looks, by_view)
+    assert ".view.txt" in text_of(agent)
+    assert "60 matches" in text_of(agent, 1), text_of(agent, 1)[:200]
+    assert '"name": "user 0"' in text_of(agent, 2)
+    assert text_of(agent, 3) == text_of(agent, 2)
+
+
 def test_what_left_is_told_and_the_workspace_verifies(workdir: Path) -> None:
     told: list[Any] = []
     run(WorkspaceOffloader(workdir, on_event=told.append), tool_giving(lines()))

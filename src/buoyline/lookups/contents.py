@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from buoyline.errors import CorruptError, StorageError
+from buoyline.lookups.places import Files
 from buoyline.lookups.references import Target
 from buoyline.lookups.retrieved import Content, JsonContent, MediaContent, TextContent
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import layout
 
 MAX_MEDIA_BYTES: Final = 20_000_000
 """More bytes of media than that are not handed out at once unless the bound is lifted: no provider takes them."""
@@ -19,7 +20,7 @@ _JSON_TYPE = "application/json"
 _MEDIA_KINDS = frozenset({"audio", "image", "video"})
 
 
-def is_text(workspace: LocalWorkspace, name: str) -> bool:
+def is_text(workspace: Files, name: str) -> bool:
     """Tell whether file *name* has lines: all but media, whose type their extension says.
 
     Of an unknown type (which HTML and SVG are, too, on disk) that is what begins as UTF-8 without NUL.
@@ -37,7 +38,7 @@ def is_text(workspace: LocalWorkspace, name: str) -> bool:
     return b"\0" not in head
 
 
-def media_of(workspace: LocalWorkspace, target: Target, *, is_bounded: bool) -> tuple[MediaContent, ...]:
+def media_of(workspace: Files, target: Target, *, is_bounded: bool) -> tuple[MediaContent, ...]:
     """Return the media of *target* in the tool's order; where *is_bounded*, with bytes up to 20 MB in all.
 
     Raises:
@@ -56,7 +57,7 @@ def media_of(workspace: LocalWorkspace, target: Target, *, is_bounded: bool) -> 
     return tuple(found)
 
 
-def contents_of(workspace: LocalWorkspace, target: Target, media: tuple[MediaContent, ...]) -> tuple[Content, ...]:
+def contents_of(workspace: Files, target: Target, media: tuple[MediaContent, ...]) -> tuple[Content, ...]:
     """Return the whole content of *target*, which is text, with its *media*, in the tool's order.
 
     Text comes back as the tool gave it, lone surrogates as well; invalid UTF-8, which no text of a tool becomes,
@@ -92,7 +93,7 @@ def _single(name: str) -> Mapping[str, Any]:
     return {"kind": kind if kind in _MEDIA_KINDS else "document", "media_type": media_type, "path": name}
 
 
-def _beside(workspace: LocalWorkspace, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
+def _beside(workspace: Files, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
     try:
         return _medium(workspace, part, max_bytes)
     except (CorruptError, StorageError) as error:
@@ -100,7 +101,7 @@ def _beside(workspace: LocalWorkspace, part: Mapping[str, Any], max_bytes: int) 
         return _described(workspace, part, int(part.get("bytes", 0)), None, reason)
 
 
-def _medium(workspace: LocalWorkspace, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
+def _medium(workspace: Files, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
     size_bytes = workspace.tree.size(part["path"]) or 0
     if size_bytes > max_bytes:
         return _described(workspace, part, size_bytes, None, "too large for an answer")
@@ -109,7 +110,7 @@ def _medium(workspace: LocalWorkspace, part: Mapping[str, Any], max_bytes: int) 
 
 
 def _described(
-    workspace: LocalWorkspace, part: Mapping[str, Any], size_bytes: int, content: bytes | None, problem: str
+    workspace: Files, part: Mapping[str, Any], size_bytes: int, content: bytes | None, problem: str
 ) -> MediaContent:
     return MediaContent(
         kind=part["kind"],

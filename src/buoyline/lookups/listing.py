@@ -8,6 +8,7 @@ from typing import Any, Self
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Spelling, as_arguments, shown_path
 from buoyline.lookups.paths import below
+from buoyline.lookups.places import require_files
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace._files import Tree
 
@@ -44,10 +45,11 @@ def glob(
         Paths relative to the workdir in the order of names, each directory before what it holds.
 
     Raises:
-        ConfigError: *pattern* is empty, absolute or too long, or *max_tokens* is too few.
+        ConfigError: *workspace* is not on disk, *pattern* is empty, absolute or too long, or *max_tokens* is too few.
         NotFoundError: There is no such session.
         StorageError: A directory cannot be read.
     """
+    require_files(workspace)
     wanted = pattern.removeprefix(f"{workspace.workdir}/")
     if not wanted or wanted.startswith("/") or len(pattern) > MAX_PATTERN_CHARS:
         raise ConfigError("pattern", f"must be relative to the workdir, of 1 to {MAX_PATTERN_CHARS:,} characters")

@@ -14,7 +14,8 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from buoyline.errors import InvalidNameError, NotFoundError, StorageError
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.lookups.places import Files, KeepsFiles
+from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 
 _POINTER = re.compile(r"(.+?):([0-9]{1,15}(?:-[0-9]{1,15})?(?:,[0-9]{1,15}(?:-[0-9]{1,15})?){0,99})", re.DOTALL)
@@ -46,7 +47,7 @@ class Extent(NamedTuple):
         return any(first <= number <= last for first, last in self.spans)
 
 
-def extent_of(workspace: LocalWorkspace, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
+def extent_of(workspace: Files, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
     """Find what *path* means.
 
     Args:
@@ -76,7 +77,7 @@ def extent_of(workspace: LocalWorkspace, path: str, session: str | None = None, 
     return Extent(name, spans[0][0], max(last for _, last in spans), ranges)
 
 
-def file_of(workspace: LocalWorkspace, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
+def file_of(workspace: Files, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
     """Find the file that *path* means; see `extent_of`, which says what is raised.
 
     Raises:
@@ -111,7 +112,7 @@ def _children(tree: Tree, directory: str) -> list[str]:
     return [above + entry for entry in reversed(tree.names(directory)) if not entry.startswith(".")]
 
 
-def _existing(workspace: LocalWorkspace, path: str, directory: str, *, confined: bool) -> str | None:
+def _existing(workspace: Files, path: str, directory: str, *, confined: bool) -> str | None:
     """Return the name of what is there under *path*, in the session's *directory* first; None if nothing is."""
     relative = _relative(workspace, path)
     is_absolute = path.startswith("/") or layout.blob_behind(path) is not None
@@ -125,7 +126,7 @@ def _is_within(name: str, directory: str) -> bool:
     return name == directory or name.startswith(f"{directory}/")
 
 
-def _relative(workspace: LocalWorkspace, path: str) -> str:
+def _relative(workspace: Files, path: str) -> str:
     blob = layout.blob_behind(path)
     if blob is not None:
         return blob
@@ -145,7 +146,7 @@ def _relative(workspace: LocalWorkspace, path: str) -> str:
     return "" if parts == PurePosixPath() else str(parts)
 
 
-def _is_there(tree: Tree, name: str) -> bool:
+def _is_there(tree: KeepsFiles, name: str) -> bool:
     if not name:
         return True
     try:

@@ -13,6 +13,7 @@ from buoyline.errors import ConfigError, CorruptError, NotFoundError, storage_er
 from buoyline.lookups.answer import Answer, Budget, Counter, Spelling, as_arguments, shown_path
 from buoyline.lookups.lines import count_lines
 from buoyline.lookups.paths import file_of
+from buoyline.lookups.places import require_files
 from buoyline.lookups.reading import LinePage, lines_from
 from buoyline.offloader.lines import MAX_LINE_CHARS
 from buoyline.workspace import LocalWorkspace, layout
@@ -74,8 +75,8 @@ def query(
         there is instead. `Answer.path` is the first file.
 
     Raises:
-        ConfigError: *expression* is none, takes too long or gives more than 8 MB; *start* or *column* cannot be; there
-            are no files, over 20, or over 64 MB in all; or *max_tokens* is too few.
+        ConfigError: *workspace* is not on disk; *expression* is none, takes too long or gives more than 8 MB; *start*
+            or *column* cannot be; there are no files, over 20, or over 64 MB in all; or *max_tokens* is too few.
         CorruptError: A file holds nothing of this.
         InvalidNameError: *path* leads out of the workspace, or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
@@ -83,6 +84,7 @@ def query(
 
     Source: https://jmespath.org/specification.html, https://www.sqlite.org/lang_select.html
     """
+    require_files(workspace)
     if not expression.strip() or len(expression) > MAX_EXPRESSION_CHARS or _NO_ARGUMENT.search(expression):
         raise ConfigError("expression", f"must have 1 to {MAX_EXPRESSION_CHARS:,} characters, e.g. keys(@)")
     if min(start, column) < 1:

@@ -9,6 +9,7 @@ from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, S
 from buoyline.lookups.chunks import Chunk, chunks_of
 from buoyline.lookups.extents import Extents, searched
 from buoyline.lookups.media import description_of
+from buoyline.lookups.places import require_files
 from buoyline.lookups.relevance import Candidate, Ranking
 from buoyline.lookups.scanning import Deadline
 from buoyline.lookups.words import Words
@@ -62,11 +63,13 @@ def search(
         ranked. `Answer.lines` has their lines, in the order of the text.
 
     Raises:
-        ConfigError: *query* has no word or over 2,000 characters, *start* cannot be, or *max_tokens* is too few.
+        ConfigError: *workspace* is not on disk, *query* has no word or over 2,000 characters, *start* cannot be,
+            or *max_tokens* is too few.
         InvalidNameError: *path* leads out of the workspace, or to a hidden file.
         NotFoundError: There is no such file or session.
         StorageError: A file cannot be read.
     """
+    require_files(workspace)
     if start < 1:
         raise ConfigError("start", f"{start} cannot be; it counts from 1")
     ranking = Ranking(_wanted(query))

@@ -11,6 +11,7 @@ from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, S
 from buoyline.lookups.lines import count_lines, fragments, windows
 from buoyline.lookups.media import description_of
 from buoyline.lookups.paths import file_of
+from buoyline.lookups.places import require_files
 from buoyline.offloader.lines import MAX_LINE_CHARS
 from buoyline.workspace import LocalWorkspace
 
@@ -65,11 +66,12 @@ def read(
         type and size instead.
 
     Raises:
-        ConfigError: *start*, *end* or *column* cannot be, or *max_tokens* is too few to show anything.
+        ConfigError: *workspace* is not on disk, *start*, *end* or *column* cannot be, or *max_tokens* is too few.
         InvalidNameError: *path* leads out of the workspace, or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is no regular file, or cannot be read.
     """
+    require_files(workspace)
     _require_positive(start=start, column=column)
     extent = file_of(workspace, path, session, confined=confined)
     first, last = max(start, extent.first), min(sys.maxsize if end is None else end, extent.last)

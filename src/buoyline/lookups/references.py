@@ -13,12 +13,15 @@ from typing import Any
 from buoyline.errors import CorruptError, InvalidNameError, MessageError, NotFoundError
 from buoyline.lookups.answer import shown_path
 from buoyline.lookups.paths import file_of
+from buoyline.lookups.places import Files
 from buoyline.messages import is_object, parse
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import layout
+from buoyline.workspace.memory_files import MemoryFiles
 
 MAX_LISTED = 10
 """How many references an error names at most; a session may have thousands of results."""
 
+_EVICTED = "it was in memory, and evicted since nobody used it for too many turns; run the tool again"
 _SHOWN_CHARS = 200
 _PLACE = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
 _MESSAGE_FILES = frozenset({layout.TRANSCRIPT_FILE, layout.CONTEXT_FILE})
@@ -48,7 +51,7 @@ class Target:
     is_narrowed: bool = False
 
 
-def target_of(workspace: LocalWorkspace, reference: str, session: str | None = None) -> Target:
+def target_of(workspace: Files, reference: str, session: str | None = None) -> Target:
     """Find what *reference* means.
 
     Args:
@@ -68,7 +71,7 @@ def target_of(workspace: LocalWorkspace, reference: str, session: str | None = N
     """
     if not isinstance(reference, str):
         raise InvalidNameError(reference, f"a reference must be text, not {type(reference).__name__}")
-    named = reference.strip()
+    named = reference.strip().removeprefix("memory://")  # whose files begin at /
     try:
         return _by_path(workspace, named, session)
     except (InvalidNameError, NotFoundError) as error:
@@ -80,10 +83,12 @@ def target_of(workspace: LocalWorkspace, reference: str, session: str | None = N
     if names:
         hint = f"this call has several results: {_listed(names)}"
         raise NotFoundError("single offloaded content", _shortened(named), hint)
-    raise NotFoundError("offloaded content", _shortened(named), _known(workspace, session))
+    is_evicted = isinstance(workspace, MemoryFiles) and workspace.is_evicted(named.removeprefix("/"))
+    hint = _EVICTED if is_evicted else _known(workspace, session)
+    raise NotFoundError("offloaded content", _shortened(named), hint)
 
 
-def _by_path(workspace: LocalWorkspace, reference: str, session: str | None) -> Target:
+def _by_path(workspace: Files, reference: str, session: str | None) -> Target:
     place = _PLACE.fullmatch(reference)
     if place is not None:
         try:
@@ -102,7 +107,7 @@ def _by_path(workspace: LocalWorkspace, reference: str, session: str | None) -> 
     return Target(found.name, found.whole, found.parts, extent.first, extent.last, is_narrowed=True)
 
 
-def _file(workspace: LocalWorkspace, name: str) -> Target:
+def _file(workspace: Files, name: str) -> Target:
     directory, _, file = name.rpartition("/")
     if layout.is_view_name(file):
         result = f"{directory}/{layout.result_behind(file)}"
@@ -111,14 +116,14 @@ def _file(workspace: LocalWorkspace, name: str) -> Target:
     return _result(workspace, name) if layout.is_result_name(file) else Target(name, name)
 
 
-def _result(workspace: LocalWorkspace, name: str) -> Target:
+def _result(workspace: Files, name: str) -> Target:
     directory, _, file = name.rpartition("/")
     view = f"{directory}/{layout.view_name(file)}"
     shown = name if workspace.tree.size(view) is None else view
     return Target(shown, name, _parts(workspace, directory, file))
 
 
-def _parts(workspace: LocalWorkspace, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
+def _parts(workspace: Files, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
     """Return what the journal says of the parts of a result; nothing where it says nothing, or cannot be read."""
     session_id = _session_id(workspace, directory)
     if session_id is None:
@@ -130,7 +135,7 @@ def _parts(workspace: LocalWorkspace, directory: str, file: str) -> tuple[Mappin
     return () if record is None else tuple(part for part in record.get("parts", ()) if is_object(part))
 
 
-def _session_id(workspace: LocalWorkspace, directory: str) -> str | None:
+def _session_id(workspace: Files, directory: str) -> str | None:
     name = f"{directory}/{layout.SESSION_FILE}"
     if workspace.tree.size(name) is None:
         return None
@@ -142,7 +147,7 @@ def _session_id(workspace: LocalWorkspace, directory: str) -> str | None:
     return session_id if isinstance(session_id, str) else None
 
 
-def _require_offloaded(workspace: LocalWorkspace, name: str, session: str | None) -> None:
+def _require_offloaded(workspace: Files, name: str, session: str | None) -> None:
     """Refuse what was not offloaded, or by another session.
 
     Raises:
@@ -159,7 +164,7 @@ def _require_offloaded(workspace: LocalWorkspace, name: str, session: str | None
         raise NotFoundError("offloaded content", name)
 
 
-def _results_of_call(workspace: LocalWorkspace, call_id: str, session: str | None) -> list[str]:
+def _results_of_call(workspace: Files, call_id: str, session: str | None) -> list[str]:
     """Return the names of all results of a call, the first one first within its session."""
     first = layout.tool_result_name(call_id)
     variant = re.compile(re.escape(first.removesuffix(".txt")) + r"~[a-z2-7]{16}\.txt")
@@ -171,7 +176,7 @@ def _results_of_call(workspace: LocalWorkspace, call_id: str, session: str | Non
     ]
 
 
-def _directories(workspace: LocalWorkspace, session: str | None) -> list[str]:
+def _directories(workspace: Files, session: str | None) -> list[str]:
     if session is not None:
         return [workspace.session(session).directory]
     names = workspace.tree.names(layout.SESSIONS)
@@ -179,7 +184,7 @@ def _directories(workspace: LocalWorkspace, session: str | None) -> list[str]:
     return [directory for directory in directories if workspace.tree.is_directory(directory)]
 
 
-def _known(workspace: LocalWorkspace, session: str | None) -> str:
+def _known(workspace: Files, session: str | None) -> str:
     """Say which references there are."""
     names = list(_offloaded(workspace, session))
     if not names:
@@ -187,7 +192,7 @@ def _known(workspace: LocalWorkspace, session: str | None) -> str:
     return f"there are: {_listed(names)}"
 
 
-def _offloaded(workspace: LocalWorkspace, session: str | None) -> Iterator[str]:
+def _offloaded(workspace: Files, session: str | None) -> Iterator[str]:
     for directory in _directories(workspace, session):
         files = workspace.tree.names(directory)
         yield from (f"{directory}/{file}" for file in files if layout.is_result_name(file))

@@ -15,10 +15,11 @@ from buoyline.lookups.contents import contents_of, is_text, media_of
 from buoyline.lookups.lines import count_lines
 from buoyline.lookups.passages import Form, Query, Scope, search, span
 from buoyline.lookups.patterns import finder
+from buoyline.lookups.places import Files, Workspace, files_of
 from buoyline.lookups.references import Target, target_of
 from buoyline.lookups.retrieved import MediaContent, Retrieved, TextContent
 from buoyline.tokens import as_text_counter, default_counter
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import layout
 
 DEFAULT_MAX_TOKENS: Final = 2_500
 DEFAULT_CONTEXT_LINES: Final = 5
@@ -39,7 +40,7 @@ def as_call(position: Mapping[str, Any]) -> str:
 
 
 def retrieve(
-    workspace: LocalWorkspace,
+    workspace: Workspace,
     reference: str,
     pattern: str | None = None,
     line_range: Mapping[str, Any] | None = None,
@@ -56,7 +57,7 @@ def retrieve(
     matches, the result is searched as the tool gave it, since a match may stand on two lines of the view. Blocking.
 
     Args:
-        workspace: Where the content is.
+        workspace: Where the content is, on disk or in memory; in memory, retrieving it counts as a use of it.
         reference: In any form that `buoyline.lookups.references.target_of` knows.
         pattern: A regular expression in RE2 syntax; what is none is taken as the text itself, and the answer says so.
             The empty pattern shows all lines.
@@ -75,28 +76,29 @@ def retrieve(
 
     Raises:
         ConfigError: *line_range* is not within the content, an option cannot be, lines of binary content are asked
-            for, or *max_tokens* is too few to show anything.
+            for, *max_tokens* is too few to show anything, or *workspace* is neither of the two.
         CorruptError: The payload that *reference* names is not what was stored.
         InvalidNameError: *reference* leads out of the workspace, or is no text.
         NotFoundError: There is no such content or session, or a call has several results.
         StorageError: A file cannot be read.
     """
-    target = target_of(workspace, reference, session)
+    files = files_of(workspace)
+    target = target_of(files, reference, session)
     form = Form(max_tokens, counter, spelling)
     context = None if context_lines is None else max(_whole_number("context_lines", context_lines), 0)
     if pattern is None and line_range is None and context is None and not target.is_narrowed:
-        return _whole(workspace, target, form)
-    _require_text(workspace, target)
-    total = count_lines(workspace.tree.chunks(target.name))
+        return _whole(files, target, form)
+    _require_text(files, target)
+    total = count_lines(files.tree.chunks(target.name))
     if not total:
         return Retrieved.of(TextContent(_EMPTY))
     if line_range is None and pattern is None and context is not None:
         line_range = {"start": target.first, "end": target.first + max(context, 1) - 1}
     scope = _scope(target, total, line_range)
     if not pattern:
-        return Retrieved.shown(span(workspace.tree, scope, form))
+        return Retrieved.shown(span(files.tree, scope, form))
     query, notes = _query(pattern, DEFAULT_CONTEXT_LINES if context is None else context)
-    return Retrieved.shown(_found(workspace, target, scope, query, dataclasses.replace(form, notes=notes)))
+    return Retrieved.shown(_found(files, target, scope, query, dataclasses.replace(form, notes=notes)))
 
 
 def retrieve_lines(
@@ -207,7 +209,7 @@ def _query(pattern: str, context_lines: int) -> tuple[Query, tuple[str, ...]]:
         return Query(pattern, finder(pattern, literal=True), context_lines), (_LITERAL,)
 
 
-def _found(workspace: LocalWorkspace, target: Target, scope: Scope, query: Query, form: Form) -> Answer:
+def _found(workspace: Files, target: Target, scope: Scope, query: Query, form: Form) -> Answer:
     """Search the view of a result, and where nothing in it matches, the result itself."""
     answer = search(workspace.tree, scope, query, form)
     if answer.lines or scope.is_narrowed or target.whole == target.name:
@@ -218,7 +220,7 @@ def _found(workspace: LocalWorkspace, target: Target, scope: Scope, query: Query
     return found if found.lines else answer
 
 
-def _whole(workspace: LocalWorkspace, target: Target, form: Form) -> Retrieved:
+def _whole(workspace: Files, target: Target, form: Form) -> Retrieved:
     """Return all of the content where it fits, else its first lines and the media."""
     media = media_of(workspace, target, is_bounded=form.max_tokens is not None)
     if not is_text(workspace, target.whole):
@@ -236,9 +238,7 @@ def _whole(workspace: LocalWorkspace, target: Target, form: Form) -> Retrieved:
     return Retrieved.shown(span(workspace.tree, _scope(target, total, None), form), *media)
 
 
-def _fitting(
-    workspace: LocalWorkspace, target: Target, media: tuple[MediaContent, ...], form: Form
-) -> Retrieved | None:
+def _fitting(workspace: Files, target: Target, media: tuple[MediaContent, ...], form: Form) -> Retrieved | None:
     """Return all of the content; None where it is too large. What is far too large is not read for that."""
     if form.max_tokens is None:
         return Retrieved.of(*contents_of(workspace, target, media))
@@ -249,7 +249,7 @@ def _fitting(
     return None if counter.exceeds(whole.text, form.max_tokens) else whole
 
 
-def _require_text(workspace: LocalWorkspace, target: Target) -> None:
+def _require_text(workspace: Files, target: Target) -> None:
     """Refuse to look for lines where there are none.
 
     Raises:

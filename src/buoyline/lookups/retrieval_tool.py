@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from buoyline.errors import BuoylineError, ConfigError
 from buoyline.lookups.answer import Counter
+from buoyline.lookups.places import Workspace, files_of
 from buoyline.lookups.retrieval import DEFAULT_MAX_TOKENS, retrieve
 from buoyline.lookups.tool import Tool
-from buoyline.workspace import LocalWorkspace
 
 RETRIEVAL_TOOL: Final = "retrieve_offloaded_content"
 RETRIEVAL_DESCRIPTION: Final = """\
@@ -51,7 +51,7 @@ RETRIEVAL_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType(
 
 
 def retrieval_tool(
-    workspace: LocalWorkspace,
+    workspace: Workspace,
     session_id: str | None = None,
     *,
     max_tokens: int = DEFAULT_MAX_TOKENS,
@@ -63,11 +63,15 @@ def retrieval_tool(
     of their file. A framework that can hand media to its model calls `retrieve` and makes blocks of `Retrieved.parts`.
 
     Args:
-        workspace: Where the content is.
+        workspace: Where the content is, on disk or in memory.
         session_id: The agent's session, the only one whose content it may have; None for all.
         max_tokens: For the text of each answer.
         counter: Counts them; the default counter where it is None.
+
+    Raises:
+        ConfigError: *workspace* is neither a `LocalWorkspace` nor a `MemoryWorkspace`.
     """
+    files_of(workspace)
 
     def answer(arguments: Mapping[str, Any]) -> str:
         try:

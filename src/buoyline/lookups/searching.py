@@ -12,6 +12,7 @@ from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, S
 from buoyline.lookups.extents import Extents, Rank, rank_of, searched
 from buoyline.lookups.hits import Hit, LineStart
 from buoyline.lookups.lines import Fragment, fragments, windows
+from buoyline.lookups.places import require_files
 from buoyline.lookups.scanning import Deadline, Search, chunks_from, hits_in_file, lines_before, search_for
 from buoyline.offloader.lines import MAX_LINE_CHARS
 from buoyline.workspace import LocalWorkspace
@@ -72,11 +73,13 @@ def grep(
         shown around the match, as ``line:column: text``. `Answer.total` counts the hits up to 10,000 behind *after*.
 
     Raises:
-        ConfigError: *pattern* is not RE2 syntax, *context* or *after* cannot be, or *max_tokens* is too few.
+        ConfigError: *workspace* is not on disk, *pattern* is not RE2 syntax, *context* or *after* cannot be, or
+            *max_tokens* is too few.
         InvalidNameError: *path* leads out of the workspace, or to a hidden file.
         NotFoundError: There is no such file or session.
         StorageError: A file cannot be read.
     """
+    require_files(workspace)
     if not 0 <= context <= MAX_CONTEXT_LINES:
         raise ConfigError("context", f"{context} is not in 0 to {MAX_CONTEXT_LINES}")
     deadline = Deadline(timeout_s)

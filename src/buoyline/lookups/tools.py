@@ -7,6 +7,7 @@ from typing import Any
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.lookups.answer import Answer, Counter
 from buoyline.lookups.listing import glob
+from buoyline.lookups.places import require_files
 from buoyline.lookups.querying import query
 from buoyline.lookups.ranking import MAX_QUERY_CHARS, search
 from buoyline.lookups.reading import read
@@ -145,9 +146,10 @@ def lookup_tools(
         `read`, `grep`, `search`, `glob` and `query`, in this order.
 
     Raises:
-        ConfigError: *max_tokens* is under 200, in which an answer has hardly room.
+        ConfigError: *workspace* is not on disk, or *max_tokens* is under 200, in which an answer has hardly room.
         InvalidNameError: *session_id* is no session id.
     """
+    require_files(workspace)
     if max_tokens < _LEAST_TOKENS:
         raise ConfigError("max_tokens", f"{max_tokens} leaves no room for an answer; give {_LEAST_TOKENS} or more")
     if session_id is not None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from buoyline.errors import InvalidNameError, NotFoundError
 from buoyline.messages import Message, ToolResult
@@ -17,12 +17,12 @@ from buoyline.workspace.eviction import Evictable
 from buoyline.workspace.forks import watch_forks
 from buoyline.workspace.intake import StoresStreams
 from buoyline.workspace.journal import Batch
+from buoyline.workspace.memory_files import ROOT, MemoryFiles
 from buoyline.workspace.memory_session import MemorySession
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.references import holds, reference_in
 from buoyline.workspace.streams import MAX_REDACTED_BYTES, HeldSink, StreamWriter, as_result, done, refuse_partial
 
-_ROOT: Final = "memory:///"
 _NOTHING_STORED = "nothing was stored under it in this workspace"
 
 
@@ -143,6 +143,10 @@ class MemoryWorkspace(StoresStreams):
         """
         with self._lock:
             return self._used(reference)
+
+    def files(self) -> MemoryFiles:
+        """Return all that is held as files to read, as `buoyline.lookups.retrieve` reads a workspace on disk."""
+        return MemoryFiles(self._sessions, self._evictable, self._payloads, lock=self._lock, use=self.retrieve)
 
     def renew_after_fork(self) -> None:
         """Replace the lock in a forked child, where a thread of the parent may have held it."""
@@ -433,7 +437,7 @@ class MemoryWorkspace(StoresStreams):
 
     def reference_in(self, session_id: str, arguments: str) -> str:
         """Return the first reference of this workspace that the *arguments* of a call name; see `LocalWorkspace`."""
-        return reference_in(arguments, (_ROOT.removesuffix("/"),), layout.session_directory(session_id))
+        return reference_in(arguments, (ROOT.removesuffix("/"),), layout.session_directory(session_id))
 
     async def holds(self, reference: str, text: str) -> bool:
         """Tell whether *text* stands in what is behind *reference*, which counts as a use; False when that is gone."""
@@ -457,7 +461,7 @@ class MemoryWorkspace(StoresStreams):
     def _addressed(self, session_id: str) -> MemorySession:
         """Return the session; a new one is not held yet, since the call may still be refused."""
         held = self._sessions.get(layout.session_directory(session_id))
-        return held or MemorySession(session_id, _ROOT, self._evictable)
+        return held or MemorySession(session_id, ROOT, self._evictable)
 
     def _begun(self, session_id: str) -> MemorySession:
         session = self._addressed(session_id)
@@ -487,7 +491,7 @@ class MemoryWorkspace(StoresStreams):
         return self._payloads[layout.blob_behind(reference) or reference]
 
     def _used(self, reference: str) -> bytes:
-        name = layout.blob_behind(reference) or reference.removeprefix(_ROOT)
+        name = layout.blob_behind(reference) or reference.removeprefix(ROOT)
         found = self._content(name)
         if found is None:
             raise NotFoundError("content behind", reference, self._why_absent(name))

@@ -92,6 +92,16 @@ class MemorySession:
         found = files.get(file)
         return None if found is None else bytes(found)
 
+    def files(self) -> list[str]:
+        """Return the names that its files have or had: transcript, archive, tool results and their views."""
+        results = self._index.results
+        texts = [layout.TRANSCRIPT_FILE, layout.CONTEXT_FILE] if self._index.messages else []
+        return [*texts, *results, *map(layout.view_name, results)]
+
+    def index(self) -> Index:
+        """Return what its journal would say."""
+        return self._index
+
     def add(self, messages: Sequence[ArchivedMessage], batch_id: str, first: int | None = None) -> Batch:
         """Append *messages*, at least one, as a batch; a repetition is the batch that there is.
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from buoyline.integrations.strands.arrival import Arrival, NativeResult
-from buoyline.integrations.strands.content import blocks_from, retrieved_from
+from buoyline.integrations.strands.content import blocks_from
 from buoyline.integrations.strands.storage import WorkspaceStorage
 from buoyline.lookups import retrieve
 from buoyline.tokens import TextCounter
@@ -14,7 +14,6 @@ from buoyline.window.choosing import Choice
 from buoyline.window.entry import entry_beside
 from buoyline.window.events import OnEvent
 from buoyline.window.offloading import Place, ResultOffloading
-from buoyline.workspace import LocalWorkspace
 
 
 class WorkspaceKeeping:
@@ -90,9 +89,6 @@ class WorkspaceKeeping:
         workspace, session_id = self._storage.workspace, self._storage.session_id
         is_whole = pattern is None and line_range is None and context_lines is None
         bound = whole_tokens if is_whole else max_tokens
-        if not isinstance(workspace, LocalWorkspace):
-            options = (pattern, line_range, context_lines)
-            return await retrieved_from(self._storage, reference, *options, max_tokens=bound, counter=self._counter)
         found = await asyncio.to_thread(
             retrieve,
             workspace,
