@@ -22,6 +22,7 @@ from strands_model import ScriptedModel, call
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace, Quotas, SummaryRequest
 from buoyline.compression import pointers_in
+from buoyline.errors import ConfigError
 from buoyline.integrations.strands import (
     NullConversationManager,
     SlidingWindowConversationManager,
@@ -192,12 +193,18 @@ def test_a_window_that_cannot_work_is_refused(setting: dict[str, Any], tmp_path:
         SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path), **setting)
 
 
-@pytest.mark.parametrize("threshold", [0, -0.5, 1.5])
-def test_a_threshold_that_cannot_be_is_refused(threshold: float, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="compression_threshold must be between 0"):
+@pytest.mark.parametrize("threshold", [0, -0.5, 1.5, "x", "0.7", None, True, float("nan")])
+def test_a_threshold_that_cannot_be_is_refused(threshold: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="proactive_compression: compression_threshold must be between 0"):
         SummarizingConversationManager(
             workspace=LocalWorkspace(tmp_path), proactive_compression={"compression_threshold": threshold}
         )
+
+
+@pytest.mark.parametrize("proactive", [0.7, "yes", {"threshold": 0.7}, [0.7]])
+def test_what_strands_would_pass_over_is_refused(proactive: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r'proactive_compression: must be True, or {"compression_threshold": 0\.7}'):
+        SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path), proactive_compression=proactive)
 
 
 def test_an_agent_and_a_prompt_for_summaries_exclude_each_other(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from buoyline.management.document import ContextManagement
 from buoyline.management.entry import Entry
 from buoyline.management.hooks import Hook, nearest
 from buoyline.management.managers import OutputTruncation, Pinning, SlidingWindow, Summarization
+from buoyline.messages import is_object
 
 NULL: Final = "NullConversationManager"
 SLIDING: Final = "SlidingWindowConversationManager"
@@ -85,6 +86,31 @@ def to_strands_settings(management: ContextManagement) -> tuple[str, dict[str, A
     return manager, settings
 
 
+def compression_threshold(proactive: object) -> float | None:
+    """Return the share of the window above which Strands compresses before a call; None where it does not.
+
+    Strands passes over what it does not know, and compares whatever stands as the threshold with 0.
+
+    Args:
+        proactive: ``proactive_compression``, as it was passed to a conversation manager.
+
+    Raises:
+        ConfigError: It is neither None, nor true or false, nor a threshold above 0 and at most 1.
+    """
+    if proactive is None or proactive is False:
+        return None
+    if proactive is True:
+        return _DEFAULT_THRESHOLD
+    if not is_object(proactive) or not set(proactive) <= {"compression_threshold"}:
+        shown = f"not {str(proactive)[:80]!r}"
+        raise ConfigError("proactive_compression", f'must be True, or {{"compression_threshold": 0.7}}, {shown}')
+    threshold = proactive.get("compression_threshold", _DEFAULT_THRESHOLD)
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 0 < threshold <= 1:
+        problem = f"must be between 0 (exclusive) and 1 (inclusive), not {str(threshold)[:80]!r}"
+        raise ConfigError("proactive_compression", f"compression_threshold {problem}")
+    return threshold
+
+
 def _sliding(found: Mapping[str, Any]) -> dict[Hook, list[dict[str, Any]]]:
     size = {"max_messages": found["window_size"]}
     shortened = {"type": OutputTruncation.type_name, "config": {"max_output_length": _TRUNCATED_CHARS}}
@@ -92,7 +118,7 @@ def _sliding(found: Mapping[str, Any]) -> dict[Hook, list[dict[str, Any]]]:
     before: list[dict[str, Any]] = []
     if found["per_turn"]:
         before.append(_slide({**size, "activation": {"every_model_calls": int(found["per_turn"])}}))
-    if threshold := _threshold(found["proactive_compression"]):
+    if threshold := compression_threshold(found["proactive_compression"]):
         rule = {"tokens_exceed_ratio": threshold}
         before.append(_slide({**size, "at_least": _LEAST_TRIMMED, "activation": rule}))
     return {
@@ -106,7 +132,7 @@ def _summarizing(found: Mapping[str, Any]) -> dict[Hook, list[dict[str, Any]]]:
     config = {"summary_ratio": found["summary_ratio"], "preserve_recent_messages": found["preserve_recent_messages"]}
     if found["summarization_system_prompt"] is not None:
         config["summarization_system_prompt"] = found["summarization_system_prompt"]
-    threshold = _threshold(found["proactive_compression"])
+    threshold = compression_threshold(found["proactive_compression"])
     rule = {"activation": {"tokens_exceed_ratio": threshold}}
     entry = {"type": Summarization.type_name, "config": config}
     before = [{"type": Summarization.type_name, "config": {**config, **rule}}] if threshold else []
@@ -115,17 +141,6 @@ def _summarizing(found: Mapping[str, Any]) -> dict[Hook, list[dict[str, Any]]]:
 
 def _slide(config: dict[str, Any]) -> dict[str, Any]:
     return {"type": SlidingWindow.type_name, "config": config}
-
-
-def _threshold(proactive: object) -> float | None:
-    """Return the share of the window above which Strands compresses before a call; None where it does not."""
-    if proactive is None or proactive is False:
-        return None
-    if proactive is True:
-        return _DEFAULT_THRESHOLD
-    if isinstance(proactive, Mapping) and set(proactive) <= {"compression_threshold"}:  # pyright: ignore[reportUnknownArgumentType]
-        return proactive.get("compression_threshold", _DEFAULT_THRESHOLD)  # type: ignore[no-any-return]
-    raise ConfigError("proactive_compression", 'must be True, or {"compression_threshold": 0.7}')
 
 
 def _read(found: list[tuple[Hook, Entry]]) -> tuple[str, dict[str, Any]]:

@@ -13,6 +13,7 @@ from buoyline.errors import BuoylineError
 from buoyline.integrations.strands.bridging import run_apart
 from buoyline.integrations.strands.guarding import guarded_counter, guarded_offloader
 from buoyline.integrations.strands.naming import session_of
+from buoyline.management.strands_settings import compression_threshold
 from buoyline.offloader import Offloader
 from buoyline.tokens import TextCounter, TokenCounter
 from buoyline.workspace import LocalWorkspace
@@ -61,10 +62,12 @@ class WorkspaceConversationManager(ConversationManager):
             counter: Counts tokens; left out: exactly, for ``o200k_base``.
 
         Raises:
-            ValueError: The threshold is not above 0 and at most 1.
+            ConfigError: *proactive_compression* is none of these, or its threshold not above 0 and at most 1. It is a
+                ValueError.
             TypeError: *counter* cannot count.
         """
-        super().__init__(proactive_compression=proactive_compression)
+        threshold = compression_threshold(proactive_compression)
+        super().__init__(proactive_compression=None if threshold is None else {"compression_threshold": threshold})
         self.offloader = guarded_offloader(_offloader(workspace))
         self.counter: TextCounter = guarded_counter(counter)
         self._session_id = session_id
