@@ -15,9 +15,9 @@ the frameworks every tenth turn is measured, all of them get every message. Of t
 printed, too, since compressions are rare and a median does not see them.
 """
 
+import argparse
 import asyncio
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -160,7 +160,9 @@ async def run(turns: int) -> dict[str, list[list[float]]]:
 
 def main() -> None:
     """Print a line for each thousand turns, and what they say."""
-    turns = int(sys.argv[1]) if len(sys.argv) > 1 else TURNS
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("turns", type=int, nargs="?", default=TURNS, help=f"calls with a result each ({TURNS:,})")
+    turns: int = parser.parse_args().turns
     default_counter().count("load the vocabulary")
     spent = asyncio.run(run(turns))
     medians = {name: [statistics.median(part) * 1e6 for part in parts] for name, parts in spent.items()}

@@ -1,11 +1,12 @@
 """Ten thousand messages against one thousand: time and bytes written, through the whole live path.
 
-Run it: ``python benchmarks/scaling.py``. It prints the ratio for each window size; linear is 10. Messages that are
-still in the context have not been archived yet and have cost less, so a window that holds a good part of the
+Run it: ``python benchmarks/scaling.py [--rounds N]``. It prints the ratio for each window size; linear is 10. Messages
+that are still in the context have not been archived yet and have cost less, so a window that holds a good part of the
 thousand makes the ratio larger without anything growing faster. Bytes are those that the process handed to the
 system (``/proc/self/io``), so it needs Linux.
 """
 
+import argparse
 import asyncio
 import statistics
 import tempfile
@@ -58,11 +59,14 @@ async def run(count: int, size: int, durability: str) -> tuple[float, int]:
 
 def main() -> None:
     """Print a line for each window size and durability."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"times that each is run ({ROUNDS})")
+    rounds: int = parser.parse_args().rounds
     default_counter().count("load the vocabulary")
     for size in (2_000, 8_000, 32_000):
         for durability in ("off", "fsync"):
-            small = [asyncio.run(run(1_000, size, durability)) for _ in range(ROUNDS)]
-            large = [asyncio.run(run(10_000, size, durability)) for _ in range(1 if durability == "fsync" else ROUNDS)]
+            small = [asyncio.run(run(1_000, size, durability)) for _ in range(rounds)]
+            large = [asyncio.run(run(10_000, size, durability)) for _ in range(1 if durability == "fsync" else rounds)]
             seconds = [statistics.median(cost[0] for cost in costs) for costs in (small, large)]
             written = [statistics.median(cost[1] for cost in costs) for costs in (small, large)]
             print(
