@@ -1,6 +1,7 @@
 """`WorkspaceOffloader` in Strands' own agent, with its hooks, and with the storages that others bring."""
 
 import asyncio
+import importlib
 import inspect
 import json
 import logging
@@ -143,6 +144,42 @@ def test_what_strands_page_shows_works_with_the_import_changed(
         )
         assert shown.stdout == "3000:line 2999\n"
         assert Path(found[1]).is_relative_to(tmp_path / "artifacts")
+
+
+NAMES_ON_THEIR_PAGES = {
+    "strands.vended_plugins.context_offloader": [
+        "ContextOffloader",
+        "FileStorage",
+        "InMemoryStorage",
+        "S3Storage",
+        "ShouldOffload",
+        "Storage",
+    ],
+    "strands.agent.conversation_manager": [
+        "ConversationManager",
+        "NullConversationManager",
+        "ProactiveCompressionConfig",
+        "SlidingWindowConversationManager",
+        "SummarizingConversationManager",
+    ],
+}
+
+
+@pytest.mark.parametrize("module", NAMES_ON_THEIR_PAGES)
+def test_every_name_of_their_pages_is_imported_from_here_as_well(module: str) -> None:
+    assert sorted(importlib.import_module(module).__all__) == NAMES_ON_THEIR_PAGES[module]
+    assert set(NAMES_ON_THEIR_PAGES[module]) <= set(strands.__all__)
+    for name in NAMES_ON_THEIR_PAGES[module]:
+        assert getattr(strands, name).__name__ in {name, "WorkspaceOffloader"}
+
+
+def test_what_there_is_none_of_ours_of_is_theirs() -> None:
+    storage = strands.S3Storage(bucket="my-agent-artifacts", prefix="tool-results/", region_name="eu-west-1")
+    assert isinstance(storage, strands.Storage)
+    assert isinstance(strands.InMemoryStorage(), strands.Storage)
+    strands.ContextOffloader(storage=storage)
+    for name in ("NullConversationManager", "SlidingWindowConversationManager", "SummarizingConversationManager"):
+        assert issubclass(getattr(strands, name), strands.ConversationManager)
 
 
 # --- when a result leaves ---

@@ -8,29 +8,41 @@ except ModuleNotFoundError as error:
     message = "buoyline.integrations.strands needs Strands Agents; pip install 'buoyline[strands]'"
     raise ModuleNotFoundError(message, name="strands") from None
 
+from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
+from strands.vended_plugins.context_offloader import S3Storage, Storage
+
 from buoyline.integrations.strands.agent_summaries import AgentSummarizer, StrandsModelSummarizer
 from buoyline.integrations.strands.conversation import WorkspaceConversationManager
 from buoyline.integrations.strands.documents import conversation_manager_of
 from buoyline.integrations.strands.managed import DocumentConversationManager
 from buoyline.integrations.strands.naming import session_of
 from buoyline.integrations.strands.null import NullConversationManager
-from buoyline.integrations.strands.offloading import WorkspaceOffloader
+from buoyline.integrations.strands.offloading import ShouldOffload, WorkspaceOffloader
 from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
 from buoyline.integrations.strands.storage import WorkspaceStorage
 from buoyline.integrations.strands.storages import FileStorage, InMemoryStorage
 from buoyline.integrations.strands.summarizing import SummarizingConversationManager
 
 ContextOffloader = WorkspaceOffloader
-"""Under Strands' name, as managers and storages have theirs: code that follows its page changes an import alone."""
+"""Under Strands' name, as managers and storages have theirs: code that follows its page changes an import alone.
+
+For the same reason Strands' own `ConversationManager`, `ProactiveCompressionConfig`, `S3Storage` and `Storage` stand
+here: there are none of ours, and the plugin and the managers take them as they are.
+"""
 
 __all__ = [
     "AgentSummarizer",
     "ContextOffloader",
+    "ConversationManager",
     "DocumentConversationManager",
     "FileStorage",
     "InMemoryStorage",
     "NullConversationManager",
+    "ProactiveCompressionConfig",
+    "S3Storage",
+    "ShouldOffload",
     "SlidingWindowConversationManager",
+    "Storage",
     "StrandsModelSummarizer",
     "SummarizingConversationManager",
     "WorkspaceConversationManager",
