@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -357,6 +358,45 @@ def test_hits_stand_below_the_path_of_their_file_which_is_named_once(workspace: 
         f"== {names[1]}",
         *rows,
     ]
+
+
+def test_hits_of_early_files_do_not_hide_that_later_ones_have_some(workspace: LocalWorkspace) -> None:
+    counts = {"a": 500, "b": 3, "c": 60, "d": 0, "e": 1}
+    for file, count in counts.items():
+        _write(workspace, f"crowded/{file}.txt", "needle and more of the line\n" * count + "hay\n")
+    answer = grep(workspace, "needle", "crowded", max_tokens=600)
+    *_, left, cut = answer.text.splitlines()
+    assert left == (
+        f"[Hits left: {500 - len(answer.lines)} in this file, 3 in crowded/b.txt, 60 in crowded/c.txt, "
+        "1 in crowded/e.txt. Give a file as path to see its hits.]"
+    )
+    assert cut == f"[Cut here. To go on, repeat the call with after='crowded/a.txt:{len(answer.lines)}:1']"
+    assert _tokens(answer) <= 600
+    last = grep(workspace, "needle", ["crowded/a.txt", "crowded/d.txt"], max_tokens=600)
+    assert "Hits left" not in last.text
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.integers(300, 900))
+def test_what_is_shown_and_what_is_left_are_all_the_hits(counts: list[int], max_tokens: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        for number, count in enumerate(counts):
+            (Path(directory) / f"file-{number:02}.txt").write_text("needle\n" * count, encoding="utf-8")
+        workspace = LocalWorkspace(directory, durability="off")
+        after, seen = "", 0
+        while True:
+            answer = grep(workspace, "needle", ".", after=after, max_tokens=max_tokens)
+            assert _tokens(answer) <= max_tokens
+            assert answer.total == sum(counts)
+            seen += len(answer.lines)
+            left = re.search(r"\[Hits left: (.+)\. Give", answer.text)
+            if left is not None:
+                assert seen + sum(int(one.replace(",", "")) for one in re.findall(r"([\d,]+) in ", left[1])) == sum(
+                    counts
+                )
+            if not answer.next:
+                break
+            after = answer.next["after"]
+        assert seen == sum(counts)
 
 
 @given(context=st.integers(0, 5), max_tokens=st.integers(130, 400), hits_at=st.sets(st.integers(1, 60)))

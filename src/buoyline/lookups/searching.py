@@ -1,5 +1,6 @@
 """`grep`: lines that match, in files of the workspace."""
 
+import collections
 import itertools
 import re
 import sys
@@ -23,6 +24,9 @@ MAX_CONTEXT_LINES = 100
 # They cost 4 s a million. Whoever finds more has asked for too much to read, and can still go on from the last
 # one shown.
 _MAX_COUNTED_HITS = 10_000
+# Hits of early files may fill an answer: an eighth of it or so says where the others are. A small one has no room.
+_LEAST_TOKENS_TO_LIST = 300
+_LISTED_CHARS_PER_TOKEN = 0.3
 _AFTER = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
 # Hits are often near each other: what is read around one is little, unless its lines are long.
 _AROUND_BYTES = 1 << 13
@@ -72,6 +76,8 @@ def grep(
         by ``--``: a path in each line would take half of the room. Of a line over 1,000 characters that many are
         shown around the match, as ``line:column: text``. `Answer.total` counts the hits up to 10,000 behind *after*.
 
+        Where hits of further files are cut, it says how many are left in which, as far as an eighth of it names them.
+
     Raises:
         ConfigError: *workspace* is not on disk, *pattern* is not RE2 syntax, *context* or *after* cannot be, or
             *max_tokens* is too few.
@@ -88,7 +94,9 @@ def grep(
     found = _found(workspace.tree, searched(workspace, path, session, confined=confined), search, skipped)
     budget = Budget(max_tokens, counter)
     lines = list(_lines(workspace.tree, found, context, max(max_tokens, 2 * MAX_CONTEXT_LINES)))
-    page = _Page(found, spelling, len(lines), _first_by_path(lines), has_context=context > 0)
+    listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= _LEAST_TOKENS_TO_LIST else 0
+    firsts = _first_by_path(lines)
+    page = _Page(found, spelling, len(lines), firsts, has_context=context > 0, listed_chars=listed_chars)
     shown = budget.fill(lines, page)
     if not any(line.is_hit for line in shown):
         # The lines before the first hit have used up the budget. It is the hit that was asked for.
@@ -217,13 +225,17 @@ def _first_by_path(lines: Iterable[Line]) -> Mapping[str, Line]:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The text of an answer about what was found, of which *count* lines could be shown, by path the first *firsts*."""
+    """The text of an answer about what was found, of which *count* lines could be shown, by path the first *firsts*.
+
+    Files with hits that are cut are named in up to *listed_chars* characters; none of them where that is 0.
+    """
 
     found: _Found
     spelling: Spelling
     count: int
     firsts: Mapping[str, Line]
     has_context: bool
+    listed_chars: int
 
     def frame(self) -> str:
         longest = Line(max(self.found.hits, key=len, default=""), sys.maxsize, sys.maxsize, "", is_hit=True)
@@ -278,11 +290,35 @@ class _Page:
     def _footer(self, lines: Sequence[Line]) -> str:
         following = self.following(lines)
         if following:
-            return f"[Cut here. To go on, {self.spelling(following)}]\n"
+            return f"{self._left(lines)}[Cut here. To go on, {self.spelling(following)}]\n"
         if self.found.stopped_in and lines:
             return f"[The time was up in {shown_path(self.found.stopped_in)}: search fewer files at once.]\n"
         is_whole = not lines or len(lines) == self.count
         return "" if is_whole else f"[Context is cut here. To see more, read from line {lines[-1].number + 1}.]\n"
+
+    def _left(self, lines: Sequence[Line]) -> str:
+        """Say how many hits are left in which files; nothing where they are all in the file that is shown last."""
+        shown = collections.Counter(line.path for line in lines if line.is_hit)
+        left = {path: len(hits) - shown[path] for path, hits in self.found.hits.items()}
+        here = left.pop(lines[-1].path, 0)
+        further = {path: count for path, count in left.items() if count}
+        is_known = self.found.is_all or self.found.files == 1
+        if not self.listed_chars or (is_known and not further):
+            return ""
+        named = _named(further, self.listed_chars)
+        parts = [f"{here:,} in this file"] if here else []
+        parts += [f"{count:,} in {shown_path(path)}" for path, count in named.items()]
+        if others := len(further) - len(named):
+            hits = sum(further.values()) - sum(named.values())
+            parts.append(f"{hits:,} in {others:,} further file{'s' if others > 1 else ''}")
+        more = "" if self.found.is_all else ", and those in what was not searched yet"
+        return f"[Hits left: {', '.join(parts)}{more}. Give a file as path to see its hits.]\n"
+
+
+def _named(counts: Mapping[str, int], max_chars: int) -> dict[str, int]:
+    """Return the first of *counts*, as many as have up to *max_chars* characters of paths together."""
+    ends = itertools.accumulate(len(path) for path in counts)
+    return {path: count for (path, count), end in zip(counts.items(), ends, strict=True) if end <= max_chars}
 
 
 def _path_row(line: Line) -> str:
