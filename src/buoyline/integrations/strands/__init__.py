@@ -27,7 +27,7 @@ ContextOffloader = WorkspaceOffloader
 """Under Strands' name, as managers and storages have theirs: code that follows its page changes an import alone.
 
 For the same reason Strands' own `ConversationManager`, `ProactiveCompressionConfig`, `S3Storage` and `Storage` stand
-here: there are none of ours, and the plugin and the managers take them as they are.
+here: there are none of ours, the plugin takes these storages as they are, and our managers are such managers.
 """
 
 __all__ = [
