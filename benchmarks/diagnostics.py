@@ -10,8 +10,8 @@ that are judged by it.
 prints all of them, and marks what `ERROR` takes for one as well, so that both can be checked by hand.
 """
 
+import argparse
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,7 +138,9 @@ def is_report(line: str) -> bool:
 
 def main() -> None:
     """Print the diagnostics of all files."""
-    for file in map(Path, sys.argv[1:]):
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("file", type=Path, nargs="+", help="what a tool has said")
+    for file in parser.parse_args().file:
         text = file.read_bytes().decode("utf-8", "replace")
         reports = set(diagnostics(text))
         for number, line in enumerate(text.split("\n"), 1):
