@@ -514,6 +514,21 @@ class TestFailures:
         assert blocks_in([*archived(workspace), *kept]) == blocks_in(json.loads(before)["context"])
         assert_sound(workspace)
 
+    async def test_what_is_not_named_as_a_failure_of_the_provider_comes_out_and_the_context_stays(
+        self, tmp_path: Path
+    ) -> None:
+        model = ScriptedModel(summaries=[ZeroDivisionError("a fault of the client")], context_size=4_000)
+        summarizer = AgentModelSummarizer(model, first_wait_s=0, failures=(OSError,))
+        agent = pilot(
+            model,
+            WorkspaceMiddleware(LocalWorkspace(tmp_path), summarizer=summarizer),
+            of=state("s1", *full_context()),
+        )
+        before = agent.state.model_dump_json()
+        with pytest.raises(ZeroDivisionError):
+            await agent.compress_context()
+        assert agent.state.model_dump_json() == before
+
     async def test_a_full_disk_leaves_the_context_as_it_was(self, tmp_path: Path) -> None:
         workspace = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=1_000))
         agent = pilot(

@@ -2,19 +2,18 @@
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from buoyline.compression.summarizers.answers import draft_of
 from buoyline.compression.summarizers.failure import Failure, Kind
-from buoyline.compression.summarizers.retrying import Attempts, Retries
+from buoyline.compression.summarizers.repeating import repeated
+from buoyline.compression.summarizers.retrying import Retries
 from buoyline.compression.summarizers.shortening import shortened, total
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest, require_draft
-from buoyline.errors import ConfigError, SummaryError
-
-logger = logging.getLogger(__name__)
+from buoyline.errors import ConfigError
 
 Answer: TypeAlias = "str | Mapping[str, object] | Draft"
 """What a function may give: a text, texts by field, or a draft."""
@@ -66,22 +65,14 @@ class CallableSummarizer:
         Raises:
             SummaryError: There was no answer that can be used within the bounds.
         """
-        attempts = Attempts(self._retries)
-        while True:
-            try:
-                return await self._asked(request)
-            except Failure as failure:
-                wait_s = attempts.wait_s(failure)
-                if wait_s is None:
-                    raise SummaryError(self.name, f"{failure}; asked {attempts.made} times") from failure
-                logger.info("summary by %s: %s; asked again in %.1f s", self.name, failure, wait_s)
-                await asyncio.sleep(wait_s)
+        return await repeated(partial(self._asked, request), name=self.name, retries=self._retries)
 
     async def _asked(self, request: SummaryRequest) -> Draft:
         try:
             async with asyncio.timeout(self._retries.timeout_s):
                 answer = await self._function(request)
         except self._failures as error:
+            # By default every exception: nothing is known of the function, and nothing else runs here.
             raise Failure(Kind.BUSY, f"{type(error).__name__}: {error}") from error
         draft = draft_of(answer, request, self.name)
         require_draft(draft)

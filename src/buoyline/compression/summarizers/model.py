@@ -1,27 +1,20 @@
 """`ModelSummarizer`: a model writes the summary, is asked again within bounds, and is never trusted."""
 
-import asyncio
-import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from buoyline.compression.summarizers.answers import fields_of
-from buoyline.compression.summarizers.failure import Failure, Kind
-from buoyline.compression.summarizers.prompting import prompt_for, schema_of
-from buoyline.compression.summarizers.retrying import OVERFLOW_SHRINK, SHORTER, Attempts, Retries
-from buoyline.compression.summarizers.shortening import shortened, total
+from buoyline.compression.summarizers.asking import Asking, Question, Reply
+from buoyline.compression.summarizers.retrying import Retries
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
-from buoyline.errors import ConfigError, NotFoundError, SummaryError
+from buoyline.errors import ConfigError, NotFoundError
 from buoyline.tokens.models import context_size as known_context_size
 from buoyline.tokens.models import max_output
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-    from buoyline.compression.summarizers.provider import OutputMode, Reply
-
-logger = logging.getLogger(__name__)
+    from buoyline.compression.summarizers.provider import OutputMode
 
 UNKNOWN_CONTEXT_SIZE: Final = 32_000
 """Taken for a model that nobody knows: what nearly all have today. One with less says so, and is asked with less."""
@@ -33,20 +26,6 @@ MAX_OUTPUT_SHARE: Final = 0.33
 """Of the window, for the answer with the thoughts."""
 
 _MODES: Final = ("auto", "native", "tool", "text")
-_SHOWN_ANSWER_TOKENS: Final = 2_000
-
-
-@dataclass(slots=True)
-class _Asking:
-    """How the next request is made; each failure changes it, but for the limit."""
-
-    limit: int
-    max_tokens: int
-    answer_tokens: int
-    output_tokens: int
-    mode: "OutputMode"
-    remarks: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    too_long: dict[str, str] | None = None
 
 
 class ModelSummarizer:
@@ -124,89 +103,25 @@ class ModelSummarizer:
         Raises:
             SummaryError: There was no answer that can be used within the bounds; it says why.
         """
-        asking, attempts = self._first(request), Attempts(self._retries)
-        async with self._model() as model:
-            while True:
-                try:
-                    return Draft(self.name, await self._asked(model, asking, request))
-                except Failure as failure:
-                    wait_s = attempts.wait_s(failure)
-                    if wait_s is None:
-                        return self._last_resort(asking, request, failure, attempts)
-                    logger.info("summary by %s: %s; asked again in %.1f s", self.name, failure, wait_s)
-                    _change(asking, failure)
-                    await asyncio.sleep(wait_s)
-
-    def _first(self, request: SummaryRequest) -> _Asking:
         answer_tokens = max(min(request.max_tokens, _source_tokens(request) - 1), 1)
         # JSON takes its signs and escapes beside the text, and the model's tokens are not ours.
         output = min(2 * answer_tokens + REASONING_TOKENS, int(self.context_size * MAX_OUTPUT_SHARE))
         output = max(min(output, self._max_output or output), 1)
-        return _Asking(answer_tokens, self.context_size - output, answer_tokens, output, self._output)
+        async with self._model() as model:
+            return await Asking(
+                name=self.name,
+                request=request,
+                send=partial(self._send, model, output),
+                retries=self._retries,
+                max_tokens=self.context_size - output,
+                answer_tokens=answer_tokens,
+                is_plain=self._output == "text",
+            ).draft()
 
-    async def _asked(self, model: "Model", asking: _Asking, request: SummaryRequest) -> dict[str, str]:
-        said = sum(request.counter.count(text) for remark in asking.remarks for text in remark)
-        prompt = prompt_for(
-            request,
-            max_tokens=asking.max_tokens - said,
-            answer_tokens=asking.answer_tokens,
-            spell_schema=asking.mode == "text",
-        )
-        try:
-            async with asyncio.timeout(self._retries.timeout_s):
-                reply = await _provider().ask(
-                    model,
-                    prompt,
-                    asking.remarks,
-                    schema=schema_of(request),
-                    mode=asking.mode,
-                    settings={"max_tokens": asking.output_tokens, "timeout": self._retries.timeout_s, **self._settings},
-                )
-        except TimeoutError as error:
-            raise Failure(Kind.BUSY, f"no answer within {self._retries.timeout_s:g} s") from error
-        return _fields(reply, asking, request)
-
-    def _last_resort(self, asking: _Asking, request: SummaryRequest, failure: Failure, attempts: Attempts) -> Draft:
-        if asking.too_long is not None:
-            logger.info("summary by %s: %s; cut to %d tokens", self.name, failure, asking.limit)
-            return Draft(self.name, shortened(asking.too_long, asking.limit, request.counter))
-        times = "once" if attempts.made == 1 else f"{attempts.made} times"
-        raise SummaryError(self.name, f"{failure}; asked {times}") from failure
-
-
-def _fields(reply: "Reply", asking: _Asking, request: SummaryRequest) -> dict[str, str]:
-    """Return the fields of an answer that can be used; remember what the next request should say of one that cannot."""
-    if reply.refusal:
-        raise Failure(Kind.REFUSED, f"the model refused: {reply.refusal}")
-    if reply.is_cut:
-        raise Failure(Kind.TRUNCATED, "the answer was cut off")
-    try:
-        fields = fields_of(reply.content, request)
-    except Failure as failure:
-        if failure.kind is Kind.MALFORMED:
-            shown = request.counter.head(reply.text, _SHOWN_ANSWER_TOKENS)
-            asking.remarks = [(shown, f"This cannot be used: {failure}. Write the whole summary again, in its form.")]
-        raise
-    tokens = total(fields, request.counter)
-    if tokens > asking.limit:
-        asking.too_long = fields
-        raise Failure(Kind.INFLATED, f"the answer takes {tokens:,} tokens where {asking.limit:,} are allowed")
-    return fields
-
-
-def _change(asking: _Asking, failure: Failure) -> None:
-    """Change the next request by what was wrong with this one."""
-    match failure.kind:
-        case Kind.OVERFLOW:
-            asking.max_tokens = int(asking.max_tokens * OVERFLOW_SHRINK)
-        case Kind.REJECTED:
-            asking.mode = "text"
-        case Kind.TRUNCATED | Kind.INFLATED:
-            asking.answer_tokens = max(int(asking.answer_tokens * SHORTER), 1)
-            remark = f"That was too long: {failure}. Write it again, in at most {asking.answer_tokens:,} tokens."
-            asking.remarks = [("", remark)]
-        case _:
-            pass
+    async def _send(self, model: "Model", output_tokens: int, question: Question) -> Reply:
+        settings = {"max_tokens": output_tokens, "timeout": self._retries.timeout_s, **self._settings}
+        reply: Reply = await _provider().ask(model, question, mode=self._output, settings=settings)
+        return reply
 
 
 def _source_tokens(request: SummaryRequest) -> int:

@@ -2,12 +2,10 @@
 
 Its model classes cover the providers and sort their errors, so that neither has to be done here again. Requests
 are made directly, without its agents: how often to ask again, and what for, is decided in one place, and that is
-`buoyline.compression.summarizers.model`.
+`buoyline.compression.summarizers.asking`.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from pydantic_ai import exceptions
@@ -25,8 +23,8 @@ from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
+from buoyline.compression.summarizers.asking import Question, Reply
 from buoyline.compression.summarizers.failure import Failure, Kind
-from buoyline.compression.summarizers.prompting import Prompt
 from buoyline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,26 +36,6 @@ _TOOL: Final = "write_summary"
 _TOOL_DESCRIPTION: Final = "Write down the summary."
 _BUSY_STATUSES: Final = frozenset({408, 409, 425, 429})
 _MAX_REASON_CHARS: Final = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a model answered.
-
-    Attributes:
-        content: The arguments of the output tool, else the text.
-        is_cut: The model ran out of tokens.
-        refusal: Why it would not answer; empty where it did.
-    """
-
-    content: object
-    is_cut: bool
-    refusal: str
-
-    @property
-    def text(self) -> str:
-        """How the answer reads, for showing it to the model again."""
-        return self.content if isinstance(self.content, str) else json.dumps(self.content, ensure_ascii=False)
 
 
 def model_named(name: str, *, base_url: str | None, api_key: str | None, provider: Any) -> Model:
@@ -95,23 +73,13 @@ def window_of(model: Model) -> int | None:
     return model.profile.get("context_window")
 
 
-async def ask(
-    model: Model,
-    prompt: Prompt,
-    remarks: Sequence[tuple[str, str]],
-    *,
-    schema: Mapping[str, object],
-    mode: OutputMode,
-    settings: Mapping[str, object],
-) -> Reply:
+async def ask(model: Model, question: Question, *, mode: OutputMode, settings: Mapping[str, object]) -> Reply:
     """Send one request and return the answer. Nothing is asked again here, also not by the provider's client.
 
     Args:
         model: Entered, so that it has a client of the running loop.
-        prompt: What is sent.
-        remarks: Answers so far, each with what is wrong with it.
-        schema: JSON Schema of the answer.
-        mode: How the provider is told of *schema*; ``"text"``: not at all.
+        question: What is sent.
+        mode: How the provider is told of the schema, where the question itself does not spell it.
         settings: pydantic-ai's ``ModelSettings``.
 
     Raises:
@@ -121,9 +89,9 @@ async def ask(
     try:
         response = await model_request(
             model,
-            _messages(prompt, remarks),
+            _messages(question),
             model_settings=merged,
-            model_request_parameters=_parameters(schema, mode),
+            model_request_parameters=_parameters(question.schema, "text" if question.is_plain else mode),
         )
     except TimeoutError as error:
         raise Failure(Kind.BUSY, "no answer in time") from error
@@ -135,12 +103,13 @@ async def ask(
     return _reply(response)
 
 
-def _messages(prompt: Prompt, remarks: Sequence[tuple[str, str]]) -> list[ModelMessage]:
+def _messages(question: Question) -> list[ModelMessage]:
+    prompt = question.prompt
     messages: list[ModelMessage] = [ModelRequest([SystemPromptPart(prompt.system), UserPromptPart(prompt.user)])]
-    for answer, remark in remarks:
-        if answer:
-            messages.append(ModelResponse([TextPart(answer)]))
-        messages.append(ModelRequest([UserPromptPart(remark)]))
+    for remark in question.remarks:
+        if remark.answer:
+            messages.append(ModelResponse([TextPart(remark.answer)]))
+        messages.append(ModelRequest([UserPromptPart(remark.words)]))
     return messages
 
 

@@ -1,47 +1,28 @@
 """`AgentModelSummarizer`: an agent's own model writes the summary, through AgentScope."""
 
 import asyncio
-import json
-import logging
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agentscope.exception import StructuredOutputError
 from agentscope.message import Msg, TextBlock
 from agentscope.model import ChatModelBase, ChatResponse, ChatUsage, FinishedReason
 
-from buoyline.compression.summarizers.answers import fields_of
+from buoyline.compression.summarizers.asking import Asking, Question, Reply
 from buoyline.compression.summarizers.failure import Failure, Kind
-from buoyline.compression.summarizers.prompting import prompt_for, schema_of
-from buoyline.compression.summarizers.retrying import OVERFLOW_SHRINK, SHORTER, Attempts, Retries
-from buoyline.compression.summarizers.shortening import shortened, total
+from buoyline.compression.summarizers.retrying import Retries
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
-from buoyline.errors import SummaryError
 from buoyline.integrations.agentscope.agents import message_of
 from buoyline.integrations.agentscope.overflow import is_overflow, status_of
 
-logger = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
 
 OUTPUT_SHARE: Final = 0.2
 """Of the window, for the answer: AgentScope keeps a tenth, and a model that thinks needs more than it says."""
 
-_SHOWN_CHARS: Final = 4_000
 _REASON_CHARS: Final = 300
 _HOPELESS_STATUSES: Final = frozenset({401, 402, 403, 404})
 _BUSY_STATUSES: Final = frozenset({408, 409, 425, 429})
-
-
-@dataclass(slots=True)
-class _Asking:
-    """How the next request is made; each failure changes it, but for the limit."""
-
-    limit: int
-    max_tokens: int
-    answer_tokens: int
-    as_text: bool = False
-    remarks: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    too_long: dict[str, str] | None = None
 
 
 class AgentModelSummarizer:
@@ -92,57 +73,34 @@ class AgentModelSummarizer:
             SummaryError: There was no answer that can be used within the bounds; it says why.
             asyncio.CancelledError: The model was interrupted.
         """
-        room = int(self._model.context_size * (1 - OUTPUT_SHARE))
-        asking, attempts = _Asking(request.max_tokens, room, request.max_tokens), Attempts(self._retries)
-        while True:
-            try:
-                return Draft(self.name, await self._asked(asking, request))
-            except Failure as failure:
-                wait_s = attempts.wait_s(failure)
-                if wait_s is None:
-                    return self._last_resort(asking, request, failure, attempts)
-                logger.info("summary by %s: %s; asked again in %.1f s", self.name, failure, wait_s)
-                _change(asking, failure)
-                await asyncio.sleep(wait_s)
+        return await Asking(
+            name=self.name,
+            request=request,
+            send=self._send,
+            retries=self._retries,
+            max_tokens=int(self._model.context_size * (1 - OUTPUT_SHARE)),
+            answer_tokens=request.max_tokens,
+        ).draft()
 
-    async def _asked(self, asking: _Asking, request: SummaryRequest) -> dict[str, str]:
-        said = sum(request.counter.count(text) for remark in asking.remarks for text in remark)
-        prompt = prompt_for(
-            request,
-            max_tokens=asking.max_tokens - said,
-            answer_tokens=asking.answer_tokens,
-            spell_schema=asking.as_text,
-        )
-        messages = [message_of("system", prompt.system), message_of("user", prompt.user), *_remarks(asking.remarks)]
-        answer = await self._answer(messages, request, as_text=asking.as_text)
-        return _fields(answer, asking, request)
+    async def _send(self, question: Question) -> Reply:
+        messages = _messages(question)
+        if question.is_plain:
+            said = await self._answer(_said(self._model, messages))
+            if said is None:
+                raise Failure(Kind.EMPTY, "the model answered nothing")
+            self._note(said.usage, said.finished_reason)
+            return Reply("\n".join(block.text for block in said.content if isinstance(block, TextBlock)))
+        formed = await self._answer(_formed(self._model, messages, question.schema))
+        self._note(formed.usage, formed.finished_reason)
+        return Reply(formed.content)
 
-    async def _answer(self, messages: list[Msg], request: SummaryRequest, *, as_text: bool) -> object:
+    async def _answer(self, answer: Awaitable[_Answer]) -> _Answer:
         try:
-            async with asyncio.timeout(self._retries.timeout_s):
-                if as_text:
-                    return await self._text(messages)
-                model: Any = self._model  # its own types leave the answer open
-                reply = await model.generate_structured_output(messages=messages, structured_model=schema_of(request))
-                self._note(reply.usage, reply.finished_reason)
-                return reply.content
-        except Failure:
-            raise
-        except TimeoutError as error:
-            raise Failure(Kind.BUSY, f"no answer within {self._retries.timeout_s:g} s") from error
+            return await answer
         except self._failures as error:
+            # By default every exception: AgentScope passes on what a provider's client raises, and the clients have no
+            # class of errors in common. Nothing runs here but the model.
             raise _failure(error) from error
-
-    async def _text(self, messages: list[Msg]) -> str:
-        reply: ChatResponse | AsyncGenerator[ChatResponse, None] | None = await self._model(messages)
-        if isinstance(reply, AsyncGenerator):
-            chunks, reply = reply, None
-            async for chunk in chunks:
-                reply = chunk  # the last one holds all
-        if reply is None:
-            raise Failure(Kind.EMPTY, "the model answered nothing")
-        self._note(reply.usage, reply.finished_reason)
-        return "\n".join(block.text for block in reply.content if isinstance(block, TextBlock))
 
     def _note(self, usage: ChatUsage | None, reason: FinishedReason) -> None:
         if usage is not None:
@@ -150,52 +108,30 @@ class AgentModelSummarizer:
         if reason == FinishedReason.INTERRUPTED:
             raise asyncio.CancelledError
 
-    def _last_resort(self, asking: _Asking, request: SummaryRequest, failure: Failure, attempts: Attempts) -> Draft:
-        if asking.too_long is not None:
-            logger.info("summary by %s: %s; cut to %d tokens", self.name, failure, asking.limit)
-            return Draft(self.name, shortened(asking.too_long, asking.limit, request.counter))
-        times = "once" if attempts.made == 1 else f"{attempts.made} times"
-        raise SummaryError(self.name, f"{failure}; asked {times}") from failure
+
+async def _formed(model: Any, messages: list[Msg], schema: Mapping[str, object]) -> Any:
+    """Ask for structured output; AgentScope's types leave open what is in it."""
+    return await model.generate_structured_output(messages=messages, structured_model=schema)
 
 
-def _remarks(remarks: Sequence[tuple[str, str]]) -> list[Msg]:
-    messages: list[Msg] = []
-    for answer, remark in remarks:
-        if answer:
-            messages.append(message_of("assistant", answer))
-        messages.append(message_of("user", remark))
+async def _said(model: ChatModelBase, messages: list[Msg]) -> ChatResponse | None:
+    """Ask for text; of a model that streams, the last chunk holds all."""
+    reply: ChatResponse | AsyncGenerator[ChatResponse, None] = await model(messages)
+    if not isinstance(reply, AsyncGenerator):
+        return reply
+    last = None
+    async for chunk in reply:
+        last = chunk
+    return last
+
+
+def _messages(question: Question) -> list[Msg]:
+    messages = [message_of("system", question.prompt.system), message_of("user", question.prompt.user)]
+    for remark in question.remarks:
+        if remark.answer:
+            messages.append(message_of("assistant", remark.answer))
+        messages.append(message_of("user", remark.words))
     return messages
-
-
-def _fields(answer: object, asking: _Asking, request: SummaryRequest) -> dict[str, str]:
-    """Return the fields of an answer that can be used; remember what the next request should say of one that cannot."""
-    try:
-        fields = fields_of(answer, request)
-    except Failure as failure:
-        if failure.kind is Kind.MALFORMED:
-            shown = (answer if isinstance(answer, str) else json.dumps(answer, default=str))[:_SHOWN_CHARS]
-            asking.remarks = [(shown, f"This cannot be used: {failure}. Write the whole summary again, in its form.")]
-        raise
-    tokens = total(fields, request.counter)
-    if tokens > asking.limit:
-        asking.too_long = fields
-        raise Failure(Kind.INFLATED, f"the answer takes {tokens:,} tokens where {asking.limit:,} are allowed")
-    return fields
-
-
-def _change(asking: _Asking, failure: Failure) -> None:
-    """Change the next request by what was wrong with this one."""
-    match failure.kind:
-        case Kind.OVERFLOW:
-            asking.max_tokens = int(asking.max_tokens * OVERFLOW_SHRINK)
-        case Kind.REJECTED:
-            asking.as_text = True
-        case Kind.INFLATED:
-            asking.answer_tokens = max(int(asking.answer_tokens * SHORTER), 1)
-            remark = f"That was too long: {failure}. Write it again, in at most {asking.answer_tokens:,} tokens."
-            asking.remarks = [("", remark)]
-        case _:
-            pass
 
 
 def _failure(error: Exception) -> Failure:
