@@ -1,7 +1,7 @@
 """What it costs to get ready for a model call, as a session grows to ten thousand of them.
 
-Run it: ``python benchmarks/prepare.py [TURNS]``. Measured is processor time, of all threads, in one run and turn by
-turn, so that a busy machine is busy for all:
+Run it: ``python benchmarks/prepare.py [TURNS] [--management NAME]``. Measured is processor time, of all threads, in one
+run and turn by turn, so that a busy machine is busy for all:
 
 - buoyline's `add` and `prepare`, through a `LocalWorkspace`, in a window that holds everything and in one of 128,000
   tokens, where the oldest messages leave over and over;
@@ -13,6 +13,9 @@ A turn brings one call and its result. It prints the median of each thousand tur
 thousand against the first: 1 is a cost that follows from what is new, 10 one that follows from the whole history. Of
 the frameworks every tenth turn is measured, all of them get every message. Of the window of 128,000 tokens the mean is
 printed, too, since compressions are rare and a median does not see them.
+
+With ``--management NAME`` the same two windows are measured beside themselves under the document of that name, in place
+of the frameworks; printed is, in the end, what a turn costs under it against one without.
 """
 
 import argparse
@@ -38,6 +41,7 @@ TURNS = 10_000
 STEP = 1_000
 MEASURED_EVERY = 10
 UNBOUNDED = 1_000_000_000
+SMALL = 128_000
 SYSTEM = "You are a careful engineer."
 
 Turn = Callable[[int], Awaitable[float | None]]
@@ -84,10 +88,11 @@ def output(turn: int) -> str:
     return f"def function_{turn}(x):\n    return x + {turn}\n" * 8
 
 
-def windowed(workdir: str, size: int) -> Turn:
-    """Return buoyline's turn."""
+def windowed(workdir: str, size: int, management: str | None = None) -> Turn:
+    """Return buoyline's turn, under a document where one is named."""
+    workspace = LocalWorkspace(workdir, durability="off")
     window = ContextWindow(
-        session_id="s", offloader=LocalWorkspace(workdir, durability="off"), size=size, system=SYSTEM, dialect="openai"
+        session_id="s", offloader=workspace, size=size, system=SYSTEM, dialect="openai", management=management
     )
 
     async def turn(number: int) -> float:
@@ -139,19 +144,33 @@ def strands(*, has_usage: bool) -> Turn:
     return turn
 
 
-async def run(turns: int) -> dict[str, list[list[float]]]:
-    """Return the seconds of each measured turn, by thousand, of each peer."""
-    with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as small:
-        peers = {
-            "buoyline, all": windowed(whole, UNBOUNDED),
-            "buoyline, 128k": windowed(small, 128_000),
+def peers(workdir: str, management: str | None) -> dict[str, Turn]:
+    """Return what is measured, by its column."""
+    ours = {
+        "buoyline, all": windowed(f"{workdir}/all", UNBOUNDED),
+        "buoyline, 128k": windowed(f"{workdir}/128k", SMALL),
+    }
+    if management is None:
+        return {
+            **ours,
             "AgentScope": scope(),
             "Strands": strands(has_usage=False),
             "Strands, usage": strands(has_usage=True),
         }
-        spent: dict[str, list[list[float]]] = {name: [[] for _ in range(0, turns, STEP)] for name in peers}
+    return {
+        **ours,
+        "managed, all": windowed(f"{workdir}/managed-all", UNBOUNDED, management),
+        "managed, 128k": windowed(f"{workdir}/managed-128k", SMALL, management),
+    }
+
+
+async def run(turns: int, management: str | None) -> dict[str, list[list[float]]]:
+    """Return the seconds of each measured turn, by thousand, of each peer."""
+    with tempfile.TemporaryDirectory() as workdir:
+        measured = peers(workdir, management)
+        spent: dict[str, list[list[float]]] = {name: [[] for _ in range(0, turns, STEP)] for name in measured}
         for number in range(turns):
-            for name, turn in peers.items():
+            for name, turn in measured.items():
                 seconds = await turn(number)
                 if seconds is not None:
                     spent[name][number // STEP].append(seconds)
@@ -162,9 +181,14 @@ def main() -> None:
     """Print a line for each thousand turns, and what they say."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("turns", type=int, nargs="?", default=TURNS, help=f"calls with a result each ({TURNS:,})")
-    turns: int = parser.parse_args().turns
+    parser.add_argument("--management", metavar="NAME", help="a document to measure in place of the frameworks")
+    given = parser.parse_args()
     default_counter().count("load the vocabulary")
-    spent = asyncio.run(run(turns))
+    show(asyncio.run(run(given.turns, given.management)))
+
+
+def show(spent: dict[str, list[list[float]]]) -> None:
+    """Print what was measured."""
     medians = {name: [statistics.median(part) * 1e6 for part in parts] for name, parts in spent.items()}
     print(f"{'median, microseconds':>20}" + "".join(f"{name:>16}" for name in medians))
     for number in range(len(next(iter(medians.values())))):
@@ -172,8 +196,14 @@ def main() -> None:
     print(f"{'last / first':>20}" + "".join(f"{of[-1] / of[0]:16.2f}" for of in medians.values()))
     ours = medians["buoyline, all"][-1]
     print(f"{'/ buoyline, all':>20}" + "".join(f"{of[-1] / ours:16.2f}" for of in medians.values()))
-    means = [statistics.fmean(part) * 1e6 for part in spent["buoyline, 128k"]]
-    print(f"buoyline, 128k: mean {means[0]:,.0f} in the first and {means[-1]:,.0f} in the last thousand")
+    for name, parts in spent.items():
+        if name.endswith("128k"):
+            first, last = (statistics.fmean(part) * 1e6 for part in (parts[0], parts[-1]))
+            print(f"{name}: mean {first:,.0f} in the first and {last:,.0f} in the last thousand")
+    for size in ("all", "128k"):
+        if f"managed, {size}" in spent:
+            with_it, without = (sum(map(sum, spent[f"{by}, {size}"])) for by in ("managed", "buoyline"))
+            print(f"{size}: {with_it / without:.2f} times the processor time of a window without a document")
 
 
 if __name__ == "__main__":
