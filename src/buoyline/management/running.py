@@ -7,6 +7,7 @@ from typing import Final
 from buoyline.management.document import ContextManagement
 from buoyline.management.entry import Entry
 from buoyline.management.hooks import Hook
+from buoyline.management.situation import Situation
 from buoyline.management.steps import Actions, Decision, Done, Leave, Pin, Replace, Step, Summarise
 
 LEAST_PROGRESS: Final = 0.1
@@ -105,10 +106,10 @@ async def run_on_overflow(management: ContextManagement, actions: Actions, error
         BaseException: *error* itself, where none of them did.
     """
     running = _Running(management, actions, error)
-    target = (1 - LEAST_PROGRESS) * actions.situation().tokens
+    target = (1 - LEAST_PROGRESS) * running.situation().tokens
     for hook, number, entry in _for_overflow(management):
         await running.entry(hook, number, entry)
-        if running.report.is_reduced and actions.situation().tokens <= target:
+        if running.report.is_reduced and running.situation().tokens <= target:
             break
     if not running.report.is_reduced:
         raise error
@@ -129,10 +130,17 @@ class _Running:
     actions: Actions
     error: BaseException | None = None
     report: Report = field(default_factory=Report)
+    _situation: Situation | None = None
+
+    def situation(self) -> Situation:
+        """Return what the entry before has left; it is looked at anew only after a step, for it may be long."""
+        if self._situation is None:
+            self._situation = self.actions.situation()
+        return self._situation
 
     async def entry(self, hook: Hook, number: int, entry: Entry) -> None:
         """Run one entry and take down what became of it."""
-        situation = self.actions.situation()
+        situation = self.situation()
         verdict = entry.activation.verdict(situation)
         if not verdict.is_met:
             self.report.entries.append(_idle(hook, number, entry, verdict.reason))
@@ -140,8 +148,8 @@ class _Running:
         decision = await entry.decide(situation, self.error)
         if hook != "pre_compress" and _lets_go_for_a_summary(decision):
             decision = await self._after_preparations(entry, decision)
-        done = [await _carried_out(self.actions, step) for step in decision.steps]
-        after = self.actions.situation()
+        done = [await self._carried_out(step) for step in decision.steps]
+        after = self.situation()
         self.report.entries.append(
             Ran(
                 hook,
@@ -162,7 +170,11 @@ class _Running:
         entries = self.management.entries("pre_compress")
         for number, before in enumerate(entries):
             await self.entry("pre_compress", number, before)
-        return await entry.decide(self.actions.situation(), self.error) if entries else decision
+        return await entry.decide(self.situation(), self.error) if entries else decision
+
+    async def _carried_out(self, step: Step) -> Done:
+        self._situation = None
+        return await _carried_out(self.actions, step)
 
 
 def _idle(hook: Hook, number: int, entry: Entry, reason: str) -> Ran:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from buoyline.messages import Message, Note, ToolResult
@@ -40,7 +41,7 @@ class Held:
     @property
     def is_counted(self) -> bool:
         """Tell whether it counts as a message: system messages and what stands for others do not."""
-        return not self.is_ours and self.message.role != "system"
+        return self.index != NO_INDEX and self.message.role != "system"
 
     @property
     def is_spoken_by_user(self) -> bool:
@@ -52,9 +53,11 @@ class Held:
         return not self.is_ours and self.message.role == "user" and speaks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Situation:
     """A context at a hook.
+
+    Totals are added up once: several rules and each report ask for them, of thousands of messages. So it has no slots.
 
     Attributes:
         head: What stands before the messages: archived ones that stand again, a notice, a summary.
@@ -76,12 +79,12 @@ class Situation:
     model_calls: int = 0
     is_overflow: bool = False
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """What the whole context takes: system prompt, tools, head, and messages."""
         return self.fixed_tokens + sum(held.tokens for held in self.standing())
 
-    @property
+    @cached_property
     def message_count(self) -> int:
         """How many messages there are, without system messages and what stands for messages that left."""
         return sum(held.is_counted for held in self.standing())

@@ -18,13 +18,15 @@ class Contents:
     def __init__(self, entries: Sequence[Entry] = (), first: int = 0) -> None:
         """Hold *entries*, of which the first has the session index *first*.
 
-        How many of the model's messages have left, `answers_left`, is counted from there on.
+        How many of the model's messages have left, `answers_left`, is counted from there on; `answers` are those that
+        are here.
         """
         self.first = first
         self.answers_left = 0
         self.tokens = 0
         self.staying_tokens = 0
         self.images = 0
+        self.answers = 0
         self._entries: list[Entry] = []
         self._natives: list[Any] = []
         for entry in entries:
@@ -131,5 +133,6 @@ class Contents:
     def _count(self, entry: Entry, sign: int) -> None:
         self.tokens += sign * entry.tokens
         self.images += sign * entry.images
+        self.answers += sign * (entry.message.role == "assistant")
         if entry.stays:
             self.staying_tokens += sign * entry.tokens

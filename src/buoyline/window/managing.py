@@ -33,7 +33,7 @@ from buoyline.window.keeping import ContextKeeping
 from buoyline.window.leaving import Leaving, leaving_as
 from buoyline.window.offloading import ResultOffloading
 from buoyline.window.room import Room
-from buoyline.window.situating import situation_of
+from buoyline.window.situating import Showing, situation_of
 from buoyline.window.standing_in import replaced
 
 logger = logging.getLogger(__name__)
@@ -68,6 +68,7 @@ class ContextManaging:
     choosing: ResultChoosing = field(init=False)
     keeping: ContextKeeping = field(init=False)
     writers: Writers = field(init=False)
+    _showing: Showing = field(default_factory=Showing)
     _is_overflow: bool = False
     _end: int = 0
     _before: dict[int, Entry] = field(default_factory=dict[int, Entry])
@@ -99,7 +100,7 @@ class ContextManaging:
         with self._whole():
             self.choosing.note(new)
             await self._offload_by_hand(new)
-            shown = self.situation().messages[len(context.contents) - len(new) :]
+            shown = Showing().held(context.contents.since(context.settled), self.results.stubs)
             if any(held.is_spoken_by_user for held in shown):
                 await self._fire(management, "post_memory")
             if any(held.message.results for held in shown):
@@ -150,6 +151,7 @@ class ContextManaging:
             size=self.room.size,
             tokens=self.room.tokens - unseen,
             stubs=self.results.stubs,
+            showing=self._showing,
             idle_s=time.monotonic() - self.called_at_s,
             is_overflow=self._is_overflow,
         )

@@ -8,6 +8,7 @@ from buoyline.management.managers.results import images_in
 from buoyline.management.managers.settings import Settings
 from buoyline.management.situation import Situation
 from buoyline.management.steps import Decision, Replace
+from buoyline.messages import Media, Message, ToolResult
 
 _OWN = -1
 
@@ -44,8 +45,22 @@ class ImageLimit(Settings):
 def _images(situation: Situation) -> Iterator[tuple[int, int, int]]:
     """Yield position, number of the result (or -1), and number of the part of each picture, in order."""
     for position, held in enumerate(situation.messages):
+        if not _holds_media(held.message):
+            continue
         for number in images_in(held.message.parts):
             yield position, _OWN, number
         for result, whole in enumerate(held.message.results):
             for number in images_in(whole.parts):
                 yield position, result, number
+
+
+def _holds_media(message: Message) -> bool:
+    """Tell whether there may be a picture: in plain loops, for all messages are asked before each call of the model."""
+    for part in message.parts:
+        if isinstance(part, Media):
+            return True
+        if isinstance(part, ToolResult):
+            for inner in part.parts:
+                if isinstance(inner, Media):
+                    return True
+    return False

@@ -1,5 +1,6 @@
 """``PinManager``: messages that stay."""
 
+from itertools import islice
 from typing import ClassVar
 
 from buoyline.management.fields import CountOrNone
@@ -38,11 +39,13 @@ class Pinning(Settings):
 
     def _first(self, situation: Situation) -> set[int]:
         """Return the positions of the session's first messages, as far as they have not left."""
-        counted = [at for at, held in enumerate(situation.messages) if held.is_counted]
+        counted = (at for at, held in enumerate(situation.messages) if held.is_counted)
         before = situation.messages[0].index if situation.messages else 0
         # Whatever left was counted, apart from system messages, which all stand in the head.
         gone = before - sum(held.message.role == "system" and not held.is_ours for held in situation.head)
-        return set(counted[: max(self.first - gone, 0)])
+        return set(islice(counted, max(self.first - gone, 0)))
 
     def _names(self, held: Held) -> bool:
-        return held.is_spoken_by_user and any(word in held.message.text for word in self.contains)
+        return (
+            bool(self.contains) and held.is_spoken_by_user and any(word in held.message.text for word in self.contains)
+        )
