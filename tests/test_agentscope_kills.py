@@ -5,46 +5,17 @@ import json
 import multiprocessing
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from agentscope_life import ACKNOWLEDGED, TURNS, Life, process
 from agentscope_pilot import archived, assert_sound, blocks_in
+from mortal_workspace import RESUMING_STEPS, WINDOW_STEPS, Killed, Mortal
 
 from buoyline import ContextWindow, LocalWorkspace
 from buoyline.integrations.agentscope.archived import leaving_next
 from buoyline.window.documents import Management
 
-STEPS = (
-    "start_window", "claim_window", "extend_window", "replace_window", "store_result", "record_stub", "load_stubs",
-    "archive", "load_messages", "locate", "transcript_lines", "missing", "append_summary", "load_summaries",
-)  # fmt: skip
-
-
-class Killed(Exception):  # noqa: N818 - it stands for the end of the process
-    """Ends the step at which a process was killed, and all that it would have done later."""
-
-
-class Mortal(LocalWorkspace):
-    """A workspace whose process ends at its n-th step, before or after that had its effect."""
-
-    def __init__(self, workdir: Path, at: int, *, after: bool) -> None:
-        super().__init__(workdir, durability="off")
-        self.at, self.after, self.steps = at, after, 0
-        for name in STEPS:
-            setattr(self, name, self._mortal(getattr(self, name)))
-
-    def _mortal(self, method: Any) -> Any:
-        async def step(*args: Any, **kwargs: Any) -> Any:
-            self.steps += 1
-            if self.steps > self.at or (self.steps == self.at and not self.after):
-                raise Killed
-            done = await method(*args, **kwargs)
-            if self.steps >= self.at:
-                raise Killed
-            return done
-
-        return step
+STEPS = (*WINDOW_STEPS, *RESUMING_STEPS)
 
 
 async def check_left(directory: Path) -> None:
@@ -82,7 +53,7 @@ def check_whole(directory: Path, life: Life) -> None:
 async def end_at(directory: Path, at: int, *, after: bool, management: Management | None = None) -> int:
     """Live until step *at*, go on in another process, and check both; return how many steps there were."""
     directory.mkdir()
-    workspace = Mortal(directory / "w", at, after=after)
+    workspace = Mortal(directory / "w", at, after=after, names=STEPS)
     try:
         await Life(directory, workspace, management).live()
     except* Killed:  # AgentScope gathers what its tools raise in a group

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mortal_workspace import WINDOW_STEPS, Killed, Mortal
 from window_forms import FORMS, NAMES, Form, picture, spelled, words
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
@@ -17,36 +18,6 @@ from buoyline.window import ContextCompressed, Event, ResultOffloaded
 from buoyline.workspace.verification import verify
 
 CONFIG = ContextConfig(background_ratio=0.4, tool_result_limit=300, preview_tokens=200, max_images=1)
-STEPS = (
-    "start_window", "extend_window", "replace_window", "store_result", "record_stub", "archive", "locate",
-    "transcript_lines", "missing", "append_summary",
-)  # fmt: skip
-
-
-class Killed(Exception):  # noqa: N818 - it stands for the end of the process
-    """Ends the step at which a process was killed, and all that it would have done later."""
-
-
-class Mortal(LocalWorkspace):
-    """A workspace whose process ends at its n-th step, before or after that had its effect."""
-
-    def __init__(self, workdir: Path, at: int, *, after: bool) -> None:
-        super().__init__(workdir, durability="off")
-        self.at, self.after, self.steps = at, after, 0
-        for name in STEPS:
-            setattr(self, name, self._mortal(getattr(self, name)))
-
-    def _mortal(self, method: Any) -> Any:
-        async def step(*args: Any, **kwargs: Any) -> Any:
-            self.steps += 1
-            if self.steps > self.at or (self.steps == self.at and not self.after):
-                raise Killed
-            done = await method(*args, **kwargs)
-            if self.steps >= self.at:
-                raise Killed
-            return done
-
-        return step
 
 
 def conversation(form: Form, turns: int) -> list[tuple[Any, bool]]:
@@ -101,7 +72,7 @@ def alike(found: Any, message: Any) -> bool:
 async def end_at(workdir: Path, form: Form, at: int, *, after: bool) -> int:
     """Run until step *at*, go on in another process, and check both; return how many steps there were."""
     said = conversation(form, 7)
-    workspace = Mortal(workdir, at, after=after)
+    workspace = Mortal(workdir, at, after=after, names=WINDOW_STEPS)
     run = Run(opened(workspace, form), said, form)
     try:
         await run.go_on()
