@@ -318,6 +318,15 @@ async def test_after_an_overflow_managers_are_asked_and_else_the_error_goes_thro
         await window.recover_from_overflow(OSError("prompt is too long"))
 
 
+async def test_where_managers_of_ours_find_nothing_after_an_overflow_the_window_goes_on() -> None:
+    truncate = {"type": "ToolsOutputTruncateManager", "config": {"max_output_length": 40_000}}
+    window = window_of(MemoryWorkspace(evict_after_turns=None), {"hooks": {"on_overflow": [truncate]}}, size=4_000)
+    await fed(window, [user("?"), calls("c"), gave("c", words(900))])
+    before = window.tokens
+    await window.recover_from_overflow(OSError("prompt is too long"))
+    assert window.tokens <= 0.9 * before
+
+
 async def test_without_managers_for_an_overflow_the_window_recovers_as_ever() -> None:
     window = window_of(MemoryWorkspace(evict_after_turns=None), EIGHT)
     await fed(window, [user(words(900)), *talk(7)])

@@ -1,10 +1,13 @@
 """Making room in a context, by its configuration or by a document."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from buoyline.compression import ContextConfig, Summary
 from buoyline.errors import ContextOverflowError
-from buoyline.management import ContextManagement
+from buoyline.management import ContextManagement, Entry
+from buoyline.management.custom import Custom
 from buoyline.management.cutting import Cutting
 from buoyline.management.running import LEAST_PROGRESS
 from buoyline.window.ahead import CompressionAhead
@@ -93,12 +96,13 @@ class ContextRelief:
         """Make a context that took *tokens*, and was refused with *error*, a tenth smaller.
 
         Raises:
-            BaseException: *error*, where the document has managers for it and none made the context smaller.
+            BaseException: *error*, where the document is the null document, or has managers of a user's own for an
+                overflow and no manager made the context smaller.
             ContextOverflowError: What must stay leaves no room.
         """
         target = int(tokens * (1 - LEAST_PROGRESS))
         if management is not None and (_has_overflow(management) or management.is_null):
-            await managing.overflow(management, error or self._overflowing())
+            await self._ask(management, managing, error or self._overflowing())
         for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
             if self.room.tokens > target:
                 await self._compress_for(management, managing, settings, use_model=False)
@@ -111,11 +115,16 @@ class ContextRelief:
         if not _has_overflow(management):
             return
         error = self._overflowing()
-        try:
+        with _going_on(error):
             await managing.overflow(management, error)
-        except ContextOverflowError as raised:
-            if raised is not error:
-                raise
+
+    async def _ask(self, management: ContextManagement, managing: ContextManaging, error: BaseException) -> None:
+        """Let the managers of an overflow run; one of a user's own that says no lets *error* through.
+
+        One of ours that finds nothing says no such thing: it may only look for what is larger than the newest result.
+        """
+        with _going_on(None if management.is_null or _has_own(management) else error):
+            await managing.overflow(management, error)
 
     async def _compress_for(
         self,
@@ -151,6 +160,24 @@ class ContextRelief:
         return ContextOverflowError(tokens, self.room.limit, f"the newest messages alone take {tokens:,} tokens")
 
 
+@contextmanager
+def _going_on(error: BaseException | None) -> Generator[None]:
+    """Go on where the block raises just *error*."""
+    try:
+        yield
+    except BaseException as raised:
+        if raised is not error:
+            raise
+
+
+def _has_own(management: ContextManagement) -> bool:
+    return any(isinstance(entry.manager, Custom) for entry in _for_overflow(management))
+
+
 def _has_overflow(management: ContextManagement) -> bool:
-    on_overflow, before = management.entries("on_overflow"), management.entries("pre_llm")
-    return bool(on_overflow) or any(entry.activation.on_overflow for entry in before)
+    return bool(_for_overflow(management))
+
+
+def _for_overflow(management: ContextManagement) -> list[Entry]:
+    before = [entry for entry in management.entries("pre_llm") if entry.activation.on_overflow]
+    return [*management.entries("on_overflow"), *before]

@@ -512,7 +512,8 @@ class ContextWindow:
             The messages for the next try: at least a tenth fewer tokens than before.
 
         Raises:
-            BaseException: *error*, where the document has managers for it and none made the context smaller.
+            BaseException: *error*, under the null document, and where a manager of a user's own was asked and none made
+                the context smaller.
             ContextOverflowError: What must stay leaves no room; nothing was lost.
             StorageError: The file system refused; the context is as it was.
         """
