@@ -436,6 +436,24 @@ async def test_hooks_for_what_was_added_fire_once(tmp_path: Path) -> None:
     assert fired == ["post_memory", "pre_llm", "post_tool", "pre_llm", "post_tool", "pre_llm", "pre_llm"]
 
 
+async def test_hooks_fire_once_also_where_what_was_added_stands_in_a_message_of_which_much_has_left(
+    tmp_path: Path,
+) -> None:
+    events: list[Event] = []
+    management = doc(
+        post_tool=[("ToolsOutputTruncateManager", {"max_output_length": 500})],
+        pre_llm=[("SlidingWindowManager", {"max_messages": 3})],
+    )
+    middleware = WorkspaceMiddleware(
+        LocalWorkspace(tmp_path, durability="off"), management=management, on_event=events.append
+    )
+    agent = pilot(ScriptedModel(), middleware, of=state("s1", *full_context()))
+    await agent.compress_context()
+    await agent.compress_context()
+    fired = [event.hook for event in events if isinstance(event, ContextManaged)]
+    assert fired == ["post_tool", "pre_llm", "pre_llm"]
+
+
 async def test_an_agent_may_compress_by_hand_beside_a_document(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path, durability="off")
     middleware = WorkspaceMiddleware(workspace, management=sliding(100))

@@ -60,7 +60,7 @@ class Memory:
     tokens: dict[bytes, int] = field(default_factory=dict[bytes, int])
     stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
     asked: set[str] = field(default_factory=set[str])
-    settled: tuple[str, str, int] | None = None
+    settled: tuple[str, str, str] | None = None
     called_at_s: float | None = None
 
 

@@ -208,9 +208,9 @@ def _room(size: int, document: ContextManagement | None) -> tuple[int, int]:
     return size, 0 if document is None else int(_FREE_SHARE * size)
 
 
-def _newest(agent: Agent) -> tuple[str, str, int] | None:
-    """Return what the newest message, and what is newest in it, are known by."""
+def _newest(agent: Agent) -> tuple[str, str, str] | None:
+    """Return what the newest message, and what is newest in it, are known by, whatever leaves before that."""
     if not agent.state.context:
         return None
     message: Msg = agent.state.context[-1]
-    return message.id, message.content[-1].id if message.content else "", len(message.content)
+    return message.id, *((message.content[-1].type, message.content[-1].id) if message.content else ("", ""))
