@@ -5,7 +5,7 @@ import logging
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from strands.agent.conversation_manager import ProactiveCompressionConfig
 from strands.hooks import AfterInvocationEvent, AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
@@ -17,6 +17,7 @@ from buoyline.errors import ConfigError, StaleWindowError
 from buoyline.integrations.strands.bridging import run_apart
 from buoyline.integrations.strands.conversation import FAILURES, WorkspaceConversationManager
 from buoyline.integrations.strands.departure import Departures
+from buoyline.integrations.strands.gains import Gains
 from buoyline.integrations.strands.history import DIALECT, Key, NativeMessage, durable_key, history_of, key_of, pinned
 from buoyline.integrations.strands.keeping import Head, HistoryKeeping
 from buoyline.integrations.strands.projection import Count, Projection, projection_from
@@ -34,15 +35,6 @@ if TYPE_CHECKING:
     from strands.types.content import Message
 
 logger = logging.getLogger(__name__)
-
-LEAST_GAIN: Final = 0.1
-_GAINS: Final = (LEAST_GAIN, 0.3, 0.5)
-"""Share of the tokens that shall leave at the first overflow in a row, the second, and each further one.
-
-So a request that is refused again and again is below the provider's limit after a few calls, or the history cannot
-become smaller, and the overflow is raised. (Taking whatever leaves, as Strands' own does, took 1,916
-calls.)
-"""
 
 
 class LeavingConversationManager(WorkspaceConversationManager):
@@ -93,7 +85,7 @@ class LeavingConversationManager(WorkspaceConversationManager):
         self._pinned: set[Key] = set()
         self._has_pinned_first = False
         self._is_foreign = False
-        self._overflows = 0
+        self._gains = Gains()
         self._settled_at: tuple[int, Key] | None = None
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
@@ -214,10 +206,10 @@ class LeavingConversationManager(WorkspaceConversationManager):
 
     async def _after_model_call(self, event: AfterModelCallEvent) -> None:
         if event.stop_response is not None:
-            self._overflows = 0
+            self._gains.forget()
 
     async def _after_invocation(self, event: AfterInvocationEvent) -> None:
-        self._overflows = 0
+        self._gains.forget()
         await self._keep_history(event.agent)
 
     async def _utilization(self, agent: "Agent", projected: int) -> float:
@@ -228,12 +220,6 @@ class LeavingConversationManager(WorkspaceConversationManager):
         except FAILURES as failure:
             logger.debug("the tokens of %s could not be estimated: %s", self._session_of(agent), failure)
         return agent.model.estimate_utilization(projected)
-
-    def _next_gain(self) -> float:
-        """Return the share of the tokens that shall leave now that the provider has refused the request once more."""
-        gain = _GAINS[min(self._overflows, len(_GAINS) - 1)]
-        self._overflows += 1
-        return gain
 
     async def _tokens(self, messages: Sequence[NativeMessage]) -> int:
         return sum(await asyncio.to_thread(self.departures.counts, messages))

@@ -15,6 +15,7 @@ from buoyline.errors import BuoylineError, ConfigError, SummaryError
 from buoyline.integrations.strands.agent_summaries import StrandsModelSummarizer
 from buoyline.integrations.strands.bridging import run_apart
 from buoyline.integrations.strands.conversation import FAILURES, WorkspaceConversationManager
+from buoyline.integrations.strands.gains import Gains
 from buoyline.integrations.strands.guarding import guarded_listener, guarded_management, guarded_summarizer
 from buoyline.integrations.strands.history import DIALECT, history_of
 from buoyline.integrations.strands.windowed import WindowedHistory
@@ -34,9 +35,6 @@ logger = logging.getLogger(__name__)
 
 CALL_KEY: Final = "context_management"
 """Key in the ``invocation_state`` of one call of an agent: a document that holds for that call."""
-
-_GAINS: Final = (0.1, 0.3, 0.5)
-"""As for the other managers: a request that is refused again and again shall be small enough after a few calls."""
 
 
 class DocumentConversationManager(WorkspaceConversationManager):
@@ -103,7 +101,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
         self.report = Report()
         self._kept = WindowedHistory()
         self._is_recovering = False
-        self._overflows = 0
+        self._gains = Gains()
         self._for_call: tuple[object, ContextManagement] | None = None
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
@@ -168,10 +166,11 @@ class DocumentConversationManager(WorkspaceConversationManager):
 
     async def _after_model_call(self, event: AfterModelCallEvent) -> None:
         if event.stop_response is not None:
-            self._overflows = 0
+            self._gains.forget()
 
     async def _after_invocation(self, event: AfterInvocationEvent) -> None:
-        self._overflows, self._for_call = 0, None
+        self._gains.forget()
+        self._for_call = None
         try:
             window = await self._followed(event.agent)
             await window.save()
@@ -187,8 +186,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
 
     async def _recover(self, agent: "Agent", error: Exception) -> None:
         window = await self._followed(agent)
-        wanted = int((1 - _GAINS[min(self._overflows, len(_GAINS) - 1)]) * window.tokens)
-        self._overflows += 1
+        wanted = int((1 - self._gains.next()) * window.tokens)
         self._is_recovering = True
         try:
             await window.recover_from_overflow(error)

@@ -125,7 +125,7 @@ class SlidingWindowConversationManager(LeavingConversationManager):
             return
         messages = list(history_of(agent))
         counts = self.departures.counts(messages)
-        wanted = max(int(self._next_gain() * sum(counts)), 1)
+        wanted = max(int(self._gains.next() * sum(counts)), 1)
         shrunk, gained = await self._truncated(agent, messages, wanted) if self.should_truncate_results else ({}, 0)
         if gained < wanted:
             try:

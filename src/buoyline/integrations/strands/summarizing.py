@@ -13,9 +13,10 @@ from buoyline.compression.rendering import Place
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.agent_summaries import AgentSummarizer, StrandsModelSummarizer
 from buoyline.integrations.strands.departure import LEAST_SUMMARY_TOKENS
+from buoyline.integrations.strands.gains import LEAST_GAIN
 from buoyline.integrations.strands.guarding import guarded_summarizer
 from buoyline.integrations.strands.history import NativeMessage, cuts, history_of, views_of
-from buoyline.integrations.strands.leaving import LEAST_GAIN, LeavingConversationManager
+from buoyline.integrations.strands.leaving import LeavingConversationManager
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
 
@@ -106,7 +107,7 @@ class SummarizingConversationManager(LeavingConversationManager):
     async def _recover(self, agent: "Agent", error: Exception) -> None:  # noqa: ARG002 - as declared
         messages = list(history_of(agent))
         counts = self.departures.counts(messages)
-        wanted = max(int(self._next_gain() * sum(counts)), 1)
+        wanted = max(int(self._gains.next() * sum(counts)), 1)
         cut, won = self._recovery_cut(messages, counts, wanted, self._size_of(agent))
         flags = self._pin(messages)
         staying = {place: messages[place] for place in range(cut, len(messages)) if not flags[place]}
