@@ -32,7 +32,10 @@ from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError, DocumentError, NotFoundError, StorageError, SummaryError
 from buoyline.integrations.agentscope import WorkspaceMiddleware, resumed_state
 from buoyline.integrations.agentscope.archived import leaving_next, noted
+from buoyline.integrations.agentscope.settings import Settings, Workbench
 from buoyline.management import BUILT_IN, ContextManagement
+from buoyline.offloader import Abilities, abilities_of
+from buoyline.tokens import default_counter
 from buoyline.window.documents import Management
 from buoyline.window.events import ContextManaged, Event, OverflowRecovered, ResultOffloaded
 
@@ -402,6 +405,23 @@ async def test_two_agents_of_one_middleware_share_nothing(tmp_path: Path) -> Non
         assert len([block for block in everything(agent, workspace) if block[1] == "tool_result"]) == 8
     one, two = ({block[:2] for block in everything(agent, workspace)} for agent in agents)
     assert not one & two
+
+
+@pytest.mark.parametrize(("abilities", "most"), [(abilities_of(MemoryWorkspace()), 256), (Abilities(), 300)])
+def test_only_the_newest_summaries_are_remembered_where_the_offloader_has_them_all(
+    abilities: Abilities, most: int
+) -> None:
+    bench = Workbench(
+        offloader=MemoryWorkspace(),
+        abilities=abilities,
+        counter=default_counter(),
+        settings=Settings(),
+        on_event=None,
+    )
+    summary: Any = object()
+    for number in (*range(300), 299):
+        bench.show(f"s{number}", summary)
+    assert list(bench.shown) == [f"s{number}" for number in range(300 - most, 300)]
 
 
 async def test_a_message_names_the_document_of_its_turn(tmp_path: Path) -> None:

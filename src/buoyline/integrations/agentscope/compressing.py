@@ -59,7 +59,7 @@ class ContextCompression:
         self._on_event = workbench.on_event
         self._keeping = keeping
         self._summarizer = None if summarizer is None else summarizer_from(summarizer)
-        self._shown = workbench.shown
+        self._workbench = workbench
 
     async def run(self, agent: Agent, config: AgentScopeConfig, instructions: HintBlock | None, tokens: int) -> None:
         """Compress the context of *agent*, which is over its trigger.
@@ -82,7 +82,7 @@ class ContextCompression:
         if not agent.state.context:
             reason = "the system prompt and the summary alone reach the trigger, and nothing can leave"
             raise ContextOverflowError(tokens, int(settings.trigger_ratio * size), reason)
-        shown = self._shown.get(agent.state.session_id)
+        shown = self._workbench.shown.get(agent.state.session_id)
         standing = await standing_of(agent.state, self._abilities, shown)
         views = [detect(piece.native).view(piece.native) for piece in standing.pieces]
         counts = [count_message(view, self._counter) for view in views]
@@ -179,7 +179,7 @@ class ContextCompression:
         self, agent: Agent, summary: Summary, kept: list[Msg], usages: Sequence[ChatUsage], answers: int
     ) -> None:
         state = agent.state
-        self._shown[state.session_id] = summary
+        self._workbench.show(state.session_id, summary)
         state.summary, state.context = summary.text, kept
         note(state, Note(summary.messages[1], answers=answers))
         for usage in usages:

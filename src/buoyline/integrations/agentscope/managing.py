@@ -184,7 +184,7 @@ class DocumentRunning:
         finally:
             has_changed = engine.apply()
             if engine.context.summary is not None:
-                bench.shown[session_id] = engine.context.summary[1]
+                bench.show(session_id, engine.context.summary[1])
             if isinstance(asked, AgentModelSummarizer) and has_changed:
                 for usage in asked.usages:
                     agent.state.context[-1].append_usage(usage_of(usage))

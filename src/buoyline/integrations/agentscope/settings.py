@@ -19,6 +19,9 @@ from buoyline.window.events import OnEvent
 PREVIEW_TOKENS: Final = 1_000
 """The default of our ``ContextConfig``, which makes a third of the limit of it where it does not fit that."""
 
+_MOST_SHOWN: Final = 256
+"""Summaries of some 4,000 tokens each: a few megabytes."""
+
 _TIME: Final = "{current_time}"
 """What AgentScope fills in in a prompt."""
 
@@ -107,7 +110,7 @@ class Workbench:
         settings: Those of the middleware.
         on_event: Told of what happened.
         management: The document of the middleware, if it has one.
-        shown: The summary that was made last for each session, for offloaders that keep none.
+        shown: The summary that was shown last in each session; see `show`.
     """
 
     offloader: Offloader
@@ -117,6 +120,16 @@ class Workbench:
     on_event: OnEvent | None
     management: ContextManagement | None = None
     shown: dict[str, Summary] = field(default_factory=dict[str, Summary])
+
+    def show(self, session_id: str, summary: Summary) -> None:
+        """Remember the summary that a session shows: some offloaders keep none, and from others it would be read.
+
+        Of those others only the sessions that came last are remembered: a service has ever more of them.
+        """
+        self.shown.pop(session_id, None)
+        self.shown[session_id] = summary
+        if self.abilities.summaries is not None and len(self.shown) > _MOST_SHOWN:
+            del self.shown[next(iter(self.shown))]
 
 
 def _now(agent: Agent) -> str:
