@@ -1,7 +1,7 @@
 """How much of what left the context two bounded lookups bring back, for questions about it. No model has a part.
 
     python benchmarks/memory.py --longmemeval HAYSTACK.jsonl --contextbench DIRECTORY [--size 8000 --size 32000]
-                                [--max-tokens 2000] [--verbose]
+                                [--max-tokens 2000] [--lookups FILE] [--verbose]
 
 A recorded history is replayed into a workspace through windows of these sizes, and compressed once more at the end.
 For each question a plain agent then sees the summary and makes at most two lookups. It knows the question, what it
@@ -19,7 +19,8 @@ over many people, so the evidence is a chain. ``named``: the record of everythin
 ``next``: also the next record of each owner, in the file that the question goes on to (the address for "same state").
 ``answer``: the ground truth stands in what was seen. ``needed``: tokens of the records that the answer follows
 from; where they are more than two lookups may have, no two lookups hold them, whoever makes them. A `query` need not
-show them: for questions that come with their SQL, one is made of it (``answered by one query``).
+show them: for questions that come with their SQL, one is made of it (``answered by one query``), and with ``--lookups``
+a file of those that an agent has written is run; its form is in ``plans.py``.
 
 Baselines, on the raw messages and records, without a bound in tokens: one grep for the rarest word of the question (as
 counted in them), and BM25 by an implementation of its own, the best and the five best.
@@ -39,6 +40,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+
+import plans
 
 from buoyline.errors import NotFoundError
 from buoyline.lookups import Answer, grep, query, read, search
@@ -520,6 +523,10 @@ async def compare(history: History, questions: Sequence[Question], size: int, op
                         print(f"   {name}: {marks[name][-1]} {question.text[:80]}")
             report(marks)
             answered_by_query(workspace, history, questions, options.max_tokens)
+            asked = [question for question in questions if isinstance(question, Chained)]
+            if options.lookups and asked:
+                outcomes = list(plans.run(options.lookups, workspace, SESSION, asked, options.max_tokens))
+                plans.report(outcomes, asked, verbose=options.verbose)
 
 
 def known_from(summary: str, question: Remembered) -> Seen:
@@ -556,6 +563,7 @@ def main() -> None:
     parser.add_argument("--contextbench", type=Path, help="a directory with questions.jsonl and files/")
     parser.add_argument("--size", type=int, action="append", help="of the window in tokens; may be repeated")
     parser.add_argument("--max-tokens", type=int, default=2_000, help="of each lookup")
+    parser.add_argument("--lookups", type=Path, help="a file of lookups to run for context-bench, see plans.py")
     parser.add_argument("--verbose", action="store_true", help="each question, too")
     options = parser.parse_args()
     sets = {
