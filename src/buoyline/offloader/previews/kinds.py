@@ -12,6 +12,7 @@ from buoyline.offloader.previews.listings import listing_digest
 from buoyline.offloader.previews.novelty import forms_of, novel
 from buoyline.offloader.previews.outlines import outline_digest
 from buoyline.offloader.previews.pages import page_digest
+from buoyline.offloader.previews.paragraphs import paragraphs_digest
 from buoyline.offloader.previews.searches import search_digest
 from buoyline.offloader.previews.survey import Survey
 from buoyline.offloader.previews.tables import table_digest
@@ -50,7 +51,10 @@ def digest_of(text: str, survey: Survey, *, is_whole: bool) -> Digest:
     records = _first(RECORDS, lines)
     if records is not None:
         return records + trouble + Digest(findings=tuple(novel(lines, forms_of(lines))))
-    found = _first(KINDS, lines) or Digest()
+    found = _first(KINDS, lines)
+    if found is None and is_whole and len(lines) < MAX_LINES:
+        found = paragraphs_digest(lines)
+    found = found or Digest()
     return found + (document or Digest()) + trouble + Digest(findings=tuple(unlike(lines)))
 
 
