@@ -54,11 +54,11 @@ Example: {{"pattern": "tool_result-*.txt"}}"""
 
 _QUERY = f"""\
 Filter, sort, count and sum what files hold: JSON, JSON lines, CSV, or paragraphs of "key: value" lines (with the line \
-above them as heading). Either JMESPath: keys(@), length(rows), rows[?status=='failed'].{{id: id, error: error}}, \
-sort_by(rows, &size)[-3:]. Or SQLite's SELECT, also over several files: the first is table t1, the second t2, the list \
-items in the first t1_items. {_PLACE}
-Example: {{"path": ["tool_result-c2.txt", "tool_result-c3.txt"], "expression": "SELECT t1.owner, sum(t2.price) FROM t1 \
-JOIN t2 ON t2.owner = t1.owner WHERE t1.state = 'Ohio' GROUP BY t1.owner"}}"""  # noqa: S608 - an example
+above them as heading). Either JMESPath: keys(@), rows[?status=='failed'].{{id: id, error: error}}, \
+sort_by(rows, &size)[-3:]. Or SQLite's SELECT. Of several files the first is table t1, the second t2, the list items \
+in the first t1_items; {{t1: t1[0], t2: t2[0]}} shows a row of each. {_PLACE}
+Example: {{"path": ["tool_result-c2.txt", "tool_result-c3.txt"], "expression": "SELECT owner, sum(t2.price) FROM t1 \
+JOIN t2 USING (owner) WHERE t1.state = 'Ohio' GROUP BY owner"}}"""  # noqa: S608 - an example
 
 _LEAST_TOKENS = 200
 _PATH = {"type": "string", "description": "Path of the file, as a preview, a summary or glob names it."}
