@@ -4,7 +4,7 @@ A file of them has one JSON object a line: ``question``, the number of the quest
 ``lookups``, at most two calls in order, each with ``tool`` (read, grep, search, glob or query) and the ``arguments``
 that its schema names:
 
-    {"question": 0, "lookups": [{"tool": "query", "arguments": {"path": "tool_result-call-0.txt", "expression": "..."}}]}
+    {"question": 0, "lookups": [{"tool": "query", "arguments": {"path": "notes.json", "expression": "length(@)"}}]}
 
 Whoever writes it may see the questions, the summary, and the answer of the first lookup before the second: no ground
 truth. A call that is refused counts as well. An agent stops when it has its answer, so only what the last lookup shows
