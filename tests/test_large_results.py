@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline import LocalWorkspace
-from buoyline.errors import CorruptError, WorkspaceFull
+from buoyline.errors import WorkspaceFull
 from buoyline.messages import Media, Part, Text, ToolResult
 from buoyline.offloader.lines import MAX_LINE_CHARS, count_lines, is_readable
 from buoyline.offloader.view import view_of
@@ -89,23 +89,17 @@ async def test_a_repeated_result_is_compared_and_not_written_again(tmp_path: Pat
         assert (faults.count, after.st_ino, after.st_mtime_ns) == (0, before.st_ino, before.st_mtime_ns)
 
 
-async def test_a_result_whose_file_was_changed_is_stored_beside_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["first", "second"])
+async def test_a_result_whose_file_was_changed_is_replaced_and_the_changed_bytes_are_kept(
+    tmp_path: Path, text: str
+) -> None:
     workspace = LocalWorkspace(tmp_path)
-    first = await workspace.store_result("s", tool_result("whole"))
-    Path(first.reference).write_text("whale", encoding="utf-8")
-    again = await workspace.store_result("s", tool_result("whole"))
-    assert again.reference != first.reference
-    assert Path(again.reference).read_text("utf-8") == "whole"
-
-
-async def test_a_file_that_is_not_what_its_name_says_is_reported_and_left_alone(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    await workspace.store_result("s", tool_result("first"))
-    second = await workspace.store_result("s", tool_result("second"))
-    Path(second.reference).write_text("other", encoding="utf-8")
-    with pytest.raises(CorruptError, match="move it away"):
-        await workspace.store_result("s", tool_result("second"))
-    assert Path(second.reference).read_text("utf-8") == "other"
+    stored = {text: await workspace.store_result("s", tool_result(text)) for text in ("first", "second")}
+    Path(stored[text].reference).write_text("other", encoding="utf-8")
+    again = await workspace.store_result("s", tool_result(text))
+    assert again.reference == stored[text].reference
+    assert Path(again.reference).read_text("utf-8") == text
+    assert [path.read_text("utf-8") for path in (tmp_path / "sessions/s/torn").iterdir()] == ["other"]
 
 
 async def test_a_result_that_a_crash_left_without_a_record_is_found_and_recorded(tmp_path: Path) -> None:

@@ -110,9 +110,38 @@ def test_a_hostile_id_has_a_file_of_its_own_inside_the_workspace(identifiers: li
 @pytest.mark.parametrize("identifiers", HOSTILE_IDS.values(), ids=HOSTILE_IDS.keys())
 def test_a_hostile_id_names_a_file_right_beneath_the_session(identifiers: list[str]) -> None:
     for identifier in identifiers:
-        name = layout.tool_result_name(identifier)
-        assert re.fullmatch(r"tool_result-[A-Za-z0-9._~-]{1,73}\.txt", name)
+        names = layout.result_names(identifier) or (_numbered(identifier),)
+        assert all(re.fullmatch(r"tool_result-[A-Za-z0-9._~-]{1,97}\.txt", name) for name in names)
+        assert all(map(layout.is_result_name, names))
         assert re.fullmatch(r"\.locks/[0-9a-f]{2}\.lock", layout.lock_name(identifier))
+
+
+@pytest.mark.parametrize("identifier", ["s1", "toolu_01Rn", "a.b", "A", "0", "call-1.2", "a" * 64, "com", "a..b"])
+def test_an_id_that_can_be_a_name_is_its_own_name(identifier: str) -> None:
+    assert layout.result_names(identifier)[0] == f"tool_result-{identifier}.txt"
+    assert layout.session_directories(identifier)[0] == f"sessions/{identifier}"
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    ["", "a b", "a.", "a.view", "a.VIEW", "con", "Aux.txt", "-a", ".a", "_a", "a" * 65, "\xe9", "\u212a", "a~b", "a\n"],
+)
+def test_an_id_that_cannot_be_a_name_is_none(identifier: str) -> None:
+    assert layout.result_names(identifier) == ()
+    assert not identifier or f"sessions/{identifier}" not in layout.session_directories(identifier)
+
+
+def test_a_numbered_name_says_the_tool_or_else_the_id() -> None:
+    sha256 = "11" * 32
+    tail = layout.result_tail("read_file:31", sha256)
+    assert re.fullmatch(r"~[a-z2-7]{16}\.txt", tail)
+    assert layout.numbered_result_name("read_file:31", "web_search", 12, sha256) == f"tool_result-web_search-12{tail}"
+    assert layout.numbered_result_name("read_file:31", "", 12, sha256) == f"tool_result-read_file-31-12{tail}"
+    assert layout.numbered_result_name("", "", 12, sha256) == f"tool_result-12{layout.result_tail('', sha256)}"
+
+
+def _numbered(identifier: str) -> str:
+    return layout.numbered_result_name(identifier, identifier, 1, "22" * 32)
 
 
 def test_the_names_of_the_format_do_not_change() -> None:
@@ -141,13 +170,15 @@ def test_an_id_that_is_no_text_is_refused(identifier: Any) -> None:
     with pytest.raises(InvalidNameError, match="an id must be text, not"):
         encode_id(identifier)
     with pytest.raises(InvalidNameError, match="an id must be text, not"):
-        layout.session_directory(identifier)
+        layout.session_directories(identifier)
+    with pytest.raises(InvalidNameError, match="an id must be text, not"):
+        layout.require_id(identifier)
 
 
 def test_a_session_id_of_64_kilobytes_is_refused_and_not_repeated_in_the_error() -> None:
-    assert layout.session_directory("q" * 4_096)
+    assert layout.session_directories("q" * 4_096)
     with pytest.raises(InvalidNameError, match="from 1 to 4,096 characters") as caught:
-        layout.session_directory("q" * 65_536)
+        layout.session_directories("q" * 65_536)
     assert len(str(caught.value)) < 200
 
 
@@ -156,27 +187,27 @@ def test_a_call_id_of_any_length_is_a_name() -> None:
 
 
 def test_a_session_needs_an_id_that_says_something() -> None:
-    assert layout.session_directory("s1") == "sessions/s1"
     with pytest.raises(InvalidNameError, match="from 1 to 4,096 characters"):
-        layout.session_directory("")
+        layout.session_directories("")
 
 
 @given(st.lists(ids, unique=True, max_size=8), st.binary(min_size=32, max_size=32).map(bytes.hex))
 def test_results_variants_and_views_never_share_a_file(identifiers: list[str], sha256: str) -> None:
-    results = [
-        name
-        for identifier in identifiers
-        for name in (layout.tool_result_name(identifier), layout.tool_result_variant(identifier, sha256))
+    # Of the plain ids only one may be taken where they are equal up to case: tests/test_file_names.py.
+    firsts = [
+        name for identifier in identifiers for name in layout.result_names(identifier)[1:] or (_numbered(identifier),)
     ]
+    results = [*firsts, *(layout.variant_result_name(name, sha256) for name in firsts)]
     names = [*results, *map(layout.view_name, results)]
     assert len({name.casefold() for name in names}) == len(names)
     assert all(_is_name_on_every_system(name) for name in names)
 
 
 def test_a_variant_is_named_by_its_content() -> None:
-    first, second = layout.tool_result_variant("a", "11" * 32), layout.tool_result_variant("a", "22" * 32)
-    assert first == layout.tool_result_variant("a", "11" * 32) != second
+    first, second = (layout.variant_result_name("tool_result-a.txt", digit * 64) for digit in "12")
+    assert first == layout.variant_result_name("tool_result-a.txt", "1" * 64) != second
     assert re.fullmatch(r"tool_result-a~[a-z2-7]{16}\.txt", first)
+    assert layout.first_result_name(first) == layout.first_result_name("tool_result-a.txt") == "tool_result-a.txt"
 
 
 def test_a_view_is_named_after_its_result() -> None:

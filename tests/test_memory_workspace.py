@@ -7,6 +7,7 @@ import re
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -379,3 +380,15 @@ async def test_each_time_that_a_window_is_made_ready_is_a_turn() -> None:
     await window.prepare()
     with pytest.raises(NotFoundError, match="evicted"):
         workspace.read("memory:///sessions/s/tool_result-c.txt")
+
+
+async def test_windows_and_workspaces_show_what_they_hold(tmp_path: Path) -> None:
+    local, memory = LocalWorkspace(tmp_path / "w", durability="off"), MemoryWorkspace()
+    window = ContextWindow(offloader=local, session_id="s1", size=20_000, system="Be brief.")
+    assert repr(local) == f"LocalWorkspace({str(tmp_path / 'w')!r})"
+    assert repr(window).startswith("<ContextWindow 's1': messages=0, ")
+    await window.add({"role": "user", "content": "hello"})
+    assert repr(window) == f"<ContextWindow 's1': messages=1, tokens={window.tokens:,} of 20,000, offloader={local!r}>"
+    assert repr(memory) == "<MemoryWorkspace: sessions=0, blobs=0>"
+    await memory.archive("s1", [{"role": "user", "content": "hello"}])
+    assert repr(memory) == "<MemoryWorkspace: sessions=1, blobs=0>"

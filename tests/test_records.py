@@ -77,7 +77,7 @@ def test_what_a_preview_calls_records_query_reads_with_these_keys(lines: list[st
     text = "\n".join([*lines, *["", "a: 1"] * 3])
     facts = _facts(text)
     try:
-        rows = evaluation._records(text)  # pyright: ignore[reportPrivateUsage]
+        rows = evaluation._records(text).value  # pyright: ignore[reportPrivateUsage]
     except ValueError:
         assert not facts
         return
@@ -86,6 +86,6 @@ def test_what_a_preview_calls_records_query_reads_with_these_keys(lines: list[st
 
 
 def test_query_takes_a_file_whose_preview_says_so_for_them() -> None:
-    rows = _parsed(PETS)
+    rows = _parsed(PETS).value
     assert len(rows) == 300
     assert json.dumps(rows[0]) == '{"heading": "pet-0 (owner: p0)", "name": "Ada 0", "species": "Cat"}'

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thirds import STEP, each_third
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import BuoylineError, ConfigError, MessageError, RedactionError, StorageError
@@ -191,10 +192,11 @@ async def test_a_secret_planted_everywhere_is_in_no_file_in_no_form(tmp_path: Pa
     assert sum(HIDDEN in text for text in texts) > 8
 
 
+@each_third
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_secret_is_in_no_file_that_a_failure_leaves_either(tmp_path: Path, *, after: bool) -> None:
+async def test_a_secret_is_in_no_file_that_a_failure_leaves_either(tmp_path: Path, first: int, *, after: bool) -> None:
     for name in ("result", "archive", "replace", "block", "summary"):
-        for number, faults in enumerate(every_fault(errno.EIO, after=after)):
+        for number, faults in enumerate(every_fault(errno.EIO, after=after, first=first, step=STEP)):
             workdir = tmp_path / f"{name}-{number}"
             workspace = LocalWorkspace(workdir, redact=redact)
             with faults, contextlib.suppress(StorageError, RuntimeError):

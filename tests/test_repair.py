@@ -269,6 +269,44 @@ def test_a_torn_tail_is_recovered_as_the_next_writer_would(workdir: Path) -> Non
     assert set_aside(workdir) == {b'{"role"'}
 
 
+def test_a_damaged_result_stays_readable_until_its_true_bytes_come(workdir: Path) -> None:
+    workspace, text = LocalWorkspace(workdir), "\n".join(f"line {n} of a result" for n in range(50))
+    result = {"role": "tool", "tool_call_id": "Kept", "content": text}
+    path = Path(asyncio.run(workspace.offload_tool_result("s1", result)))
+    flip(path)
+    damaged = path.read_bytes()
+    done = mended(workdir)
+    assert done.actions == ()
+    assert [(found.kind, found.path) for found in done.remaining] == [
+        ("changed-bytes", path.relative_to(workdir).as_posix())
+    ]
+    assert path.read_bytes() == damaged
+
+    assert Path(asyncio.run(LocalWorkspace(workdir).offload_tool_result("s1", result))) == path
+    assert path.read_text(encoding="utf-8") == text
+    assert set_aside(workdir) == {damaged}
+    assert [found.kind for found in mended(workdir).remaining] == []
+
+
+@pytest.mark.parametrize("inserted", [b"x", b"\n", b"xy\nz" * 25, b"\0" * 100], ids=["x", "line end", "lines", "zeros"])
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+def test_bytes_put_into_the_journal_are_taken_out_with_a_copy(tmp_path: Path, inserted: bytes, place: float) -> None:
+    async def fill() -> None:
+        async with LocalWorkspace(tmp_path / "w") as workspace:
+            for n in range(6):
+                await workspace.archive("s", [{"role": "user", "content": f"message {n}"}])
+
+    asyncio.run(fill())
+    shutil.copytree(tmp_path / "w", tmp_path / "copy")
+    path = tmp_path / "w/sessions/s/journal.jsonl"
+    whole = path.read_bytes()
+    at = int(len(whole) * place)
+    path.write_bytes(whole[:at] + inserted + whole[at:])
+    done = repair(LocalWorkspace(tmp_path / "w"), copy=tmp_path / "copy")
+    assert path.read_bytes() == whole
+    assert done.is_mended
+
+
 def test_a_damaged_blob_is_set_aside_so_that_it_can_be_stored_again(workdir: Path) -> None:
     path, whole = workdir / BLOB, (workdir / BLOB).read_bytes()
     flip(path)
@@ -475,3 +513,11 @@ def test_verify_tells_what_repair_has_set_aside_of_blobs(workdir: Path) -> None:
     assert [found.path for found in verify(LocalWorkspace(workdir)).findings if found.kind == "torn-bytes"] == [
         str(path.relative_to(workdir)) for path in (workdir / "data/torn").iterdir()
     ]
+
+
+def test_a_folder_that_came_without_its_locks_is_repaired(workdir: Path) -> None:
+    shutil.rmtree(workdir / ".locks")
+    (workdir / S1 / "transcript.md").write_bytes(b"")
+    assert mended(workdir).remaining == ()
+    assert not [found for found in verify(LocalWorkspace(workdir)).findings if found.severity != "note"]
+    assert (workdir / ".locks").stat().st_mode & 0o777 == 0o700

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thirds import STEP, each_third
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace, Quotas
 from buoyline.errors import (
@@ -405,13 +406,14 @@ class TestLimits:
             await workspace.store_stream("s", "c", ["x" * 2_000_000])
         assert [*results_in(tmp_path), *unfinished(tmp_path)] == []
 
+    @each_third
     @pytest.mark.usefixtures("small_blocks")
     @pytest.mark.parametrize("after", [False, True])
     async def test_a_disk_that_fails_anywhere_leaves_nothing_and_a_repetition_is_whole(
-        self, tmp_path: Path, *, after: bool
+        self, tmp_path: Path, first: int, *, after: bool
     ) -> None:
         content = b"word " * 2000
-        for place, faults in enumerate(every_fault(errno.ENOSPC, after=after)):
+        for place, faults in enumerate(every_fault(errno.ENOSPC, after=after, first=first, step=STEP)):
             workdir = tmp_path / str(place)
             workspace = LocalWorkspace(workdir)
             await workspace.archive("s", [{"role": "user", "content": "x"}])
@@ -761,12 +763,3 @@ class TestInAWindow:
 
 def call(call_id: str, name: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
-
-
-def test_the_example_prints_what_the_page_says(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[1] / "docs" / "streaming.md").read_text("utf-8")
-    program, printed = page.split("```python\n", 1)[1].split("```\n")[0], page.split("```\n")[2]
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, encoding="utf-8", check=True, cwd=tmp_path
-    )
-    assert (done.stdout, done.stderr) == (printed, "")

@@ -38,7 +38,7 @@ def _is_no_stub(_text: str) -> None:
 
 
 def _rendered(*conversation: Message, first: int = 0) -> list[list[str]]:
-    return render(conversation, first, TIME, _is_no_stub)
+    return render(conversation, first, [TIME] * len(conversation), _is_no_stub)
 
 
 def _body(*found: Part) -> list[str]:
@@ -50,7 +50,7 @@ def _body(*found: Part) -> list[str]:
 
 @given(st.lists(messages, max_size=4), st.integers(0, 10**6))
 def test_every_reader_counts_the_same_lines_none_of_them_long(conversation: list[Message], first: int) -> None:
-    rendered = render(conversation, first, TIME, _is_no_stub)
+    rendered = render(conversation, first, [TIME] * len(conversation), _is_no_stub)
     assert len(rendered) == len(conversation)
     for lines in rendered:
         content = "".join(f"{line}\n" for line in lines)
@@ -69,7 +69,7 @@ def test_each_message_has_a_heading_with_its_number_and_ends_in_an_empty_line(
     conversation: list[Message], first: int
 ) -> None:
     for number, (message, lines) in enumerate(
-        zip(conversation, render(conversation, first, TIME, _is_no_stub), strict=True), first
+        zip(conversation, render(conversation, first, [TIME] * len(conversation), _is_no_stub), strict=True), first
     ):
         assert lines[0].startswith(f"## {number} {message.role}")
         assert lines[-1] == ""
@@ -164,7 +164,7 @@ def test_an_offloaded_result_stands_by_its_path_and_not_again() -> None:
     rendered = render(
         conversation,
         3,
-        TIME,
+        [TIME],
         lambda text: "[offloaded: 9 lines in tool_result-c1.txt]" if text == stub else None,
     )
     assert rendered == [
@@ -182,7 +182,7 @@ def test_an_offloaded_result_stands_by_its_path_and_not_again() -> None:
 
 def test_each_text_block_may_be_a_stub() -> None:
     asked: list[str] = []
-    render([Message("tool", (ToolResult("c", "", (Text("a"), Text("b"))),))], 0, TIME, asked.append)
+    render([Message("tool", (ToolResult("c", "", (Text("a"), Text("b"))),))], 0, [TIME], asked.append)
     assert asked == ["a", "b"]
 
 

@@ -171,6 +171,8 @@ BREAKS: dict[str, Callable[[Path], object]] = {
     "orphan-view": lambda w: put(w / S1 / "tool_result-none.view.txt", b"x\n"),
     "unrecorded-window": lambda w: put(w / S2 / "window.jsonl"),
     "wrong-mode": lambda w: (w / S1 / "window.jsonl").chmod(0o644),
+    "open-workdir": lambda w: w.chmod(0o777),
+    "unchecked-lines": lambda w: append(w / S1 / "window.jsonl", b'{"role":"user","content":"x"}\n'),
     "torn-tail": lambda w: append(w / S1 / "context.jsonl", b'{"role"'),
     "torn-transcript": lambda w: append(w / S1 / "transcript.md", b"half a "),
     "torn-bytes": lambda w: put(w / S1 / "torn/context.jsonl-9-abc", b"x"),

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from buoyline.errors import (
 )
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.lanes import Lanes, outcome
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 
@@ -310,7 +312,7 @@ async def test_a_newer_format_is_refused_and_left_untouched(tmp_path: Path) -> N
 async def test_a_workspace_file_that_says_no_format_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "workspace.json").write_text(content, encoding="utf-8")
 
-    with pytest.raises(CorruptError, match="names no format"):
+    with pytest.raises(CorruptError, match='no "format" key'):
         await LocalWorkspace(tmp_path).initialize()
 
 
@@ -416,6 +418,31 @@ async def test_a_cancelled_call_returns_when_its_work_has_ended_and_its_repetiti
     await workspace.archive("s1", messages, batch_id="one")
 
     assert await stored(workspace) == messages
+
+
+async def test_a_cancelled_call_is_over_only_when_its_thread_has_ended() -> None:
+    """However often it is cancelled meanwhile: who goes on must find nothing half done."""
+    lanes, begun, may_end, ended = Lanes(), threading.Event(), threading.Event(), list[bool]()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait()
+        ended.append(True)
+
+    task = asyncio.ensure_future(outcome(lanes.submit("s1", work)))
+    try:
+        await asyncio.to_thread(begun.wait)
+        for _ in range(3):
+            task.cancel()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not task.done()
+    finally:
+        may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == [True]
+    lanes.close()
 
 
 async def test_calls_for_one_session_keep_the_order_in_which_they_were_made(workspace: LocalWorkspace) -> None:

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from buoyline.errors import ConflictError, NotFoundError, SessionExistsError, StaleWindowError
 from buoyline.messages import Text, ToolResult
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.verification import verify
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class Workspaces(RuleBasedStateMachine):
     def crash(self, data: st.DataObject, torn: bytes) -> None:
         """Leave what a killed writer leaves: more behind the last commit, or less of the transcript."""
         session = data.draw(st.sampled_from([session for session in SESSIONS if self.models[session].exists]))
-        directory = self.root / "w" / layout.session_directory(session)
+        directory = LocalWorkspace(self.root / "w").directory_of(session)
         for name in data.draw(st.sets(st.sampled_from(["context.jsonl", "journal.jsonl", "window.jsonl"]), min_size=1)):
             if (directory / name).exists() and (directory / name).read_bytes()[-1:] in {b"", b"\n"}:
                 with (directory / name).open("ab") as file:

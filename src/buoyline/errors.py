@@ -31,9 +31,11 @@ pickling (its fields are its ``args``), and its message says what to do next.
 
 import errno
 import os
+import warnings
 from collections.abc import Sequence
 
 _SHOWN_CHARS = 80
+_SHOWN_PROBLEMS = 20
 
 
 class BuoylineError(Exception):
@@ -59,7 +61,10 @@ class DocumentError(ConfigError):
 
     def __init__(self, source: str, problems: Sequence[tuple[str, str]]) -> None:
         """Keep where the document came from, and each problem: its path in the document and the reason."""
-        super().__init__(source, "; ".join(f"{path}: {reason}" if path else reason for path, reason in problems))
+        shown = [f"{path}: {reason}" if path else reason for path, reason in problems[:_SHOWN_PROBLEMS]]
+        if len(problems) > len(shown):
+            shown.append(f"and {len(problems) - len(shown):,} problems more")
+        super().__init__(source, "; ".join(shown))
         self.args = (source, tuple(problems))
         self.source = source
         self.problems = tuple(problems)
@@ -271,7 +276,7 @@ class RedactionError(BuoylineError, RuntimeError):
 
     def __str__(self) -> str:
         """Return the hook, the reason and what to do."""
-        return f"{self.hook} {self.reason}; nothing was stored: mend the hook and repeat the call"
+        return f"{self.hook} {self.reason}; nothing was stored: fix the redaction hook and retry"
 
 
 class UnsupportedPlatformError(BuoylineError, RuntimeError):
@@ -321,6 +326,8 @@ class ContextOverflowError(CompressionError):
 
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FORBIDDEN_ERRNOS = frozenset({errno.EACCES, errno.EPERM})
+"""With one of these a `StorageError` is about the user who runs the program, not about the bytes on disk."""
 
 
 def storage_error(error: OSError, path: str | None = None) -> StorageError:
@@ -336,3 +343,19 @@ def storage_error(error: OSError, path: str | None = None) -> StorageError:
     kind = WorkspaceFull if error.errno in _FULL_ERRNOS else StorageError
     reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
     return kind(error.errno, reason, error.filename if error.filename is not None else path)
+
+
+def warn_caller(message: str) -> None:
+    """Issue a `UserWarning` at the nearest line of the program that is neither ours nor asyncio's.
+
+    In a task of ours that is the line that started the event loop: who awaits a task is not on the stack.
+    """
+    import inspect  # noqa: PLC0415 - 7 ms, for a warning that most programs never see
+
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_THE_CALLER:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
+
+
+_NOT_THE_CALLER = frozenset({"buoyline", "asyncio"})

@@ -13,6 +13,7 @@ MAX_LINE_CHARS = 1000
 _SEPARATORS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _ANY_END = re.compile("\r\n|[\r\n]")
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_DIRECTION_MARKS = re.compile("[\u061c\u200e\u200f]")
 _INVISIBLE_ASCII = bytes(code for code in range(0x80) if _INVISIBLE.match(chr(code)))
 _FIRST_IN_JSON = 0x7F
 CONTINUED = "\u2026 "
@@ -49,14 +50,23 @@ def readable_lines(text: str) -> Iterator[str]:
     if not lines[-1]:
         lines.pop()
     if has_invisible or (len(text) > MAX_LINE_CHARS and max(map(len, lines)) > MAX_LINE_CHARS):
-        return (piece for line in lines for piece in wrapped(visible(line)))
+        return (piece for line in lines for piece in wrapped(escaped(line)))
     return iter(lines)
 
 
 def visible(line: str) -> str:
-    r"""Show control and bidirectional characters and separators as escapes such as ``\x1b``; keep tabs.
+    """Show what `escaped` escapes, and the direction marks U+061C, U+200E and U+200F, as escapes.
 
-    Those from U+007F on, which may stand in a JSON string, are written as JSON does, e.g. ``\u2028``: a shown
+    This is for what is shown. Files have the form of `escaped`: verify renders transcripts again and compares them.
+    """
+    shown = escaped(line)
+    return shown if shown.isascii() else _DIRECTION_MARKS.sub(lambda match: _escape(match[0]), shown)
+
+
+def escaped(line: str) -> str:
+    r"""Write control and bidirectional characters and separators as escapes such as ``\x1b``; keep tabs.
+
+    Those from U+007F on, which a JSON string may hold, are written as in JSON, e.g. ``\u2028``: an escaped
     document is still the same document.
     """
     return _INVISIBLE.sub(lambda match: _escape(match[0]), line)

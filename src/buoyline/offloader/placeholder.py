@@ -5,7 +5,7 @@ Pure; it counts no tokens, so that whoever keeps files may know it, too.
 
 import re
 
-from buoyline.offloader.lines import visible
+from buoyline.offloader.lines import escaped
 from buoyline.offloader.protocol import StoredPart
 
 _FORMAT = re.compile(r"[a-z0-9][a-z0-9.+-]{0,39}")
@@ -42,5 +42,5 @@ def _format_of(media_type: str) -> str:
 
 
 def _shortened(name: str) -> str:
-    shown = visible(" ".join(name[: 4 * _MAX_NAME_CHARS].split())).replace("[", "(").replace("]", ")")
+    shown = escaped(" ".join(name[: 4 * _MAX_NAME_CHARS].split())).replace("[", "(").replace("]", ")")
     return shown if len(shown) <= _MAX_NAME_CHARS else f"{shown[:_MAX_NAME_CHARS]}..."

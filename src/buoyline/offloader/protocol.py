@@ -223,10 +223,12 @@ class ContextArchive(Protocol):
         batch_id: str = "",
         dialect: str | None = None,
         first: int | None = None,
+        times: Sequence[str] = (),
     ) -> ArchivedBatch:
         """Persist *messages* whole or not at all; the same *batch_id* again is the same batch.
 
         With *first*, the first of them must get this index, else `StaleWindowError` is raised and nothing written.
+        *times* says when each was added, in ISO 8601, or nothing where that is not known.
         """
         ...
 

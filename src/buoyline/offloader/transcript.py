@@ -19,29 +19,31 @@ StubLookup = Callable[[str], str | None]
 """Given a result's text, says where the whole result is when the text is a stub that we wrote; else None."""
 
 
-def render(messages: Sequence[Message], first: int, time: str, stub: StubLookup) -> list[list[str]]:
+def render(messages: Sequence[Message], first: int, times: Sequence[str], stub: StubLookup) -> list[list[str]]:
     """Render the messages of one batch.
 
     Args:
         messages: Views of the archived messages, in order.
         first: Number of the first, 0-based, counted over the whole session.
-        time: When the batch was archived, as it shall stand in the headings.
+        times: One for each message: its time as it shall stand in the heading; an empty one does not stand there.
         stub: Tells stubs from results.
 
     Returns:
         For each message its lines, without line ends, each of at most 1,000 characters: a heading, the body,
         and an empty line.
     """
-    return [[*chain.from_iterable(pieces)] for pieces in render_parts(messages, first, time, stub)]
+    return [[*chain.from_iterable(pieces)] for pieces in render_parts(messages, first, times, stub)]
 
 
-def render_parts(messages: Sequence[Message], first: int, time: str, stub: StubLookup) -> Iterator[list[list[str]]]:
+def render_parts(
+    messages: Sequence[Message], first: int, times: Sequence[str], stub: StubLookup
+) -> Iterator[list[list[str]]]:
     """Yield what `render` gives in pieces: for each message its heading, each of its parts, and the empty line.
 
     Whoever shows the lines to a model needs to know which of them a tool wrote.
     """
     tools: dict[str, str] = {}
-    for number, message in enumerate(messages, first):
+    for number, (message, time) in enumerate(zip(messages, times, strict=True), first):
         tools.update((call.call_id, call.name) for call in message.calls)
         heading = [*readable_lines(_heading(number, message, tools, time))]
         yield [heading, *([*_part(part, tools, stub)] for part in message.parts), [""]]

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from buoyline.offloader.lines import MAX_LINE_CHARS, is_readable, readable_lines, visible, wrapped
+from buoyline.offloader.lines import MAX_LINE_CHARS, escaped, is_readable, readable_lines, wrapped
 
 # 12 MB/s in pure Python; a larger document is wrapped instead, at 200 MB/s.
 MAX_JSON_CHARS = 16_000_000
@@ -43,9 +43,9 @@ def indented(document: str) -> Iterator[str]:
 
     The indentation stops growing at a depth of 40, so that deep nesting costs linear space.
     """
-    has_invisible = visible(document) != document
+    has_invisible = escaped(document) != document
     for line in _indented(document):
-        shown = visible(line) if has_invisible else line
+        shown = escaped(line) if has_invisible else line
         if len(shown) <= MAX_LINE_CHARS:
             yield shown
         else:

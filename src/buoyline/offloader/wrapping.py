@@ -6,7 +6,7 @@ Pure. Source: docs/format.md, "tool_result-<id>.view.txt".
 import re
 from collections.abc import Iterable, Iterator
 
-from buoyline.offloader.lines import full_pieces, readable_lines, visible
+from buoyline.offloader.lines import escaped, full_pieces, readable_lines
 from buoyline.offloader.source import Source
 from buoyline.offloader.view import MAX_JSON_CHARS, view_of
 
@@ -61,7 +61,7 @@ class _Wrapping:
         return self._ended() if self._line or self._ends_in_return else ""
 
     def _grown(self, text: str) -> str:
-        pieces, self._line = full_pieces(self._line + visible(text))
+        pieces, self._line = full_pieces(self._line + escaped(text))
         return _joined(pieces)
 
     def _ended(self) -> str:

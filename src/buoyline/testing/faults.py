@@ -78,18 +78,22 @@ class Faults:
         return call
 
 
-def every_fault(code: int, *, after: bool = False, calls: Sequence[str] = CALLS) -> Iterator[Faults]:
-    """Yield an injector for the first call, the second, and so on, until one is not reached any more.
+def every_fault(
+    code: int, *, after: bool = False, calls: Sequence[str] = CALLS, first: int = 1, step: int = 1
+) -> Iterator[Faults]:
+    """Yield an injector for the call *first*, then for each *step* calls later, until a call is not reached any more.
 
     Args:
         code: See `Faults`, as for the others.
         after: As above.
         calls: As above.
+        first: The call that fails first, counted from 1.
+        step: Of so many calls one fails, so that several tests can share the calls out among them.
 
     Returns:
         Injectors, to be entered by the caller one after the other. The last one lets everything succeed.
     """
-    for fail_at in itertools.count(1):
+    for fail_at in itertools.count(first, step):
         faults = Faults(fail_at, code, after=after, calls=calls)
         yield faults
         if not faults.has_struck:

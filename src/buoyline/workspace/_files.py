@@ -14,7 +14,7 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -47,7 +47,7 @@ from buoyline.workspace._descriptors import (
 )
 from buoyline.workspace.layout import TEMPORARY_PREFIX
 
-__all__ = ["Handle", "HeldTree", "Tree", "outside_chunks"]
+__all__ = ["Handle", "HeldTree", "Tree", "outside_chunks", "outside_file"]
 
 
 class Tree:
@@ -98,8 +98,11 @@ class Tree:
             make_entry(parent, last)
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of *name*, a link's own; None when nothing is there."""
+        """Return the status of *name*, a link's own, or that of the root if it is empty; None when nothing is there."""
         try:
+            if not name:
+                with self._directory("") as descriptor:
+                    return os.fstat(descriptor)
             with self._parent(name) as (parent, last), translated(self.path(name)):
                 return os.stat(last, dir_fd=parent, follow_symlinks=False)
         except StorageError as error:
@@ -331,7 +334,7 @@ class Tree:
         return HeldTree(self, name, self._walk(name))
 
     @contextlib.contextmanager
-    def lock(self, name: str, timeout_s: float, *, shared: bool = False) -> Generator[None]:
+    def lock(self, name: str, timeout_s: float, *, shared: bool = False) -> Generator[Handle]:
         """Hold the kernel's lock on file *name* (created if needed) for as long as the block runs.
 
         The kernel drops it when its holder dies, so there are no stale locks and no rule to break them. Each
@@ -342,10 +345,13 @@ class Tree:
             timeout_s: How long to wait for those who hold it.
             shared: Exclude only those who want it for themselves alone.
 
+        Yields:
+            The lock file, for its holders to count something by its size.
+
         Raises:
             LockTimeout: Another writer held it for *timeout_s* seconds.
         """
-        flags = REGULAR | os.O_RDWR | os.O_CREAT
+        flags = REGULAR | os.O_RDWR | os.O_APPEND | os.O_CREAT
         path = self.path(name)
         with self._parent(name) as (parent, last):
             with translated(path):
@@ -359,7 +365,7 @@ class Tree:
                 os.close(descriptor)
                 raise
             with held_lock(descriptor):
-                yield
+                yield Handle(descriptor, path, status, is_durable=False, is_locked=False)
 
     def _parent(self, name: str) -> "_Parent":
         above, _, last = name.rpartition("/")
@@ -370,19 +376,28 @@ class Tree:
 
     def _walk(self, name: str) -> int:
         """Open directory *name*, step by step, for the caller to close."""
-        descriptor = self._open_root()
+        descriptor, steps = self._start(name)
         try:
-            with translated(self._root_path):
-                self._require_same_root(descriptor)
             with translated(self.path(name)):
-                for part in name.split("/") if name else ():
-                    inner = os.open(part, DIRECTORY, dir_fd=descriptor)
+                for step in steps:
+                    inner = os.open(step, DIRECTORY, dir_fd=descriptor)
                     os.close(descriptor)
                     descriptor = inner
         except BaseException:
             os.close(descriptor)
             raise
         return descriptor
+
+    def _start(self, name: str) -> tuple[int, list[str]]:
+        """Open the directory in which the walk to *name* begins, and return the steps that are left."""
+        descriptor = self._open_root()
+        try:
+            with translated(self._root_path):
+                self._require_same_root(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor, name.split("/") if name else []
 
     def _open_root(self) -> int:
         with translated(self._root_path):
@@ -431,11 +446,12 @@ class Tree:
 
 
 class HeldTree(Tree):
-    """A tree with one directory open until the end of the ``with`` block."""
+    """A tree with one directory open until the end of the ``with`` block; walks to what is below it begin there."""
 
     def __init__(self, tree: Tree, name: str, descriptor: int) -> None:
         """Take over *descriptor*, which is that of directory *name* of *tree*."""
         super().__init__(tree.root, durable=tree.is_durable)
+        self._tree = tree
         self._name = name
         self._descriptor = descriptor
 
@@ -448,7 +464,21 @@ class HeldTree(Tree):
         os.close(self._descriptor)
 
     def _directory(self, name: str) -> "_Directory":
-        return _Directory(self._descriptor, is_lent=True) if name == self._name else super()._directory(name)
+        if name == self._name:
+            return _Directory(self._descriptor, is_lent=True)
+        return super()._directory(name) if self._is_below(name) else self._tree._directory(name)  # noqa: SLF001 - ours
+
+    def _walk(self, name: str) -> int:
+        # What is elsewhere may be below a directory that the other tree holds.
+        return super()._walk(name) if self._is_below(name) else self._tree._walk(name)  # noqa: SLF001 - ours
+
+    def _start(self, name: str) -> tuple[int, list[str]]:
+        first, *steps = name[len(self._name) + 1 :].split("/")
+        with translated(self.path(name)):
+            return os.open(first, DIRECTORY, dir_fd=self._descriptor), steps
+
+    def _is_below(self, name: str) -> bool:
+        return name.startswith(self._name) and name[len(self._name) : len(self._name) + 1] == "/"
 
 
 # Entered for each file that is opened: 0.4 us, where a generator takes 0.9.
@@ -496,6 +526,20 @@ def outside_chunks(path: str | os.PathLike[str], chunk_bytes: int = CHUNK_BYTES)
     with translated(os.fspath(path)), open(path, "rb", buffering=0) as file:
         while chunk := file.read(chunk_bytes):
             yield chunk
+
+
+async def outside_file(path: str | os.PathLike[str], chunk_bytes: int = CHUNK_BYTES) -> AsyncGenerator[bytes]:
+    """Yield the content of a regular file that is the user's own, links followed, off the event loop.
+
+    Raises:
+        StorageError: The file system refused.
+    """
+    import aiofiles  # noqa: PLC0415 - takes 10 ms
+
+    with translated(os.fspath(path)):
+        async with aiofiles.open(path, "rb", buffering=0) as file:
+            while chunk := await file.read(chunk_bytes):
+                yield chunk
 
 
 @contextlib.contextmanager

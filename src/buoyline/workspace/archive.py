@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from buoyline.errors import CorruptError
 from buoyline.messages.payloads import put_back
+from buoyline.messages.times import now
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, transcript_bytes
@@ -17,6 +18,7 @@ from buoyline.workspace.batches import (
     line_ranges,
     lines_of,
     prepared,
+    times_of,
     transcript_lines,
 )
 from buoyline.workspace.blobs import Blobs
@@ -25,7 +27,7 @@ from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Record, batch_from, batch_record
 from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import absent
-from buoyline.workspace.session import Session, now
+from buoyline.workspace.session import Session
 from buoyline.workspace.staging import StagedBlobs
 from buoyline.workspace.tip import Tip
 
@@ -40,7 +42,13 @@ class Archive:
         self._allowance = allowance
 
     def add(
-        self, messages: Sequence[Any], *, batch_id: str = "", dialect: str | None = None, first: int | None = None
+        self,
+        messages: Sequence[Any],
+        *,
+        batch_id: str = "",
+        dialect: str | None = None,
+        first: int | None = None,
+        times: Sequence[str] = (),
     ) -> tuple[Batch, ...]:
         """Append *messages* as one batch, whole or not at all; durable on return.
 
@@ -50,6 +58,8 @@ class Archive:
                 the first counts as its repetition.
             dialect: Name of the messages' dialect; detected for each where it is None.
             first: Index that the first of them must get; not checked where it is None.
+            times: When each message was added, ISO 8601, for the headings of those that have no time of their own.
+                Left out, or empty for a message: not known.
 
         Returns:
             The batch; nothing when there are no messages.
@@ -62,13 +72,20 @@ class Archive:
             StorageError: The file system refused; nothing was changed.
         """
         with ExitStack() as unswept:
-            return self._add(messages, batch_id, dialect, first, unswept)
+            return self._add(messages, unswept, batch_id=batch_id, dialect=dialect, first=first, times=times)
 
     def _add(
-        self, messages: Sequence[Any], batch_id: str, dialect: str | None, first: int | None, unswept: ExitStack
+        self,
+        messages: Sequence[Any],
+        unswept: ExitStack,
+        *,
+        batch_id: str,
+        dialect: str | None,
+        first: int | None,
+        times: Sequence[str],
     ) -> tuple[Batch, ...]:
         staged = StagedBlobs(self._blobs, self._allowance)
-        held: list[None] = []
+        held: list[object] = []
 
         def put(payload: bytes, media_type: str) -> str:
             # Most messages have no payload, and the lock would take a tenth of the time of their append.
@@ -79,7 +96,7 @@ class Archive:
         checked = prepared(messages, dialect, put)
         if not checked:
             return ()
-        addition = _Addition(batch_id, checked, lines_of(checked), staged)
+        addition = _Addition(batch_id, checked, lines_of(checked), times_of(checked, times), staged)
         if not held and any(layout.REFERENCE_PREFIX in line for line in addition.lines):
             unswept.enter_context(self._blobs.unswept())
         self._check_new(addition)
@@ -192,17 +209,25 @@ class _Addition(NamedTuple):
     batch_id: str
     messages: Sequence[ArchivedMessage]
     lines: Sequence[bytes]
+    times: tuple[str, ...]
     staged: StagedBlobs
 
     def rendered_behind(self, tip: Tip) -> tuple[Callable[[Extent], Record], bytes]:
         """Return what makes the record behind those in *tip*, and the bytes for the transcript."""
         time = now()
-        shown = rendered(self.messages, tip.messages, time, tip)
+        shown = rendered(self.messages, tip.messages, self.times, tip)
         derived = transcript_bytes(shown)
 
         def record(extent: Extent) -> Record:
             made = batch_after(
-                tip, self.messages, batch_id=self.batch_id, lines=shown, derived=derived, extent=extent, time=time
+                tip,
+                self.messages,
+                batch_id=self.batch_id,
+                lines=shown,
+                derived=derived,
+                extent=extent,
+                time=time,
+                times=self.times,
             )
             return batch_record(made)
 

@@ -53,9 +53,9 @@ def messages_of(batch: Batch, content: bytes) -> Iterator[ArchivedMessage]:
         start += size
 
 
-def rendered(messages: Iterable[ArchivedMessage], first: int, time: str, known: Known) -> list[list[str]]:
+def rendered(messages: Iterable[ArchivedMessage], first: int, times: Sequence[str], known: Known) -> list[list[str]]:
     """Render a batch for the transcript, with stubs told from results by what *known* says of the journal."""
-    return render([message.view for message in messages], first, time, lambda text: _notice(known, text))
+    return render([message.view for message in messages], first, times, lambda text: _notice(known, text))
 
 
 def transcript_bytes(lines: Sequence[Sequence[str]]) -> bytes:

@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from buoyline.errors import ConflictError, MessageError, NotFoundError, StaleWindowError
 from buoyline.messages import detect, dialect_named
 from buoyline.messages.payloads import Reference, take_out
+from buoyline.messages.times import time_from, time_of
 from buoyline.offloader.protocol import ArchivedBatch
 from buoyline.workspace import layout
 from buoyline.workspace.archived import ArchivedMessage
@@ -35,6 +36,16 @@ def prepared(
         MessageError: One of *messages* is no message, or has no JSON form; it is named by its position.
     """
     return [_prepared(message, position, dialect, put) for position, message in enumerate(messages)]
+
+
+def times_of(messages: Sequence[ArchivedMessage], added: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the time of each message: its own, else that in *added*; empty where neither says it.
+
+    Raises:
+        ValueError: *added* is not empty, and not as long as *messages*.
+    """
+    own = (time_of(message.value) for message in messages)
+    return tuple(time or time_from(given) for time, given in zip(own, added or [""] * len(messages), strict=True))
 
 
 def lines_of(messages: Sequence[ArchivedMessage]) -> list[bytes]:
@@ -84,6 +95,7 @@ def batch_after(
     derived: bytes,
     extent: Extent,
     time: str,
+    times: tuple[str, ...],
 ) -> Batch:
     """Return the batch that follows those in *known*, with its messages rendered as *lines*: together *derived*."""
     return Batch(
@@ -96,6 +108,7 @@ def batch_after(
         transcript_offset=known.transcript_end,
         transcript_bytes=len(derived),
         time=time,
+        times=times,
         references=references_of(messages),
     )
 

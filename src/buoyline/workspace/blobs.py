@@ -19,7 +19,7 @@ class Blobs:
         self._tree = tree
         self._lock_timeout_s = lock_timeout_s
 
-    def unswept(self) -> AbstractContextManager[None]:
+    def unswept(self) -> AbstractContextManager[object]:
         """Keep gc from sweeping for as long as the block runs: from before `put` until the reference is committed.
 
         It is taken before a session's lock, never within one; gc does the same, so the two cannot wait for each other.

@@ -11,19 +11,26 @@ from itertools import islice
 from buoyline.messages import spell
 from buoyline.workspace.journal import Read, Record, chunks_of_lines, record_at
 
-_TEXT = rb'("(?:[^"\\]|\\.)*")'
+_TEXT = rb'"(?:[^"\\]|\\.)*"'
 _KEYS = re.compile(
-    rb'\{"op":"(?:(batch)","id":' + _TEXT + rb'|(result)","call_id":"(?:[^"\\]|\\.)*","path":' + _TEXT + rb'|(stub)",'
-    rb'"sha256":' + _TEXT + rb")"
+    rb'\{"op":"(?:batch","id":(?P<batch>'
+    + _TEXT
+    + rb')|result","call_id":(?P<call>'
+    + _TEXT
+    + rb'),"path":(?P<result>'
+    + _TEXT
+    + rb')|stub","sha256":(?P<stub>'
+    + _TEXT
+    + rb"))"
 )
 """The beginning of the records that have a name, as `buoyline.workspace` spells them."""
 
-_FIELDS = {"batch": b"id", "result": b"path", "stub": b"sha256"}
-"""What the name is called in records of each kind."""
+_FIELDS = {"batch": b"id", "result": b"path", "call": b"call_id", "stub": b"sha256"}
+"""What the name of each kind is called in its records: a result is found by its file, and by its call."""
 
 
 class Catalogue:
-    """Offsets of batches by their ids, of tool results by their files, of stubs by their digests.
+    """Offsets of batches by their ids, of tool results by their files and calls, of stubs by their digests.
 
     Nothing is read before something is looked for. With each question as much of the journal is noted as was before,
     and a piece more, and the rest is searched for the one name. So who asks once in a process, as most do, waits 20 ms
@@ -42,7 +49,10 @@ class Catalogue:
         self._pieces = 0
 
     def find(self, op: str, name: str, end: int) -> tuple[int, Record] | None:
-        """Return the newest record of kind *op* for *name* among the first *end* bytes, with its offset."""
+        """Return the newest record of kind *op* for *name* among the first *end* bytes, with its offset.
+
+        A ``"call"`` is a result that is looked for by its call id.
+        """
         for position, content in islice(chunks_of_lines(self._read, self._end, end), self._pieces + 1):
             self._note(content, position)
         return self._searched(op, name, self._end, end) or self._noted(op, name)
@@ -50,8 +60,7 @@ class Catalogue:
     def _note(self, content: bytes, start: int) -> None:
         position = 0
         while (line_end := content.find(b"\n", position)) >= 0:
-            key = _key(content, position, line_end)
-            if key is not None:
+            for key in _keys(content, position, line_end):
                 self._offsets[key] = start + position
             position = line_end + 1
         self._end = start + position
@@ -74,7 +83,7 @@ class Catalogue:
             # From the end: that is faster by a third, since few bytes are as the needle's first.
             while (place := content.rfind(needle, 0, line)) >= 0:
                 line = content.rfind(b"\n", 0, place) + 1
-                is_named = _key(content, line, len(content)) == op.encode() + spelled
+                is_named = op.encode() + spelled in _keys(content, line, len(content))
                 record = record_at(self._read, position + line) if is_named else None
                 if record is not None:
                     found = position + line, record
@@ -82,11 +91,11 @@ class Catalogue:
         return found
 
 
-def _key(content: bytes, start: int, end: int) -> bytes | None:
-    """Return kind and name of the record that begins at *start*; None where it has no name."""
+def _keys(content: bytes, start: int, end: int) -> list[bytes]:
+    """Return kind and name of the record that begins at *start*, a result's twice; none where it has no name."""
     found = _KEYS.match(content, start, end)
-    group = found.lastindex if found is not None else None
-    return None if found is None or group is None else found[group - 1] + found[group]
+    named = found.groupdict() if found is not None else {}
+    return [kind.encode() + name for kind, name in named.items() if name is not None]
 
 
 def _spelled(name: str) -> bytes:

@@ -48,6 +48,11 @@ class Appender:
             raise self._failure
         return bool(self._dirty)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether what was appended is durable, and does not wait for `flush`."""
+        return self._tree.is_durable and not self._shares_sync
+
     def close(self) -> None:
         """Close the files."""
         if self._handles:

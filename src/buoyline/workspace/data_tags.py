@@ -4,7 +4,6 @@ Pure. Source: AgentScope's workspace, which writes ``<data url=... name=... medi
 block of a result; it escapes nothing, and names a block without a name ``None``.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from html import escape
 
@@ -15,9 +14,10 @@ _AGENTSCOPE = dialect_named("agentscope")
 
 
 def with_data_tags(result: ToolResult, native: object) -> ToolResult:
-    """Return *result* with a text before each medium that says where it is, if *native* is a result of AgentScope's.
+    """Return *result* with a tag before each medium that says where it is, if *native* is a result of AgentScope's.
 
-    The media stay parts of the result, so that they are stored, found again and kept by gc like all others.
+    A tag follows a text on its last line, as AgentScope writes it. The media stay parts of the result, so that they are
+    stored, found again and kept by gc like all others.
 
     Args:
         result: As it may be stored.
@@ -25,17 +25,20 @@ def with_data_tags(result: ToolResult, native: object) -> ToolResult:
     """
     if not _AGENTSCOPE.recognises_result(native):
         return result
-    return replace(result, parts=tuple(part for old in result.parts for part in _tagged(old)))
-
-
-def _tagged(part: ResultPart) -> Iterator[ResultPart]:
-    if isinstance(part, Media):
-        yield Text(data_tag(part))
-    yield part
+    parts: list[ResultPart] = []
+    for part in result.parts:
+        if isinstance(part, Media):
+            before = parts[-1] if parts else None
+            if isinstance(before, Text):
+                parts[-1] = Text(before.text + data_tag(part))
+            else:
+                parts.append(Text(data_tag(part)))
+        parts.append(part)
+    return replace(result, parts=tuple(parts))
 
 
 def data_tag(medium: Media) -> str:
-    """Return the tag of one medium, on a line of its own whatever its name is.
+    """Return the tag of one medium, on one line whatever its name is.
 
     >>> data_tag(Media("image", "image/png", 0, "https://example.org/a.png", "buoy's"))
     "<data url='https://example.org/a.png' name='buoy&#x27;s' media_type='image/png'/>"

@@ -27,7 +27,9 @@ def check_format(tree: Tree) -> None:
         found = None
     version = found.get("format") if is_object(found) else None
     if not isinstance(version, int) or isinstance(version, bool):
-        raise CorruptError(path, "names no format; put back what it said, or choose another workdir")
+        raise CorruptError(
+            path, 'is damaged (no "format" key): run `buoyline repair --from BACKUP`, or use another workdir'
+        )
     if version > layout.FORMAT:
         raise FormatVersionError(path, version, layout.FORMAT)
 

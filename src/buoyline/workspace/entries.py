@@ -214,7 +214,7 @@ class Entries:
     def _facts_name(self, key: str) -> str:
         return f"{self._directory}/{layout.ENTRY_FACTS}/{layout.entry_facts_name(key)}"
 
-    def _lock(self) -> AbstractContextManager[None]:
+    def _lock(self) -> AbstractContextManager[object]:
         return self._tree.lock(self._lock_name, self._lock_timeout_s)
 
     def _make_directories(self) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from buoyline.errors import MessageError, StorageError
 from buoyline.messages import is_array, is_object, parse
+from buoyline.messages.times import now
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.cursor import Cursor, Entry, last_entries
 from buoyline.workspace.events import FileRemoved, MessagesArchived, ResultStored, SummaryWritten, WorkspaceEvent
 from buoyline.workspace.journal import Record, Synced, synced_before
-from buoyline.workspace.session import now
 from buoyline.workspace.verification.shapes import fault_of
 
 Version = tuple[int, int, int]

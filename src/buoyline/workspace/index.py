@@ -28,9 +28,11 @@ class Index:
         batches: In order.
         batch_ids: By the caller's id.
         results: By file name within the session: the record of each tool result.
+        calls: By call id: the record of its newest tool result.
         stubs: By the stub text's SHA-256: the record of each stub.
         summaries: Extents of the lines of ``summaries.jsonl``, in order.
         windows: The last two records of what ``window.jsonl`` begins with, newest last.
+        lines: Of each of these two, the newest record of what it has grown to, None if there is none.
         settings: The newest settings of the session's window; empty when there is none.
         pins: Session indexes of the messages that are pinned.
         writer: Which window goes on with the session; empty when none ever began or claimed it.
@@ -45,9 +47,11 @@ class Index:
     batches: list[Batch] = field(default_factory=list)
     batch_ids: dict[str, Batch] = field(default_factory=dict)
     results: dict[str, Record] = field(default_factory=dict)
+    calls: dict[str, Record] = field(default_factory=dict)
     stubs: dict[str, Record] = field(default_factory=dict)
     summaries: list[Extent] = field(default_factory=list)
     windows: list[Record] = field(default_factory=list)
+    lines: list[Record | None] = field(default_factory=list)
     settings: Record = field(default_factory=dict[str, Any])
     pins: tuple[int, ...] = ()
     writer: str = ""
@@ -96,6 +100,10 @@ class Index:
         """Return the record of the tool result in file *name*."""
         return self.results.get(name)
 
+    def find_call(self, call_id: str) -> Record | None:
+        """Return the record of the newest tool result of this call."""
+        return self.calls.get(call_id)
+
     def find_stub(self, digest: str) -> Record | None:
         """Return the record of the stub whose text has this SHA-256."""
         return self.stubs.get(digest)
@@ -136,7 +144,7 @@ class Index:
             case "batch":
                 self._add_batch(batch_from(record, offset))
             case "result":
-                self.results[record["path"]] = record
+                self.results[record["path"]] = self.calls[record["call_id"]] = record
                 self.result_bytes = record.get("total", 0)
             case "stub":
                 self.stubs[record["sha256"]] = record
@@ -144,7 +152,10 @@ class Index:
                 self.summaries.append(extent_from(record, offset))
             case "window":
                 self.windows = [*self.windows[-1:], record]
+                self.lines = [*self.lines[-1:], None]
                 self.pins = tuple(record["pins"])
+            case "lines" if self.lines:
+                self.lines[-1] = record
             case "writer":
                 self.writer = record["writer"]
             case "pins":

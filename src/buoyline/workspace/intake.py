@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+import pathlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
@@ -11,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 from buoyline.errors import BuoylineError, ConfigError, ToolOutputError
 from buoyline.offloader.protocol import ResultWriter, StoredResult, ToolOutput
 from buoyline.offloader.source import character_boundary
-from buoyline.workspace._files import outside_chunks
+from buoyline.workspace._files import outside_chunks, outside_file
 
 T = TypeVar("T")
 
@@ -130,7 +131,8 @@ def reason_of(error: BaseException) -> str:
 
 def _chunks(call_id: str, output: ToolOutput) -> AsyncGenerator[Any]:
     if isinstance(output, os.PathLike):
-        return _pulled(outside_chunks(output))
+        # A pipe may give nothing for long; a thread that waits for it must not hold the file that is closed here.
+        return outside_file(output) if pathlib.Path(output).is_file() else _pulled(outside_chunks(output))
     read = getattr(output, "read1", None) or getattr(output, "read", None)
     if inspect.iscoroutinefunction(read):
         return _read(read)

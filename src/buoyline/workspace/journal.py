@@ -122,6 +122,8 @@ class Batch:
         transcript_bytes: Bytes of the batch in the transcript.
         time: When it was committed, ISO 8601 in UTC.
         references: Message (0-based within the batch) and place of every payload that was taken out.
+        times: When each message was said or added, empty where that is not known; nothing at all in a batch of an older
+            version, whose headings have the time of the batch.
     """
 
     batch_id: str
@@ -134,6 +136,7 @@ class Batch:
     transcript_bytes: int
     time: str
     references: tuple[tuple[int, Reference], ...] = ()
+    times: tuple[str, ...] = ()
 
     @property
     def end(self) -> int:
@@ -149,6 +152,11 @@ class Batch:
     def transcript_end(self) -> int:
         """The first transcript byte behind the batch."""
         return self.transcript_offset + self.transcript_bytes
+
+    @property
+    def heading_times(self) -> tuple[str, ...]:
+        """What stands in the heading of each message."""
+        return self.times or (self.time,) * len(self.extent.sizes)
 
     def line_ranges(self) -> tuple[tuple[int, int], ...]:
         """Return first and last transcript line of each message, 1-based and inclusive."""
@@ -211,6 +219,10 @@ class Known(Protocol):
         """Return the record of the tool result in file *name*."""
         ...
 
+    def find_call(self, call_id: str) -> Record | None:
+        """Return the record of the newest tool result of this call."""
+        ...
+
     def find_stub(self, digest: str) -> Record | None:
         """Return the record of the stub whose text has this SHA-256."""
         ...
@@ -235,6 +247,7 @@ def batch_record(batch: Batch) -> Record:
         "transcript": [batch.transcript_offset, batch.transcript_bytes],
         "references": [[n, list(ref.at), ref.head, ref.reference] for n, ref in batch.references],
         "time": batch.time,
+        **({"times": list(batch.times)} if batch.times else {}),
     }
 
 
@@ -254,6 +267,7 @@ def batch_from(record: Record, offset: int) -> Batch:
         transcript_bytes=transcript[1],
         time=record["time"],
         references=tuple((n, Reference(tuple(at), head, ref)) for n, at, head, ref in record["references"]),
+        times=tuple(record.get("times", ())),
     )
 
 

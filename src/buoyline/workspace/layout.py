@@ -6,6 +6,7 @@ Pure: nothing here looks at a file system. Source: docs/format.md, "Names".
 import base64
 import hashlib
 import re
+import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -25,6 +26,9 @@ SESSIONS: Final = "sessions"
 DATA: Final = "data"
 CONTEXT_MANAGEMENT: Final = "context_management"
 LOCKS: Final = ".locks"
+SESSIONS_LOCK: Final = ".locks/sessions.lock"
+"""Held while a new session gets the name of its directory. Whoever holds it waits for no other lock."""
+
 GC_LOCK: Final = ".locks/gc.lock"
 """Held by gc alone, and shared by whoever stores a blob until its reference is committed."""
 
@@ -115,18 +119,21 @@ _ALIASES: Final = frozenset({"audio/mp3", "image/jpg", *(f"application/{name}" f
 
 _MEDIA_TYPES = MappingProxyType({extension: kind for kind, extension in _EXTENSIONS.items() if kind not in _ALIASES})
 
-# An encoded id never ends in a dot and "view": those that are spelled so end in ``~`` and a hash.
+# No id that ends in ".view", in whatever case, is its own name, so no result has the name of another one's view.
 _VIEW_SUFFIX = ".view.txt"
+_VARIANT = re.compile(r"~[a-z2-7]{16}\.txt$")
 _RESULT = re.compile(r"tool_result-[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\.txt")
 _REFERENCE = re.compile(r"workspace:///(data/[0-9a-f]{64}\.[a-z0-9]{1,8})")
 
 
 def encode_id(identifier: str) -> str:
-    """Return the file name part that stands for *identifier*.
+    """Return a file name part that follows from *identifier* alone and that no other id has on any file system.
 
-    Three classes, told apart by the name alone, so that no two ids ever share a file, not even where case or
-    Unicode form is folded: a plain lower-case id stands for itself; an id with capitals or inner dots keeps
-    its spelling and gets ``~`` and 8 base32 characters (40 bits) of its hash; everything else becomes a
+    Scopes and keys under ``storage/`` have it. A session has it if its plain id is taken or cannot be a name; older
+    versions gave it to all sessions and results.
+
+    Three classes, told apart by the name alone: a plain lower-case id stands for itself; an id with capitals or inner
+    dots keeps its spelling and gets ``~`` and 8 base32 characters (40 bits) of its hash; everything else becomes a
     readable slug with 32 of them (160 bits), since there the hash alone tells two ids apart.
 
     Args:
@@ -139,38 +146,89 @@ def encode_id(identifier: str) -> str:
     Raises:
         InvalidNameError: *identifier* is not text.
     """
+    require_id(identifier)
+    if _PLAIN.fullmatch(identifier) and not _is_device(identifier):
+        return identifier
+    if _is_spelled(identifier):
+        return f"{identifier}~{_id_hash(identifier)[:8]}"
+    slug = re.sub(r"[^a-z0-9]+", "-", identifier.lower())[:_SLUG_CHARS].strip("-")
+    return f"{slug or 'id'}~{_id_hash(identifier)}"
+
+
+def require_id(identifier: object) -> None:
+    """Make sure that *identifier* can be the id of a call.
+
+    Raises:
+        InvalidNameError: It is not text.
+    """
     if not isinstance(identifier, str):
         raise InvalidNameError(identifier, f"an id must be text, not {type(identifier).__name__}")
-    is_device = identifier.split(".", maxsplit=1)[0].lower() in _DEVICES
-    if _PLAIN.fullmatch(identifier) and not is_device:
-        return identifier
-    digest = _base32_hash(identifier.encode("utf-8", "surrogatepass"))
-    if _SPELLED.fullmatch(identifier) and not is_device:
-        return f"{identifier}~{digest[:8]}"
-    slug = re.sub(r"[^a-z0-9]+", "-", identifier.lower())[:_SLUG_CHARS].strip("-")
-    return f"{slug or 'id'}~{digest}"
 
 
-def session_directory(session_id: str) -> str:
-    """Return the workspace-relative directory of a session.
+def is_name(identifier: str) -> bool:
+    """Tell whether *identifier* can be a file name as it is, on every system."""
+    return _is_spelled(identifier) and not identifier.lower().endswith(".view")
+
+
+def folded(name: str) -> str:
+    """Return what *name* is to a file system that ignores case and Unicode forms; equal names are one file there."""
+    return (
+        name.lower()
+        if name.isascii()
+        else unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    )
+
+
+def session_directories(session_id: str) -> tuple[str, ...]:
+    """Return the workspace-relative directories that a session may have, best first.
+
+    A session has the first that was free, up to case and normal form, when it was created; an older version took the
+    second where the id has capitals or dots. The last has 160 bits of the hash, so it is always free.
 
     Raises:
         InvalidNameError: *session_id* is not text, is empty, or has more than 4,096 characters.
     """
-    name = encode_id(session_id)
+    require_id(session_id)
     if not 0 < len(session_id) <= MAX_SESSION_ID_CHARS:
         raise InvalidNameError(session_id, f"a session id must have from 1 to {MAX_SESSION_ID_CHARS:,} characters")
-    return f"{SESSIONS}/{name}"
+    return tuple(f"{SESSIONS}/{name}" for name in _names_of(session_id))
 
 
-def tool_result_name(call_id: str) -> str:
-    """Return the name, within the session, of the first result of *call_id*."""
-    return f"tool_result-{encode_id(call_id)}.txt"
+def result_names(call_id: str) -> tuple[str, ...]:
+    """Return the names that the first result of *call_id* may have within its session, best first; see above.
+
+    There are none for an id that cannot be a name: its results are numbered, see `numbered_result_name`.
+    """
+    return tuple(f"tool_result-{name}.txt" for name in _names_of(call_id)) if is_name(call_id) else ()
 
 
-def tool_result_variant(call_id: str, sha256: str) -> str:
-    """Return the name of a further result of the same *call_id*, whose content has the hash *sha256*."""
-    return f"tool_result-{encode_id(call_id)}~{_base32(bytes.fromhex(sha256))[:16]}.txt"
+def numbered_result_name(call_id: str, tool: str, number: int, digest: str) -> str:
+    """Return the name of the result of an id that cannot be a name: its tool, its number in the session and a hash.
+
+    Args:
+        call_id: The id, which names it where the tool's name is not known.
+        tool: The tool's name; may be empty.
+        number: Of the result in its session, from 1.
+        digest: The SHA-256 of what the result says.
+    """
+    slug = _slug(tool) or _slug(call_id)
+    return f"tool_result-{slug}{'-' if slug else ''}{number}{result_tail(call_id, digest)}"
+
+
+def result_tail(call_id: str, digest: str) -> str:
+    """Return what ends the name of a numbered result: it follows from the id and what the result says."""
+    content = f"{digest} {call_id}".encode("utf-8", "surrogatepass")
+    return f"~{_base32_hash(content)[:16]}.txt"
+
+
+def variant_result_name(first: str, sha256: str) -> str:
+    """Return the name of a further result of the call whose *first* has that name; *sha256* is of its content."""
+    return f"{first.removesuffix('.txt')}~{_base32(bytes.fromhex(sha256))[:16]}.txt"
+
+
+def first_result_name(name: str) -> str:
+    """Return the name of the call's first result, where *name* is that of any of its results."""
+    return _VARIANT.sub(".txt", name)
 
 
 def view_name(result_name: str) -> str:
@@ -227,9 +285,10 @@ def entries_directory(scope: str) -> str:
     """Return the workspace-relative directory of the entries of *scope*.
 
     Raises:
-        InvalidNameError: See `session_directory`.
+        InvalidNameError: See `session_directories`.
     """
-    return f"{ENTRIES}/{session_directory(scope).removeprefix(f'{SESSIONS}/')}"
+    session_directories(scope)
+    return f"{ENTRIES}/{encode_id(scope)}"
 
 
 def entry_name(key: str, sha256: str, media_type: str) -> str:
@@ -322,6 +381,30 @@ def set_aside_name(path: str, digest: str) -> str:
     """
     directory, _, name = path.rpartition("/")
     return f"{directory or DATA}/{TORN}/{name}-0-{digest[:8]}"
+
+
+def _names_of(identifier: str) -> tuple[str, ...]:
+    if not _is_spelled(identifier):
+        return (encode_id(identifier),)
+    digest = _id_hash(identifier)
+    hashed = f"{identifier}~{digest[:8]}", f"{identifier}~{digest}"
+    return (identifier, *hashed) if is_name(identifier) else hashed
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]+", "-", text)[:_SLUG_CHARS].strip("-_")
+
+
+def _is_spelled(identifier: str) -> bool:
+    return _SPELLED.fullmatch(identifier) is not None and not _is_device(identifier)
+
+
+def _is_device(identifier: str) -> bool:
+    return identifier.split(".", maxsplit=1)[0].lower() in _DEVICES
+
+
+def _id_hash(identifier: str) -> str:
+    return _base32_hash(identifier.encode("utf-8", "surrogatepass"))
 
 
 def _base32_hash(content: bytes) -> str:

@@ -4,8 +4,10 @@ import asyncio
 import os
 import threading
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -29,7 +31,7 @@ from buoyline.workspace.quotas import Allowance, Quotas
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, reference_in
 from buoyline.workspace.results import Results
-from buoyline.workspace.session import Session, session_ids_in
+from buoyline.workspace.session import Session, TakenNames, sessions_in
 from buoyline.workspace.sources import file_source
 from buoyline.workspace.staging import store_payload
 from buoyline.workspace.streams import StreamWriter, refuse_partial, sink_for
@@ -98,10 +100,15 @@ class LocalWorkspace(StoresStreams):
         self._allowance = Allowance(quotas)
         self._redaction = Redaction(redact, redact_payload)
         self._sessions: dict[str, Session] = {}
+        self._taken = TakenNames()
         self._lanes = Lanes()
         self._guard = threading.Lock()
         self._is_open = False
         watch_forks(self)
+
+    def __repr__(self) -> str:
+        """Return the directory."""
+        return f"LocalWorkspace({str(self.workdir)!r})"
 
     async def initialize(self) -> None:
         """Create the directory and its fixed parts. Optional: the first write does the same.
@@ -127,7 +134,7 @@ class LocalWorkspace(StoresStreams):
 
     def renew_after_fork(self) -> None:
         """Start anew in a forked child: with threads of its own, and with nothing in memory that one may have held."""
-        self._lanes, self._guard, self._sessions = Lanes(), threading.Lock(), {}
+        self._lanes, self._guard, self._sessions, self._taken = Lanes(), threading.Lock(), {}, TakenNames()
         self._allowance.renew_after_fork()
 
     def abilities(self) -> Abilities:
@@ -227,7 +234,7 @@ class LocalWorkspace(StoresStreams):
             InvalidNameError: One of the ids cannot be one.
         """
         session = self._session(session_id)
-        layout.tool_result_name(call_id)
+        layout.require_id(call_id)
         if keep_partial and self._redaction.is_active:
             refuse_partial()
         return StreamWriter(
@@ -279,6 +286,7 @@ class LocalWorkspace(StoresStreams):
         batch_id: str = "",
         dialect: str | None = None,
         first: int | None = None,
+        times: Sequence[str] = (),
     ) -> ArchivedBatch:
         """Archive *messages* as one batch; see `Archive.add`.
 
@@ -290,7 +298,11 @@ class LocalWorkspace(StoresStreams):
             return self._checked(messages, dialect), self._redaction.identifier(batch_id)
 
         def add(session: Session, given: tuple[Sequence[Any], str]) -> ArchivedBatch:
-            return self._archived(session, given[0], batch_id=given[1], dialect=dialect, first=first)
+            archive = Archive(session, self._blobs, self._allowance)
+            batches = archive.add(given[0], batch_id=given[1], dialect=dialect, first=first, times=times)
+            if not batches:
+                return located(session.path, session.index().messages if session.exists() else 0, ())
+            return located(session.path, batches[0].first, batches[0].line_ranges())
 
         return await self._write(session_id, redacted, add)
 
@@ -395,7 +407,7 @@ class LocalWorkspace(StoresStreams):
     def reference_in(self, session_id: str, arguments: str) -> str:
         """Return the first file of the workspace that the *arguments* of a call name; see `references.reference_in`."""
         roots = (str(self.workdir), os.path.realpath(self.workdir))
-        return reference_in(arguments, roots, layout.session_directory(session_id))
+        return reference_in(arguments, roots, self._session(session_id).directory)
 
     async def holds(self, reference: str, text: str) -> bool:
         """Tell whether the file behind *reference* holds *text*, byte for byte; False when there is no such file."""
@@ -442,12 +454,21 @@ class LocalWorkspace(StoresStreams):
             raise NotFoundError("workspace", str(self.workdir), hint)
         check_format(self._tree)
 
-    def session_ids(self) -> list[str]:
+    def session_ids(self, newest: int | None = None) -> list[str]:
         """Return the ids of all sessions, in the order of their directories; none without a workspace.
 
         A directory that is no session of ours is passed over. Blocking; meant for command lines and tests.
+
+        Args:
+            newest: Return only so many, those that were last active first.
         """
-        return list(session_ids_in(self._tree))
+        return [session.session_id for session in self.sessions(newest)]
+
+    def sessions(self, newest: int | None = None) -> Iterator[Session]:
+        """Yield the sessions for reading, as `session_ids` names them; each until the next one is asked for."""
+        found = sessions_in(self._tree, lock_timeout_s=self._lock_timeout_s, newest_first=newest is not None)
+        with closing(found):
+            yield from islice(found, newest)
 
     def session(self, session_id: str) -> Session:
         """Return the session for reading its files. Blocking; meant for command lines and tests.
@@ -459,6 +480,14 @@ class LocalWorkspace(StoresStreams):
         if not session.exists():
             raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
         return session
+
+    def directory_of(self, session_id: str) -> Path:
+        """Return where the files of a session are, or, where there is no such session, would be now. Blocking.
+
+        Raises:
+            InvalidNameError: *session_id* cannot be an id.
+        """
+        return self.workdir / self._session(session_id).directory
 
     def entries(self, scope: str) -> Entries:
         """Return what is kept in *scope* under keys, beside the sessions. Raises `InvalidNameError`."""
@@ -488,7 +517,7 @@ class LocalWorkspace(StoresStreams):
     def _session(self, session_id: str) -> Session:
         with self._guard:
             if session_id not in self._sessions:
-                made = Session(self._tree, session_id, lock_timeout_s=self._lock_timeout_s)
+                made = Session(self._tree, session_id, lock_timeout_s=self._lock_timeout_s, taken=self._taken)
                 self._sessions[session_id] = made
             return self._sessions[session_id]
 
@@ -527,15 +556,6 @@ class LocalWorkspace(StoresStreams):
         """Refuse a newer format; what only reads creates nothing."""
         if not self._is_open and self._tree.exists(layout.WORKSPACE_FILE):
             check_format(self._tree)
-
-    def _archived(
-        self, session: Session, messages: Sequence[Any], *, batch_id: str, dialect: str | None, first: int | None
-    ) -> ArchivedBatch:
-        archive = Archive(session, self._blobs, self._allowance)
-        batches = archive.add(messages, batch_id=batch_id, dialect=dialect, first=first)
-        if not batches:
-            return located(session.path, session.index().messages if session.exists() else 0, ())
-        return located(session.path, batches[0].first, batches[0].line_ranges())
 
     async def _hop(self, session_id: str, work: Callable[[], T]) -> T:
         """Run *work* in the session's lane and wait for its end, even when cancelled."""

@@ -1,11 +1,13 @@
 """``summaries.jsonl`` and ``window.jsonl`` of a session."""
 
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from buoyline.errors import CorruptError, NotFoundError, SessionExistsError, StorageError
 from buoyline.messages import parse, spell
+from buoyline.messages.times import now
 from buoyline.offloader.protocol import WindowState
 from buoyline.workspace import layout
 from buoyline.workspace.blobs import Blobs
@@ -15,6 +17,7 @@ from buoyline.workspace.marking import hex_runs
 from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import (
     check_writer,
+    lines_record,
     pins_record,
     settings_record,
     whole_lines,
@@ -24,11 +27,16 @@ from buoyline.workspace.records import (
     window_state,
     writer_record,
 )
-from buoyline.workspace.session import Session, now
+from buoyline.workspace.session import Session
 from buoyline.workspace.tip import Tip
 
 # The file may be replaced between reading it and reading what the journal says of it.
 _LOAD_ATTEMPTS = 5
+
+_CHANGED = (
+    "is not what was written; restore it with `buoyline repair --from` a copy, or begin a new session: the archive "
+    "beside it is whole"
+)
 
 
 class Summaries:
@@ -141,17 +149,23 @@ class Window:
         """
         lines = [window_line(message) for message in messages]
         size_bytes = sum(map(len, lines))
-        self._allowance.check_new(self._session, size_bytes)
+        self._allowance.check_new(self._session, size_bytes, [lines_record(size_bytes, 0, is_durable=False)])
         with self._unswept(lines), self._session.writing() as (tip, appender):
             check_writer(tip, self._session.session_id, writer)
             records = [] if tuple(pins) == tip.pins else [pins_record(pins, now())]
-            self._allowance.admit(self._session, tip, size_bytes, records)
-            before = appender.append_lines(layout.WINDOW_FILE, lines)
+            held_bytes = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
+            self._check_length(tip, held_bytes)
+            growth = [lines_record(held_bytes + size_bytes, 0, is_durable=appender.is_settled)] if lines else []
+            self._allowance.admit(self._session, tip, size_bytes, [*growth, *records])
+            before, end = appender.append_lines(layout.WINDOW_FILE, lines), tip.end
             try:
+                if lines:
+                    appender.note(_grown(tip, appender, before, b"".join(lines)), durable=False)
                 for record in records:
                     appender.note(record)
             except StorageError:
                 appender.cut(layout.WINDOW_FILE, before)
+                appender.take_back(end)
                 raise
 
     def replace(
@@ -185,7 +199,7 @@ class Window:
 
         Raises:
             NotFoundError: There is no such session, or it never had a window.
-            CorruptError: The file does not begin with what was written.
+            CorruptError: The file is not what was written.
         """
         state = None
         for _ in range(_LOAD_ATTEMPTS):
@@ -199,14 +213,24 @@ class Window:
         if state is None:
             raise CorruptError(
                 self._session.path(layout.WINDOW_FILE),
-                "does not begin with what was written; the archive beside it is whole, begin a new session from it",
+                _CHANGED,
             )
         return state
 
-    def _unswept(self, lines: Sequence[bytes]) -> AbstractContextManager[None]:
+    def _unswept(self, lines: Sequence[bytes]) -> AbstractContextManager[object]:
         """Keep gc out while lines are written that may refer to blobs: it would not see these references."""
         refers = self._blobs is not None and any(next(hex_runs(line), None) is not None for line in lines)
         return self._blobs.unswept() if self._blobs is not None and refers else nullcontext()
+
+    def _check_length(self, tip: Tip, size_bytes: int) -> None:
+        """Make sure that no line is gone that was durable: what follows would hide the loss.
+
+        Raises:
+            CorruptError: One is.
+        """
+        known = tip.lines
+        if known is not None and known["durable"] and size_bytes < known["bytes"]:
+            raise CorruptError(self._session.path(layout.WINDOW_FILE), _CHANGED)
 
     def _reaffirm(self, tip: Tip, appender: Appender) -> None:
         """Note again what the file begins with where the newest note came to nothing.
@@ -220,6 +244,15 @@ class Window:
     def _content(self) -> bytes | None:
         name = self._session.name(layout.WINDOW_FILE)
         return self._session.tree.read(name) if self._session.tree.exists(name) else None
+
+
+def _grown(tip: Tip, appender: Appender, before: int, added: bytes) -> Record:
+    """Return the record of what the window has grown to by *added*, which stands behind *before* bytes."""
+    known = tip.lines
+    is_known = known is not None and known["bytes"] <= before
+    start, checksum = (known["bytes"], int(known["crc32"], 16)) if known is not None and is_known else (0, 0)
+    checksum = zlib.crc32(appender.file(layout.WINDOW_FILE).read(start, before - start), checksum)
+    return lines_record(before + len(added), zlib.crc32(added, checksum), is_durable=appender.is_settled)
 
 
 def _summary_line(summary: Mapping[str, Any], number: int) -> bytes:

@@ -52,13 +52,18 @@ class Marker:
         self._on_read = on_read
         self._known: dict[str, tuple[Stamp, frozenset[str]]] = {}
 
-    def marks(self, directory: str) -> Marks:
+    def marks(self, directory: str, above: Tree | None = None) -> Marks:
         """Look through all regular files below *directory*; links are not followed.
+
+        Args:
+            directory: Where to look.
+            above: A tree that holds the directory above open, which saves walks from the root.
 
         Raises:
             StorageError: One of them cannot be read.
         """
-        files = [(path, status, self._references(path, status)) for path, status in self._files(directory)]
+        with (above or self._tree).held(directory) as tree:
+            files = [(path, status, self._references(path, status, tree)) for path, status in _files(tree, directory)]
         return Marks(
             size_bytes=sum(status.st_size for _, status, _ in files),
             changed_ns=max((status.st_mtime_ns for _, status, _ in files), default=0),
@@ -72,35 +77,24 @@ class Marker:
         Raises:
             StorageError: It cannot be read.
         """
-        return self._references(path, status)
+        return self._references(path, status, self._tree)
 
-    def _files(self, directory: str) -> Iterator[tuple[str, os.stat_result]]:
-        waiting = [directory]
-        while waiting:
-            above = waiting.pop()
-            for name, status in self._tree.entries(above).items():
-                path = f"{above}/{name}"
-                if stat.S_ISDIR(status.st_mode):
-                    waiting.append(path)
-                elif stat.S_ISREG(status.st_mode):
-                    yield path, status
-
-    def _references(self, path: str, status: os.stat_result) -> frozenset[str]:
+    def _references(self, path: str, status: os.stat_result, tree: Tree) -> frozenset[str]:
         stamp = _stamp(status)
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
         is_settled = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
-        found = frozenset(digest.decode("ascii") for digest in self._read(path))
+        found = frozenset(digest.decode("ascii") for digest in self._read(path, tree))
         if is_settled:
             self._known[path] = stamp, found
         return found
 
-    def _read(self, path: str) -> set[bytes]:
+    def _read(self, path: str, tree: Tree) -> set[bytes]:
         found: set[bytes] = set()
         before = b""
         try:
-            for chunk in self._tree.chunks(path):
+            for chunk in tree.chunks(path):
                 content = before + chunk
                 found |= {digest for digest in hex_runs(content) if digest in self._digests}
                 before = content[1 - _DIGITS :]
@@ -111,6 +105,18 @@ class Marker:
             if error.errno != errno.ENOENT:
                 raise
         return found
+
+
+def _files(tree: Tree, directory: str) -> Iterator[tuple[str, os.stat_result]]:
+    waiting = [directory]
+    while waiting:
+        above = waiting.pop()
+        for name, status in tree.entries(above).items():
+            path = f"{above}/{name}"
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append(path)
+            elif stat.S_ISREG(status.st_mode):
+                yield path, status
 
 
 def hex_runs(content: bytes) -> Iterator[bytes]:

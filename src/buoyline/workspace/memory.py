@@ -18,7 +18,7 @@ from buoyline.workspace.forks import watch_forks
 from buoyline.workspace.intake import StoresStreams
 from buoyline.workspace.journal import Batch
 from buoyline.workspace.memory_files import ROOT, MemoryFiles
-from buoyline.workspace.memory_session import MemorySession
+from buoyline.workspace.memory_session import MemorySession, directory_for
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.references import holds, reference_in
 from buoyline.workspace.streams import MAX_REDACTED_BYTES, HeldSink, StreamWriter, as_result, done, refuse_partial
@@ -73,6 +73,10 @@ class MemoryWorkspace(StoresStreams):
         self._entries: dict[str, dict[str, Entry]] = {}
         self._lock = threading.Lock()
         watch_forks(self)
+
+    def __repr__(self) -> str:
+        """Return how much is held."""
+        return f"<MemoryWorkspace: sessions={len(self._sessions):,}, blobs={len(self._payloads):,}>"
 
     async def initialize(self) -> None:
         """Do nothing; here because a workspace has it."""
@@ -232,8 +236,8 @@ class MemoryWorkspace(StoresStreams):
 
     def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> StreamWriter:
         """Begin a tool result that is written piece by piece; see `LocalWorkspace.result_writer`."""
-        layout.session_directory(session_id)
-        layout.tool_result_name(call_id)
+        layout.session_directories(session_id)
+        layout.require_id(call_id)
         if keep_partial and self._redaction.is_active:
             refuse_partial()
 
@@ -284,6 +288,7 @@ class MemoryWorkspace(StoresStreams):
         batch_id: str = "",
         dialect: str | None = None,
         first: int | None = None,
+        times: Sequence[str] = (),
     ) -> ArchivedBatch:
         """Archive *messages* as one batch, whole or not at all.
 
@@ -294,6 +299,8 @@ class MemoryWorkspace(StoresStreams):
                 first counts as its repetition.
             dialect: Name of the messages' dialect; detected for each where it is None.
             first: Index that the first of them must get; not checked where it is None.
+            times: When each message was added, ISO 8601, for the headings of those that have no time of their own.
+                Left out, or empty for a message: not known.
 
         Returns:
             Where they stand. Of no messages: where the next would.
@@ -310,7 +317,7 @@ class MemoryWorkspace(StoresStreams):
             checked = prepared(redacted, dialect, self._put)
             if not checked:
                 return located(session.path, session.messages, ())
-            batch = self._begun(session_id).add(checked, known_as, first)
+            batch = self._begun(session_id).add(checked, known_as, first, times)
             self._keep_payloads(batch)
             return located(session.path, batch.first, batch.line_ranges())
 
@@ -437,7 +444,9 @@ class MemoryWorkspace(StoresStreams):
 
     def reference_in(self, session_id: str, arguments: str) -> str:
         """Return the first reference of this workspace that the *arguments* of a call name; see `LocalWorkspace`."""
-        return reference_in(arguments, (ROOT.removesuffix("/"),), layout.session_directory(session_id))
+        with self._lock:
+            directory = self._addressed(session_id).directory
+        return reference_in(arguments, (ROOT.removesuffix("/"),), directory)
 
     async def holds(self, reference: str, text: str) -> bool:
         """Tell whether *text* stands in what is behind *reference*, which counts as a use; False when that is gone."""
@@ -460,8 +469,8 @@ class MemoryWorkspace(StoresStreams):
 
     def _addressed(self, session_id: str) -> MemorySession:
         """Return the session; a new one is not held yet, since the call may still be refused."""
-        held = self._sessions.get(layout.session_directory(session_id))
-        return held or MemorySession(session_id, ROOT, self._evictable)
+        directory = directory_for(self._sessions, session_id)
+        return self._sessions.get(directory) or MemorySession(session_id, directory, ROOT, self._evictable)
 
     def _begun(self, session_id: str) -> MemorySession:
         session = self._addressed(session_id)

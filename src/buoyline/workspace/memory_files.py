@@ -10,7 +10,7 @@ from buoyline.errors import NotFoundError
 from buoyline.messages import spell
 from buoyline.workspace import layout
 from buoyline.workspace.eviction import Evictable
-from buoyline.workspace.memory_session import MemorySession
+from buoyline.workspace.memory_session import MemorySession, directory_for
 
 ROOT: Final = "memory:///"
 _CHUNK_BYTES = 1 << 20
@@ -65,7 +65,8 @@ class MemoryFiles:
             InvalidNameError: *session_id* cannot be an id.
             NotFoundError: There is no such session.
         """
-        found = self._sessions.get(layout.session_directory(session_id))
+        with self._lock:
+            found = self._sessions.get(directory_for(self._sessions, session_id))
         if found is None:
             raise NotFoundError("session", session_id, "nothing was stored under it in this workspace")
         return found

@@ -11,6 +11,7 @@ from typing import Any
 
 from buoyline.errors import NotFoundError, SessionExistsError
 from buoyline.messages import ToolResult, parse, spell
+from buoyline.messages.times import now
 from buoyline.offloader.protocol import ArchivedBatch, StoredResult, WindowState
 from buoyline.workspace import layout
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, text_digest, transcript_bytes
@@ -22,6 +23,7 @@ from buoyline.workspace.batches import (
     line_ranges,
     lines_of,
     located,
+    times_of,
     transcript_lines,
 )
 from buoyline.workspace.content import BytesContent, Measure, ResultContent, ViewedContent
@@ -32,41 +34,50 @@ from buoyline.workspace.parts import ONE_TEXT, described, placed, result_from
 from buoyline.workspace.records import (
     absent,
     check_writer,
-    has_parts,
     pins_record,
     result_record,
     settings_record,
     stored_result,
     streamed_record,
     stub_record,
-    variant_name,
     window_line,
     window_record,
     window_state,
     writer_record,
 )
-from buoyline.workspace.session import now
+from buoyline.workspace.result_names import ResultNames, names_for
+
+
+def directory_for(sessions: Mapping[str, "MemorySession"], session_id: str) -> str:
+    """Return the directory that a session has among *sessions*, or, where it is new, the one that is free for it.
+
+    Raises:
+        InvalidNameError: *session_id* cannot be an id.
+    """
+    directories = layout.session_directories(session_id)
+    own = (path for path in directories if path in sessions and sessions[path].session_id == session_id)
+    free = (path for path in directories if layout.folded(path) not in map(layout.folded, sessions))
+    return next(chain(own, free), directories[-1])
 
 
 class MemorySession:
     """A session in memory: archive, tool results, summaries and window."""
 
-    def __init__(self, session_id: str, root: str, evictable: Evictable) -> None:
+    def __init__(self, session_id: str, directory: str, root: str, evictable: Evictable) -> None:
         """Begin an empty session.
 
         Args:
             session_id: Its id.
+            directory: What its files would be in.
             root: What every reference begins with.
             evictable: Takes the tool results, which may be evicted; all else stays here.
-
-        Raises:
-            InvalidNameError: *session_id* cannot be an id.
         """
         self.session_id = session_id
-        self.directory = layout.session_directory(session_id)
+        self.directory = directory
         self._root = root
         self._evictable = evictable
         self._index = Index()
+        self._names = ResultNames()
         self._context = bytearray()
         self._transcript = bytearray()
         self._summaries = bytearray()
@@ -102,8 +113,12 @@ class MemorySession:
         """Return what its journal would say."""
         return self._index
 
-    def add(self, messages: Sequence[ArchivedMessage], batch_id: str, first: int | None = None) -> Batch:
+    def add(
+        self, messages: Sequence[ArchivedMessage], batch_id: str, first: int | None = None, added: Sequence[str] = ()
+    ) -> Batch:
         """Append *messages*, at least one, as a batch; a repetition is the batch that there is.
+
+        *added* says when each was added; see `times_of`.
 
         Raises:
             ConflictError: *batch_id* stands for other messages.
@@ -114,15 +129,22 @@ class MemorySession:
         if known is not None:
             return known
         check_first(self._index, self.session_id, first)
-        time = now()
-        shown = rendered(messages, self._index.messages, time, self._index)
+        time, times = now(), times_of(messages, added)
+        shown = rendered(messages, self._index.messages, times, self._index)
         derived = transcript_bytes(shown)
         content = b"".join(lines)
         digest = hashlib.sha256(content).hexdigest()
         end = len(self._context)
         extent = Extent(end, tuple(map(len, lines)), digest, end, self._index.end)
         batch = batch_after(
-            self._index, messages, batch_id=batch_id, lines=shown, derived=derived, extent=extent, time=time
+            self._index,
+            messages,
+            batch_id=batch_id,
+            lines=shown,
+            derived=derived,
+            extent=extent,
+            time=time,
+            times=times,
         )
         self._note(batch_record(batch))
         self._context += content
@@ -172,7 +194,7 @@ class MemorySession:
 
         content, parts = ResultContent(result), described(result, put)
         view = content.view()
-        name = self._name_for(result.call_id, content.measure(), placed(parts, content.measure()))
+        name = self._name_for(result.call_id, result.name, content.measure(), placed(parts, content.measure()))
         if name not in self._index.results:
             others = self._index.result_bytes
             record = result_record(result, name, content.measure(), parts, view, others_bytes=others, time=now())
@@ -189,7 +211,7 @@ class MemorySession:
         """
         given = BytesContent(content)
         view, measure = given.view(), given.measure()
-        name = self._name_for(call_id, measure, placed(ONE_TEXT, measure))
+        name = self._name_for(call_id, "", measure, placed(ONE_TEXT, measure))
         if name not in self._index.results:
             record = streamed_record(
                 call_id,
@@ -312,12 +334,11 @@ class MemorySession:
     def _name(self, file: str) -> str:
         return f"{self.directory}/{file}"
 
-    def _name_for(self, call_id: str, measure: Measure, parts: Sequence[Record]) -> str:
+    def _name_for(self, call_id: str, tool: str, measure: Measure, parts: Sequence[Record]) -> str:
         """Choose the result's name; one that was evicted still stands for what it stood for."""
-        name = layout.tool_result_name(call_id)
-        first = self._index.results.get(name)
-        is_same = first is None or (first["sha256"] == measure.sha256 and has_parts(first, parts))
-        return name if is_same else variant_name(call_id, measure, parts)
+        name = next(names_for(self._index, self._names, call_id, tool, measure=measure, parts=parts))
+        self._names.add(name)
+        return name
 
     def _described(self, record: Record) -> StoredResult:
         return stored_result(record, self.path, lambda name: f"{self._root}{name}")

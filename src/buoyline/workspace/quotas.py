@@ -164,7 +164,7 @@ class Allowance:
         """
         if not self.is_limited:
             return
-        needed = size_bytes + _encoded_bytes(records, tip.before())
+        needed = size_bytes + _encoded_bytes(records, tip.before(), tip.end)
         limit = self._quotas.session_bytes
         if limit is not None and needed > 0:
             _check("session", limit, session_bytes(session, tip.result_bytes) + needed)
@@ -272,8 +272,15 @@ def _directory_bytes(tree: Tree, name: str, depth: int) -> int:
     return total
 
 
-def _encoded_bytes(records: Sequence[Record], before: Record = MappingProxyType({})) -> int:
-    return sum(len(encode({**record, **before})) for record in records)
+def _encoded_bytes(records: Sequence[Record], before: Record = MappingProxyType({}), end: int = 0) -> int:
+    """Return how long *records* will be behind *end* bytes of a journal, whose next record says *before*."""
+    total = 0
+    for record in records:
+        offset = end + total
+        total += len(encode({**record, **before}))
+        if "before" in before:
+            before = {**before, "before": {**before["before"], record["op"]: [offset]}}
+    return total
 
 
 def _check(quota: str, limit_bytes: int | None, needed_bytes: int) -> None:

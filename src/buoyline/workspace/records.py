@@ -4,6 +4,7 @@ Pure. Source: docs/format.md, "journal.jsonl".
 """
 
 import hashlib
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from buoyline.offloader.protocol import StoredResult, WindowState
 from buoyline.workspace import layout
 from buoyline.workspace.archived import text_digest
 from buoyline.workspace.content import Measure
+from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Known, Record
 from buoyline.workspace.parts import ONE_TEXT, placed, stored_parts
 
@@ -92,19 +94,6 @@ def streamed_record(
     return {**record, "partial": partial} if partial else record
 
 
-def has_parts(record: Record | None, parts: Sequence[Record]) -> bool:
-    """Tell whether *record* may be of a result with these *parts*: it has none others, or does not say."""
-    return record is None or record.get("parts", parts) == parts
-
-
-def variant_name(call_id: str, measure: Measure, parts: Sequence[Record]) -> str:
-    """Return the name of a further result of *call_id*, which differs in its text or in its *parts* from the first."""
-    is_plain = len(parts) == 1 and parts[0]["kind"] == "text"
-    spelled = "" if is_plain else spell(parts)
-    digest = measure.sha256 if is_plain else text_digest(f"{measure.sha256} {spelled}")
-    return layout.tool_result_variant(call_id, digest)
-
-
 def stored_result(record: Record, path: Callable[[str], str], data_path: Callable[[str], str]) -> StoredResult:
     """Describe the tool result that *record* is about.
 
@@ -169,6 +158,17 @@ def window_record(content: bytes, head: Sequence[str], first: int, pins: Sequenc
     }
 
 
+def lines_record(size_bytes: int, checksum: int, *, is_durable: bool) -> Record:
+    """Return the record of what ``window.jsonl`` has grown to.
+
+    Args:
+        size_bytes: Of the file.
+        checksum: The CRC-32 of all of it, which the next one goes on from.
+        is_durable: The bytes were durable before the record was written.
+    """
+    return {"op": "lines", "bytes": size_bytes, "crc32": f"{checksum:08x}", "durable": is_durable}
+
+
 def window_line(message: object) -> bytes:
     """Return the line of a native message as it stands in ``window.jsonl``, its end included.
 
@@ -178,8 +178,8 @@ def window_line(message: object) -> bytes:
     return spell(detect(message).to_json(message)).encode("utf-8") + b"\n"
 
 
-def window_state(known: Known, content: bytes) -> WindowState | None:
-    """Return what stands in the context; None when *content* does not begin with what was noted.
+def window_state(known: Index, content: bytes) -> WindowState | None:
+    """Return what stands in the context; None when *content* is not what was noted.
 
     Whichever of the last two notes matches the bytes is the true one, so a crash between note and replacement
     does no harm.
@@ -189,7 +189,8 @@ def window_state(known: Known, content: bytes) -> WindowState | None:
         content: Whole lines of ``window.jsonl``.
     """
     note = window_note(known, content)
-    if note is None:
+    lines = None if note is None else grown_to(known, note)
+    if note is None or (lines is not None and not _has_grown_to(lines, content)):
         return None
     return WindowState(
         messages=tuple((detect(value).name, value) for value in map(parse, content.split(b"\n")[:-1])),
@@ -207,6 +208,20 @@ def window_note(known: Known, content: bytes) -> Record | None:
         if hashlib.sha256(content[: note["bytes"]]).hexdigest() == note["sha256"]:
             return note
     return None
+
+
+def grown_to(known: Index, note: Record) -> Record | None:
+    """Return the newest record of what the file that begins as *note* says has grown to; None if there is none."""
+    # What was added behind a note that came to nothing was added to the file before.
+    is_newest = note is known.windows[-1]
+    return known.lines[-1] if is_newest or known.lines[-1] is not None else known.lines[0]
+
+
+def _has_grown_to(lines: Record, content: bytes) -> bool:
+    if len(content) < lines["bytes"]:
+        return not lines["durable"]
+    checksum: str = lines["crc32"]
+    return f"{zlib.crc32(content[: lines['bytes']]):08x}" == checksum
 
 
 def whole_lines(content: bytes) -> bytes:

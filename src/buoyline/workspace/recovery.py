@@ -12,7 +12,7 @@ from buoyline.offloader.transcript import blank_lines
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle
 from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, transcript_bytes
-from buoyline.workspace.batches import batch_after
+from buoyline.workspace.batches import batch_after, times_of
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Known, Record, batch_record, begin_record, encode
@@ -61,7 +61,7 @@ def rebuilt_journal(context: bytes, time: str, *, is_durable: bool) -> bytes:
 
     Args:
         context: All of ``context.jsonl``.
-        time: Stands in the records and headings, since the real times went with the journal.
+        time: Stands in the records, since the real times went with the journal.
         is_durable: Whether syncs reach the device.
 
     Raises:
@@ -98,9 +98,12 @@ def _adopted(tip: Tip, content: bytes, time: str) -> Iterator[Record]:
         message = ArchivedMessage(tip.messages, detect(value).name, value, ())
         synced = min(tip.synced.context, tip.context_end)
         extent = Extent(tip.context_end, (len(line),), hashlib.sha256(line).hexdigest(), synced, tip.end)
-        lines = rendered([message], tip.messages, time, tip)
+        times = times_of([message])
+        lines = rendered([message], tip.messages, times, tip)
         derived = transcript_bytes(lines)
-        batch = batch_after(tip, [message], batch_id="", lines=lines, derived=derived, extent=extent, time=time)
+        batch = batch_after(
+            tip, [message], batch_id="", lines=lines, derived=derived, extent=extent, time=time, times=times
+        )
         yield {**batch_record(batch), "rebuilt": True}
 
 
@@ -154,5 +157,5 @@ def _rendered(known: Known, batch: Batch, content: Content) -> bytes | None:
     found = content(batch)
     if found is None:
         return None
-    lines = transcript_bytes(rendered(messages_of(batch, found), batch.first, batch.time, known))
+    lines = transcript_bytes(rendered(messages_of(batch, found), batch.first, batch.heading_times, known))
     return lines if len(lines) == batch.transcript_bytes else None

@@ -172,7 +172,7 @@ def _by_session(report: Report) -> Mapping[str, list[Finding]]:
     found: dict[str, list[Finding]] = {}
     for finding in report.findings:
         parts = finding.path.split("/")
-        is_foreign = finding.kind in {"foreign-entry", "leftover", "torn-bytes"}
+        is_foreign = finding.kind in {"foreign-entry", "leftover", "torn-bytes", "unchecked-lines"}
         if parts[0] == layout.SESSIONS and len(parts) > 1 and not is_foreign:
             found.setdefault("/".join(parts[:2]), []).append(finding)
     return found

@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from buoyline.errors import MessageError
 from buoyline.messages import detect, parse
 from buoyline.workspace.archived import ArchivedMessage, rendered, transcript_bytes
-from buoyline.workspace.batches import batch_after
+from buoyline.workspace.batches import batch_after, times_of
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Extent, batch_record, decode, encode
 from buoyline.workspace.records import window_state
 from buoyline.workspace.verification.scan import Scan, lines_of
 from buoyline.workspace.verification.shapes import fault_of
+
+_MAX_RESIZED = 100
+"""Each takes a look at the whole journal; more are no damage but another file."""
 
 Read = Callable[[int, int], bytes]
 """Returns so many bytes of a file from an offset on; fewer at its end."""
@@ -64,6 +67,11 @@ def better_journal(here: bytes | None, there: bytes) -> bytes | None:
         # Up to here the two must be one journal, of which one is older.
         if whole[:start] == found[:start] and _are_records(whole[start:end], end - start):
             found = found[:start] + whole[start:end] + found[end:]
+    for _ in range(_MAX_RESIZED):
+        resized = _with_resized_run(found, whole)
+        if resized is None:
+            break
+        found = resized
     end = index_of(found).end
     if whole[:end] == found[:end] and len(whole) > end:
         found = whole
@@ -97,9 +105,12 @@ def with_adopted(journal: bytes, context: bytes, time: str) -> bytes:
         value = parse(line)
         message = ArchivedMessage(index.messages, detect(value).name, value, ())
         extent = Extent(index.context_end, (len(line),), hashlib.sha256(line).hexdigest(), index.context_end, index.end)
-        shown = rendered([message], index.messages, time, index)
+        times = times_of([message])
+        shown = rendered([message], index.messages, times, index)
         derived = transcript_bytes(shown)
-        batch = batch_after(index, [message], batch_id="", lines=shown, derived=derived, extent=extent, time=time)
+        batch = batch_after(
+            index, [message], batch_id="", lines=shown, derived=derived, extent=extent, time=time, times=times
+        )
         found.append(encode({**batch_record(batch), "rebuilt": True}))
         index.absorb(found[-1])
     return b"".join(found)
@@ -126,6 +137,19 @@ def is_window(index: Index, content: bytes) -> bool:
         return window_state(index, content[: content.rfind(b"\n") + 1]) is not None
     except MessageError:
         return False
+
+
+def _with_resized_run(found: bytes, whole: bytes) -> bytes | None:
+    """Return *found* with the first damaged lines that have grown or shrunk as *whole* has them; None if it has none.
+
+    The record behind them says where they end in *whole*.
+    """
+    for start, end in _bad_runs(found):
+        following = found[end : found.find(b"\n", end) + 1]
+        stop = whole.find(following, start) if following else -1
+        if whole[:start] == found[:start] and stop > start and _are_records(whole[start:stop], stop - start):
+            return found[:start] + whole[start:stop] + found[end:]
+    return None
 
 
 def _part(read: Read, extent: Extent) -> bytes:

@@ -8,24 +8,25 @@ from typing import Protocol
 
 from buoyline.errors import CorruptError, NotFoundError
 from buoyline.messages import ToolResult
+from buoyline.messages.times import now
 from buoyline.offloader.protocol import StoredResult
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.archived import text_digest
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.content import Measure, ResultContent
+from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Record
 from buoyline.workspace.parts import ONE_TEXT, described, has_data, placed, result_from
 from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import (
-    has_parts,
     result_record,
     stored_result,
     streamed_record,
     stub_record,
-    variant_name,
 )
-from buoyline.workspace.session import Session, now
+from buoyline.workspace.result_names import ResultNames, names_for
+from buoyline.workspace.session import Session
 from buoyline.workspace.staging import StagedBlobs
 from buoyline.workspace.tip import Tip
 
@@ -121,7 +122,7 @@ class Results:
         view = arrival.content.view()
         self._check_new(arrival, view)
         with self._session.writing() as (tip, appender):
-            name, is_there = self._place(tip, arrival.result.call_id, arrival)
+            name, is_there = self._place(tip, arrival.result.call_id, arrival.result.name, arrival)
             record = tip.find_result(name)
             if record is None:
                 self._admit(tip, arrival, name, view)
@@ -169,10 +170,10 @@ class Results:
             QuotaExceededError: See `store`.
             StorageError: See `store`.
         """
-        record = staged.record(call_id, layout.tool_result_name(call_id), partial=partial, others_bytes=0)
+        record = staged.record(call_id, _first_name(call_id, "", staged), partial=partial, others_bytes=0)
         self._allowance.check_new(self._session, record["total"], [record], staged_bytes=staged.size_bytes)
         with self._session.writing() as (tip, appender):
-            name, is_there = self._place(tip, call_id, staged)
+            name, is_there = self._place(tip, call_id, "", staged)
             known = tip.find_result(name)
             record = known or staged.record(call_id, name, partial=partial, others_bytes=tip.result_bytes)
             if known is None:
@@ -217,20 +218,38 @@ class Results:
     def _described(self, record: Record) -> StoredResult:
         return stored_result(record, self._session.path, self._session.tree.path)
 
-    def _place(self, tip: Tip, call_id: str, content: Content) -> tuple[str, bool]:
+    def _place(self, tip: Tip, call_id: str, tool: str, content: Content) -> tuple[str, bool]:
         """Return the name that *content* has or shall have, and whether the file is there.
 
         A file that is there is read beside the text, chunk by chunk, and not written again.
         """
-        first = layout.tool_result_name(call_id)
-        is_taken = self._session.tree.exists(self._session.name(first))
-        if not is_taken or (self._holds(first, content) and has_parts(tip.find_result(first), content.placed())):
-            return first, is_taken
-        name = variant_name(call_id, content.measure(), content.placed())
-        is_taken = self._session.tree.exists(self._session.name(name))
-        if is_taken and not self._holds(name, content):
-            raise self._is_another(name)
-        return name, is_taken
+        session, name = self._session, ""
+        if tip.names is None:
+            tip.names = ResultNames(session.tree.names(session.directory))
+        for name in names_for(tip, tip.names, call_id, tool, measure=content.measure(), parts=content.placed()):
+            if not session.tree.exists(session.name(name)):
+                return name, False
+            if not tip.names.is_held(name):
+                # Its writer was killed before the record, or the file system takes another file for it.
+                tip.names = None
+                return self._place(tip, call_id, tool, content)
+            if self._holds(name, content):
+                return name, True
+            record = tip.find_result(name)
+            if record is not None and record["call_id"] == call_id and record["sha256"] == content.measure().sha256:
+                self._set_aside(name)  # it was damaged, and here are the true bytes
+                return name, False
+        raise self._is_another(name)
+
+    def _set_aside(self, name: str) -> None:
+        session, digest = self._session, hashlib.sha256()
+        for chunk in session.tree.chunks(session.name(name)):
+            digest.update(chunk)
+        aside = layout.set_aside_name(session.name(name), digest.hexdigest())
+        session.tree.make_directory(session.name(layout.TORN))
+        session.tree.sync_directory(session.directory)
+        session.tree.publish(aside, session.tree.chunks(session.name(name)))
+        session.tree.remove(session.name(name))
 
     def _holds(self, name: str, content: Content) -> bool:
         with self._session.tree.open(self._session.name(name)) as handle, closing(content.chunks()) as chunks:
@@ -264,7 +283,7 @@ class Results:
 
     def _check_new(self, arrival: "_Arrival", view: bytes | None) -> None:
         if self._allowance.is_limited and not self._session.exists():
-            record = arrival.record(layout.tool_result_name(arrival.result.call_id), view, 0)
+            record = arrival.record(_first_name(arrival.result.call_id, arrival.result.name, arrival), view, 0)
             self._allowance.check_new(self._session, record["total"], [record], self._new_bytes(arrival))
 
     def _admit(self, tip: Tip, arrival: "_Arrival", name: str, view: bytes | None) -> None:
@@ -300,6 +319,11 @@ class _Arrival:
         """Return its record in the journal."""
         measure = self.content.measure()
         return result_record(self.result, name, measure, self._parts, view, others_bytes=others_bytes, time=now())
+
+
+def _first_name(call_id: str, tool: str, content: Content) -> str:
+    """Return the name that a result has in a new session."""
+    return next(names_for(Index(), ResultNames(), call_id, tool, measure=content.measure(), parts=content.placed()))
 
 
 def _are_same(tree: Tree, name: str, other: str) -> bool:

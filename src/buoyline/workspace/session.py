@@ -6,13 +6,14 @@ Synchronous; `LocalWorkspace` is the asynchronous border. What the files hold is
 
 import errno
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import Any
 
 from buoyline.errors import CorruptError, MessageError, NotFoundError, StorageError
 from buoyline.messages import is_object, parse, spell
+from buoyline.messages.times import now
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, HeldTree, Tree
 from buoyline.workspace.commit import Appender
@@ -29,15 +30,33 @@ class Session:
     session's lock file, and readers need no lock.
     """
 
-    def __init__(self, tree: Tree, session_id: str, *, lock_timeout_s: float) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        session_id: str,
+        *,
+        lock_timeout_s: float,
+        taken: "TakenNames | None" = None,
+        document: Mapping[str, Any] | None = None,
+    ) -> None:
         """Address the session; nothing is read or created yet.
+
+        Args:
+            tree: The files of the workspace.
+            session_id: The session.
+            lock_timeout_s: How long a writer waits for another one.
+            taken: The names under ``sessions/``, which all sessions of a workspace share; listed if it is None.
+            document: Its ``session.json``, if it was read in the session's first directory, which *tree* holds open.
 
         Raises:
             InvalidNameError: *session_id* cannot be an id.
         """
+        directories = layout.session_directories(session_id)
         self.session_id = session_id
-        self.directory = layout.session_directory(session_id)
         self.tree = tree
+        self._taken = taken or TakenNames()
+        self._document = document
+        self._directory = None if document is None else directories[0]
         self._lock_timeout_s = lock_timeout_s
         self._index = Index()
         self._tip = Tip(self._read_journal, is_durable=tree.is_durable)
@@ -46,6 +65,11 @@ class Session:
         self._journal: Handle | None = None
         self._shared: Shared | None = None
         self._guard = threading.RLock()
+
+    @property
+    def directory(self) -> str:
+        """The session's directory, relative to the workspace; where there is none yet, the one that is free for it."""
+        return self._found() or free_directory(self.tree, self.session_id)
 
     def name(self, file: str) -> str:
         """Return the workspace-relative name of the session's *file*."""
@@ -57,7 +81,16 @@ class Session:
 
     def exists(self) -> bool:
         """Tell whether the session has been created."""
-        return self.tree.is_directory(self.directory)
+        directory = self._found(looks=True)
+        return directory is not None and self.tree.is_directory(directory)
+
+    def created_at(self) -> str:
+        """Return when the session was created, ISO 8601 in UTC; empty if its ``session.json`` does not say so."""
+        try:
+            found = parse(self.tree.read(self.name(layout.SESSION_FILE))) if self._document is None else self._document
+        except MessageError:
+            return ""
+        return str(found.get("created_at", "")) if is_object(found) else ""
 
     def index(self) -> Index:
         """Return what the journal says now; it belongs to this instance and is not to be changed.
@@ -158,13 +191,24 @@ class Session:
                 self._journal = None
 
     def _held(self) -> HeldTree:
-        try:
-            return self.tree.held(self.directory)
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
+        for _ in range(2):
+            directory = self._found()
+            if directory is None:
+                break
+            try:
+                return self.tree.held(directory)
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                self._directory = None  # gc removed it
         self._create()
         return self.tree.held(self.directory)
+
+    def _found(self, *, looks: bool = False) -> str | None:
+        """Return the session's directory; None where it has none. With *looks*, what was found before is looked at."""
+        if self._directory is None or (looks and not self.tree.exists(self._directory)):
+            self._directory = found_directory(self.tree, self.session_id)
+        return self._directory
 
     def content(self, batch: Batch) -> bytes | None:
         """Return the batch's bytes in the archive; None when they are not what was committed."""
@@ -182,7 +226,9 @@ class Session:
         files = [(layout.SESSION_FILE, spell(created).encode("utf-8") + b"\n")]
         files += [(layout.JOURNAL_FILE, encode(begin_record(now())))]
         files += [(name, b"") for name in (layout.CONTEXT_FILE, layout.TRANSCRIPT_FILE)]
-        self.tree.publish_directory(self.directory, files)
+        # Sessions whose ids differ only in case have locks of their own, so the name needs one that all share.
+        with self.tree.lock(layout.SESSIONS_LOCK, self._lock_timeout_s) as lock:
+            self._taken.publish(self.tree, self.session_id, files, lock)
 
     def _opened_journal(self, appender: Appender, *, is_durable: bool) -> Handle:
         try:
@@ -205,6 +251,7 @@ class Session:
             reason += " workdir, or restore the file with `buoyline repair --from`"
             raise CorruptError(self.path(layout.SESSION_FILE), reason) from error
         if not is_object(found) or found.get("id") != self.session_id:
+            self._directory = None
             raise CorruptError(self.path(layout.SESSION_FILE), f"does not belong to session {self.session_id!r}")
 
     def _read_journal(self, offset: int, size_bytes: int) -> bytes:
@@ -224,7 +271,8 @@ class Session:
     def _refresh_index(self, journal: Handle) -> None:
         identity, size, tail = journal.identity, journal.size(), self._index.tail
         if identity != self._indexed or journal.read(self._index.end - len(tail), len(tail)) != tail:
-            self._check_owner()
+            if self._document is None or self._indexed is not None:
+                self._check_owner()
             self._index, self._indexed = Index(), identity
         if size > self._index.end:
             self._index.absorb(journal.read(self._index.end, size - self._index.end))
@@ -253,20 +301,126 @@ def _rebuild_journal(appender: Appender, *, is_durable: bool) -> Handle:
     return appender.file(layout.JOURNAL_FILE)
 
 
-def session_ids_in(tree: Tree) -> Iterator[str]:
-    """Yield the ids of the sessions in *tree*, in the order of their directories."""
-    for name in tree.names(layout.SESSIONS):
-        path = f"{layout.SESSIONS}/{name}/{layout.SESSION_FILE}"
-        if tree.size(path) is None:
+def found_directory(tree: Tree, session_id: str) -> str | None:
+    """Return the workspace-relative directory of a session; None where there is none.
+
+    One that does not say whose it is counts, too, and so does a link or a file in its place: whoever opens it reports
+    that.
+
+    Raises:
+        InvalidNameError: *session_id* cannot be an id.
+    """
+    for directory in layout.session_directories(session_id):
+        if not tree.exists(directory):
             continue
-        try:
-            found = parse(tree.read(path))
-        except MessageError:
-            continue
-        if is_object(found) and isinstance(found.get("id"), str):
-            yield found["id"]
+        owner = _owner(tree, directory)
+        # On a file system that ignores case, this may be the directory of another session.
+        if owner == session_id or owner is None or layout.folded(owner) != layout.folded(session_id):
+            return directory
+    return None
 
 
-def now() -> str:
-    """Return the time as it stands in records and headings: ISO 8601, UTC, milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+class TakenNames:
+    """The names under ``sessions/``, folded: listed again only if others have changed the directory since.
+
+    To list 20,000 names for each new session took 15 ms. Used only while `layout.SESSIONS_LOCK` is held.
+    """
+
+    def __init__(self) -> None:
+        """Know none yet."""
+        self._folded: set[str] = set()
+        self._seen: tuple[int, int, int] | None = None
+
+    def publish(self, tree: Tree, session_id: str, files: Iterable[tuple[str, bytes]], created: Handle) -> None:
+        """Create the directory of a new session with *files* in it, under a name that is free.
+
+        Args:
+            tree: The files of the workspace.
+            session_id: The new session.
+            files: What is in its directory.
+            created: The lock file. It gets a byte for each session that is created: two creations may fall into one
+                tick of the clock that the time of a directory comes from.
+        """
+        if self._seen is None or self._seen != _version_of_sessions(tree, created):
+            self._folded = _folded_names(tree)
+        directory = _free_directory(session_id, self._folded)
+        if directory != layout.session_directories(session_id)[0]:
+            # gc needs no lock of ours, so what held the better name may be gone.
+            self._folded = _folded_names(tree)
+            directory = _free_directory(session_id, self._folded)
+        self._seen = None
+        created.append(b"\n")
+        tree.publish_directory(directory, files)
+        self._folded.add(layout.folded(directory.rpartition("/")[2]))
+        self._seen = _version_of_sessions(tree, created)
+
+
+def _version_of_sessions(tree: Tree, created: Handle) -> tuple[int, int, int] | None:
+    status = tree.status(layout.SESSIONS)
+    return None if status is None else (created.size(), status.st_ino, status.st_mtime_ns)
+
+
+def _folded_names(tree: Tree) -> set[str]:
+    return {layout.folded(name) for name in tree.names(layout.SESSIONS)}
+
+
+def free_directory(tree: Tree, session_id: str) -> str:
+    """Return the directory that a new session gets; final only while `layout.SESSIONS_LOCK` is held."""
+    return _free_directory(session_id, _folded_names(tree))
+
+
+def _free_directory(session_id: str, taken: Collection[str]) -> str:
+    *directories, last = layout.session_directories(session_id)
+    return next((path for path in directories if layout.folded(path.rpartition("/")[2]) not in taken), last)
+
+
+def is_directory_of(tree: Tree, session_id: str, directory: str) -> bool:
+    """Tell whether *directory*, whose ``session.json`` names *session_id*, is where that session belongs."""
+    directories = layout.session_directories(session_id)
+    return directory == directories[0] or (directory in directories and found_directory(tree, session_id) == directory)
+
+
+def _owner(tree: Tree, directory: str) -> str | None:
+    try:
+        found = parse(tree.read(f"{directory}/{layout.SESSION_FILE}"))
+    except (MessageError, StorageError):
+        return None
+    owner = found.get("id") if is_object(found) else None
+    return owner if isinstance(owner, str) else None
+
+
+def sessions_in(tree: Tree, *, lock_timeout_s: float, newest_first: bool = False) -> Generator[Session]:
+    """Yield the sessions in *tree* for reading, in the order of their directories, or the last active ones first.
+
+    The directory of each is open until the next one is asked for: three times fewer opens than walks from the root.
+    """
+    names = tree.names(layout.SESSIONS)
+    if not names:
+        return
+    with tree.held(layout.SESSIONS) as sessions:
+        if newest_first:
+            names.sort(key=lambda name: _last_write_ns(sessions, name), reverse=True)
+        for directory in (f"{layout.SESSIONS}/{name}" for name in names):
+            if not sessions.is_directory(directory):
+                continue
+            with sessions.held(directory) as held:
+                path = f"{directory}/{layout.SESSION_FILE}"
+                if held.size(path) is None:
+                    continue
+                try:
+                    document = parse(held.read(path))
+                except MessageError:
+                    continue
+                if is_object(document) and isinstance(document.get("id"), str):
+                    yield _read_in(held, directory, document, lock_timeout_s)
+
+
+def _read_in(tree: HeldTree, directory: str, document: Mapping[str, Any], lock_timeout_s: float) -> Session:
+    session_id = document["id"]
+    is_first = directory == layout.session_directories(session_id)[0]
+    return Session(tree, session_id, lock_timeout_s=lock_timeout_s, document=document if is_first else None)
+
+
+def _last_write_ns(tree: Tree, directory: str) -> int:
+    status = tree.status(f"{layout.SESSIONS}/{directory}/{layout.JOURNAL_FILE}")
+    return 0 if status is None else status.st_mtime_ns

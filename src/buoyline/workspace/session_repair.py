@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from buoyline.errors import BuoylineError, CorruptError, FormatVersionError, MessageError
 from buoyline.messages import parse
+from buoyline.messages.times import now
 from buoyline.offloader.source import decoded
 from buoyline.offloader.transcript import blank_lines
 from buoyline.offloader.view import view_of
@@ -24,7 +25,7 @@ from buoyline.workspace.restoring import (
     with_adopted,
     with_extents,
 )
-from buoyline.workspace.session import Session, now
+from buoyline.workspace.session import Session, is_directory_of
 from buoyline.workspace.verification import Finding
 
 Sources = Callable[[str], Sequence[str]]
@@ -76,9 +77,11 @@ class SessionRepair:
         except BuoylineError as error:
             self._mender.fail(self._directory, error)
 
-    def _locked(self, session_id: str) -> AbstractContextManager[None]:
+    def _locked(self, session_id: str) -> AbstractContextManager[object]:
         if self._mender.is_dry_run:
             return nullcontext()
+        # A copy may come without it: nothing in it is needed again.
+        self._tree.make_directory(layout.LOCKS)
         return self._tree.lock(layout.lock_name(session_id), self._lock_timeout_s)
 
     def _path(self, name: str) -> str:
@@ -155,9 +158,9 @@ class SessionRepair:
     def _restore_results(self) -> None:
         for name, record in index_of(self._journal or b"").results.items():
             path = self._path(name)
-            found = digest_of(self._tree, path)
-            if found != record["sha256"] and not self._is_restored(path, record) and found is not None:
-                self._mender.set_aside(path)
+            # A changed result that nobody has the true bytes of stays: it can still be read, and `verify` reports it.
+            if digest_of(self._tree, path) != record["sha256"]:
+                self._is_restored(path, record)
 
     def _is_restored(self, path: str, record: Record) -> bool:
         copy, digest = self._mender.copy, record["sha256"]
@@ -245,7 +248,7 @@ def _transcript(session: Session, index: Index, old: bytes) -> Iterator[bytes]:
 
 def _rendered(batch: Batch, content: bytes, index: Index) -> bytes | None:
     try:
-        return transcript_bytes(rendered(messages_of(batch, content), batch.first, batch.time, index))
+        return transcript_bytes(rendered(messages_of(batch, content), batch.first, batch.heading_times, index))
     except BuoylineError:
         return None
 
@@ -259,7 +262,7 @@ def _id_in(tree: Tree, directory: str) -> str | None:
         return None
     match value:
         case {"id": str(session_id), "format": int(version)} if 1 <= version <= layout.FORMAT:
-            is_its_own = bool(session_id) and layout.session_directory(session_id) == directory
+            is_its_own = bool(session_id) and is_directory_of(tree, session_id, directory)
             return session_id if is_its_own else None
         case _:
             return None

@@ -10,7 +10,7 @@ import stat
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, NotFoundError, StorageError
@@ -21,6 +21,7 @@ from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.marking import Marker, Marks
 from buoyline.workspace.released import released_in, released_line
 from buoyline.workspace.retention import Departure, Retention, SessionUse, taken_bytes
+from buoyline.workspace.session import found_directory, is_directory_of
 from buoyline.workspace.verification import Finding, verify
 
 GRACE_S = 24 * 60 * 60
@@ -134,6 +135,35 @@ def collect(
     return run.delete()
 
 
+@contextmanager
+def replacing(
+    workspace: LocalWorkspace, session_id: str, *, lock_timeout_s: float = _LOCK_TIMEOUT_S
+) -> Generator[None]:
+    """Take a session out of the way while the block writes a new one under its id, then remove it as `collect` does.
+
+    If the block wrote none, the session is put back. Its blobs are left to a later `collect`. Blocks; gc waits.
+
+    Raises:
+        NotFoundError: There is no such session.
+        CorruptError: The new one was written, but nothing is removed from a damaged workspace; a later gc does it.
+        LockTimeout: A writer of the session, or gc, was at work for too long; or gc is to remove it later, see above.
+        StorageError: The file system refused.
+    """
+    tree, path = workspace.tree, workspace.session(session_id).directory
+    aside = layout.removed_name(secrets.token_hex(8))
+    # Shared: gc would take the session for one whose removal was interrupted, and sweep it with its blobs.
+    with tree.lock(layout.GC_LOCK, lock_timeout_s, shared=True):
+        with tree.lock(layout.lock_name(session_id), lock_timeout_s):
+            tree.rename(path, aside)
+        try:
+            yield
+        finally:
+            if not tree.is_directory(path):
+                tree.rename(aside, path)
+    if tree.is_directory(aside):
+        collect(workspace, grace_s=_LONGEST_S, dry_run=False, lock_timeout_s=lock_timeout_s)
+
+
 def _require_readable(workspace: LocalWorkspace) -> None:
     for found in verify(workspace, hashes=False).findings:
         if found.kind in _BLOCKING and not found.path.startswith(_WITHOUT_REFERENCES):
@@ -179,12 +209,13 @@ class _Run:
     def look(self) -> None:
         """Mark all that sessions refer to; a file that has not changed since the last time is not read again."""
         self._sessions, self._interrupted, self._others = {}, {}, set()
-        for name, status in self._entries(layout.SESSIONS).items():
-            path = f"{layout.SESSIONS}/{name}"
-            with _readable():
-                self._look_at(path, status)
+        entries = self._entries(layout.SESSIONS)
+        with self._tree.held(layout.SESSIONS) if entries else nullcontext(self._tree) as sessions:
+            for name, status in entries.items():
+                with _readable():
+                    self._look_at(f"{layout.SESSIONS}/{name}", status, sessions)
         for session_id in self._retention.kept:
-            if layout.session_directory(session_id) not in self._sessions:
+            if found_directory(self._tree, session_id) not in self._sessions:
                 raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
 
     def departures(self) -> tuple[Departure, ...]:
@@ -232,25 +263,25 @@ class _Run:
             self._tree.remove(path)
         return collection
 
-    def _look_at(self, path: str, status: os.stat_result) -> None:
+    def _look_at(self, path: str, status: os.stat_result, sessions: Tree) -> None:
         name = path.removeprefix(f"{layout.SESSIONS}/")
         if stat.S_ISREG(status.st_mode):
             self._others |= self._marker.file_marks(path, status)
         elif stat.S_ISDIR(status.st_mode):
-            marks = self._marker.marks(path)
+            marks = self._marker.marks(path, sessions)
             if layout.is_removed_name(name):
                 self._interrupted[path] = marks
-            elif name.startswith(layout.TEMPORARY_PREFIX) or self._tree.size(f"{path}/{layout.SESSION_FILE}") is None:
+            elif name.startswith(layout.TEMPORARY_PREFIX) or sessions.size(f"{path}/{layout.SESSION_FILE}") is None:
                 self._others |= marks.digests
             else:
-                self._sessions[path] = _session_id(self._tree, path), marks
+                self._sessions[path] = _session_id(sessions, path), marks
 
     def _set_off(self, departure: Departure) -> Departure | None:
         """Give a session a name that nobody reads; None if somebody has used it since we looked, or is using it."""
         session_id = departure.session.session_id
-        path = layout.session_directory(session_id)
         with self._writers_out(session_id) as is_ours:
-            if not is_ours:
+            path = found_directory(self._tree, session_id)
+            if not is_ours or path not in self._sessions:
                 return None
             with _readable():
                 if self._marker.marks(path) != self._sessions[path][1]:
@@ -337,12 +368,15 @@ class _Run:
         yield from (swept for swept, is_file in self._unfinished("", unlocked_ns) if is_file)
         yield from (swept for swept, _ in self._unfinished(layout.SESSIONS, unlocked_ns))
         staying = [path for path, (session_id, _) in self._sessions.items() if session_id not in gone]
-        for directory in (layout.DATA, *staying):
-            for inner in (directory, f"{directory}/{layout.TORN}"):
-                yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns))
+        for inner in (layout.DATA, layout.DATA_TORN):
+            yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns))
+        with self._tree.held(layout.SESSIONS) if staying else nullcontext(self._tree) as sessions:
+            for directory in staying:
+                for inner in (directory, f"{directory}/{layout.TORN}"):
+                    yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns, sessions))
 
-    def _unfinished(self, directory: str, grace_ns: int) -> Iterator[tuple[Swept, bool]]:
-        for name, status in self._entries(directory).items():
+    def _unfinished(self, directory: str, grace_ns: int, tree: Tree | None = None) -> Iterator[tuple[Swept, bool]]:
+        for name, status in self._entries(directory, tree).items():
             path = f"{directory}/{name}" if directory else name
             if name.startswith(layout.TEMPORARY_PREFIX) and not layout.is_removed_name(name):
                 is_directory = stat.S_ISDIR(status.st_mode)
@@ -369,9 +403,10 @@ class _Run:
         is_there = self._tree.size(layout.RELEASED_FILE) is not None
         return self._tree.read(layout.RELEASED_FILE) if is_there else b""
 
-    def _entries(self, directory: str) -> Mapping[str, os.stat_result]:
-        is_there = not directory or self._tree.is_directory(directory)
-        return self._tree.entries(directory) if is_there else {}
+    def _entries(self, directory: str, tree: Tree | None = None) -> Mapping[str, os.stat_result]:
+        tree = tree or self._tree
+        is_there = not directory or tree.is_directory(directory)
+        return tree.entries(directory) if is_there else {}
 
 
 def _session_id(tree: Tree, directory: str) -> str:
@@ -381,7 +416,7 @@ def _session_id(tree: Tree, directory: str) -> str:
     except MessageError:
         found = None
     session_id = found.get("id") if is_object(found) else None
-    if not isinstance(session_id, str) or layout.session_directory(session_id) != directory:
+    if not isinstance(session_id, str) or not is_directory_of(tree, session_id, directory):
         raise CorruptError(tree.path(path), "is not that of its directory; restore it from a copy")
     return session_id
 

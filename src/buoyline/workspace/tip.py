@@ -6,7 +6,7 @@ is read from its newest snapshot on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from buoyline.messages import is_array, is_object
 from buoyline.workspace import layout
@@ -28,8 +28,11 @@ from buoyline.workspace.journal import (
     tail_of,
 )
 
+if TYPE_CHECKING:
+    from buoyline.workspace.result_names import ResultNames
+
 _READ_BYTES = 1 << 14
-_ONCE = ("batch", "result", "stub", "summary", "settings", "pins", "writer")
+_ONCE = ("batch", "result", "stub", "summary", "settings", "pins", "writer", "lines")
 _KEPT: Mapping[str, int] = {**dict.fromkeys(_ONCE, 1), "window": 2}
 """How many of the newest records of each kind a writer needs."""
 
@@ -44,6 +47,7 @@ class Tip:
         last_summary: Extent of the newest line of ``summaries.jsonl``.
         summaries: How many summaries there are.
         synced: What is known to be durable; what lies behind may have been lost in a power cut.
+        names: Of the tool results in the session's folder; None before the folder was listed.
         has_lost_a_record: A damaged line stands behind the last batch's record: it may have been that of a batch.
     """
 
@@ -63,10 +67,12 @@ class Tip:
         self._checked = Synced()
         self._proven = Synced()
         self.end = 0
+        self._counted_end = 0
         self.last_batch: Batch | None = None
         self.last_summary: Extent | None = None
         self.summaries = 0
         self.synced = Synced()
+        self.names: ResultNames | None = None
         self.has_lost_a_record = False
 
     def refresh(self, size: int) -> bool:
@@ -80,6 +86,7 @@ class Tip:
             self.forget()
         if not self.is_loaded:
             self._load(size)
+            self._counted_end = self.end
             self.is_loaded = True
             return True
         if size > self.end and not self._fold_lines(self.end, size):
@@ -101,6 +108,8 @@ class Tip:
             self._newest[op] = [*self._newest.get(op, ()), (offset, record)][-_KEPT[op] :]
         self.synced = self._claimed(record, offset)
         self.end = offset + len(line) + 1
+        if op != "lines":
+            self._counted_end = self.end
         self._tail = tail_of(line)
         if op == "batch":
             self.last_batch = batch_from(record, offset)
@@ -108,6 +117,8 @@ class Tip:
         elif op == "summary":
             self.last_summary = extent_from(record, offset)
             self.summaries = record.get("n", self.summaries + 1)
+        elif op == "result" and self.names is not None:
+            self.names.add(record["path"])
 
     @property
     def messages(self) -> int:
@@ -145,6 +156,12 @@ class Tip:
         return [record for _, record in self._newest.get("window", ())]
 
     @property
+    def lines(self) -> Record | None:
+        """The newest record of what ``window.jsonl`` has grown to since its last note; None if there is none."""
+        noted = max(self._newest.get("window", [])[-1:] + self._newest.get("lines", []), key=_offset, default=None)
+        return noted[1] if noted and noted[1]["op"] == "lines" else None
+
+    @property
     def settings(self) -> Record:
         """The newest settings of the session's window; empty when there is none."""
         return self._latest("settings")
@@ -170,6 +187,11 @@ class Tip:
         found = self._find("result", name)
         return None if found is None else found[1]
 
+    def find_call(self, call_id: str) -> Record | None:
+        """Return the record of the newest tool result of this call."""
+        found = self._catalogue.find("call", call_id, self.end) if "result" in self._newest else None
+        return None if found is None else found[1]
+
     def find_stub(self, digest: str) -> Record | None:
         """Return the record of the stub whose text has this SHA-256."""
         found = self._find("stub", digest)
@@ -185,8 +207,11 @@ class Tip:
 
     @property
     def has_unsynced_records(self) -> bool:
-        """Whether the journal has records that are not known to be durable."""
-        return self.end > self.synced.journal
+        """Whether the journal has records that somebody counts on and that are not known to be durable.
+
+        Nobody counts on those that say what the window has grown to: the window's lines are durable before them.
+        """
+        return self._counted_end > self.synced.journal
 
     def synced_of(self, name: str) -> int:
         """Return how many bytes of ``context.jsonl`` or ``summaries.jsonl`` are known to be durable."""
@@ -241,6 +266,7 @@ class Tip:
         self.is_loaded = True
         self._proven = proven
         self._load(offset)
+        self._counted_end = self.end
         self._checked = Synced(min(checked.context, self.context_end), min(checked.summaries, self.summaries_end))
 
     def _find(self, op: str, name: str) -> tuple[int, Record] | None:

@@ -5,22 +5,24 @@ changes nothing but the time at which something is told.
 """
 
 import asyncio
+import itertools
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.messages import is_object, parse
+from buoyline.messages.times import now
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.events import SessionCreated, SessionRemoved, WorkspaceEvent
 from buoyline.workspace.following import SessionFollower, Version, passing_by, version_of
 from buoyline.workspace.notices import Notices
-from buoyline.workspace.session import now
+from buoyline.workspace.session import is_directory_of
 
 # How long a lost notice delays an event. A look at a session that rests takes 0.1 ms or more; so that thousands of
 # them do not keep a core busy, the next look waits for a multiple of what the last one took.
@@ -64,7 +66,8 @@ class Watch:
             raise ConfigError("last", f"{last} is below 0; 0 begins with what happens next, None with everything")
         self._tree = tree
         self._check = check
-        self._only = None if session_id is None else layout.session_directory(session_id)
+        self._only = None if session_id is None else layout.session_directories(session_id)
+        self._session_id = session_id
         self._last = last
         self._has_begun = False
         self._sessions: dict[str, _Followed] = {}
@@ -111,6 +114,25 @@ class Watch:
                 if not paths:
                     yield []
 
+    def past(self, is_enough: Callable[[float], bool]) -> Iterator[list[WorkspaceEvent]]:
+        """Yield what has happened so far, session by session, the last active one first.
+
+        Args:
+            is_enough: Called before a session is read, with the time of the last write to its journal in seconds since
+                1970. If it returns True, neither this session nor those after it are read, and no `rounds` may follow.
+
+        Raises:
+            FormatVersionError: As `rounds`, as for the others.
+            CorruptError: As above.
+            StorageError: As above.
+        """
+        names = self._names()
+        with self._tree.held(layout.SESSIONS) if names else nullcontext(self._tree) as sessions:
+            times_s = {name: _last_write_s(sessions, name) for name in names}
+        names.sort(key=times_s.__getitem__, reverse=True)
+        wanted = itertools.takewhile(lambda name: not is_enough(times_s[name]), names)
+        yield from self._looked_at(wanted, is_all=False)
+
     def _touched(self, paths: Collection[str]) -> list[str] | None:
         """Return the sessions in which *paths* are; None where it takes a look at everything."""
         known = {self._tree.path(directory): directory for directory in self._sessions}
@@ -118,9 +140,10 @@ class Watch:
         found = [directory for directory in directories if directory is not None]
         return found if found and len(found) == len(directories) else None
 
-    def _looked_at(self, directories: Sequence[str], *, is_all: bool) -> Iterator[list[WorkspaceEvent]]:
+    def _looked_at(self, directories: Iterable[str], *, is_all: bool) -> Iterator[list[WorkspaceEvent]]:
         """Yield what is new in *directories*, which are those of all sessions where *is_all* says so."""
         if is_all:
+            directories = list(directories)
             for directory in sorted(self._sessions.keys() - directories):
                 yield [self._given_up(directory)]
         for directory in directories:
@@ -135,7 +158,7 @@ class Watch:
             return []
         if self._only is None:
             return [f"{layout.SESSIONS}/{name}" for name in self._tree.names(layout.SESSIONS)]
-        return [self._only] if self._tree.is_directory(self._only) else []
+        return [directory for directory in self._only if self._tree.is_directory(directory)]
 
     def _is_there(self) -> bool:
         try:
@@ -170,7 +193,9 @@ class Watch:
         """Return a session's id and when it was created; None where the directory is not that session's."""
         found = parse(self._tree.read(f"{directory}/{layout.SESSION_FILE}", 0, _MAX_DOCUMENT_BYTES))
         session_id = found.get("id") if is_object(found) else None
-        if not is_object(found) or not isinstance(session_id, str) or layout.session_directory(session_id) != directory:
+        if not is_object(found) or not isinstance(session_id, str) or self._session_id not in {None, session_id}:
+            return None
+        if not is_directory_of(self._tree, session_id, directory):
             return None
         return session_id, str(found.get("created_at", ""))
 
@@ -220,6 +245,13 @@ def _news(follower: SessionFollower) -> Iterator[list[WorkspaceEvent]]:
     with passing_by():
         if removals := follower.removals():
             yield removals
+
+
+def _last_write_s(tree: Tree, directory: str) -> float:
+    with passing_by():
+        status = tree.status(f"{directory}/{layout.JOURNAL_FILE}")
+        return 0.0 if status is None else status.st_mtime
+    return 0.0
 
 
 def _nearest(root: Path) -> dict[str, tuple[int, int]]:

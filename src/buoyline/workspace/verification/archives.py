@@ -96,7 +96,7 @@ class ArchiveCheck:
         if not self._can_render or batch.end in self._session.scan.rebuilt:
             return None
         try:
-            return rendered(messages_of(batch, content), batch.first, batch.time, self._index)
+            return rendered(messages_of(batch, content), batch.first, batch.heading_times, self._index)
         except BuoylineError:
             return None
 

@@ -78,7 +78,7 @@ def _compared(tree: Tree, name: str, facts: Mapping[str, Any], probe: Probe, *, 
     elif size_bytes < facts["bytes"]:
         reason = f"has {size_bytes:,} bytes of the {facts['bytes']:,} that were written; restore it from a copy"
         yield finding("short-file", name, reason)
-    elif size_bytes > facts["bytes"] or (hashes and probe.file(name).sha256 != facts["sha256"]):
+    elif size_bytes > facts["bytes"] or (hashes and probe.file(tree, name).sha256 != facts["sha256"]):
         yield finding("changed-bytes", name, "is not what was written; restore it from a copy")
 
 

@@ -38,6 +38,8 @@ KINDS: Final[Mapping[str, Severity]] = MappingProxyType(
         "torn-tail": "note",
         "torn-transcript": "note",
         "torn-bytes": "note",
+        "unchecked-lines": "note",
+        "open-workdir": "note",
         "leftover": "note",
         "unrecorded-result": "note",
         "unreferenced-blob": "note",

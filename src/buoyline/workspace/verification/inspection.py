@@ -6,7 +6,7 @@ import stat
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from buoyline.errors import MessageError, StorageError
+from buoyline.errors import FORBIDDEN_ERRNOS, MessageError, StorageError
 from buoyline.messages import parse
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, Tree
@@ -84,8 +84,14 @@ def refusals(tree: Tree, findings: list[Finding]) -> Generator[None]:
     try:
         yield
     except StorageError as error:
-        path = str(error.filename).removeprefix(tree.path("")).removeprefix("/")
-        findings.append(finding("unreadable", path, f"cannot be read: {error.strerror}"))
+        findings.append(unreadable(tree, error))
+
+
+def unreadable(tree: Tree, error: StorageError) -> Finding:
+    """Say that the file system refuses to show a file of ours."""
+    path = str(error.filename).removeprefix(tree.path("")).removeprefix("/")
+    way_out = "; run this command as its owner" if error.errno in FORBIDDEN_ERRNOS else ""
+    return finding("unreadable", path, f"cannot be read: {error.strerror}{way_out}")
 
 
 def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) -> list[Finding]:
@@ -152,6 +158,6 @@ def is_known_format(version: object) -> bool:
 def unknown_format(path: str, version: object) -> Finding:
     """Say that *path* names a format that we do not read."""
     if version is None:
-        return finding("format", path, "names no format; restore the file from a copy")
+        return finding("format", path, 'is damaged (no "format" key); restore it with `buoyline repair --from BACKUP`')
     reason = f"has format {reprlib.repr(version)}, and this buoyline reads {layout.FORMAT} and older"
     return finding("format", path, f"{reason}; upgrade buoyline, or restore the file from a copy")

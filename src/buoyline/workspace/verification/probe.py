@@ -36,9 +36,8 @@ class Probe:
             into a message by itself, and no journal knows of it.
     """
 
-    def __init__(self, tree: Tree, on_read: Callable[[int], None] | None = None) -> None:
-        """Read from *tree*; *on_read* is told how many bytes were read so far, after each piece."""
-        self._tree = tree
+    def __init__(self, on_read: Callable[[int], None] | None = None) -> None:
+        """Read nothing yet; *on_read* is called with how many bytes were read so far, after each piece."""
         self._on_read = on_read
         self.bytes_read = 0
         self.references: set[str] = set()
@@ -64,9 +63,9 @@ class Probe:
                 kept += chunk
         return Part(digest.hexdigest(), bytes(kept) if is_small else None)
 
-    def file(self, name: str) -> Part:
+    def file(self, tree: Tree, name: str) -> Part:
         """Hash a whole file, and hold it where it is small."""
-        with self._tree.open(name) as handle:
+        with tree.open(name) as handle:
             return self.part(handle, 0, handle.size())
 
     def line_ends(self, handle: Handle, offset: int = 0, size_bytes: int | None = None) -> int:

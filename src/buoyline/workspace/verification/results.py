@@ -27,9 +27,9 @@ def _check_result(session: Inspection, name: str, record: Record) -> None:
         if name not in session.entries:
             session.add("missing-result", name, "is recorded, and gone; restore it from a copy")
         return
-    part = session.probe.file(session.path(name)) if session.hashes else None
+    part = session.probe.file(session.tree, session.path(name)) if session.hashes else None
     if size != record["bytes"] or (part is not None and part.sha256 != record["sha256"]):
-        session.add("changed-bytes", name, "is not what the tool gave; restore it from a copy")
+        session.add("changed-bytes", name, "is not what the tool gave, and can still be read; restore it from a copy")
     elif "view" in record and not _is_view(session, record, part):
         reason = f"is not the view of {name}, which is whole; read that one"
         session.add("stale-view", record["view"], reason)

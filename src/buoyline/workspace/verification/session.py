@@ -10,6 +10,7 @@ from buoyline.errors import InvalidNameError
 from buoyline.messages import is_object
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, Tree
+from buoyline.workspace.session import is_directory_of
 from buoyline.workspace.verification.archives import ArchiveCheck
 from buoyline.workspace.verification.inspection import (
     Inspection,
@@ -103,19 +104,20 @@ def _checked_renderer(session: Inspection) -> object:
     found: object = None
     with session.refusals(), session.open(layout.SESSION_FILE) as handle:
         found = document_in(handle)
+        if not is_object(found):
+            session.add("format", layout.SESSION_FILE, "is no JSON object; restore it from a copy")
     if not is_object(found):
-        session.add("format", layout.SESSION_FILE, "is no JSON object; restore it from a copy")
         return None
     if not is_known_format(found.get("format")):
         session.findings.append(unknown_format(session.path(layout.SESSION_FILE), found.get("format")))
-    if _directory_of(found.get("id")) != session.directory:
+    if not _is_its_own(session, found.get("id")):
         reason = "names another session than its directory; move the directory back to where it was"
         session.add("owner", layout.SESSION_FILE, reason)
     return found.get("renderer")
 
 
-def _directory_of(session_id: object) -> str | None:
+def _is_its_own(session: Inspection, session_id: object) -> bool:
     try:
-        return layout.session_directory(session_id) if isinstance(session_id, str) else None
+        return isinstance(session_id, str) and is_directory_of(session.tree, session_id, session.directory)
     except InvalidNameError:
-        return None
+        return False

@@ -16,6 +16,7 @@ Check = Callable[[Any], bool]
 _TOO_MANY = 1 << 62
 _SYNCED = len(Synced())
 _DIGEST = re.compile("[0-9a-f]{64}")
+_CHECKSUM = re.compile("[0-9a-f]{8}")
 
 
 def fault_of(record: Record) -> str:
@@ -37,6 +38,8 @@ def _disagreement(record: Record) -> str:
         messages, dialect = len(record["bytes"]), record["dialect"]
         if len(record["lines"]) != messages or (is_array(dialect) and len(dialect) != messages):
             return "counts its messages in two ways"
+        if len(record.get("times") or record["bytes"]) != messages:
+            return "has not one time a message"
         if any(position >= messages for position, *_ in record["references"]):
             return "has a reference in a message that it has not"
     if record["op"] == "result" and record.get("view", own := layout.view_name(record["path"])) != own:
@@ -64,6 +67,14 @@ def _is_count(value: object) -> bool:
 
 def _is_digest(value: object) -> bool:
     return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+
+
+def _is_checksum(value: object) -> bool:
+    return isinstance(value, str) and _CHECKSUM.fullmatch(value) is not None
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_result(value: object) -> bool:
@@ -147,6 +158,11 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
     "summary": _EXTENT,
     "settings": {"settings": is_object},
     "writer": {"writer": _is_text},
+    "lines": {
+        "bytes": _is_count,
+        "crc32": _is_checksum,
+        "durable": _is_flag,
+    },
     "window": {
         "bytes": _is_count,
         "sha256": _is_digest,
@@ -158,6 +174,7 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
 }
 
 _LATER: Mapping[str, Mapping[str, Check]] = {
+    "batch": {"times": _are(_is_text)},
     "result": {
         "total": _is_count,
         "view_bytes": _is_count,

@@ -4,13 +4,15 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 
-from buoyline.errors import NotFoundError, StorageError
+from buoyline.errors import FORBIDDEN_ERRNOS, NotFoundError, StorageError
 from buoyline.messages import is_object
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.parts import data_names
+from buoyline.workspace.session import found_directory
 from buoyline.workspace.verification.entries import check_entries, scopes_of
 from buoyline.workspace.verification.findings import Finding, Report, finding, in_order
 from buoyline.workspace.verification.inspection import (
@@ -23,6 +25,7 @@ from buoyline.workspace.verification.inspection import (
     refusals,
     set_aside,
     unknown_format,
+    unreadable,
 )
 from buoyline.workspace.verification.probe import Probe
 from buoyline.workspace.verification.session import inspected
@@ -33,6 +36,7 @@ Progress = Callable[[int, int], None]
 """Is told how many bytes were read so far, and how many there are to read."""
 
 _ATTEMPTS = 3
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _DIRECTORIES = (layout.SESSIONS, layout.DATA, layout.LOCKS)
 
 
@@ -63,7 +67,7 @@ def verify(
     Raises:
         NotFoundError: There is no workspace, or not one of *sessions*.
         InvalidNameError: One of *sessions* cannot be an id.
-        StorageError: The directory of the workspace cannot be listed.
+        StorageError: The directory of the workspace cannot be listed, or this user may not read the workspace.
     """
     return _Verification(workspace.tree, sessions, hashes=hashes, on_progress=on_progress).run()
 
@@ -73,11 +77,11 @@ class _Verification:
         self, tree: Tree, sessions: Sequence[str] | None, *, hashes: bool, on_progress: Progress | None
     ) -> None:
         self._tree = tree
-        self._chosen = None if sessions is None else {layout.session_directory(name): name for name in sessions}
+        self._chosen = None if sessions is None else {found_directory(tree, name): name for name in sessions}
         self._hashes = hashes
         self._on_progress = on_progress
         self._total_bytes = 0
-        self._probe = Probe(tree, self._tell if on_progress else None)
+        self._probe = Probe(self._tell if on_progress else None)
         self._findings: list[Finding] = []
         self._references: dict[str, tuple[str, str]] = {}
 
@@ -89,8 +93,8 @@ class _Verification:
         sessions, scopes = self._sessions(), self._scopes()
         if self._on_progress is not None:
             self._total_bytes = self._bytes_to_read(sessions, scopes)
-        for directory in sessions:
-            session = self._inspected(directory)
+        for session in self._each_inspected(sessions):
+            directory = session.directory
             self._findings += session.findings
             for name, user in _references(session):
                 self._references.setdefault(name, (directory, user))
@@ -121,21 +125,31 @@ class _Verification:
 
     def _is_readable_format(self, root: Entries) -> bool:
         """Check ``workspace.json``; tell whether to look at the rest, which a newer format may have changed."""
-        name, found = layout.WORKSPACE_FILE, None
+        name = layout.WORKSPACE_FILE
         if name not in root:
             self._findings.append(finding("missing-file", name, "is gone; the next writer makes a new one"))
             return True
         self._findings += faults_of(name, root[name])
         if not stat.S_ISREG(root[name].st_mode):
             return True
-        with refusals(self._tree, self._findings), self._tree.open(name) as handle:
-            found = document_in(handle)
+        try:
+            with self._tree.open(name) as handle:
+                found = document_in(handle)
+        except StorageError as error:
+            if error.errno in FORBIDDEN_ERRNOS:  # every file is its owner's alone: all of them would be refused
+                raise
+            self._findings.append(unreadable(self._tree, error))
+            return True
         version = found.get("format") if is_object(found) else None
         if not is_known_format(version):
             self._findings.append(unknown_format(name, version))
         return not isinstance(version, int) or version <= layout.FORMAT
 
     def _check_root(self, root: Entries) -> None:
+        status = self._tree.status("")
+        if status is not None and status.st_mode & _WRITABLE_BY_OTHERS:
+            reason = f"has mode {status.st_mode & 0o777:04o}: others can put files in the place of these; chmod go-w it"
+            self._findings.append(finding("open-workdir", ".", reason))
         for name, status in root.items():
             if name in _DIRECTORIES:
                 self._findings += faults_of(name, status, is_directory=True)
@@ -157,12 +171,13 @@ class _Verification:
             for directory, session_id in self._chosen.items():
                 if directory not in found:
                     raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
-            found = {directory: found[directory] for directory in self._chosen}
+            found = {directory: status for directory, status in found.items() if directory in self._chosen}
         return [directory for directory, status in found.items() if self._is_session(directory, status)]
 
     def _scopes(self) -> list[str]:
         """Return the directories of what is kept under keys, of the sessions to look at."""
-        names = None if self._chosen is None else {name.rpartition("/")[2] for name in self._chosen}
+        chosen = None if self._chosen is None else map(layout.entries_directory, self._chosen.values())
+        names = None if chosen is None else {name.rpartition("/")[2] for name in chosen}
         with refusals(self._tree, self._findings):
             return scopes_of(self._tree, names)
         return []
@@ -177,17 +192,28 @@ class _Verification:
         self._findings += faults_of(path, status, is_directory=True)
         return stat.S_ISDIR(status.st_mode)
 
-    def _inspected(self, directory: str, attempts: int = _ATTEMPTS) -> Inspection:
-        before = self._journal_size(directory)
-        session = inspected(self._tree, directory, self._probe, hashes=self._hashes)
-        is_quiet = all(found.severity == "note" for found in session.findings)
-        if is_quiet or attempts == 1 or self._journal_size(directory) == before:
-            return session
-        return self._inspected(directory, attempts - 1)
+    def _each_inspected(self, directories: Sequence[str]) -> Iterator[Inspection]:
+        if directories:
+            with self._tree.held(layout.SESSIONS) as sessions:
+                for directory in directories:
+                    yield self._inspected(sessions, directory)
 
-    def _journal_size(self, directory: str) -> int | None:
-        with refusals(self._tree, []):
-            return self._tree.size(f"{directory}/{layout.JOURNAL_FILE}")
+    def _inspected(self, sessions: Tree, directory: str, attempts: int = _ATTEMPTS) -> Inspection:
+        before = self._journal_size(directory, sessions)
+        with ExitStack() as stack:
+            tree = sessions
+            # If it cannot be opened, each look into it says why.
+            with suppress(StorageError):
+                tree = stack.enter_context(sessions.held(directory))
+            session = inspected(tree, directory, self._probe, hashes=self._hashes)
+        is_quiet = all(found.severity == "note" for found in session.findings)
+        if is_quiet or attempts == 1 or self._journal_size(directory, sessions) == before:
+            return session
+        return self._inspected(sessions, directory, attempts - 1)
+
+    def _journal_size(self, directory: str, tree: Tree) -> int | None:
+        with refusals(tree, []):
+            return tree.size(f"{directory}/{layout.JOURNAL_FILE}")
         return None
 
     def _check_blobs(self) -> int:
@@ -222,7 +248,7 @@ class _Verification:
 
     def _check_blob(self, name: str) -> None:
         is_known = name in self._references or name in self._probe.references
-        if not name.startswith(f"{layout.DATA}/{self._probe.file(name).sha256}."):
+        if not name.startswith(f"{layout.DATA}/{self._probe.file(self._tree, name).sha256}."):
             reason = "is not what its name, the SHA-256 of its bytes, says; restore it from a copy"
             self._findings.append(finding("changed-bytes", name, reason))
         if not is_known and self._chosen is None:
@@ -231,7 +257,7 @@ class _Verification:
 
     def _bytes_to_read(self, sessions: Sequence[str], scopes: Sequence[str]) -> int:
         if not self._hashes:
-            return sum(self._journal_size(directory) or 0 for directory in sessions)
+            return sum(self._journal_size(directory, self._tree) or 0 for directory in sessions)
         directories = [*sessions, *scopes, *([layout.DATA] if self._chosen is None else [])]
         return sum(
             status.st_size

@@ -1,14 +1,20 @@
 """Checks of ``window.jsonl``."""
 
+import zlib
+
 from buoyline.errors import MessageError
 from buoyline.messages import detect, parse
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle
 from buoyline.workspace.journal import Record
+from buoyline.workspace.records import grown_to
 from buoyline.workspace.verification.inspection import Inspection
 from buoyline.workspace.verification.scan import MAX_LINE_BYTES, Line, lines_of
 
 _CHANGED = "does not begin with what was written; restore it from a copy, or begin a new session from the archive"
+
+_SHORT = "ends before what was written; restore it from a copy, or begin a new session from the archive"
+_ADDED = "has lines that are not what was written; restore it from a copy, or begin a new session from the archive"
 
 
 def check_window(session: Inspection, window: Handle | None) -> None:
@@ -40,7 +46,7 @@ def _check_contents(session: Inspection, window: Handle) -> None:
     elif all(note["bytes"] > size for note in notes):
         session.add("short-file", layout.WINDOW_FILE, _CHANGED, offset=size)
     elif session.hashes:
-        _check_beginning(session, window)
+        _check_bytes(session, window, size)
         _check_lines(session, window)
 
 
@@ -52,11 +58,32 @@ def _report_missing(session: Inspection, notes: list[Record]) -> None:
         session.add("missing-file", layout.WINDOW_FILE, reason)
 
 
-def _check_beginning(session: Inspection, window: Handle) -> None:
+def _check_bytes(session: Inspection, window: Handle, size: int) -> None:
     for note in reversed(session.index.windows):
         if session.probe.part(window, 0, note["bytes"]).sha256 == note["sha256"]:
+            _check_growth(session, window, size, note)
             return
     session.add("changed-bytes", layout.WINDOW_FILE, _CHANGED, offset=0)
+
+
+def _check_growth(session: Inspection, window: Handle, size: int, note: Record) -> None:
+    """Check what was added behind the bytes of *note*, as far as the journal says what it is."""
+    lines = grown_to(session.index, note)
+    if lines is not None and lines["bytes"] > size:
+        if lines["durable"]:
+            session.add("short-file", layout.WINDOW_FILE, _SHORT, offset=size)
+        return
+    known = note["bytes"]
+    if lines is not None:
+        known, checksum, has_hole = lines["bytes"], 0, False
+        for chunk in session.probe.chunks(window, 0, known):
+            checksum, has_hole = zlib.crc32(chunk, checksum), has_hole or b"\0" in chunk
+        # After a power cut, lines that were not durable may be zeros, which `_check_lines` reports.
+        if f"{checksum:08x}" != lines["crc32"] and (lines["durable"] or not has_hole):
+            session.add("changed-bytes", layout.WINDOW_FILE, _ADDED, offset=note["bytes"])
+    if size > known:
+        reason = f"{size - known:,} bytes have no checksum: of an older version, or a writer at work or killed"
+        session.add("unchecked-lines", layout.WINDOW_FILE, reason, offset=known)
 
 
 def _check_lines(session: Inspection, window: Handle) -> None:

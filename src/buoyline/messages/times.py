@@ -1,0 +1,56 @@
+"""Times as they stand in records and in the headings of the transcript."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+_KEYS: Final = ("timestamp", "created_at")
+_MAX_CHARS: Final = 40
+_FIRST_YEAR: Final = 1971
+"""Of a time that we believe: a converted message has 1970-01-01T00:00:00 in the place of a time that nobody knows."""
+
+_SECONDS: Final = range(946_684_800, 4_102_444_800)
+"""From 2000 to 2099. A number of milliseconds is a thousand times as large, so that the two cannot be mixed up."""
+
+
+def now() -> str:
+    """Return the time as it stands in records and headings: ISO 8601, UTC, milliseconds."""
+    return _spelled(datetime.now(UTC))
+
+
+def time_of(value: Mapping[str, Any]) -> str:
+    """Return when a message was said, by its own JSON *value*; empty if it does not say so.
+
+    AgentScope's messages have ``created_at``. Other dialects have no such field; many agents add a ``timestamp``.
+    """
+    return next(filter(None, (time_from(value.get(key)) for key in _KEYS)), "")
+
+
+def time_from(value: object) -> str:
+    """Return a time in one form: ISO 8601 with milliseconds, in UTC if *value* has a time zone.
+
+    Args:
+        value: ISO 8601 with a time of day, or seconds or milliseconds since the epoch.
+
+    Returns:
+        Nothing for any other value. A time without a time zone keeps none: nobody knows which was meant.
+    """
+    try:
+        if isinstance(value, str):
+            # A date alone is no time, and fromisoformat would make midnight of it.
+            found = datetime.fromisoformat(value) if ":" in value and len(value) <= _MAX_CHARS else None
+        elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            seconds = value if int(value) in _SECONDS else value / 1000
+            found = datetime.fromtimestamp(seconds, UTC) if int(seconds) in _SECONDS else None
+        else:
+            found = None
+        if found is not None and found.tzinfo is not None:
+            found = found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return ""
+    return _spelled(found) if found is not None and found.year >= _FIRST_YEAR else ""
+
+
+def _spelled(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

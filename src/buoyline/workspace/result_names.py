@@ -1,0 +1,92 @@
+"""Which file a tool result gets: no two ids share one, not even where the file system ignores case.
+
+Pure. The folder's names and the journal decide; whoever asks holds the session's lock. Source: docs/format.md, "Names".
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from buoyline.messages import spell
+from buoyline.workspace import layout
+from buoyline.workspace.archived import text_digest
+from buoyline.workspace.content import Measure
+from buoyline.workspace.journal import Known, Record
+
+
+class ResultNames:
+    """The names in a session's folder."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        """Begin with *names*."""
+        self._held: dict[str, str] = {}
+        self._tails: dict[str, str] = {}
+        self._results = 0
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Take in a file that is there now; nothing happens where it is known."""
+        key = layout.folded(name)
+        if key in self._held:
+            return
+        self._held[key] = name
+        if layout.is_result_name(name):
+            self._results += 1
+            self._tails[name[name.rfind("~") :]] = name
+
+    def is_held(self, name: str) -> bool:
+        """Tell whether there is a file called *name*, or the same up to case and normal form."""
+        return layout.folded(name) in self._held
+
+    def first(self, call_id: str) -> str:
+        """Return the name of the first result of a call whose id can be a name: the best that is free or its own."""
+        *names, last = layout.result_names(call_id)
+        return next((name for name in names if self._held.get(layout.folded(name), name) == name), last)
+
+    def numbered(self, call_id: str, tool: str, digest: str) -> str:
+        """Return the name of a result whose id cannot be a name; the one that it has, if it is there."""
+        known = self._tails.get(layout.result_tail(call_id, digest))
+        return known or layout.numbered_result_name(call_id, tool, self._results + 1, digest)
+
+
+def names_for(
+    known: Known, names: ResultNames, call_id: str, tool: str, *, measure: Measure, parts: Sequence[Record]
+) -> Iterator[str]:
+    """Yield the names that a result may have, in the order in which to try them.
+
+    First those that the journal has for the same id and content, then a new one, and last the one that is further
+    distinguished by its content, for the case that a file of a killed writer has other content.
+
+    Args:
+        known: What the journal says.
+        names: What the session's folder holds.
+        call_id: The id of the call.
+        tool: The name of the tool; empty where it is not known.
+        measure: Of the result's text.
+        parts: What the journal would say of its parts.
+    """
+    digest = _content_digest(measure, parts)
+    newest = known.find_call(call_id)
+    first = "" if newest is None else layout.first_result_name(newest["path"])
+    if newest is not None:
+        for name in dict.fromkeys((newest["path"], first, layout.variant_result_name(first, digest))):
+            record = known.find_result(name)
+            if record is not None and record["call_id"] == call_id and _is_of(record, measure, parts):
+                yield name
+    if not layout.is_name(call_id):
+        yield names.numbered(call_id, tool, digest)
+        return
+    if newest is None:
+        first = names.first(call_id)
+        yield first
+    yield layout.variant_result_name(first, digest)
+
+
+def _is_of(record: Record, measure: Measure, parts: Sequence[Record]) -> bool:
+    # Records of the first versions say nothing of parts.
+    return bool(record["sha256"] == measure.sha256 and record.get("parts", parts) == parts)
+
+
+def _content_digest(measure: Measure, parts: Sequence[Record]) -> str:
+    """Return a hash of what a result says, which for a single text is that of its file."""
+    is_plain = len(parts) == 1 and parts[0]["kind"] == "text"
+    return measure.sha256 if is_plain else text_digest(f"{measure.sha256} {spell(parts)}")

@@ -1,0 +1,181 @@
+"""A heading of the transcript has the time of its message, not that of the moment at which it was archived."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from buoyline import ContextWindow
+from buoyline.messages.times import now, time_from, time_of
+from buoyline.workspace import LocalWorkspace, MemoryWorkspace
+from buoyline.workspace.journal import decode, encode
+from buoyline.workspace.repair import repair
+from buoyline.workspace.verification import verify
+
+SAID = "2026-03-04T05:06:07.890Z"
+ADDED = "2026-03-04T05:06:09.000Z"
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40) | st.datetimes().map(str),
+    lambda inner: st.lists(inner, max_size=2),
+    max_leaves=3,
+)
+
+
+def said(text: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **fields}
+
+
+def headings(transcript: str) -> list[str]:
+    return re.findall(r"^## \d+ .*$", transcript, re.MULTILINE)
+
+
+def transcript(workdir: Path) -> str:
+    return (workdir / "sessions/s1/transcript.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("value", "time"),
+    [
+        (SAID, SAID),
+        ("2026-03-04T07:06:07.890+02:00", SAID),
+        ("2026-03-04 05:06:07.890123", "2026-03-04T05:06:07.890"),
+        (1772600767.89, SAID),
+        (1772600767890, SAID),
+        ("1970-01-01T00:00:00", ""),
+        ("2026-03-04", ""),
+        ("9999-12-31T23:59:59-12:00", ""),
+        ("ten past five: at tea", ""),
+        (7, ""),
+        (True, ""),
+        (10**400, ""),
+        (float("nan"), ""),
+        (None, ""),
+    ],
+)
+def test_a_time_is_read_in_the_forms_that_messages_have_it_in(value: object, time: str) -> None:
+    assert time_from(value) == time
+
+
+@given(json_values)
+def test_whatever_stands_in_the_place_of_a_time_is_a_time_or_nothing(value: object) -> None:
+    found = time_of({"timestamp": value})
+    assert found == "" or re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z?", found)
+    assert time_from(found) == found
+
+
+def test_agentscope_messages_have_their_own_field() -> None:
+    assert time_of({"role": "user", "content": [], "created_at": SAID, "timestamp": None}) == SAID
+
+
+@pytest.mark.parametrize("keeper", ["disk", "memory"])
+async def test_a_message_has_its_own_time_else_that_of_adding_else_none(tmp_path: Path, keeper: str) -> None:
+    workspace = LocalWorkspace(tmp_path) if keeper == "disk" else MemoryWorkspace()
+    messages = [said("a", timestamp=SAID), said("b"), said("c"), said("d", timestamp="tea time")]
+    batch = await workspace.archive("s1", messages, times=[ADDED, ADDED, "", "tea\n## time"])
+    lines = await workspace.transcript_lines("s1", 0, 4)
+    assert [shown[0] for shown in lines] == [f"## 0 user · {SAID}", f"## 1 user · {ADDED}", "## 2 user", "## 3 user"]
+    assert len(batch.lines) == 4
+
+
+async def test_a_count_of_times_that_is_not_that_of_the_messages_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="argument"):
+        await LocalWorkspace(tmp_path).archive("s1", [said("a"), said("b")], times=[ADDED])
+    assert not (tmp_path / "sessions/s1").exists()
+
+
+async def test_messages_that_a_window_takes_have_the_time_of_adding(tmp_path: Path) -> None:
+    before = now()
+    window = ContextWindow(session_id="s1", offloader=LocalWorkspace(tmp_path), size=8_000)
+    for number in range(20):
+        await window.add(said(f"message {number} " + "word " * 50))
+    added = now()
+    while now() == added:
+        pass
+    await window.compress(force=True)
+    times = [heading.rpartition(" · ")[2] for heading in headings(transcript(tmp_path))]
+    assert times == sorted(times)
+    assert times
+    assert all(before <= time <= added for time in times)
+    assert verify(LocalWorkspace(tmp_path)).findings == ()
+
+
+async def test_after_a_resume_a_message_has_no_time_but_its_own(tmp_path: Path) -> None:
+    window = ContextWindow(session_id="s1", offloader=LocalWorkspace(tmp_path), size=8_000)
+    for number in range(20):
+        await window.add(said(f"message {number} " + "word " * 50, **({"timestamp": SAID} if number % 2 else {})))
+    await window.prepare()
+    resumed = await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")
+    await resumed.compress(force=True)
+    found = headings(transcript(tmp_path))
+    assert found[:4] == ["## 0 user", f"## 1 user · {SAID}", "## 2 user", f"## 3 user · {SAID}"]
+    assert verify(LocalWorkspace(tmp_path)).findings == ()
+
+
+async def test_the_same_batch_again_keeps_the_times_that_it_was_committed_with(tmp_path: Path) -> None:
+    first = await LocalWorkspace(tmp_path).archive("s1", [said("a"), said("b")], batch_id="one", times=[ADDED, ""])
+    before = transcript(tmp_path)
+    again = await LocalWorkspace(tmp_path).archive("s1", [said("a"), said("b")], batch_id="one", times=[SAID, SAID])
+    assert again == first
+    assert transcript(tmp_path) == before
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(json_values, st.sampled_from(["", ADDED, SAID])), min_size=1, max_size=4))
+async def test_a_lost_transcript_is_rendered_with_the_same_times(
+    tmp_path_factory: pytest.TempPathFactory, given_times: list[tuple[Any, str]]
+) -> None:
+    workdir = tmp_path_factory.mktemp("times")
+    messages = [said(f"message {number}", timestamp=own) for number, (own, _) in enumerate(given_times)]
+    try:
+        json.dumps(messages, allow_nan=False).encode()
+    except ValueError:
+        return
+    workspace = LocalWorkspace(workdir, durability="off")
+    await workspace.archive("s1", messages, times=[added for _, added in given_times])
+    written = transcript(workdir)
+    assert verify(workspace).findings == ()
+    (workdir / "sessions/s1/transcript.md").unlink()
+    repair(workspace)
+    assert transcript(workdir) == written
+    assert verify(workspace).findings == ()
+
+
+async def test_a_batch_without_times_has_the_time_of_archiving_as_its_version_wrote_it(tmp_path: Path) -> None:
+    await LocalWorkspace(tmp_path).archive("s1", [said("a"), said("b")], times=[ADDED, ADDED])
+    journal = tmp_path / "sessions/s1/journal.jsonl"
+    records = [dict(found) for line in journal.read_bytes().splitlines() if (found := decode(line))]
+    for record in records:
+        record.pop("times", None)
+        record.pop("crc")
+        record.update({"time": SAID} if record["op"] == "batch" else {})
+    journal.write_bytes(b"".join(map(encode, records)))
+    old = transcript(tmp_path).replace(ADDED, SAID)
+    (tmp_path / "sessions/s1/transcript.md").write_text(old, encoding="utf-8")
+    assert verify(LocalWorkspace(tmp_path)).findings == ()
+    await LocalWorkspace(tmp_path).archive("s1", [said("c", timestamp=ADDED)])
+    assert headings(transcript(tmp_path)) == [f"## 0 user · {SAID}", f"## 1 user · {SAID}", f"## 2 user · {ADDED}"]
+    assert verify(LocalWorkspace(tmp_path)).findings == ()
+
+
+@pytest.mark.parametrize("times", ["now", [7, 7], [SAID], {"0": SAID}])
+async def test_times_of_another_form_in_the_journal_are_a_finding(tmp_path: Path, times: object) -> None:
+    await LocalWorkspace(tmp_path).archive("s1", [said("a"), said("b")])
+    journal = tmp_path / "sessions/s1/journal.jsonl"
+    records = [dict(found) for line in journal.read_bytes().splitlines() if (found := decode(line))]
+    for record in records:
+        record.pop("crc")
+        record.update({"times": times} if record["op"] == "batch" else {})
+    journal.write_bytes(b"".join(map(encode, records)))
+    assert "bad-record" in {found.kind for found in verify(LocalWorkspace(tmp_path)).findings}
+
+
+async def test_a_lost_journal_is_rebuilt_with_the_messages_own_times(tmp_path: Path) -> None:
+    await LocalWorkspace(tmp_path).archive("s1", [said("a", timestamp=SAID), said("b")], times=["", ADDED])
+    (tmp_path / "sessions/s1/journal.jsonl").write_bytes(b"")
+    await LocalWorkspace(tmp_path).archive("s1", [said("c")])
+    assert headings(transcript(tmp_path)) == [f"## 0 user · {SAID}", "## 1 user", "## 2 user"]

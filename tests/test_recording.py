@@ -1,0 +1,233 @@
+"""Recorded conversations in the forms that people have, and the options of ``buoyline replay`` about where they go."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from buoyline.cli import main
+from buoyline.errors import MessageError
+from buoyline.messages import detect
+from buoyline.messages.recording import read_recording
+from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.verification import verify
+
+OPENAI = [
+    {"role": "user", "content": "What does the log say?"},
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "a line of the log\n" * 3_000},
+    {"role": "assistant", "content": "Nothing of note."},
+]
+ANTHROPIC = [
+    {"role": "user", "content": "What does the log say?"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "cat", "input": {}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "a line\n" * 3_000}]},
+]
+TOO_LARGE = {"role": "system", "content": "word " * 500}
+
+
+def lines(values: list[Any]) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+def record(kind: str, content: object, *, uuid: str, **others: Any) -> dict[str, Any]:
+    """Return a record as Claude Code writes it."""
+    message = {"role": kind, "content": content, **others.pop("message", {})}
+    return {"type": kind, "uuid": uuid, "sessionId": "s", "isSidechain": False, "message": message, **others}
+
+
+def replayed(*arguments: object, given: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, ["replay", *map(str, arguments)], input=given)
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        (lines(OPENAI), "JSON lines"),
+        (json.dumps(OPENAI).encode(), "JSON array"),
+        (json.dumps(OPENAI, indent=2).encode(), "JSON array"),
+        (b"\xef\xbb\xbf" + json.dumps({"model": "m", "messages": OPENAI}).encode(), "JSON object with 'messages'"),
+        (json.dumps({"messages": OPENAI}, indent=1).encode(), "JSON object with 'messages'"),
+        (b"[" + b",\n".join(json.dumps(message).encode() for message in OPENAI) + b"]\n", "JSON array"),
+    ],
+    ids=["lines", "array", "indented array", "object", "indented object", "array over lines"],
+)
+def test_a_conversation_is_the_same_however_it_is_spelled(content: bytes, form: str) -> None:
+    found = read_recording(content, "run.json")
+    assert (found.messages, found.form) == (OPENAI, form)
+
+
+def test_the_system_prompt_of_a_request_is_its_first_message() -> None:
+    found = read_recording(json.dumps({"system": "Be exact.", "messages": ANTHROPIC}).encode(), "run.json")
+    assert [detect(message).view(message).role for message in found.messages] == ["system", "user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"\n \n", "x: is empty; expected one message a line, a JSON array of messages"),
+        (b"[]", "x: holds no messages; expected"),
+        (b'{"messages": "a"}', "x: 'messages' must be a list of messages, not str"),
+        (b'[{"role": "user", "content": "a"},\n{"who": "me"}]', "x, message 1: an object with the keys ['who']"),
+        (b'{\n"messages": [\n', "x: not JSON: "),
+        (
+            b"What does the log say?",
+            "x, line 1: not JSON: Expecting value: line 1 column 1 (char 0); expected one",
+        ),
+    ],
+)
+def test_an_error_says_what_was_expected_and_what_was_found(content: bytes, problem: str) -> None:
+    with pytest.raises(MessageError) as refused:
+        read_recording(content, "x")
+    assert problem in str(refused.value)
+
+
+def test_the_blocks_of_one_answer_of_claude_code_become_one_message_before_their_results() -> None:
+    def call(call_id: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": call_id, "name": "Read", "input": {}}
+
+    records = [
+        {"type": "summary", "summary": "An older session", "leafUuid": "u0"},
+        {"type": "file-history-snapshot", "messageId": "u1", "snapshot": {}},
+        record("user", "Look.", uuid="u1"),
+        record("assistant", [{"type": "text", "text": "Two files."}], uuid="u2", message={"id": "m1"}),
+        record(
+            "assistant", [{"type": "tool_use", "id": "a", "name": "Read", "input": {}}], uuid="u3", message={"id": "m1"}
+        ),
+        record("user", [{"type": "tool_result", "tool_use_id": "a", "content": "A"}], uuid="u4", toolUseResult="A"),
+        record(
+            "assistant", [{"type": "tool_use", "id": "b", "name": "Read", "input": {}}], uuid="u5", message={"id": "m1"}
+        ),
+        record("user", [{"type": "tool_result", "tool_use_id": "b", "content": "B"}], uuid="u6"),
+        record(
+            "assistant", [{"type": "text", "text": "Searching."}], uuid="u7", isSidechain=True, message={"id": "m2"}
+        ),
+        record("assistant", [{"type": "text", "text": "API Error"}], uuid="u8", isApiErrorMessage=True),
+        record("user", "Look.", uuid="u1"),
+        record("user", "This session is being continued.", uuid="u9", isCompactSummary=True),
+    ]
+    found = read_recording(lines(records), "s.jsonl")
+    answer = [block["type"] for block in found.messages[1]["content"]]
+    assert answer == ["text", "tool_use", "tool_use"]
+    roles = [(message["role"], len(detect(message).view(message).results)) for message in found.messages]
+    assert roles == [("user", 0), ("assistant", 0), ("user", 1), ("user", 1), ("user", 0)]
+    assert (found.form, found.compactions) == ("Claude Code session", 1)
+    assert found.skipped == {
+        "summary": 1,
+        "file-history-snapshot": 1,
+        "message of a sub-agent": 1,
+        "error of the API": 1,
+        "repetition": 1,
+    }
+
+
+def test_the_file_of_a_sub_agent_is_its_own_conversation() -> None:
+    records = [record("user", "Search.", uuid="u1", isSidechain=True), {"type": "progress", "isSidechain": True}]
+    found = read_recording(lines(records), "agent-1.jsonl")
+    assert found.messages == [{"role": "user", "content": "Search."}]
+    assert found.skipped == {"progress": 1}
+
+
+@pytest.mark.parametrize("name", ["00-c9e2351016-2", "86-4e0c91f5c0-0"])
+def test_recorded_sessions_of_claude_code_read_as_others_have_converted_them(shared_data: Path, name: str) -> None:
+    raw = shared_data / "raw_sessions" / f"claude_code_{name}.jsonl"
+    converted = (shared_data / "sessions" / f"cc_entire_{name}.jsonl").read_bytes().splitlines()
+    found = [detect(message).view(message) for message in read_recording(raw.read_bytes(), raw.name).messages]
+    expected = [detect(message).view(message) for message in map(json.loads, converted)]
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.role, one.text) == (other.role, other.text)
+        assert [(call.call_id, call.name) for call in one.calls] == [(call.call_id, call.name) for call in other.calls]
+        assert [result.text for result in one.results] == [result.text for result in other.results]
+
+
+@pytest.mark.parametrize(("messages", "dialect"), [(OPENAI, "anthropic"), (ANTHROPIC, "openai")])
+def test_a_dialect_that_would_not_see_calls_or_results_is_refused(
+    tmp_path: Path, messages: list[Any], dialect: str
+) -> None:
+    done = replayed("-", "--dialect", dialect, "--workdir", tmp_path / "w", given=lines(messages))
+    assert done.exit_code == 1
+    assert "stdin, line 2: has a tool call of the dialect" in done.stderr
+    assert not (tmp_path / "w").exists()
+
+
+def test_without_a_workdir_a_replay_goes_to_a_temporary_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, temporary = tmp_path / "live", tmp_path / "tmp"
+    temporary.mkdir()
+    live.mkdir()
+    monkeypatch.setenv("BUOYLINE_WORKDIR", str(live))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.chdir(tmp_path)
+    refused = replayed("-", given=b"nothing of the kind")
+    assert (refused.exit_code, [*temporary.iterdir()]) == (1, [])
+    small = replayed("-", "--context-size", 300, given=lines([TOO_LARGE, *OPENAI]))
+    assert (small.exit_code, [*temporary.iterdir()]) == (1, [])
+    done = replayed("-", given=lines(OPENAI))
+    (made,) = temporary.iterdir()
+    assert done.exit_code == 0
+    assert f"buoyline show stdin --workdir {made}" in done.stdout
+    assert (made / "retained.jsonl").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["live", "tmp"]
+    assert [*live.iterdir()] == []
+
+
+def test_the_command_to_look_around_pastes_into_a_shell(tmp_path: Path) -> None:
+    workdir = tmp_path / "a b"
+    done = replayed("-", "--session", "my run", "--workdir", workdir, given=lines(OPENAI))
+    (shown,) = [line for line in done.stdout.splitlines() if line.startswith("Details: ")]
+    _, *arguments = shlex.split(shown.removeprefix("Details: "))
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+
+
+def test_a_replay_can_be_repeated_under_another_name_or_over_the_first(tmp_path: Path) -> None:
+    file, workdir = tmp_path / "run.jsonl", tmp_path / "w"
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    file.write_bytes(lines([{"role": "user", "content": [image]}, *OPENAI]))
+    into = ("--workdir", workdir, "--compress-at", 4)
+    assert replayed(file, *into).exit_code == 0
+    refused = replayed(file, *into)
+    assert refused.exit_code == 1
+    assert "session 'run' already exists" in refused.stderr
+    assert "--session, or replace it with --overwrite" in refused.stderr
+    assert replayed(file, *into, "--session", "second").exit_code == 0
+    untouched = {path: path.read_bytes() for path in (workdir / "sessions/second").iterdir() if path.is_file()}
+
+    again = replayed(file, *into, "--overwrite", "--context-size", 64_000, "--json")
+
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert json.loads(again.stdout)["context_size"] == 64_000
+    assert sorted(path.name for path in (workdir / "sessions").iterdir()) == ["run", "second"]
+    assert {path: path.read_bytes() for path in untouched} == untouched
+    assert [found for found in verify(LocalWorkspace(workdir)).findings if found.severity == "damage"] == []
+
+
+def test_a_replay_that_fails_before_it_writes_leaves_what_it_was_to_overwrite(tmp_path: Path) -> None:
+    file, workdir = tmp_path / "run.jsonl", tmp_path / "w"
+    file.write_bytes(lines(OPENAI))
+    assert replayed(file, "--workdir", workdir).exit_code == 0
+    before = {path.name: path.read_bytes() for path in (workdir / "sessions/run").iterdir() if path.is_file()}
+    file.write_bytes(lines([TOO_LARGE, *OPENAI]))
+    assert replayed(file, "--workdir", workdir, "--overwrite", "--context-size", 300).exit_code == 1
+    after = {path.name: path.read_bytes() for path in (workdir / "sessions/run").iterdir() if path.is_file()}
+    assert after == before
+    assert [path.name for path in (workdir / "sessions").iterdir()] == ["run"]
+
+
+def test_a_damaged_neighbour_keeps_the_overwritten_session_for_gc(tmp_path: Path) -> None:
+    file, workdir = tmp_path / "run.jsonl", tmp_path / "w"
+    file.write_bytes(lines(OPENAI))
+    for name in ("run", "second"):
+        assert replayed(file, "--workdir", workdir, "--session", name).exit_code == 0
+    (workdir / "sessions/second/journal.jsonl").unlink()
+    done = replayed(file, "--workdir", workdir, "--overwrite")
+    assert done.exit_code == 0
+    assert "the overwritten session is hidden, but still on disk until `buoyline gc --yes`" in done.stderr
+    assert sum(path.name.startswith(".tmp-removed-") for path in (workdir / "sessions").iterdir()) == 1
