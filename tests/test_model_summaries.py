@@ -3,10 +3,7 @@
 import asyncio
 import json
 import logging
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -461,23 +458,3 @@ def test_settings_that_cannot_work_are_refused_when_they_are_given(
     with pytest.raises(ConfigError) as refused:
         ModelSummarizer(model, **{"base_url": None if setting == "model" else "http://127.0.0.1:1/v1", **options})
     assert refused.value.setting == setting
-
-
-async def test_the_page_on_summaries_shows_what_it_says(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[1] / "docs" / "summaries.md").read_text(encoding="utf-8")
-    program, printed = re.findall(r"```(?:python)?\n(.*?)```", page, re.DOTALL)[:2]
-    answer = dict.fromkeys(FIELDS, "Looked at /srv/app/part_7.py.")
-    with serving(summary(answer)) as server:
-        program = program.replace("http://127.0.0.1:8000/v1", server.url)
-        ran = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-W", "error", "-c", program],
-            capture_output=True,
-            encoding="utf-8",
-            check=True,
-            env={**os.environ, "TMPDIR": str(tmp_path)},
-        )
-
-    assert ran.stdout == printed
-    assert ran.stderr == ""
-    assert len(server.requests) == 1

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buoyline.compression.plan import legal_cut_before, legal_cuts, pair_spans, plan
-from buoyline.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, detect
+from buoyline.messages import Message, Note, Part, Reasoning, Text, ToolCall, ToolResult, detect
 
 CALL_IDS = ("", "a", "b", "c")
 
@@ -262,3 +262,13 @@ def test_no_plan_parts_a_recorded_pair(shared_data: Path, share: int) -> None:
         for end in range(1, len(views), max(1, len(views) // 10)):
             decided = plan(views[:end], [1] * end, max_kept_tokens=end // share)
             assert not _parts_a_pair(views, decided.cut)
+
+
+def test_a_call_waits_for_its_result_behind_user_messages_in_which_nobody_speaks() -> None:
+    """Anthropic's results of other calls, and notes of a framework, come as messages of the user's."""
+    asked = Message("assistant", (ToolCall("a", "look", "{}"), ToolCall("b", "look", "{}")))
+    said = Message("user", (Text("Go on without it."),))
+    behind = [Message("user", (ToolResult("a", "look", (Text("one"),)),)), Message("user", (Note("It is noon."),))]
+    messages = [Message("user", (Text("Look."),)), asked, *behind, Message("assistant", (Text("I wait."),))]
+    assert legal_cuts(messages) == [1]
+    assert legal_cuts([*messages, said]) == [1, 3, 4, 5]

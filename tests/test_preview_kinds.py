@@ -481,6 +481,20 @@ def test_a_removed_line_that_begins_with_dashes_begins_no_file() -> None:
     assert "src/app/main.py +2 -1" in " ".join(read(diff_digest, DIFF).facts)
 
 
+def test_removed_lines_make_a_file_and_a_hunk_as_large_as_added_ones() -> None:
+    added = "".join(f"+new {number}\n" for number in range(4))
+    removed = "".join(f"-old {number}\n" for number in range(9))
+    text = (
+        f"--- a/grown.py\n+++ b/grown.py\n@@ -1,1 +1,5 @@ def grow():\n x\n{added}"
+        f"--- a/cut.py\n+++ b/cut.py\n@@ -1,10 +1,1 @@ def cut():\n x\n{removed}"
+    )
+    digest = read(diff_digest, text)
+    assert "Files by changed lines: cut.py -9 :9, grown.py +4 :1" in digest.facts
+    assert "Largest hunks: def cut(): 9 :11, def grow(): 4 :3" in digest.facts
+    weights = {finding.number: finding.weight for finding in digest.findings}
+    assert weights[9] > weights[1]
+
+
 def test_a_plain_diff_without_git_is_read() -> None:
     text = "--- old.txt\t2024-01-01\n+++ new.txt\t2024-01-02\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
     assert read(diff_digest, text).facts[0] == "Diff: 1 file, +1 -1"

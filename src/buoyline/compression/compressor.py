@@ -4,31 +4,34 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
 
 from buoyline.compression.backing import with_backed_pointers
 from buoyline.compression.claims import backed, claims, mark, unverified
 from buoyline.compression.config import ContextConfig, config_of
-from buoyline.compression.events import OnSummaryEvent, SummaryFellBack, SummaryVerified
+from buoyline.compression.events import OnSummaryEvent, SummaryFellBack, SummarySqueezed, SummaryVerified
 from buoyline.compression.excerpts import excerpts_of, lines_of_files
 from buoyline.compression.extraction import Extractive
-from buoyline.compression.merging import for_prose, with_ledger
+from buoyline.compression.merging import NOTE, for_prose, with_ledger
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.record import Summary
 from buoyline.compression.rendering import Place, frame_tokens, render, with_pointers_that_resolve
 from buoyline.compression.results import with_whole_results
 from buoyline.compression.summarizers import SummaryFunction, summarizer_from
 from buoyline.compression.summarizers.cleaning import cleaned
-from buoyline.compression.summary import Draft, Source, Summarizer, SummaryRequest, require_draft
+from buoyline.compression.summary import BatchReference, Draft, Source, Summarizer, SummaryRequest, require_draft
 from buoyline.errors import SummaryError
 from buoyline.messages import Message, detect, dialect_named
+from buoyline.messages.times import now
 from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
 
 logger = logging.getLogger(__name__)
+
+_SQUEEZED_SHARE: Final = 0.9
+"""Of what the last summary took. Rooms differ by some tokens anyway, as the numbers in the header grow."""
 
 _MAX_SHORTENINGS: Final = 4
 """Of a summary that takes more than it may: by a counter that adds up in parts, one is enough."""
@@ -47,6 +50,8 @@ class Extent:
         attempts: How many of them earlier attempts tried to archive, of which it is not known whether they did.
         dialect: Name of the form of all messages; None where it is detected for each.
         stubs: Which texts of results are stubs, and where the whole results are.
+        times: When each was added, ISO 8601 in UTC, empty where that is not known; may be left out.
+        batches: Where earlier messages are, with an offloader that answers each batch with a reference of its own.
     """
 
     session_id: str
@@ -57,6 +62,8 @@ class Extent:
     attempts: Sequence[int] = ()
     dialect: str | None = None
     stubs: Mapping[str, StoredResult] = field(default_factory=dict[str, StoredResult])
+    times: Sequence[str] = ()
+    batches: tuple[BatchReference, ...] = ()
 
     def views(self) -> list[Message]:
         """Return the views of the messages, in order."""
@@ -211,7 +218,8 @@ class Compressor:
         if archive is None:
             waiting = list(extent.messages[extent.archived :])
             reference = await self._offloader.offload_context(extent.session_id, waiting)
-            return Place(extent.first, extent.end, reference)
+            new = [BatchReference(extent.first + extent.archived, extent.end, reference)] if waiting else []
+            return Place(extent.first, extent.end, reference, batches=(*extent.batches, *new))
         ends = {
             end for end in (*extent.attempts, len(extent.messages)) if extent.archived < end <= len(extent.messages)
         }
@@ -222,6 +230,7 @@ class Compressor:
                 batch_id=f"messages-{extent.first + start}-{extent.first + end}",
                 dialect=extent.dialect,
                 first=extent.first + start,
+                times=extent.times[start:end],
             )
         batch = await archive.locate(extent.session_id, extent.first, extent.end)
         return Place(
@@ -278,15 +287,16 @@ class Compressor:
         summary = Summary(
             number=0,
             messages=(extent.first, extent.end),
-            draft=Draft(draft.summarizer, fields, draft.pointers, draft.items),
+            draft=Draft(draft.summarizer, fields, draft.pointers, draft.items, place.batches),
             unverified=(*doubtful, *drafted.dropped),
             source_tokens=extent.tokens,
             tokens=self._counter.count(text),
             text=text,
-            created_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            created_at=now(),
             fell_back=drafted.fell_back,
         )
         self._tell(_verified(summary))
+        self._warn_of_squeeze(draft, request, summary.messages)
         return summary
 
     async def record(self, session_id: str, summary: Summary) -> Summary:
@@ -385,8 +395,30 @@ class Compressor:
         tokens = self._counter.count("\n".join(draft.fields[name] for name in request.fields))
         if tokens > request.max_tokens:
             raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens where {request.max_tokens:,} are allowed")
-        if tokens >= extent.tokens:
-            raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens, its source only {extent.tokens:,}")
+        replaced = "" if request.previous is None else "\n".join(request.previous.fields.values())
+        source_tokens = extent.tokens + self._counter.count(replaced)
+        if tokens >= source_tokens:
+            raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens, its source only {source_tokens:,}")
+
+    def _warn_of_squeeze(self, draft: Draft, request: SummaryRequest, messages: tuple[int, int]) -> None:
+        """Report facts of the last summary that this one has no room for; between equal rooms it is a choice."""
+        if request.previous is None:
+            return
+        told = {(item.kind, item.text) for item in request.previous.items if item.is_shown and item.kind != NOTE}
+        unsaid = told.difference((item.kind, item.text) for item in draft.items if item.is_shown)
+        before_tokens = self._counter.count("\n".join(request.previous.fields.values()))
+        if unsaid and request.max_tokens < _SQUEEZED_SHARE * before_tokens:
+            logger.warning(
+                "messages %d-%d: their summary has room for %d tokens, the last one took %d: %d of its %d facts are "
+                "not in it; the next one says the most needed of them if it has room",
+                messages[0],
+                messages[1] - 1,
+                request.max_tokens,
+                before_tokens,
+                len(unsaid),
+                len(told),
+            )
+            self._tell(SummarySqueezed(messages, len(told), len(unsaid), request.max_tokens))
 
     async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         text = "\n".join(draft.fields.values())

@@ -45,5 +45,24 @@ class SummaryFellBack:
     source_tokens: int
 
 
-SummaryEvent: TypeAlias = SummaryVerified | SummaryFellBack
+@dataclass(frozen=True, slots=True)
+class SummarySqueezed:
+    """A summary has less room than the one that it replaces, and does not say all that this one said.
+
+    What it does not say is kept with it in the log of summaries, and the next one says it if there is room.
+
+    Attributes:
+        messages: Index of the first message that the summary is about, and index behind the last, over the session.
+        facts: How many facts the last summary said.
+        unsaid: How many of them this one does not say.
+        max_tokens: Of its fields together.
+    """
+
+    messages: tuple[int, int]
+    facts: int
+    unsaid: int
+    max_tokens: int
+
+
+SummaryEvent: TypeAlias = SummaryVerified | SummaryFellBack | SummarySqueezed
 OnSummaryEvent: TypeAlias = Callable[[SummaryEvent], None]

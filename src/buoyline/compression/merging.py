@@ -54,7 +54,8 @@ def with_ledger(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] =
     names = tuple(name for name in FACT_FIELDS if name in request.fields)
     room = limit - _tokens(draft.fields, request) - _JOIN_TOKENS
     if not names or room < _LEAST_TOKENS:
-        return replace(draft, items=(*notes, *_facts(request.previous)))
+        unsaid = (replace(item, is_shown=False) for item in _facts(request.previous))
+        return replace(draft, items=(*notes, *unsaid))
     facts = extract(replace(request, fields=names, max_tokens=room, previous=_previous(request.previous)))
     fields = _joined(draft.fields, facts.fields)
     if _tokens(fields, request) > limit:

@@ -54,7 +54,7 @@ def blocks_of(sources: Sequence[Source]) -> Iterator[Block]:
     first = sources[0].index if sources else 0
     notices = {excerpt.stub: _notice(excerpt) for source in sources for excerpt in _offloaded(source)}
     messages = [source.message for source in sources]
-    for source, pieces in zip(sources, render_parts(messages, first, "", notices.get), strict=True):
+    for source, pieces in zip(sources, render_parts(messages, first, [""] * len(messages), notices.get), strict=True):
         yield from _blocks(source, pieces)
 
 

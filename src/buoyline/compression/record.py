@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from buoyline.compression.summary import Draft, Item, Pointer
+from buoyline.compression.summary import BatchReference, Draft, Item, Pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,9 @@ class Summary:
             "tokens": self.tokens,
             "text": self.text,
             "created_at": self.created_at,
-            "items": [asdict(item) for item in self.draft.items],
+            "items": [_item_json(item) for item in self.draft.items],
             **({"fell_back": self.fell_back} if self.fell_back else {}),
+            **({"batches": [list(batch) for batch in self.draft.batches]} if self.draft.batches else {}),
         }
 
 
@@ -64,10 +65,11 @@ def summary_from(line: Mapping[str, Any]) -> Summary:
     """
     pointers = tuple(_pointer(found) for found in line["pointers"])
     items = tuple(_item(found) for found in line.get("items", ()))
+    batches = tuple(BatchReference(*batch) for batch in line.get("batches", ()))
     return Summary(
         number=line["n"],
         messages=(line["messages"][0], line["messages"][1]),
-        draft=Draft(line["summarizer"], dict(line["fields"]), pointers, items),
+        draft=Draft(line["summarizer"], dict(line["fields"]), pointers, items, batches),
         unverified=tuple(line["unverified"]),
         source_tokens=line["source_tokens"],
         tokens=line["tokens"],
@@ -79,6 +81,12 @@ def summary_from(line: Mapping[str, Any]) -> Summary:
 
 def _pointer(found: Mapping[str, Any]) -> Pointer:
     return Pointer(found["path"], found["start"], found["end"])
+
+
+def _item_json(item: Item) -> dict[str, Any]:
+    """Return an item as JSON; only one that the summary does not say has the key ``shown``."""
+    found = asdict(item)
+    return found if found.pop("is_shown") else {**found, "shown": False}
 
 
 def _item(found: Mapping[str, Any]) -> Item:
@@ -93,4 +101,5 @@ def _item(found: Mapping[str, Any]) -> Item:
         weight=found["weight"],
         order=found.get("order", 0),
         also=tuple(_pointer(pointer) for pointer in found.get("also", ())),
+        is_shown=found.get("shown", True),
     )

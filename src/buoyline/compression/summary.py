@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from buoyline.compression.excerpts import Excerpt
 from buoyline.errors import SummaryError
@@ -107,6 +107,7 @@ class Item:
         weight: How likely it is needed again; higher comes first. Only comparable within a kind.
         order: Position among what one message says, for reading in order.
         also: The other lines that back it; a call and its result may stand far apart, or in two files.
+        is_shown: The summary says it. If not, there was no room, and the next summary may.
     """
 
     field: str
@@ -118,11 +119,26 @@ class Item:
     weight: float = 1.0
     order: int = 0
     also: tuple[Pointer, ...] = ()
+    is_shown: bool = True
 
     @property
     def pointers(self) -> tuple[Pointer, ...]:
         """All lines that back it, in reading order."""
         return () if self.pointer is None else (self.pointer, *self.also)
+
+
+class BatchReference(NamedTuple):
+    """Messages that an offloader without line ranges took in one call.
+
+    Attributes:
+        first: Index of the first message, counted over the whole session.
+        end: Index behind the last one.
+        reference: What the offloader returned for them.
+    """
+
+    first: int
+    end: int
+    reference: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +151,15 @@ class Draft:
             or in several of these.
         pointers: Those that stand in the text, in reading order, each once.
         items: Facts to carry into the next summary, most needed first; empty from most model summarisers.
+        batches: Where all messages are that the summary stands for; empty if one transcript holds them. The compressor
+            sets it.
     """
 
     summarizer: str
     fields: Mapping[str, str]
     pointers: tuple[Pointer, ...] = ()
     items: tuple[Item, ...] = ()
+    batches: tuple[BatchReference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class Limits:
     max_tokens: int
     task: int
     request: int
+    asked: int
     report: int
     line: int
 
@@ -52,6 +53,7 @@ class Limits:
             max_tokens=max_tokens,
             task=_between(24, max_tokens // 8, 600),
             request=_between(16, max_tokens // 24, 200),
+            asked=_between(24, max_tokens // 6, 300),
             report=_between(24, max_tokens // 12, 400),
             line=_between(16, max_tokens // 40, 60),
         )

@@ -56,13 +56,9 @@ def extract(request: SummaryRequest) -> Draft:
     )
     shelves = Shelves(conversation, old, request.counter)
     choice = select(merged(old, new, conversation.steps, end=conversation.end), request, shelves, end=conversation.end)
-    return _draft(choice, request)
-
-
-def _draft(choice: Choice, request: SummaryRequest) -> Draft:
     fields = _fitting(choice, request)
     pointers = dict.fromkeys(pointer for items in choice.shown.values() for pointer in pointers_of(items))
-    return Draft(NAME, fields, tuple(pointers), choice.carried)
+    return Draft(NAME, fields, tuple(pointers), choice.carried(old, shelves.placed))
 
 
 def _fitting(choice: Choice, request: SummaryRequest) -> dict[str, str]:

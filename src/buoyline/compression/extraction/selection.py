@@ -1,7 +1,8 @@
 """Which candidates are said: the most needed ones within the budget, every field with a share of it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from types import MappingProxyType
@@ -28,6 +29,10 @@ TASK_KIND: Final = "task"
 NEXT_FIELD: Final = "next_steps"
 NEXT_TOKENS: Final = 40
 """So many tokens what comes next may take, however small the summary is: without it nobody goes on."""
+
+ASKED_KINDS: Final = frozenset({"question", "working"})
+ASKED_TOKENS: Final = 300
+"""The same for the user's newest request: cut before its content, it was worth nothing."""
 
 LEDGER_FIELD: Final = "context_to_preserve"
 
@@ -70,6 +75,26 @@ MAX_TASK_SHARE: Final = 0.5
 TASK_TOKENS: Final = 100
 """A summary of fewer tokens may be nothing but the task."""
 
+REQUEST_KIND: Final = "request"
+
+NEWEST_REQUESTS: Final = 3
+NEWEST_REQUEST_TOKENS: Final = 80
+"""A longer quotation competes with everything else; a shorter one is chosen before all but the task."""
+
+NEWEST_REQUESTS_SHARE: Final = 0.1
+"""Of the whole summary, for the newest short requests: one of them may have been crowded out by a long first task."""
+
+DURABLE_KINDS: Final = frozenset(
+    {"task", "request", "working", "question", "changed", "done", "report", "todo", "constraint"}
+    | {"error", "untried", "tackled", "resolved", "note"}
+)
+"""Kinds of facts that the next summary may say if this one has no room: the work, and what the user said about it."""
+
+UNSAID_FACTS: Final = 60
+UNSAID_STRINGS: Final = 40
+"""So many that a summary does not say are carried on, the most needed ones, so that a line of the log stays bounded. A
+summary that says less than the last one carries on as many as that one held."""
+
 FOCUS_WEIGHT: Final = 2.5
 """For what the caller wants kept above all, and for what a field is named after."""
 
@@ -82,19 +107,45 @@ class Choice:
 
     Attributes:
         shown: Items for each field, in the order in which they were chosen, most needed first.
-        covered: Strings that a chosen sentence holds already: not said again, but carried on.
+        covered: What a chosen sentence holds already: not said again, but carried on.
         task: The first request in full, to be carried on: beside one huge message there is no room for a word of it.
+        shortened: Pairs of a candidate and of what is shown of it, with fewer words.
+        ranked: All candidates, most needed first.
     """
 
     shown: dict[str, list[Item]]
     covered: list[Item] = field(default_factory=list)
     task: Item | None = None
+    shortened: list[tuple[Item, Item]] = field(default_factory=list)
+    ranked: Sequence[Item] = ()
 
-    @property
-    def carried(self) -> tuple[Item, ...]:
-        """Everything that the next summary begins from."""
-        items = (*(item for items in self.shown.values() for item in items), *self.covered)
-        return items if self.task is None else (self.task, *(item for item in items if item.kind != self.task.kind))
+    def carried(self, old: Sequence[Item], placed: Callable[[Item], Item]) -> tuple[Item, ...]:
+        """Return everything that the next summary begins from.
+
+        Args:
+            old: What this one began from.
+            placed: Gives a string the lines that it is in.
+        """
+        shown = [item for items in self.shown.values() for item in items]
+        said = [*shown, *self.covered]
+        items = (*(replace(item, is_shown=True) for item in said), *self._unsaid(said, old, placed))
+        if self.task is None:
+            return items
+        task = replace(self.task, is_shown=any(item.kind == TASK_KIND for item in shown))
+        return (task, *(item for item in items if item.kind != TASK_KIND))
+
+    def _unsaid(self, said: Sequence[Item], old: Iterable[Item], placed: Callable[[Item], Item]) -> Iterator[Item]:
+        """Yield candidates for which there was no room, and which the next summary may say."""
+        keys = {(item.kind, item.text) for item in said}
+        keys |= {(whole.kind, whole.text) for whole, cut_one in self.shortened if any(cut_one is item for item in said)}
+        rest = [item for item in self.ranked if (item.kind, item.text) not in keys]
+        facts = [item for item in rest if item.kind in DURABLE_KINDS]
+        strings = [item for item in rest if item.kind in LEDGER_KINDS and item.kind != LABEL_KIND]
+        less = Counter(item.kind in LEDGER_KINDS for item in old)
+        less.subtract(item.kind in LEDGER_KINDS for item in said)
+        yield from (replace(item, is_shown=False) for item in facts[: max(UNSAID_FACTS, less[False])])
+        strings = strings[: max(UNSAID_STRINGS, less[True])]
+        yield from (replace(placed(item), is_shown=False) for item in strings)
 
 
 def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, end: int) -> Choice:
@@ -110,10 +161,11 @@ def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, 
         The choice. Its text takes about ``request.max_tokens``: how lines join decides about the last few.
     """
     selection = Selection(request, shelves, end=end)
-    ranked = selection.ranked(items, _terms(request.focus))
+    ranked = selection.choice.ranked = selection.ranked(items, _terms(request.focus))
     queues = {name: [item for item in ranked if item.field == name] for name in request.fields}
     prose = [name for name in SHARES if name in queues and name != LEDGER_FIELD]
     selection.choose_first(queues.get("task_overview", []))
+    selection.choose_newest(queues.get("task_overview", []))
     for name in prose:
         if name == NEXT_FIELD:
             selection.assure(queues[name], max(NEXT_TOKENS, int(selection.share_of(name) * request.max_tokens)))
@@ -194,16 +246,35 @@ class Selection:
             shown = self._cut_to(item, room)
             if shown is not None:
                 queue.remove(item)
+                self.choice.shortened.append((item, shown))
                 self._left -= self._cost(shown)
                 self._unused -= self._cost(shown)
                 self._choose(shown, is_said=False)
 
+    def choose_newest(self, queue: list[Item]) -> None:
+        """Choose the newest requests in *queue* whose quotation is short: the agent works on from them."""
+        room = NEWEST_REQUESTS_SHARE * self.max_tokens
+        requests = [item for item in queue if item.kind == REQUEST_KIND and self._cost(item) <= NEWEST_REQUEST_TOKENS]
+        for item in sorted(requests, key=lambda request: request.last_seen, reverse=True)[:NEWEST_REQUESTS]:
+            cost = self._cost(item)
+            if cost <= min(room, self._left):
+                queue.remove(item)
+                room -= cost
+                self._left -= cost
+                self._unused -= cost
+                self._choose(item, is_said=False)
+
     def assure(self, queue: list[Item], tokens: int) -> None:
-        """Choose the first of *queue*, cut to so many tokens, but to no more than a sixth of what there is."""
+        """Choose the first of *queue*, cut to so many tokens, but to no more than a sixth of what there is.
+
+        The user's newest request may take `ASKED_TOKENS`.
+        """
         for item in queue[:1]:
-            shown = self._cut_to(item, min(tokens, self.max_tokens / 6, self._left))
+            limit = max(tokens, ASKED_TOKENS) if item.kind in ASKED_KINDS else tokens
+            shown = self._cut_to(item, min(limit, self.max_tokens / 6, self._left))
             if shown is not None and not self._is_said(shown):
                 queue.remove(item)
+                self.choice.shortened.append((item, shown))
                 self._left -= self._cost(shown)
                 self._unused -= self._cost(shown)
                 self._choose(shown, is_said=False)
@@ -228,11 +299,15 @@ class Selection:
             share: Of all tokens; what earlier fields left of theirs is added, and what this one leaves goes on.
         """
         room = min(share * self.max_tokens + self._unused, self._left)
-        old = [item for item in queue if item.last_seen < self._first]
+        old = [item for item in queue if self._was_shown(item)]
         used = self._take(old, queue, CARRIED_SHARE * room) if len(old) < len(queue) else 0
         used += self._take(list(queue), queue, room - used)
         self._left -= used
         self._unused = room - used
+
+    def _was_shown(self, item: Item) -> bool:
+        """Tell whether the last summary said it; what it had no room for competes with what is new."""
+        return item.is_shown and item.last_seen < self._first
 
     def fill_strings(self, queue: list[Item], terms: frozenset[str], *, share: float) -> None:
         """Choose exact strings from *queue* together with the lines that they share; see `fill`."""
@@ -245,7 +320,7 @@ class Selection:
                 waiting.append(item)
         least = LEAST_NEED if share < 1 else 0.0
         needs = [(item, need) for item in waiting if (need := self._need(item, terms)) >= least]
-        old = [found for found in needs if found[0].last_seen < self._first]
+        old = [found for found in needs if self._was_shown(found[0])]
         cited = [pointer for items in self.choice.shown.values() for item in items for pointer in item.pointers]
         chosen, used = self._shelves.stocked(old, CARRIED_STRINGS_SHARE * room) if len(old) < len(needs) else ([], 0)
         carried = {item.text for item in chosen}
@@ -334,6 +409,7 @@ class Selection:
 
     def _choose(self, item: Item, *, is_said: bool) -> None:
         if is_said:
+            self.choice.covered += [item] if item.kind in DURABLE_KINDS else []
             return
         self.choice.shown[item.field].append(item)
         self._lines.add(self._line_of(item))

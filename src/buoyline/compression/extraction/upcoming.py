@@ -77,7 +77,7 @@ def _asked(conversation: Conversation) -> Iterator[Item]:
     limits = conversation.limits
     for source in conversation.typed[-1:]:
         is_pasted = len(source.message.text) > MAX_TYPED_CHARS
-        passage = conversation.quoted(source, limits.line if is_pasted else 3 * limits.request // 2)
+        passage = conversation.quoted(source, limits.line if is_pasted else limits.asked)
         if not _is_begun(conversation, source):
             yield _quoting(passage, conversation.item(FIELD, "question", passage.text, source, weight=QUESTION))
         elif source is newest_request(conversation):

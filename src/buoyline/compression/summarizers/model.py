@@ -151,7 +151,7 @@ def _provider() -> Any:
     try:
         from buoyline.compression.summarizers import provider  # noqa: PLC0415 - an extra
     except (AttributeError, ImportError) as error:  # an older one lacks names
-        problem = f"needs pydantic-ai 2.68 or newer ({error}); pip install 'buoyline[model]', or the provider's extra"
+        problem = f"needs pydantic-ai 2.62 or newer ({error}); pip install 'buoyline[model]', or the provider's extra"
         raise ConfigError("model", problem) from error
     return provider
 

@@ -98,7 +98,7 @@ async def ask(model: Model, question: Question, *, mode: OutputMode, settings: M
     except (exceptions.AgentRunError, exceptions.UserError, exceptions.FallbackExceptionGroup) as error:
         raise _failure(error) from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        # An answer without choices, or of broken JSON, is nothing that pydantic-ai 2.68 foresees: it trips over them.
+        # An answer without choices, or of broken JSON, is nothing that pydantic-ai foresees: it trips over them.
         raise Failure(Kind.BUSY, f"the server's answer has no known form ({type(error).__name__}: {error})") from error
     return _reply(response)
 
@@ -140,6 +140,9 @@ def _reply(response: ModelResponse) -> Reply:
     return Reply(content, response.finish_reason == "length", refusal)
 
 
+# In 2.62 only a call that is cut off has a class of its own; an answer that is cut off says so by its reason.
+_OUTPUT_LIMIT: Final[type[Exception]] = getattr(exceptions, "OutputTokenLimitExceeded", exceptions.IncompleteToolCall)
+
 _KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], Kind]]] = (
     ((exceptions.ModelContextWindowExceededError,), Kind.OVERFLOW),
     (
@@ -157,7 +160,7 @@ _KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], Kind]]] = (
     ),
     ((exceptions.ModelRequestRejectedError,), Kind.REJECTED),
     ((exceptions.ContentFilterError,), Kind.REFUSED),
-    ((exceptions.OutputTokenLimitExceeded,), Kind.TRUNCATED),
+    ((_OUTPUT_LIMIT,), Kind.TRUNCATED),
     # An answer that is not of the provider's own form is the server's fault, and not the model's.
     ((exceptions.UnexpectedModelBehavior, exceptions.ModelRequestTimeout), Kind.BUSY),
     ((exceptions.UserError,), Kind.REJECTED),
