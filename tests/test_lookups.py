@@ -201,6 +201,21 @@ def test_a_long_line_is_cut_and_the_lines_behind_it_are_shown(workspace: LocalWo
     assert rest.lines[-1].text == "three"
 
 
+def test_all_of_a_file_is_shown_to_whom_asks_for_the_whole(
+    workspace: LocalWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"line {n}: {'é' * 3_000}" for n in range(1, 40)]
+    (workspace.workdir / "long.txt").write_text("\n".join(lines), "utf-8")
+    answer = read(workspace, "long.txt", whole=True, max_tokens=50)
+    assert [line.content for line in answer.lines] == lines
+    assert answer.text.split("\n")[1:-1] == [f"{n}\t{line}" for n, line in enumerate(lines, 1)]
+    assert not answer.next
+    assert [line.number for line in read(workspace, "long.txt:3-4", whole=True).lines] == [3, 4]
+    monkeypatch.setattr("buoyline.lookups.reading.MAX_WHOLE_CHARS", 5_000)
+    with pytest.raises(ConfigError, match="whole: asks for over 5,000 characters; give start and end, or use grep"):
+        read(workspace, "long.txt", whole=True)
+
+
 def test_a_cut_answer_says_exactly_how_to_go_on(workspace: LocalWorkspace) -> None:
     name = _write(workspace, "numbers.txt", "".join(f"line number {n}\n" for n in range(1, 2_000)))
     answer = read(workspace, name, max_tokens=200)
@@ -413,6 +428,24 @@ def test_each_hit_is_shown_once_however_often_the_answer_is_cut(
     assert found == sorted(hits_at)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "suggestion"),
+    [
+        ("NEEDLE-7731", "[With ignore_case 1 hit, the first in notes.txt:2.]"),
+        ("^supports_VIS", "[With ignore_case 2 hits, the first in notes.txt:3.]"),
+        ("supports_vison", "[Words that are near: supports_vision, Supports_Vision.]"),
+        ("suports_vision", "[Words that are near: supports_vision, Supports_Vision.]"),
+        ("entirely_else", ""),
+        ("no(thing|where)", ""),
+    ],
+)
+def test_an_answer_without_a_hit_says_what_is_near(workspace: LocalWorkspace, pattern: str, suggestion: str) -> None:
+    name = _write(workspace, "notes.txt", "first\nthe needle-7731 is here\nsupports_vision: yes\nSupports_Vision: no\n")
+    heading, *more = grep(workspace, pattern, name).text.splitlines()
+    assert (heading, more) == ("[No hit in 1 file.]", [suggestion] if suggestion else [])
+    assert grep(workspace, "SUPPORTS", f"{name}:1-2").text == "[No hit in 1 file.]\n"
+
+
 def test_context_that_is_cut_behind_the_last_hit_is_not_passed_over_in_silence(workspace: LocalWorkspace) -> None:
     name = _write(workspace, "tail.txt", "hit\n" + "other words follow here\n" * 100)
     answer = grep(workspace, "hit", name, context=100, max_tokens=200)
@@ -431,6 +464,30 @@ def test_case_is_ignored_in_all_scripts_for_text_and_expressions(workspace: Loca
 def test_what_re2_does_not_know_is_refused_with_the_way_out(workspace: LocalWorkspace, pattern: str) -> None:
     with pytest.raises(ConfigError, match=r"RE2 syntax.*literal"):
         grep(workspace, pattern)
+
+
+def test_what_is_wrong_with_a_pattern_is_said_in_its_own_words(workspace: LocalWorkspace) -> None:
+    with pytest.raises(ConfigError) as caught:
+        grep(workspace, "foo(")
+    assert str(caught.value) == (
+        "pattern: not RE2 syntax, which has no look-around and no back-references: missing ): foo(; "
+        "with literal the text is searched for as it is"
+    )
+
+
+@pytest.mark.parametrize("pattern", ["(?:a?a?a?){300}b{300}", ".{1,1000}z", "(?:a?a?a?){300}b{300}.*|a"])
+def test_the_time_is_looked_at_within_a_hostile_search(workspace: LocalWorkspace, pattern: str) -> None:
+    """One search of RE2's through a megabyte took up to 20 s, and cannot be interrupted."""
+    content, calls = b"a" * (1 << 20), []
+
+    def is_over() -> bool:
+        calls.append(1)
+        return len(calls) > 20
+
+    assert len(list(hits([content], finder(pattern), is_over=is_over))) <= 20
+    assert len(calls) == 21
+    name = _write(workspace, "as.txt", content.decode())
+    assert "until the time was up" in grep(workspace, pattern, name, timeout_s=0.0).text
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", r"^(\w+\s?)*$", "([a-zA-Z]+)*\\d", "(a|aa)+$", "(.*)*x" * 20])

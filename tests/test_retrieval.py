@@ -158,6 +158,11 @@ def test_a_hostile_pattern_ends(workspace: LocalWorkspace, pattern: str) -> None
     assert retrieve(workspace, reference, pattern).text.startswith("No matches found")
 
 
+def test_matches_found_until_the_time_was_up_are_shown(workspace: LocalWorkspace) -> None:
+    found = retrieve(workspace, "plain", "nothing", session="s1", timeout_s=0.0)
+    assert found.text.endswith("(the time was up before the end; give a simpler pattern).")
+
+
 def test_a_pattern_cannot_forge_a_heading(workspace: LocalWorkspace) -> None:
     found = retrieve(workspace, "plain", "line 1$|a/]\x1b\u202e" + "x" * 90, session="s1")
     assert _body(found)[0] == "[1 match for /line 1$|a  \\x1b\\u202e" + "x" * 29 + "/]"
@@ -280,6 +285,17 @@ def test_a_caller_may_lift_the_bound(workspace: LocalWorkspace) -> None:
     assert retrieve(workspace, "wide", "role", None, 0, session="s1", max_tokens=None).total == 200
 
 
+def test_a_model_gets_all_of_a_result_by_asking_for_the_whole(workspace: LocalWorkspace) -> None:
+    cut = _ask(workspace, reference="wide")
+    assert default_counter().count(cut) <= 2_500
+    assert json.loads(_ask(workspace, reference="wide", whole=True)) == {"users": USERS}
+    assert _ask(workspace, reference="wide", whole=False) == cut
+    with pytest.raises(
+        ConfigError, match="whole: the content has over 20,000,000 bytes; give a pattern or a line_range"
+    ):
+        retrieve(workspace, _store_blob(workspace, b"x" * 20_000_001, "text/plain"), whole=True)
+
+
 def test_a_picture_comes_back_as_a_block_and_as_the_documented_placeholder(workspace: LocalWorkspace) -> None:
     reference = _store_blob(workspace, PNG, "image/png")
     found = retrieve(workspace, reference, session="s1")
@@ -396,15 +412,16 @@ def test_no_content_of_another_session_can_be_had(workspace: LocalWorkspace) -> 
     for reference in ("sessions/s1/tool_result-call_0.txt", "plain", workspace.session("s1").path("transcript.md")):
         with pytest.raises(NotFoundError) as refused:
             retrieve(workspace, reference, session="s2")
-        assert "sessions/s2/tool_result-call_0.txt" in str(refused.value)
-        assert "s1/" not in str(refused.value).partition("there are")[2]
+        assert refused.value.hint.startswith(("near are ", "there are "))
+        assert "s1/" not in refused.value.hint
+        assert "plain" not in refused.value.hint
 
 
 @pytest.mark.parametrize(("call_id", "session"), [("call_0", None), ("twice", "s1")])
 def test_an_id_that_stands_for_several_results_is_not_guessed(
     workspace: LocalWorkspace, call_id: str, session: str | None
 ) -> None:
-    with pytest.raises(NotFoundError, match="several results: sessions/s1/tool_result-") as refused:
+    with pytest.raises(NotFoundError, match="it may mean sessions/s1/tool_result-") as refused:
         retrieve(workspace, call_id, session=session)
     assert str(refused.value).count("tool_result-") == 2
 
@@ -461,7 +478,7 @@ def test_the_text_of_a_result_whose_journal_is_lost_can_be_had(tmp_path: Path) -
 def test_the_tool_has_the_documented_name_and_parameters(workspace: LocalWorkspace) -> None:
     tool = retrieval_tool(workspace, "s1")
     assert tool.name == "retrieve_offloaded_content"
-    assert list(tool.parameters["properties"]) == ["reference", "pattern", "line_range", "context_lines"]
+    assert list(tool.parameters["properties"]) == ["reference", "pattern", "line_range", "context_lines", "whole"]
     assert tool.parameters["required"] == ["reference"]
     assert tool.parameters["properties"]["line_range"]["required"] == ["start", "end"]
     assert json.loads(json.dumps(tool.openai()))["function"]["parameters"] == json.loads(json.dumps(tool.anthropic()))["input_schema"]  # noqa: E501  # fmt: skip
@@ -488,6 +505,7 @@ def test_the_tool_answers_a_call_and_takes_null_for_absent(workspace: LocalWorks
         {"reference": "plain", "line_range": "1-2"},
         {"reference": "plain", "line_range": {"start": 61, "end": 62}},
         {"reference": "plain", "context_lines": "many"},
+        {"reference": "plain", "whole": "yes"},
     ],
 )
 def test_what_goes_wrong_is_an_answer_too(workspace: LocalWorkspace, arguments: dict[str, Any]) -> None:

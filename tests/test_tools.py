@@ -1,7 +1,9 @@
 """The lookups as tools: what a model is told, and what it is answered whatever it asks."""
 
 import asyncio
+import copy
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anthropic.types import ToolParam
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletionFunctionToolParam
 from pydantic import TypeAdapter
 
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, InvalidNameError
 from buoyline.lookups import LOOKUP_RULES, Tool, lookup_tools, retrieval_tool
 from buoyline.tokens import default_counter
+from buoyline.window import ContextWindow
+from buoyline.window.tool import compress_tool
 from buoyline.workspace import LocalWorkspace
 
 NAMES = ["read", "grep", "search", "glob", "query"]
@@ -54,14 +56,28 @@ def _ask(workspace: LocalWorkspace, name: str, session: str | None = "s1", /, **
 
 
 def test_definitions_are_what_the_providers_take(workspace: LocalWorkspace) -> None:
+    openai = pytest.importorskip("openai.types.chat", reason="openai is an extra for tests")
+    anthropic = pytest.importorskip("anthropic.types", reason="anthropic is an extra for tests")
     tools = lookup_tools(workspace)
     assert [tool.name for tool in tools] == NAMES
     for tool in tools:
-        TypeAdapter(ChatCompletionFunctionToolParam).validate_python(tool.openai(), strict=True)
-        TypeAdapter(ToolParam).validate_python(tool.anthropic(), strict=True)
+        TypeAdapter(openai.ChatCompletionFunctionToolParam).validate_python(tool.openai(), strict=True)
+        TypeAdapter(anthropic.ToolParam).validate_python(tool.anthropic(), strict=True)
         assert json.loads(json.dumps(tool.openai()))["function"]["parameters"]["type"] == "object"
         assert tool.anthropic()["input_schema"] == tool.openai()["function"]["parameters"]
-        assert default_counter().count(json.dumps(tool.openai())) < 400
+        assert default_counter().count(json.dumps(tool.openai())) < 450
+
+
+def test_the_schema_of_a_tool_is_a_plain_dict_of_its_own(workspace: LocalWorkspace) -> None:
+    window = ContextWindow(offloader=workspace, session_id="s1", size=8_000)
+    offered = [[*lookup_tools(workspace), retrieval_tool(workspace), compress_tool(window)] for _ in range(2)]
+    for tool, again in zip(*offered, strict=True):
+        assert type(tool.parameters) is dict  # the OpenAI Agents SDK drops a tool with any other mapping, silently
+        assert json.loads(json.dumps(tool.parameters)) == tool.parameters
+        assert copy.deepcopy(tool.parameters) == tool.parameters
+        assert pickle.loads(pickle.dumps(tool.parameters)) == tool.parameters  # noqa: S301 - our own bytes
+        tool.parameters["properties"].clear()  # as a framework does that makes schemas strict in place
+        assert again.parameters["properties"]
 
 
 def test_the_example_in_each_description_can_be_called(workspace: LocalWorkspace) -> None:
@@ -254,7 +270,7 @@ class TestQuery:
     @pytest.mark.parametrize(
         ("content", "problem"),
         [
-            (b"a,b\n1,2\n3\n", "line 3 has 1 fields, the first one 2"),
+            (b"a,b\n1,2\n3\n", "line 3 has 1 field, the first one 2"),
             (b"a,a\n1,2\n", "are not different"),
             (b"a: 1\n\nb: 2\nand so on\n", "line 4 is none"),
             (b"a: 1\n\nb: 2\n\nthe end\n", "line 5 is none"),
@@ -268,7 +284,109 @@ class TestQuery:
             answer = asked(content, expression)
             assert answer.startswith("Error: ")
             assert problem in answer
-            assert answer.endswith("use grep and read\n")
+            assert answer.endswith("use grep and read, or SELECT n, text FROM lines\n")
+
+    def test_a_torn_line_of_a_table_is_kept_and_named(self, asked: Any) -> None:
+        rows = [f"{n},{n * 10},city {n}" for n in range(1, 100)]
+        rows[49:50] = ["50,500,city 50,more,and more", "torn"]
+        content = "\n".join(["id,price,city", *rows, '100,1000,"cut in the mid']).encode()
+        total, *note = asked(content, "SELECT count(*), sum(price), max(id) FROM t1").splitlines()[2:]
+        assert total == "2\t[101, 50500, 100]"
+        odd = "line 51 has 5 fields, line 52 has 1 field, line 102 has broken quotes"
+        assert note == [f"3\tnote: t1: 3 of 101 rows are kept although {odd}; the first line has 3"]
+        assert asked(content, "[49]._fields[3:]").splitlines()[2:4] == ['2\t  "more",', '3\t  "and more"']
+        found = asked(content, "SELECT id, price, city FROM t1 WHERE price IS NULL OR price > 995").splitlines()
+        assert found[2:4] == ["2\t[null, null, null]", '3\t[100, 1000, "cut in the mid"]']
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"a,b\n1,2\n3,4\n5\n6\n7\n",
+            b'a,b\n1,2\n3,4\n5,"6\n7,8\n9,10\n11,12\n',
+            b"first, second\nthird, fourth\nfifth, sixth, seventh\neighth\n",
+        ],
+    )
+    def test_what_has_many_odd_lines_is_no_table(self, asked: Any, content: bytes) -> None:
+        assert asked(content, "SELECT * FROM t1").startswith("Error: ")
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "SELECT count(*) FROM t1 WHERE \"Origin Stat\" = 'Texas'",
+            'SELECT sum("Cost Totl") FROM t1',
+            'SELECT "Airline", count(*) FROM t1 GROUP BY "Airline"',
+            'SELECT count(*) FROM t1 WHERE "Origin State" = "Texas"',
+            'SELECT \'it\'\'s "quoted"\' AS x, /* " */ sum("Cost") FROM t1 -- "',
+        ],
+    )
+    def test_a_misspelt_column_is_an_error_and_never_a_text(self, asked: Any, statement: str) -> None:
+        answer = asked(b"Origin State,Cost Total\nTexas,5\nOhio,7\n", statement)
+        assert answer.startswith("Error: expression: SQLite says: no such column: ")
+        assert "(double quotes are for names, single quotes for text); there is table t1 with 2 rows of" in answer
+
+    def test_names_with_blanks_and_quotes_are_columns(self, asked: Any) -> None:
+        content = json.dumps([{"Origin State": "Texas", 'a "b" `c` [d]': n} for n in range(3)]).encode()
+        statement = (
+            'SELECT "Origin State" AS "The State", sum("a ""b"" `c` [d]") AS total, \'"x"\' AS y, [Origin State] '
+            'FROM "t1" GROUP BY "The State" ORDER BY "total" -- "nothing"'
+        )
+        assert asked(content, statement).splitlines()[1:] == [
+            '1\t["The State", "total", "y", "Origin State"]',
+            '2\t["Texas", 3, "\\"x\\"", "Texas"]',
+        ]
+        assert asked(content, 'SELECT max("Origin State") FROM t1').splitlines()[1] == '1\t["max(\\"Origin State\\")"]'
+
+    def test_nested_lists_are_rows_of_json_each(self, asked: Any) -> None:
+        calls = [{"calls": [{"name": "read"}] * n + [{"name": "grep"}]} for n in range(4)]
+        content = "".join(f"{json.dumps(row)}\n" for row in calls).encode()
+        statement = "SELECT value ->> 'name' AS tool, count(*) FROM t1, json_each(calls) GROUP BY tool"
+        assert asked(content, statement).splitlines()[2:] == ['2\t["grep", 4]', '3\t["read", 6]']
+        assert asked(content, "SELECT count(*) FROM json_tree('[1, [2]]')").splitlines()[2] == "2\t[4]"
+
+    def test_any_text_is_grouped_and_counted_line_by_line(self, asked: Any) -> None:
+        log = "\n".join(f"{n} {'ERROR' if n % 3 else 'INFO'} code={n % 2} \u2713 done, or not" for n in range(1, 100))
+        statement = (
+            "SELECT regexp_extract(text, 'code=(\\d)') AS code, count(*), min(n), max(path) FROM lines "
+            "WHERE text REGEXP '^\\d+ ERROR .*\u2713' GROUP BY code ORDER BY code"
+        )
+        for content in (log, f"{log}\n", log.replace("\n", "\r\n")):
+            assert asked(content.encode(), statement).splitlines()[2:] == [
+                '2\t["0", 33, 2, "doc.json"]',
+                '3\t["1", 33, 1, "doc.json"]',
+            ]
+        assert (
+            asked(log.encode(), "SELECT text FROM lines WHERE n = 7").splitlines()[2].startswith('2\t["7 ERROR code=1')
+        )
+        columns = ", ".join(f"regexp_extract(text, {each})" for each in ("'[0-9]+'", "'(a)(1)', 2", "'q'"))
+        extracted = asked(b"a1b2\n\nx", f"SELECT {columns} FROM lines")  # noqa: S608 - constants
+        assert extracted.splitlines()[2:] == ['2\t["1", "1", null]', "3\t[null, null, null]", "4\t[null, null, null]"]
+
+    def test_lines_and_rows_of_a_file_can_be_asked_for_at_once(self, asked: Any) -> None:
+        content = b"id,lines\n1,5\n2,6\n"
+        statement = "SELECT id, t1.lines, text FROM t1 JOIN lines ON n = id + 1"
+        assert asked(content, statement).splitlines()[2:] == ['2\t[1, 5, "1,5"]', '3\t[2, 6, "2,6"]']
+
+    @pytest.mark.parametrize(
+        ("statement", "problem"),
+        [
+            ("SELECT text REGEXP '(' FROM lines", "the pattern '(' is not RE2 syntax: missing ): ("),
+            ("SELECT regexp_extract(text, '(?=a)') FROM lines", "the pattern '(?=a)' is not RE2 syntax"),
+            ("SELECT regexp_extract(text, 'a', 2) FROM lines", "the pattern has 0 groups, and 2 is none of them"),
+        ],
+    )
+    def test_a_bad_pattern_in_sql_is_said(self, asked: Any, statement: str, problem: str) -> None:
+        answer = asked(b"a\nb\n", statement)
+        assert answer.startswith("Error: expression: ")
+        assert problem in answer
+
+    def test_a_statement_without_an_end_is_ended(self, tmp_path: Path) -> None:
+        made = LocalWorkspace(tmp_path / "w", durability="off")
+        asyncio.run(made.initialize())
+        (made.workdir / "doc.json").write_bytes(b"[1]")
+        tool = _tools(made, None, query_timeout_s=1.0)["query"]
+        statement = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT count(*) FROM x"
+        answer = asyncio.run(tool.call(path="doc.json", expression=statement))
+        assert answer.startswith("Error: expression: took more than 1 s; a join needs a condition, a recursive WITH")
 
     def test_sql_reads_each_list_of_an_object_as_a_table(self, asked: Any) -> None:
         content = json.dumps({"of": "s1", "rows": [{"id": 1, "tags": ["x", "y"]}, {"id": 2, "Id": True}, 5]}).encode()

@@ -28,7 +28,7 @@ class Line:
         path: The file, relative to the workdir.
         number: Of the line in the file, 1-based; the same as ``grep -n`` and ``sed`` count.
         column: Character of the line that `content` begins with, 1-based.
-        content: At most 1,000 characters, decoded, without the line's end.
+        content: Decoded, without the line's end; at most 1,000 characters unless the whole was asked for.
         rest: How many characters of the line follow `content`.
         is_abridged: The answer shows no more of the line, although there is more.
         is_hit: The line matches what was searched for; False for a line of context, and where none was.

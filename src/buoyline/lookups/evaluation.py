@@ -4,27 +4,34 @@ Parsing 64 MB of JSON holds the interpreter lock for half a second, and an expre
 time and any memory. A process can be ended, and its limits are the system's. Nothing of buoyline is imported here: it
 would take longer than the work. That is why all of it is one file.
 
-Run as ``python -I evaluation.py DIRECTORY EXPRESSION MAX_BYTES DESCRIPTOR...``, with the documents open for reading
-under the descriptors, and the directory that jmespath is in. Writes the result; exit status 0, or 3 with what is wrong
-in words.
+Run as ``python -I evaluation.py JMESPATH RE2 MAX_BYTES MAX_SECONDS EXPRESSION (DESCRIPTOR NAME)...``: the directories
+that the two packages are in, and for each document the descriptor it is open under and its name. Writes the result;
+exit status 0, or 3 and what is wrong in words. What takes more processor time than that ends with SIGXCPU.
 """
 
 import contextlib
 import csv
+import functools
+import importlib
 import io
 import itertools
 import json
+import math
 import os
 import re
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 Row = dict[str, Any]
 
 HEADING = "heading"
 """Key under which a record has the first line of its paragraph, where that line is no ``key: value``."""
+
+FIELDS = "_fields"
+"""Key under which a row of a table has its fields as they are in the file, if they do not fit the first line."""
 
 _WRONG = 3
 _MEMORY_BYTES = 3 << 30
@@ -40,20 +47,46 @@ _READING = frozenset(
 )
 _LARGEST_INTEGER = 1 << 63
 _NO_WORD = re.compile(r"\W")
+_LINES = "lines"
+_WORDS = re.compile(r"\w+")
+# What SQLite reads as one token although it may hold a double quote, and names in double quotes.
+_QUOTING = re.compile(r"'[^']*'|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)|\"((?:[^\"]|\"\")*)\"", re.DOTALL)
 
 _DELIMITERS = ("\t", ",", ";", "|")
 _PAIR = re.compile(r"([^\W\d][\w .-]{0,60}(?:\([^()]{0,30}\))?)\s*:(?:\s+(.*))?")
+# Of prose with commas, most lines have not as many as the first: that is no table.
+_ROWS_PER_ODD = 50
+_LEAST_WHOLE_ROWS = 2
+_SHOWN_ODD = 5
 _MARKS = re.compile(r"[#=*\s]+|[=*\s]+$")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][+-]?[0-9]{1,2})?")
 
 
+class Source(NamedTuple):
+    """A file that is asked about: its path relative to the workdir, and its text."""
+
+    name: str
+    text: str
+
+
+class Document(NamedTuple):
+    """What a file holds, and what has to be said of it; usually nothing."""
+
+    value: Any
+    note: str = ""
+
+
 def main() -> int:
     """Evaluate what the arguments say; return the exit status."""
-    directory, expression, max_bytes, *descriptors = sys.argv[1:]
+    jmespath_home, re2_home, max_bytes, max_s, expression, *files = sys.argv[1:]
+    sys.path += [jmespath_home, re2_home]
     _limit_memory()
     try:
-        documents = [_document(number, int(descriptor)) for number, descriptor in enumerate(descriptors, 1)]
-        content = _joined(_pieces(directory, expression, documents), int(max_bytes))
+        sources = [
+            Source(name, _text(int(descriptor))) for descriptor, name in zip(files[::2], files[1::2], strict=True)
+        ]
+        evaluated = _selected if _SQL.match(expression) else _found
+        content = _joined(evaluated(expression, sources, float(max_s)), int(max_bytes))
     except MemoryError:
         content = "it takes too much memory; narrow the expression"
     except RecursionError:
@@ -67,9 +100,12 @@ def main() -> int:
     return _WRONG
 
 
-def _document(number: int, descriptor: int) -> Any:
+def _text(descriptor: int) -> str:
     with os.fdopen(descriptor, "rb") as file:
-        text = file.read().decode("utf-8-sig", "replace")
+        return file.read().decode("utf-8-sig", "replace")
+
+
+def _document(number: int, text: str) -> Document:
     try:
         return _parsed(text)
     except ValueError as error:
@@ -88,28 +124,25 @@ def _joined(pieces: Iterator[str], max_bytes: int) -> str:
     return "".join(joined)
 
 
-def _pieces(directory: str, expression: str, documents: Sequence[Any]) -> Iterator[str]:
-    """Yield the result in pieces.
-
-    Raises:
-        ValueError: The expression is neither JMESPath nor SQL that can be run.
-    """
-    return _selected(expression, documents) if _SQL.match(expression) else _found(directory, expression, documents)
-
-
 # --- JMESPath
 
 
-def _found(directory: str, expression: str, documents: Sequence[Any]) -> Iterator[str]:
-    sys.path.append(directory)
+def _found(expression: str, sources: Sequence[Source], max_s: float) -> Iterator[str]:
     import jmespath  # noqa: PLC0415 - the path to it is known only now
 
     compiled = jmespath.compile(expression)
-    document = documents[0] if len(documents) == 1 else {f"t{n}": each for n, each in enumerate(documents, 1)}
+    documents = [_document(number, source.text) for number, source in enumerate(sources, 1)]
+    document = documents[0].value if len(documents) == 1 else {f"t{n}": d.value for n, d in enumerate(documents, 1)}
+    _limit_time(max_s)
     result = compiled.search(document)
     yield from json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(result)
     if result is None or result == []:
         yield f"\n{_shape(document)}"
+    yield from _notes(documents)
+
+
+def _notes(documents: Sequence[Document]) -> Iterator[str]:
+    return (f"\nnote: t{number}: {document.note}" for number, document in enumerate(documents, 1) if document.note)
 
 
 def _shape(document: Any) -> str:
@@ -130,29 +163,118 @@ def _keys(document: Mapping[Any, Any]) -> str:
 # --- SQL
 
 
-def _selected(statement: str, documents: Sequence[Any]) -> Iterator[str]:
-    """Run *statement* over the tables of *documents*; yield names of columns and then rows, a JSON array a line."""
+def _selected(statement: str, sources: Sequence[Source], max_s: float) -> Iterator[str]:
+    """Run *statement* over the tables of *sources*; yield names of columns and then rows, a JSON array a line.
+
+    Table ``lines`` is there if the statement names it. What it does not name is then not parsed: a log is no table.
+    """
+    words = set(_WORDS.findall(statement.lower()))
+    expressions = _Expressions()
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_FIELD_CHARS)
-        tables: dict[str, int] = {}
-        for number, document in enumerate(documents, 1):
-            for name, rows in _tables(f"t{number}", document):
+        tables = {_LINES: _load_lines(database, sources)} if _LINES in words else {}
+        documents: list[Document] = []
+        for number, source in enumerate(sources, 1):
+            is_named = any(re.fullmatch(f"t{number}(_.*)?", word) for word in words)
+            documents.append(_document(number, source.text) if is_named or not tables else Document([]))
+            for name, rows in _tables(f"t{number}", documents[-1].value) if is_named or _LINES not in words else ():
                 tables[name] = _load(database, name, rows)
         described = _described(database, tables)
+        expressions.offer_to(database)
+        # These make their virtual tables at first use, which counts as writing.
+        database.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
         # From here on, nothing is written, attached or set, whatever the statement.
         database.set_authorizer(_permission)
+        _limit_time(max_s)
         try:
-            cursor = database.execute(statement)
-            yield _line([name for name, *_ in cursor.description])
-            count = 0
-            for row in cursor:
-                count += 1
-                yield "\n" + _line(row)
+            count = yield from _rows_of(database, statement)
         except (sqlite3.Error, sqlite3.Warning) as error:
             problem = "only what reads is allowed" if "authorized" in str(error) else f"SQLite says: {error}"
-            raise ValueError(f"{problem}; there is {described}") from error
+            if "no such column" in str(error) and '"' in statement:
+                problem += " (double quotes are for names, single quotes for text)"
+            raise ValueError(f"{expressions.problem or problem}; there is {described}") from error
         if not count:
             yield f"\nno rows; there is {described}"
+    yield from _notes(documents)
+
+
+def _rows_of(database: sqlite3.Connection, statement: str) -> Generator[str, None, int]:
+    """Yield the names of columns and the rows, a JSON array a line; return how many rows there are."""
+    named = _QUOTING.sub(_as_name, statement)
+    if named != statement:
+        # A misspelt column in double quotes is text to SQLite: the answer would be wrong and not look so.
+        database.execute(f"EXPLAIN {named}")
+    cursor = database.execute(statement)
+    yield _line([name for name, *_ in cursor.description])
+    count = 0
+    for row in cursor:
+        count += 1
+        yield "\n" + _line(row)
+    return count
+
+
+def _as_name(token: re.Match[str]) -> str:
+    """Return a name in double quotes in the quotes that SQLite never takes for those of a text."""
+    return token[0] if token[1] is None else "`" + token[1].replace('""', '"').replace("`", "``") + "`"
+
+
+class _Expressions:
+    """Regular expressions for SQL, matched by RE2 in linear time.
+
+    Attributes:
+        problem: What is wrong with one; empty as long as nothing is. SQLite does not say what a function raised.
+    """
+
+    def __init__(self) -> None:
+        self.problem = ""
+
+    def offer_to(self, database: sqlite3.Connection) -> None:
+        """Define ``text REGEXP pattern`` and ``regexp_extract(text, pattern, group)``."""
+        database.create_function("regexp", 2, self._matches, deterministic=True)
+        for arguments in (2, 3):
+            database.create_function("regexp_extract", arguments, self._extracted, deterministic=True)
+
+    def _matches(self, pattern: Any, text: Any) -> bool | None:
+        if pattern is None or text is None:
+            return None
+        return self._compiled(str(pattern)).search(str(text).encode()) is not None
+
+    def _extracted(self, text: Any, pattern: Any, group: int | None = None) -> str | None:
+        """Return what *group* matches, the first one if there is any, else the whole match; None without a match."""
+        if pattern is None or text is None:
+            return None
+        compiled = self._compiled(str(pattern))
+        group = min(compiled.groups, 1) if group is None else group
+        if not isinstance(group, int) or not 0 <= group <= compiled.groups:
+            self.problem = f"regexp_extract: the pattern has {compiled.groups} groups, and {group!r} is none of them"
+            raise ValueError(self.problem)
+        match = compiled.search(str(text).encode())
+        found = None if match is None else match.group(group)
+        return None if found is None else found.decode("utf-8", "replace")
+
+    @functools.lru_cache(maxsize=100)  # noqa: B019 - the process ends with the expression
+    def _compiled(self, pattern: str) -> Any:
+        re2: Any = importlib.import_module("re2")  # the path to it is known only now
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            return re2.compile(pattern.encode(), options)
+        except re2.error as error:
+            reason = b"".join(part for part in error.args if isinstance(part, bytes)).decode("utf-8", "replace")
+            self.problem = f"the pattern {pattern[:80]!r} is not RE2 syntax: {reason}"
+            raise
+
+
+def _load_lines(database: sqlite3.Connection, sources: Sequence[Source]) -> int:
+    """Make table ``lines`` of all *sources*, with the numbers that `read` shows; return how many lines there are."""
+    database.execute(f"CREATE TABLE {_LINES} (path, n, text)")
+    database.execute("BEGIN")
+    for name, text in sources:
+        lines = text.removesuffix("\n").split("\n") if text else []
+        rows = ((name, number, line.removesuffix("\r")) for number, line in enumerate(lines, 1))
+        database.executemany(f"INSERT INTO {_LINES} VALUES (?, ?, ?)", rows)  # noqa: S608 - our own name
+    database.execute("COMMIT")
+    return int(database.execute(f"SELECT count(*) FROM {_LINES}").fetchone()[0])  # noqa: S608 - our own name
 
 
 def _permission(action: int, *_: object) -> int:
@@ -239,19 +361,19 @@ def _described(database: sqlite3.Connection, tables: Mapping[str, int]) -> str:
 # --- Documents
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> Document:
     """Return what *text* holds: a JSON document, or of lines of JSON, a table or records the list of them.
 
     Raises:
         ValueError: It is nothing of this.
     """
     try:
-        return json.loads(text)
+        return Document(json.loads(text))
     except ValueError as error:
         problems = [f"the file is not JSON: {error}"]
     # Torn lines of JSON may well have the same number of commas each: they are no table.
     is_json = text.lstrip()[:1] in {"{", "["}
-    readers: tuple[Callable[[str], list[Any]], ...] = (_json_lines, _table, _records)
+    readers: tuple[Callable[[str], Document], ...] = (_json_lines, _table, _records)
     for reader in readers[:1] if is_json else readers:
         try:
             return reader(text)
@@ -260,7 +382,7 @@ def _parsed(text: str) -> Any:
     raise ValueError("; ".join(problems))
 
 
-def _json_lines(text: str) -> list[Any]:
+def _json_lines(text: str) -> Document:
     documents: list[Any] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -269,11 +391,11 @@ def _json_lines(text: str) -> list[Any]:
             documents.append(json.loads(line))
         except ValueError as error:
             raise ValueError(f"nor JSON lines: line {number}: {error}") from error
-    return documents
+    return Document(documents)
 
 
-def _table(text: str) -> list[Row]:
-    """Return the rows of CSV or TSV under the names in its first line; all have as many fields as that."""
+def _table(text: str) -> Document:
+    """Return the rows of CSV or TSV under the names in its first line; nearly all have as many fields as that."""
     problem = "it has no first line with names of columns"
     for delimiter in _DELIMITERS:
         if delimiter not in text.partition("\n")[0]:
@@ -285,23 +407,74 @@ def _table(text: str) -> list[Row]:
     raise ValueError(f"nor a table such as CSV: {problem}")
 
 
-def _rows(text: str, delimiter: str) -> list[Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    names = [name.strip() for name in next(reader)]
+def _rows(text: str, delimiter: str) -> Document:
+    """Return the rows of a table. A few lines of another form are kept and named: a torn line makes no file unreadable.
+
+    Such a row has what fits under the names of the first line, null for the others, and all of it under `FIELDS`.
+
+    Raises:
+        ValueError: So many lines have another form that it is no table.
+    """
+    lines = _fields(text, delimiter)
+    names = [name.strip() for name in next(lines).fields]
     if len(set(names)) < len(names) or not all(names):
         raise ValueError("the names of columns in its first line are not different")
     rows: list[Row] = []
-    for fields in reader:
-        if fields and len(fields) != len(names):
-            raise ValueError(f"line {reader.line_num} has {len(fields)} fields, the first one {len(names)}")
-        if fields:
-            rows.append(dict(zip(names, fields, strict=True)))
+    odd: dict[str, Row] = {}
+    for number, fields, is_broken in lines:
+        row: Row = dict(zip(names, fields, strict=False))
+        if is_broken or len(fields) != len(names):
+            count = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
+            odd[f"line {number} has {'broken quotes' if is_broken else count}"] = row
+            row |= {**dict.fromkeys(names[len(fields) :]), FIELDS: fields}
+        rows.append(row)
     if not rows:
         raise ValueError("it has one line only")
-    return _with_numbers(rows)
+    if odd and (len(rows) - len(odd) < _LEAST_WHOLE_ROWS or len(odd) > 1 + len(rows) // _ROWS_PER_ODD):
+        raise ValueError(f"{next(iter(odd))}, the first one {len(names)}")
+    note = f"{len(odd)} of {len(rows)} rows are kept although {', '.join(itertools.islice(odd, _SHOWN_ODD))}"
+    note += f"{' and so on' if len(odd) > _SHOWN_ODD else ''}; the first line has {len(names)}"
+    return Document(_with_numbers(rows, odd.values()), note if odd else "")
 
 
-def _records(text: str) -> list[Row]:
+class _Fields(NamedTuple):
+    """A line of a table."""
+
+    number: int
+    fields: list[str]
+    is_broken: bool = False
+
+
+def _fields(text: str, delimiter: str) -> Iterator[_Fields]:
+    """Yield the lines of a table that are not blank, also those with broken quotes, such as the last one if it is cut.
+
+    Raises:
+        csv.Error: A quote is not closed, and many lines follow it.
+    """
+    newest = [""]
+
+    def lines() -> Iterator[str]:
+        for newest[0] in io.StringIO(text, newline=""):
+            yield newest[0]
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+    number = 0
+    while True:
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            if reader.line_num > number + 1:
+                raise
+            yield _Fields(reader.line_num, next(csv.reader(newest, delimiter=delimiter)), is_broken=True)
+        else:
+            if fields:
+                yield _Fields(reader.line_num, fields)
+        number = reader.line_num
+
+
+def _records(text: str) -> Document:
     """Return paragraphs of ``key: value`` lines, as control files and many listings have them.
 
     The first line of a paragraph may be a heading. Lines that begin with a blank go on with the value above, a key
@@ -316,7 +489,7 @@ def _records(text: str) -> list[Row]:
             rows.append(row)
     if len(rows) < 2:  # noqa: PLR2004 - one paragraph with a colon is prose
         raise ValueError("nor records of 'key: value' lines: it has fewer than two paragraphs of them")
-    return _with_numbers(rows)
+    return Document(_with_numbers(rows))
 
 
 def _record(lines: Sequence[tuple[int, str]], *, is_title_allowed: bool) -> Row:
@@ -346,15 +519,23 @@ def _add(row: Row, key: str, value: str) -> None:
         row[key] = value
 
 
-def _with_numbers(rows: list[Row]) -> list[Row]:
-    """Return *rows* with numbers in place of text for each key under which all values are numbers or empty."""
+def _with_numbers(rows: list[Row], odd: Collection[Row] = ()) -> list[Row]:
+    """Return *rows* with numbers in place of text for each key under which all values are numbers or empty.
+
+    The rows in *odd* have no say in that, and get null for what is none: text is more than any number to SQL's max.
+    """
+    passed_over = set(map(id, odd))
     for key in dict.fromkeys(itertools.chain.from_iterable(rows)):
         holding = [row for row in rows if key in row]
-        values = [row[key] for row in holding]
-        if any(values) and all(isinstance(value, str) and (not value or _NUMBER.fullmatch(value)) for value in values):
+        values = [row[key] for row in holding if id(row) not in passed_over]
+        if any(values) and all(isinstance(value, str) and _is_number(value) for value in values):
             for row in holding:
-                row[key] = json.loads(row[key]) if row[key] else None
+                row[key] = json.loads(row[key]) if row[key] and _is_number(row[key]) else None
     return rows
+
+
+def _is_number(text: str) -> bool:
+    return not text or _NUMBER.fullmatch(text) is not None
 
 
 def _limit_memory() -> None:
@@ -362,6 +543,16 @@ def _limit_memory() -> None:
 
     with contextlib.suppress(OSError, ValueError):  # a hint on macOS, which has no such limit
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+
+
+def _limit_time(max_s: float) -> None:
+    """End this process by SIGXCPU once it has had *max_s* more seconds of a processor."""
+    import resource  # noqa: PLC0415 - not on every system
+
+    end_s = math.ceil(time.process_time() + max_s)
+    with contextlib.suppress(OSError, ValueError):  # a lower limit is in force already
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        resource.setrlimit(resource.RLIMIT_CPU, (end_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 if __name__ == "__main__":

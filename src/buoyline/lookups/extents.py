@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from buoyline.errors import ConfigError, CorruptError, NotFoundError
 from buoyline.lookups.listing import files_matching
-from buoyline.lookups.paths import Extent, below, extent_of
+from buoyline.lookups.names import directory_of
+from buoyline.lookups.paths import Extent, below, extent_of, is_own
 from buoyline.messages import is_object
 from buoyline.messages.formats import is_text_type
 from buoyline.workspace import LocalWorkspace, layout
@@ -65,7 +66,7 @@ def searched(
     )
     for extent in found:
         ranges.setdefault(extent.name, []).extend(extent.spans)
-    return {name: ranges[name] for name in sorted(ranges, key=rank_of)}
+    return {name: ranges[name] for name in sorted(ranges, key=rank_of) if is_own(workspace, name)}
 
 
 def _given(
@@ -97,7 +98,7 @@ def _files(tree: Tree, extent: Extent) -> Iterator[Extent]:
 def _readable(workspace: LocalWorkspace, session: str | None) -> Iterator[str]:
     tree = workspace.tree
     kept = [f"{layout.SESSIONS}/{name}" for name in tree.names(layout.SESSIONS)]
-    directories = kept if session is None else [workspace.session(session).directory]
+    directories = kept if session is None else [directory_of(workspace, session)]
     for directory in directories:
         yield from _readable_files(tree, directory)
     yield from _text_data(tree) if session is None else _text_data_of(workspace, session)

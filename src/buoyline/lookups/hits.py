@@ -7,13 +7,16 @@ longer than a block is searched in windows that overlap.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from buoyline.lookups.patterns import Finder
+from buoyline.lookups.patterns import Finder, Place
 from buoyline.offloader.lines import MAX_LINE_CHARS
 
 OVERLAP_BYTES = 4096
 """In a line over `BLOCK_BYTES`, a match up to this long is found wherever it lies; a longer one may be missed."""
 
 BLOCK_BYTES = (1 << 20) + OVERLAP_BYTES  # so that chunks of a megabyte need not be cut, see `_pieces`
+
+# RE2 is not to be interrupted: the slowest patterns then take 0.7 s for a block, after which the time is looked at.
+_BLOCK_STEPS = 10**8
 
 _CHARS_BEFORE_MATCH = 100
 _SHOWN_BYTES_FROM_MATCH = MAX_LINE_CHARS - _CHARS_BEFORE_MATCH
@@ -80,7 +83,7 @@ def hits(
     *,
     first: LineStart = FIRST_LINE,
     is_over: Callable[[], bool] = _never,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int | None = None,
     overlap_bytes: int = OVERLAP_BYTES,
 ) -> Iterator[Hit]:
     """Yield the hits of a pattern in a file, in order.
@@ -93,18 +96,22 @@ def hits(
         chunks: The file from the beginning of a line on, none of them empty.
         find: Finds the pattern.
         first: That line.
-        is_over: Asked before each block, tells whether to stop there.
-        block_bytes: How much of one line is searched at once.
+        is_over: Asked before each block and behind each hit, tells whether to stop there.
+        block_bytes: How much of one line is searched at once; None: as much as the pattern is simple.
         overlap_bytes: How much of it is searched again with what follows; less than *block_bytes*.
     """
     newest = Hit(0, 0)
+    if block_bytes is None:
+        block_bytes = max(2 * overlap_bytes, min(BLOCK_BYTES, _BLOCK_STEPS // find.program_size))
     for block in blocks(chunks, first, block_bytes, overlap_bytes):
         if is_over():
             return
-        for hit in _hits_in(block, find):
+        for hit in _hits_in(block, find.place):
             if hit > newest:  # two windows of a line may both show the first match of the second
                 newest = hit
                 yield hit
+            if is_over():
+                return
 
 
 def blocks(chunks: Iterable[bytes], line: LineStart, block_bytes: int, overlap_bytes: int) -> Iterator[Block]:
@@ -148,7 +155,7 @@ def _is_too_long(held: bytes, block_bytes: int) -> bool:
     return len(held) > block_bytes and held.find(b"\n", 0, block_bytes + 1) < 0
 
 
-def _hits_in(block: Block, find: Finder) -> Iterator[Hit]:
+def _hits_in(block: Block, find: Place) -> Iterator[Hit]:
     content = block.content
     # Inside a line, the first byte was the last one to be searched before, and is the context of `^` and `\b`.
     position = 0 if block.column == 1 else 1

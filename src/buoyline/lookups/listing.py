@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Spelling, as_arguments, shown_path
+from buoyline.lookups.names import directory_of
 from buoyline.lookups.paths import below
 from buoyline.lookups.places import require_files
 from buoyline.workspace import LocalWorkspace
@@ -54,7 +55,7 @@ def glob(
     if not wanted or wanted.startswith("/") or len(pattern) > MAX_PATTERN_CHARS:
         raise ConfigError("pattern", f"must be relative to the workdir, of 1 to {MAX_PATTERN_CHARS:,} characters")
     del confined
-    directory = "" if session is None else workspace.session(session).directory
+    directory = "" if session is None else directory_of(workspace, session)
     entries = list(_entries(workspace.tree, directory, _within(directory, wanted)))
     left = [entry for entry in entries if entry.order > _order(after)] if after else entries
     page = _Page(len(entries), left, spelling)
@@ -77,7 +78,7 @@ def files_matching(
     Raises:
         NotFoundError: There is no such session.
     """
-    own = [] if session is None else [workspace.session(session).directory]
+    own = [] if session is None else [directory_of(workspace, session)]
     if len(pattern) > MAX_PATTERN_CHARS:
         return []
     pattern = pattern.removeprefix(f"{workspace.workdir}/")

@@ -18,6 +18,7 @@ from buoyline.lookups.hits import Hit, hits
 from buoyline.lookups.lines import fragments, windows
 from buoyline.lookups.patterns import Finder
 from buoyline.lookups.reading import Source, lines_from
+from buoyline.lookups.scanning import Deadline
 from buoyline.offloader.lines import MAX_LINE_CHARS, visible
 
 # They cost 4 s a million, as in `grep`.
@@ -26,6 +27,7 @@ MAX_COUNTED_HITS = 10_000
 _HELD_CHARS_PER_TOKEN = 16
 _SHOWN_PATTERN_CHARS = 50
 _UNBOUNDED = sys.maxsize
+_TIME_UP = "the time was up before the end; give a simpler pattern"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,13 @@ class Query(NamedTuple):
         pattern: As it was given, for the heading.
         find: Finds it.
         context_lines: Lines to show before and after each hit, 0 or more; none from outside of the scope.
+        deadline: When to stop looking.
     """
 
     pattern: str
     find: Finder
     context_lines: int
+    deadline: Deadline
 
 
 def span(tree: Source, scope: Scope, form: Form) -> Answer:
@@ -115,11 +119,10 @@ def search(tree: Source, scope: Scope, query: Query, form: Form) -> Answer:
         An answer with `Answer.total` matching lines, counted up to 10,000 hits; a line over 1,000 characters is shown
         around each of its matches. Without a match the answer has no lines, and says so.
     """
-    found = _found(tree, scope, query.find)
+    found = _found(tree, scope, query)
     if not found.hits:
-        searched = scope.last - scope.first + 1
-        pattern = visible(query.pattern)
-        text = f"No matches found for pattern '{pattern}'{scope.label} (searched {searched} lines)."
+        searched = f"searched {scope.last - scope.first + 1} lines" if found.is_all else _TIME_UP
+        text = f"No matches found for pattern '{visible(query.pattern)}'{scope.label} ({searched})."
         return Answer("\n\n".join([text, *_bracketed(form.notes)]), scope.name)
     shown_pattern = re.sub(r"[\n\r/\]]", " ", visible(query.pattern))[:_SHOWN_PATTERN_CHARS]
     lines = list(itertools.islice(_around(tree, scope, found.hits, query.context_lines), form.max_lines))
@@ -147,9 +150,9 @@ class _Found:
     is_all: bool = True
 
 
-def _found(tree: Source, scope: Scope, find: Finder) -> _Found:
+def _found(tree: Source, scope: Scope, query: Query) -> _Found:
     found, newest = _Found(), 0
-    for hit in hits(tree.chunks(scope.name), find):
+    for hit in hits(tree.chunks(scope.name), query.find, is_over=query.deadline.is_over):
         if hit.number > scope.last:
             break
         if hit.number < scope.first or (hit.number == scope.first and hit.column < scope.column):
@@ -160,6 +163,7 @@ def _found(tree: Source, scope: Scope, find: Finder) -> _Found:
         found.hits.append(hit)
         found.matching_lines += hit.number != newest
         newest = hit.number
+    found.is_all = found.is_all and not query.deadline.is_over()
     return found
 
 

@@ -5,20 +5,25 @@ link, on disk. Names with a leading dot (locks, unfinished files) are nobody's b
 """
 
 import errno
+import hashlib
 import os
 import posixpath
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from buoyline.errors import InvalidNameError, NotFoundError, StorageError
-from buoyline.lookups.places import Files, KeepsFiles
+from buoyline.lookups.answer import shown_path
+from buoyline.lookups.names import directory_of, files_meant, names_in, near, records_of, shortened, spellings
+from buoyline.lookups.places import Files
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 
 _POINTER = re.compile(r"(.+?):([0-9]{1,15}(?:-[0-9]{1,15})?(?:,[0-9]{1,15}(?:-[0-9]{1,15})?){0,99})", re.DOTALL)
+_MAX_LISTED = 4
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 
@@ -52,29 +57,37 @@ def extent_of(workspace: Files, path: str, session: str | None = None, *, confin
 
     Args:
         workspace: Where to look.
-        path: Absolute below the workdir, or relative to it, or a ``workspace:///data/`` reference; with ``:120``,
-            ``:120-135`` or ``:120-135,141`` behind it, it is a pointer to these lines.
-        session: Whose directory a relative path is looked for in first, as the pointers in summaries need it.
+        path: Absolute below the workdir, or relative to it, or a ``workspace:///data/`` reference. Else the plain name
+            of a file, the id of a call or the unique beginning of one, as `files_meant` has them. With ``:120``,
+            ``:120-135`` or ``:120-135,141`` behind it, it is a citation of these lines, which may have its brackets.
+        session: Whose directory a relative path is looked for in first, as the citations in summaries need it, and the
+            only one where names and ids are looked for.
         confined: Whether nothing else is there but this directory, and what is in ``data/`` by its whole name.
 
     Raises:
         InvalidNameError: *path* leads out of the workspace, to a hidden file, or is no path.
-        NotFoundError: There is nothing of that name, or no such session.
+        NotFoundError: There is nothing of that name, or no such session, or the name means several files.
         StorageError: It is neither a regular file nor a directory.
     """
     if not isinstance(path, str):
         raise InvalidNameError(path, f"a path must be text, not {type(path).__name__}")
-    directory = "" if session is None else workspace.session(session).directory
-    name = _existing(workspace, path, directory, confined=confined)
-    if name is not None:
-        return Extent(name)
-    pointer = _POINTER.fullmatch(path)
-    name = None if pointer is None else _existing(workspace, pointer[1], directory, confined=confined)
-    if name is None or pointer is None:
-        raise NotFoundError("file", path, "glob lists those there are; links are not followed")
-    spans = sorted((int(first), int(last or first)) for first, last in _SPAN.findall(pointer[2]))
-    ranges = tuple(spans) if len(spans) > 1 else ()
-    return Extent(name, spans[0][0], max(last for _, last in spans), ranges)
+    directory = "" if session is None else directory_of(workspace, session)
+    refused: InvalidNameError | None = None
+    for spelled in spellings(path):
+        try:
+            extent = _at_path(workspace, spelled, directory, confined=confined)
+        except InvalidNameError as error:  # it may still be an id
+            refused = refused or error
+        else:
+            if extent is not None:
+                return extent
+    for spelled in spellings(path):
+        extent = _by_name(workspace, spelled, session)
+        if extent is not None:
+            return extent
+    if refused is not None:
+        raise refused
+    raise _nothing(workspace, path, session, confined=confined)
 
 
 def file_of(workspace: Files, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
@@ -112,14 +125,66 @@ def _children(tree: Tree, directory: str) -> list[str]:
     return [above + entry for entry in reversed(tree.names(directory)) if not entry.startswith(".")]
 
 
+def _at_path(workspace: Files, path: str, directory: str, *, confined: bool) -> Extent | None:
+    """Return what is there under *path*, or under what stands before the lines that it cites."""
+    name = _existing(workspace, path, directory, confined=confined)
+    if name is not None:
+        return Extent(name)
+    citation = _POINTER.fullmatch(path)
+    name = None if citation is None else _existing(workspace, citation[1], directory, confined=confined)
+    return None if name is None or citation is None else _cited(name, citation[2])
+
+
+def _by_name(workspace: Files, text: str, session: str | None) -> Extent | None:
+    """Return the one file that *text* means by its name or id, or what stands before the lines that it cites.
+
+    Raises:
+        NotFoundError: It means several.
+        StorageError: It is a link.
+    """
+    citation = _POINTER.fullmatch(text)
+    for name in (text, *([citation[1]] if citation else [])):
+        files = files_meant(workspace, name, session)
+        if len(files) > 1:
+            listed = ", ".join(map(shown_path, files[:_MAX_LISTED]))
+            more = f" and {len(files) - _MAX_LISTED:,} more" if len(files) > _MAX_LISTED else ""
+            raise NotFoundError("single file", name, f"it may mean {listed}{more}; give one of these paths")
+        if files and _is_there(workspace, files[0]):
+            return Extent(files[0]) if citation is None or name == text else _cited(files[0], citation[2])
+    return None
+
+
+def _cited(name: str, lines: str) -> Extent:
+    """Return the *lines* of a citation, such as ``120-135,141``, in the file *name*."""
+    spans = sorted((int(first), int(last or first)) for first, last in _SPAN.findall(lines))
+    ranges = tuple(spans) if len(spans) > 1 else ()
+    return Extent(name, spans[0][0], max(last for _, last in spans), ranges)
+
+
+def _nothing(workspace: Files, path: str, session: str | None, *, confined: bool) -> NotFoundError:
+    """Return the error that says where *path* was looked for, and what is near."""
+    citation = _POINTER.fullmatch(path)
+    own = [] if confined else [name for name in workspace.tree.names("") if not name.startswith(".")]
+    names = near(citation[1] if citation else path, [*own, *names_in(workspace, session)])
+    nearest = f"; near are {', '.join(map(shown_path, names))}" if names else ""
+    root = shown_path(str(workspace.workdir))
+    place = f"session {session!r}" if session is not None else f"{root} and its sessions"
+    place += f" and {root}" if session is not None and not confined else ""
+    return NotFoundError(
+        "file", shortened(path), f"looked in {place}{nearest}; glob lists those there are; links are not followed"
+    )
+
+
 def _existing(workspace: Files, path: str, directory: str, *, confined: bool) -> str | None:
     """Return the name of what is there under *path*, in the session's *directory* first; None if nothing is."""
     relative = _relative(workspace, path)
     is_absolute = path.startswith("/") or layout.blob_behind(path) is not None
     names = [relative] if is_absolute or not directory else [f"{directory}/{relative}".rstrip("/"), relative]
+    blob = f"{layout.DATA}/{relative}"
+    names += [blob] if layout.digest_in(blob) is not None else []
     if confined:
         names = [name for name in names if _is_within(name, directory) or layout.digest_in(name) is not None]
-    return next((name for name in names if _is_there(workspace.tree, name)), None)
+    return next((name for name in names if _is_there(workspace, name)), None)
 
 
 def _is_within(name: str, directory: str) -> bool:
@@ -146,9 +211,31 @@ def _relative(workspace: Files, path: str) -> str:
     return "" if parts == PurePosixPath() else str(parts)
 
 
-def _is_there(tree: KeepsFiles, name: str) -> bool:
+def is_own(workspace: Files, name: str) -> bool:
+    """Tell whether the file *name* is what it seems: no other name of it may be outside of the workspace.
+
+    A hard link is refused, unless the content has the hash of its record or its name (a copy of a workspace that is
+    made of links), or the other name is the unfinished one by which it was just published.
+    """
+    tree = workspace.tree
+    status = tree.status(name) if isinstance(tree, Tree) else None
+    if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink == 1 or not isinstance(tree, Tree):
+        return True
+    directory, _, file = name.rpartition("/")
+    digest = layout.digest_in(name) or records_of(workspace, directory).get(file, {}).get("sha256")
+    found = hashlib.sha256()
+    for chunk in tree.chunks(name) if digest else ():
+        found.update(chunk)
+    if digest == found.hexdigest():
+        return True
+    links = [entry for entry, other in tree.entries(directory).items() if other.st_ino == status.st_ino]
+    return status.st_nlink == 1 + sum(entry.startswith(layout.TEMPORARY_PREFIX) for entry in links)
+
+
+def _is_there(workspace: Files, name: str) -> bool:
     if not name:
         return True
+    tree = workspace.tree
     try:
         is_known = tree.is_directory(name) or tree.size(name) is not None
         is_anything = tree.exists(name)
@@ -158,6 +245,8 @@ def _is_there(tree: KeepsFiles, name: str) -> bool:
         raise
     if is_anything and not is_known:
         raise StorageError(errno.EINVAL, "is a link, a pipe or a device; only regular files are read", tree.path(name))
+    if is_known and not is_own(workspace, name):
+        raise StorageError(errno.EMLINK, "has another name (a hard link); put a copy in its place", tree.path(name))
     return is_known
 
 

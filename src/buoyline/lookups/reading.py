@@ -24,6 +24,9 @@ class Source(Protocol):
         ...
 
 
+MAX_WHOLE_CHARS = 20_000_000
+"""More is not shown at once even on request: no context takes it."""
+
 # Bounds what is held of one line. Text has four characters a token; what has more than 16 gets shorter answers.
 _HELD_CHARS_PER_TOKEN = 16
 
@@ -35,6 +38,7 @@ def read(
     end: int | None = None,
     *,
     column: int = 1,
+    whole: bool = False,
     session: str | None = None,
     confined: bool = False,
     max_tokens: int = 2_000,
@@ -54,6 +58,7 @@ def read(
         start: First line, 1-based.
         end: Last line, inclusive; None for the end of the file.
         column: Character of line *start* to begin with, 1-based.
+        whole: Show every line in full and ignore *max_tokens*, up to 20 million characters.
         session: Whose directory a relative *path* is looked for in first.
         confined: Whether nothing else is reached but that directory, and payloads in ``data/`` by their whole name.
         max_tokens: For the whole text of the answer.
@@ -66,7 +71,8 @@ def read(
         type and size instead.
 
     Raises:
-        ConfigError: *workspace* is not on disk, *start*, *end* or *column* cannot be, or *max_tokens* is too few.
+        ConfigError: *workspace* is not on disk, *start*, *end* or *column* cannot be, *max_tokens* is too few, or
+            *whole* asks for more than 20 million characters.
         InvalidNameError: *path* leads out of the workspace, or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is no regular file, or cannot be read.
@@ -81,11 +87,15 @@ def read(
     if described is not None:
         return Answer(text=described, path=extent.name)
     total = count_lines(workspace.tree.chunks(extent.name))
-    held = max(max_tokens * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
-    found = lines_from(workspace.tree, extent.name, (first, min(last, total)), column, held)
+    last = min(last, total)
+    if whole:
+        found = _whole_lines(workspace.tree, extent.name, (first, last), column)
+    else:
+        held = max(max_tokens * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
+        found = lines_from(workspace.tree, extent.name, (first, last), column, held)
     lines = (line for line in found if extent.holds(line.number))
-    page = LinePage(shown_path(extent.name), first, min(last, total), total, spelling)
-    shown = Budget(max_tokens, counter).fill(lines, page)
+    page = LinePage(shown_path(extent.name), first, last, total, spelling)
+    shown = list(lines) if whole else Budget(max_tokens, counter).fill(lines, page)
     following = page.following(shown)
     repeated = {"path": path, "end": end, "session": session}
     return Answer(
@@ -104,6 +114,22 @@ def lines_of(tree: Source, name: str, first: int, last: int) -> Iterator[Line]:
         (content,), chars = windows(line, (1,), MAX_LINE_CHARS)
         rest = chars - len(content)
         yield Line(name, number, 1, content, rest, is_abridged=rest > 0)
+
+
+def _whole_lines(tree: Source, name: str, lines: tuple[int, int], column: int) -> Iterator[Line]:
+    """Yield *lines* in full, the first one from *column* on.
+
+    Raises:
+        ConfigError: They have more than 20 million characters.
+    """
+    left = MAX_WHOLE_CHARS
+    for number, line in itertools.groupby(fragments(tree.chunks(name), [lines]), key=lambda fragment: fragment.number):
+        begin = column if number == lines[0] else 1
+        (content,), chars = windows(line, (begin,), left)
+        left -= len(content)
+        if left <= 0 or begin - 1 + len(content) < chars:
+            raise ConfigError("whole", f"asks for over {MAX_WHOLE_CHARS:,} characters; give start and end, or use grep")
+        yield Line(name, number, begin, content)
 
 
 def lines_from(tree: Source, name: str, lines: tuple[int, int], column: int, max_chars: int) -> Iterator[Line]:

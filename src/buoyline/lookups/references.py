@@ -6,25 +6,26 @@ nothing but what was offloaded: not to the agent's own files, the journal, or an
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from buoyline.errors import CorruptError, InvalidNameError, MessageError, NotFoundError
+from buoyline.errors import InvalidNameError, NotFoundError
 from buoyline.lookups.answer import shown_path
+from buoyline.lookups.names import MAX_NEAR, directory_of, names_in, near, records_of, shortened
 from buoyline.lookups.paths import file_of
 from buoyline.lookups.places import Files
-from buoyline.messages import is_object, parse
+from buoyline.messages import is_object
 from buoyline.workspace import layout
 from buoyline.workspace.memory_files import MemoryFiles
 
-MAX_LISTED = 10
-"""How many references an error names at most; a session may have thousands of results."""
-
+_KIND = "offloaded content"
 _EVICTED = "it was in memory, and evicted since nobody used it for too many turns; run the tool again"
-_SHOWN_CHARS = 200
 _PLACE = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
 _MESSAGE_FILES = frozenset({layout.TRANSCRIPT_FILE, layout.CONTEXT_FILE})
+_OTHER_FILES = frozenset(
+    {layout.SESSION_FILE, layout.JOURNAL_FILE, layout.SUMMARIES_FILE, layout.WINDOW_FILE, layout.TORN}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +58,17 @@ def target_of(workspace: Files, reference: str, session: str | None = None) -> T
     Args:
         workspace: Where to look.
         reference: The path of a tool result or its view, of a transcript or archive, or of a file under ``data/``:
-            absolute, relative to the workdir, or with *session* relative to the session; a
-            ``workspace:///data/`` reference; or the id of a call, where it has one result. Behind a path,
-            ``:120-135`` narrows to lines of it, and ``:120:1001`` begins at a column of that very file.
+            absolute, relative to the workdir, or with *session* relative to the session; its plain name; a
+            ``workspace:///data/`` reference; or the id of a call, or the unique beginning of one. Behind each,
+            ``:120-135`` narrows to lines of it, and ``:120:1001`` begins at a column of that very file. The brackets
+            of a citation may stand around it.
         session: The only session whose content may be had; None for all. What is under ``data/`` belongs to no
             session: who knows the hash has seen the reference.
 
     Raises:
         InvalidNameError: *reference* leads out of the workspace, or is no text.
-        NotFoundError: There is no such content, or it is another session's; the error names those there are. Or an id
-            has several results; the error names them.
+        NotFoundError: There is no such content, or it is another session's; the error says what is near. Or the
+            reference means several files; the error names them.
         StorageError: It is no regular file.
     """
     if not isinstance(reference, str):
@@ -74,32 +76,26 @@ def target_of(workspace: Files, reference: str, session: str | None = None) -> T
     named = reference.strip().removeprefix("memory://")  # whose files begin at /
     try:
         return _by_path(workspace, named, session)
-    except (InvalidNameError, NotFoundError) as error:
-        names = _results_of_call(workspace, named, session)
-        if len(names) == 1:
-            return _result(workspace, names[0])
-        if not names and isinstance(error, InvalidNameError):
+    except NotFoundError as error:
+        if error.kind not in {"file", _KIND}:  # no such session, or several files
             raise
-    if names:
-        hint = f"this call has several results: {_listed(names)}"
-        raise NotFoundError("single offloaded content", _shortened(named), hint)
-    is_evicted = isinstance(workspace, MemoryFiles) and workspace.is_evicted(named.removeprefix("/"))
-    hint = _EVICTED if is_evicted else _known(workspace, session)
-    raise NotFoundError("offloaded content", _shortened(named), hint)
+        is_evicted = isinstance(workspace, MemoryFiles) and workspace.is_evicted(named.removeprefix("/"))
+        hint = _EVICTED if is_evicted else _near(workspace, named, session)
+        raise NotFoundError(_KIND, shortened(named), hint) from error
 
 
 def _by_path(workspace: Files, reference: str, session: str | None) -> Target:
     place = _PLACE.fullmatch(reference)
     if place is not None:
         try:
-            extent = file_of(workspace, place[1], session)
+            extent = file_of(workspace, place[1], session, confined=session is not None)
         except NotFoundError:
             place = None
         else:
             _require_offloaded(workspace, extent.name, session)
             first, column = max(int(place[2]), 1), max(int(place[3]), 1)
             return Target(extent.name, extent.name, first=first, column=column, is_narrowed=True)
-    extent = file_of(workspace, reference, session)
+    extent = file_of(workspace, reference, session, confined=session is not None)
     _require_offloaded(workspace, extent.name, session)
     found = _file(workspace, extent.name)
     if (extent.first, extent.last) == (1, sys.maxsize):
@@ -125,26 +121,8 @@ def _result(workspace: Files, name: str) -> Target:
 
 def _parts(workspace: Files, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
     """Return what the journal says of the parts of a result; nothing where it says nothing, or cannot be read."""
-    session_id = _session_id(workspace, directory)
-    if session_id is None:
-        return ()
-    try:
-        record = workspace.session(session_id).index().find_result(file)
-    except (CorruptError, NotFoundError):  # the text is there all the same
-        return ()
-    return () if record is None else tuple(part for part in record.get("parts", ()) if is_object(part))
-
-
-def _session_id(workspace: Files, directory: str) -> str | None:
-    name = f"{directory}/{layout.SESSION_FILE}"
-    if workspace.tree.size(name) is None:
-        return None
-    try:
-        found = parse(workspace.tree.read(name))
-    except MessageError:
-        return None
-    session_id = found.get("id") if is_object(found) else None
-    return session_id if isinstance(session_id, str) else None
+    record = records_of(workspace, directory).get(file, {})
+    return tuple(part for part in record.get("parts", ()) if is_object(part))
 
 
 def _require_offloaded(workspace: Files, name: str, session: str | None) -> None:
@@ -158,54 +136,20 @@ def _require_offloaded(workspace: Files, name: str, session: str | None) -> None
         return
     is_ours = layout.is_result_name(file) or layout.is_view_name(file) or file in _MESSAGE_FILES
     above, _, _ = directory.rpartition("/")
-    if not is_ours or above != layout.SESSIONS:
-        raise NotFoundError("offloaded content", name)
-    if session is not None and workspace.session(session).directory != directory:
-        raise NotFoundError("offloaded content", name)
+    if (
+        not is_ours
+        or above != layout.SESSIONS
+        or (session is not None and directory_of(workspace, session) != directory)
+    ):
+        raise NotFoundError(_KIND, name)
 
 
-def _results_of_call(workspace: Files, call_id: str, session: str | None) -> list[str]:
-    """Return the names of all results of a call, the first one first within its session."""
-    first = layout.tool_result_name(call_id)
-    variant = re.compile(re.escape(first.removesuffix(".txt")) + r"~[a-z2-7]{16}\.txt")
-    return [
-        f"{directory}/{file}"
-        for directory in _directories(workspace, session)
-        for file in workspace.tree.names(directory)
-        if file == first or variant.fullmatch(file)
-    ]
-
-
-def _directories(workspace: Files, session: str | None) -> list[str]:
-    if session is not None:
-        return [workspace.session(session).directory]
-    names = workspace.tree.names(layout.SESSIONS)
-    directories = [f"{layout.SESSIONS}/{name}" for name in names if not name.startswith(".")]
-    return [directory for directory in directories if workspace.tree.is_directory(directory)]
-
-
-def _known(workspace: Files, session: str | None) -> str:
-    """Say which references there are."""
-    names = list(_offloaded(workspace, session))
-    if not names:
+def _near(workspace: Files, reference: str, session: str | None) -> str:
+    """Say what *reference* may have meant, or else what there is."""
+    known = list(dict.fromkeys(name for name in names_in(workspace, session) if name not in _OTHER_FILES))
+    if names := near(reference, known):
+        return f"near are {', '.join(map(shown_path, names))}"
+    if not known:
         return "nothing was offloaded yet" if session is None else "nothing was offloaded in this session yet"
-    return f"there are: {_listed(names)}"
-
-
-def _offloaded(workspace: Files, session: str | None) -> Iterator[str]:
-    for directory in _directories(workspace, session):
-        files = workspace.tree.names(directory)
-        yield from (f"{directory}/{file}" for file in files if layout.is_result_name(file))
-        transcript = f"{directory}/{layout.TRANSCRIPT_FILE}"
-        if workspace.tree.size(transcript):
-            yield transcript
-
-
-def _listed(names: list[str]) -> str:
-    listed = ", ".join(map(shown_path, names[:MAX_LISTED]))
-    more = len(names) - MAX_LISTED
-    return listed if more <= 0 else f"{listed} and {more:,} more"
-
-
-def _shortened(reference: str) -> str:
-    return reference if len(reference) <= _SHOWN_CHARS else f"{reference[:_SHOWN_CHARS]}..."
+    more = f" and {len(known) - MAX_NEAR:,} more" if len(known) > MAX_NEAR else ""
+    return f"there are {', '.join(map(shown_path, known[:MAX_NEAR]))}{more}"

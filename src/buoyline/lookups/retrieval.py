@@ -11,18 +11,20 @@ from typing import Any, Final
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import Answer, Counter, Spelling
-from buoyline.lookups.contents import contents_of, is_text, media_of
+from buoyline.lookups.contents import MAX_MEDIA_BYTES, contents_of, is_text, media_of
 from buoyline.lookups.lines import count_lines
 from buoyline.lookups.passages import Form, Query, Scope, search, span
 from buoyline.lookups.patterns import finder
 from buoyline.lookups.places import Files, Workspace, files_of
 from buoyline.lookups.references import Target, target_of
 from buoyline.lookups.retrieved import MediaContent, Retrieved, TextContent
+from buoyline.lookups.scanning import Deadline
 from buoyline.tokens import as_text_counter, default_counter
 from buoyline.workspace import layout
 
 DEFAULT_MAX_TOKENS: Final = 2_500
 DEFAULT_CONTEXT_LINES: Final = 5
+DEFAULT_TIMEOUT_S: Final = 30.0
 
 # The longest token of o200k_base has 128 bytes; a file with more bytes than that a token need not be counted.
 _MAX_BYTES_PER_TOKEN = 128
@@ -46,7 +48,9 @@ def retrieve(
     line_range: Mapping[str, Any] | None = None,
     context_lines: int | None = None,
     *,
+    whole: bool = False,
     session: str | None = None,
+    timeout_s: float | None = DEFAULT_TIMEOUT_S,
     max_tokens: int | None = DEFAULT_MAX_TOKENS,
     counter: Counter | None = None,
     spelling: Spelling = as_call,
@@ -64,7 +68,9 @@ def retrieve(
         line_range: ``{"start": first, "end": last}``, 1-based and inclusive; an end behind the last line stands for it.
         context_lines: Lines before and after each hit, 5 where it is None; a negative number is 0. Without *pattern*
             and *line_range*: how many lines to show from the beginning, at least one.
+        whole: Give all that is asked for, whatever *max_tokens* says: content up to 20 MB.
         session: The only session whose content may be had; None for all.
+        timeout_s: After how many seconds to answer with the matches found until then; None for no bound.
         max_tokens: For the whole text of the answer. None lifts the bound, also that of 20 MB on a payload.
         counter: Counts them; the default counter where it is None.
         spelling: Says in the answer how to go on.
@@ -72,11 +78,12 @@ def retrieve(
     Returns:
         Without the three options the content itself, text as it was to the last byte. Where it has more than
         *max_tokens* tokens: its first lines and how to go on. In this it departs from the documented tool, whose full
-        retrieval puts any size back into the context.
+        retrieval puts any size back into the context; *whole* does that here.
 
     Raises:
         ConfigError: *line_range* is not within the content, an option cannot be, lines of binary content are asked
-            for, *max_tokens* is too few to show anything, or *workspace* is neither of the two.
+            for, *max_tokens* is too few to show anything, *whole* asks for over 20 MB, or *workspace* is neither of the
+            two.
         CorruptError: The payload that *reference* names is not what was stored.
         InvalidNameError: *reference* leads out of the workspace, or is no text.
         NotFoundError: There is no such content or session, or a call has several results.
@@ -84,10 +91,12 @@ def retrieve(
     """
     files = files_of(workspace)
     target = target_of(files, reference, session)
-    form = Form(max_tokens, counter, spelling)
+    if whole and (files.tree.size(target.whole) or 0) > MAX_MEDIA_BYTES:
+        raise ConfigError("whole", f"the content has over {MAX_MEDIA_BYTES:,} bytes; give a pattern or a line_range")
+    form = Form(None if whole else max_tokens, counter, spelling)
     context = None if context_lines is None else max(_whole_number("context_lines", context_lines), 0)
     if pattern is None and line_range is None and context is None and not target.is_narrowed:
-        return _whole(files, target, form)
+        return _whole(files, target, form, is_bounded=max_tokens is not None)
     _require_text(files, target)
     total = count_lines(files.tree.chunks(target.name))
     if not total:
@@ -97,7 +106,7 @@ def retrieve(
     scope = _scope(target, total, line_range)
     if not pattern:
         return Retrieved.shown(span(files.tree, scope, form))
-    query, notes = _query(pattern, DEFAULT_CONTEXT_LINES if context is None else context)
+    query, notes = _query(pattern, DEFAULT_CONTEXT_LINES if context is None else context, timeout_s)
     return Retrieved.shown(_found(files, target, scope, query, dataclasses.replace(form, notes=notes)))
 
 
@@ -108,7 +117,7 @@ def retrieve_lines(
     line_range: Mapping[str, Any] | None = None,
     context_lines: int | None = None,
     *,
-    max_tokens: int = DEFAULT_MAX_TOKENS,
+    max_tokens: int | None = DEFAULT_MAX_TOKENS,
     counter: Counter | None = None,
     spelling: Spelling = as_call,
 ) -> Answer:
@@ -140,7 +149,7 @@ def retrieve_lines(
     )
     if not pattern:
         return span(source, scope, form)
-    query, notes = _query(pattern, DEFAULT_CONTEXT_LINES if context is None else context)
+    query, notes = _query(pattern, DEFAULT_CONTEXT_LINES if context is None else context, DEFAULT_TIMEOUT_S)
     return search(source, scope, query, dataclasses.replace(form, notes=notes))
 
 
@@ -199,14 +208,14 @@ def _whole_number(name: str, value: Any) -> int:
     raise ConfigError(name, f"must be a whole number, not {str(value)[:80]!r}")
 
 
-def _query(pattern: str, context_lines: int) -> tuple[Query, tuple[str, ...]]:
+def _query(pattern: str, context_lines: int, timeout_s: float | None) -> tuple[Query, tuple[str, ...]]:
     """Return what to search for, and what is to be said of it."""
     if not isinstance(pattern, str):
         raise ConfigError("pattern", f"must be text, not {type(pattern).__name__}")
     try:
-        return Query(pattern, finder(pattern), context_lines), ()
+        return Query(pattern, finder(pattern), context_lines, Deadline(timeout_s)), ()
     except ConfigError:
-        return Query(pattern, finder(pattern, literal=True), context_lines), (_LITERAL,)
+        return Query(pattern, finder(pattern, literal=True), context_lines, Deadline(timeout_s)), (_LITERAL,)
 
 
 def _found(workspace: Files, target: Target, scope: Scope, query: Query, form: Form) -> Answer:
@@ -220,9 +229,9 @@ def _found(workspace: Files, target: Target, scope: Scope, query: Query, form: F
     return found if found.lines else answer
 
 
-def _whole(workspace: Files, target: Target, form: Form) -> Retrieved:
-    """Return all of the content where it fits, else its first lines and the media."""
-    media = media_of(workspace, target, is_bounded=form.max_tokens is not None)
+def _whole(workspace: Files, target: Target, form: Form, *, is_bounded: bool) -> Retrieved:
+    """Return all of the content if it fits, else its first lines and the media, up to 20 MB if *is_bounded*."""
+    media = media_of(workspace, target, is_bounded=is_bounded)
     if not is_text(workspace, target.whole):
         return Retrieved.of(*media)
     whole = _fitting(workspace, target, media, form)

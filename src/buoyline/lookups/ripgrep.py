@@ -9,7 +9,7 @@ import re
 import select
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -28,7 +28,8 @@ _OPTIONS = (
     "--max-columns=1",  # the place is enough: a line may have 100 MB
 )
 _PLACE = re.compile(rb"([0-9]{1,18}):([0-9]{1,18}):[^\n]*\n")
-_SILENCE_MS = 30_000
+_MAX_SILENT_LOOKS = 300
+_LOOK_MS = 100
 _READ_BYTES = 1 << 16
 _DONE = (0, 1)  # with matches, and without
 
@@ -44,15 +45,21 @@ class Ripgrep:
     At the end of the ``with`` block the child is gone, whatever it was doing.
 
     Attributes:
-        is_complete: Whether it came to the end of the file: False before, and where it failed or kept silent for
-            thirty seconds.
+        is_complete: Whether it came to the end of the file: False before, if it failed, if the time was up, and if it
+            kept silent for thirty seconds.
     """
 
-    def __init__(self, executable: str, handle: Handle, first: LineStart, pattern: str) -> None:
-        """Prepare to search what is behind *first* in the file of *handle* for *pattern*, in ripgrep's syntax."""
+    def __init__(
+        self, executable: str, handle: Handle, first: LineStart, pattern: str, is_over: Callable[[], bool]
+    ) -> None:
+        """Prepare to search what is behind *first* in the file of *handle* for *pattern*, in ripgrep's syntax.
+
+        While the child is silent, *is_over* is asked ten times a second whether to stop.
+        """
         self._command = [executable, *_OPTIONS, f"--regexp={pattern}", "--", "-"]
         self._handle = handle
         self._first = first
+        self._is_over = is_over
         self.is_complete = False
 
     def __enter__(self) -> Self:
@@ -85,7 +92,12 @@ class Ripgrep:
             return b""
         poll = select.poll()
         poll.register(self._child.stdout, select.POLLIN)
-        if not poll.poll(_SILENCE_MS):
+        for _ in range(_MAX_SILENT_LOOKS):
+            if self._is_over():
+                return b""
+            if poll.poll(_LOOK_MS):
+                break
+        else:
             return b""
         piece = os.read(self._child.stdout.fileno(), _READ_BYTES)
         if not piece:

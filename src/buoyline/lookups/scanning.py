@@ -74,7 +74,7 @@ def hits_in_file(
         if executable is None or not end:
             yield from _alone(handle, FIRST_LINE, search)
             return
-        yield from hits([head[:end]], search.find)
+        yield from hits([head[:end]], search.find, is_over=search.deadline.is_over)
         yield from _guided(handle, LineStart(head.count(b"\n") + 1, end), search, executable)
 
 
@@ -85,7 +85,7 @@ def _alone(handle: Handle, first: LineStart, search: Search) -> Iterator[Hit]:
 def _guided(handle: Handle, first: LineStart, search: Search, executable: str) -> Iterator[Hit]:
     """Yield the hits from *first* on, looking where ripgrep finds something."""
     newest, at = Hit(0, 0), first
-    with ripgrep.Ripgrep(executable, handle, first, search.weak_pattern or "") as guide:
+    with ripgrep.Ripgrep(executable, handle, first, search.weak_pattern or "", search.deadline.is_over) as guide:
         idle_lines = 0
         searched = first.offset
         for line in guide.lines():

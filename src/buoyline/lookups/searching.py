@@ -15,6 +15,7 @@ from buoyline.lookups.hits import Hit, LineStart
 from buoyline.lookups.lines import Fragment, fragments, windows
 from buoyline.lookups.places import require_files
 from buoyline.lookups.scanning import Deadline, Search, chunks_from, hits_in_file, lines_before, search_for
+from buoyline.lookups.suggestions import suggestion_for
 from buoyline.offloader.lines import MAX_LINE_CHARS
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace._files import Tree
@@ -76,6 +77,7 @@ def grep(
         by ``--``: a path in each line would take half of the room. Of a line over 1,000 characters that many are
         shown around the match, as ``line:column: text``. `Answer.total` counts the hits up to 10,000 behind *after*.
 
+        Without a hit it says whether there are some without regard to case, or else which words are spelled nearly so.
         Where hits of further files are cut, it says how many are left in which, as far as an eighth of it names them.
 
     Raises:
@@ -91,7 +93,10 @@ def grep(
     deadline = Deadline(timeout_s)
     search = search_for(pattern, deadline, literal=literal, ignore_case=ignore_case)
     skipped = _rank(after)
-    found = _found(workspace.tree, searched(workspace, path, session, confined=confined), search, skipped)
+    extents = searched(workspace, path, session, confined=confined)
+    found = _found(workspace.tree, extents, search, skipped)
+    if not found.total and found.is_all and not ignore_case and max_tokens >= _LEAST_TOKENS_TO_LIST:
+        found.suggestion = suggestion_for(workspace.tree, extents, pattern, literal=literal)
     budget = Budget(max_tokens, counter)
     lines = list(_lines(workspace.tree, found, context, max(max_tokens, 2 * MAX_CONTEXT_LINES)))
     listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= _LEAST_TOKENS_TO_LIST else 0
@@ -130,6 +135,7 @@ class _Found:
         hits: The others, by file, in order; only files with hits.
         is_all: Whether counting came to the end.
         stopped_in: The file in which the time was up; empty where it was not.
+        suggestion: A line that says what would have been found; empty where there is a hit, or nothing near.
     """
 
     files: int = 0
@@ -138,6 +144,7 @@ class _Found:
     hits: dict[str, list[Hit]] = field(default_factory=dict[str, list[Hit]])
     is_all: bool = True
     stopped_in: str = ""
+    suggestion: str = ""
 
 
 def _rank(after: str) -> Rank | None:
@@ -266,7 +273,7 @@ class _Page:
             until = ""
             if self.found.stopped_in:
                 until = f" until the time was up, in {shown_path(self.found.stopped_in)}; search fewer files at once"
-            return f"[No {'further ' if self.found.before else ''}hit in {files}{until}.]\n"
+            return f"[No {'further ' if self.found.before else ''}hit in {files}{until}.]\n{self.found.suggestion}"
         shown = self.found.before + 1, self.found.before + sum(line.is_hit for line in lines)
         more = "" if self.found.is_all else " or more"
         return f"[Hits {shown[0]}-{shown[1]} of {self.found.total}{more} in {files}. {DATA_LABEL}]\n"

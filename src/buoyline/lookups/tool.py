@@ -1,6 +1,7 @@
 """`Tool`: something that an agent may call, in a form that every framework can be given."""
 
 import asyncio
+import copy
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -21,14 +22,15 @@ class Tool:
     Attributes:
         name: What the model calls it by: ``[a-zA-Z0-9_-]{1,64}``, which every provider takes.
         description: What it does and an example of its use, for the model.
-        parameters: JSON Schema of the arguments, an object.
+        parameters: JSON Schema of the arguments, an object. The tool's own copy of plain dicts and lists, since
+            frameworks check for a dict, copy it, pickle it, and some make it strict in place.
         call: Answers a call. It takes the arguments by name and returns text for the model. What goes wrong is
             an answer, too: a model can mend its call, and no exception ends the run.
     """
 
     name: str
     description: str
-    parameters: Mapping[str, Any]
+    parameters: dict[str, Any]
     call: Callable[..., Coroutine[Any, Any, str]]
 
     def openai(self) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def tool_for(name: str, description: str, parameters: Mapping[str, Any], answer:
     async def call(**arguments: Any) -> str:
         return await asyncio.to_thread(answered, arguments)
 
-    return Tool(name, description, parameters, call)
+    return Tool(name, description, copy.deepcopy(dict(parameters)), call)
 
 
 def _told(error: BuoylineError) -> str:

@@ -56,7 +56,9 @@ _QUERY = f"""\
 Filter, sort, count and sum what files hold: JSON, JSON lines, CSV, or paragraphs of "key: value" lines (with the line \
 above them as heading). Either JMESPath: keys(@), rows[?status=='failed'].{{id: id, error: error}}, \
 sort_by(rows, &size)[-3:]. Or SQLite's SELECT. Of several files the first is table t1, the second t2, the list items \
-in the first t1_items; {{t1: t1[0], t2: t2[0]}} shows a row of each. {_PLACE}
+in the first t1_items; {{t1: t1[0], t2: t2[0]}} shows a row of each. Any text is table lines (path, n, text), with RE2 \
+patterns: SELECT regexp_extract(text, 'E[0-9]+') AS e, count(*) FROM lines WHERE text REGEXP 'fail|fatal' GROUP BY e. \
+{_PLACE}
 Example: {{"path": ["tool_result-c2.txt", "tool_result-c3.txt"], "expression": "SELECT owner, sum(t2.price) FROM t1 \
 JOIN t2 USING (owner) WHERE t1.state = 'Ohio' GROUP BY owner"}}"""  # noqa: S608 - an example
 
@@ -68,8 +70,7 @@ _COLUMN = {"type": "integer", "minimum": 1, "description": "Character of line st
 
 def _schema(required: Sequence[str], **properties: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the JSON Schema of a tool's arguments."""
-    shape = {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
-    return MappingProxyType(shape)
+    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
 
 
 _READ_PARAMETERS = _schema(
@@ -78,6 +79,7 @@ _READ_PARAMETERS = _schema(
     start={"type": "integer", "minimum": 1, "description": "First line, from 1 (default: 1)."},
     end={"type": "integer", "minimum": 1, "description": "Last line, included (default: the last of the file)."},
     column=_COLUMN,
+    whole={"type": "boolean", "description": "Show all of it, in any number of tokens (default: false)."},
 )
 _PLACES = {
     "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
@@ -126,6 +128,7 @@ def lookup_tools(
     *,
     max_tokens: int = 2_000,
     timeout_s: float = 30.0,
+    query_timeout_s: float = 5.0,
     counter: Counter | None = None,
 ) -> list[Tool]:
     """Make the tools with which an agent finds what left its context, and what else is in the workspace.
@@ -138,8 +141,9 @@ def lookup_tools(
         workspace: Where to look.
         session_id: The agent's session: its files are found by their bare names, and nothing else is reached but
             payloads in ``data/`` by their whole name, which only who has seen their reference knows. None: everything.
-        max_tokens: For each answer.
-        timeout_s: After how long a search or a query ends with what there is.
+        max_tokens: For each answer, unless the model asks `read` for the whole.
+        timeout_s: After how long a search ends with what there is.
+        query_timeout_s: Processor time for the expression of a query.
         counter: Counts tokens; the default counter where it is None.
 
     Returns:
@@ -153,7 +157,7 @@ def lookup_tools(
     if max_tokens < _LEAST_TOKENS:
         raise ConfigError("max_tokens", f"{max_tokens} leaves no room for an answer; give {_LEAST_TOKENS} or more")
     if session_id is not None:
-        layout.session_directory(session_id)
+        layout.session_directories(session_id)
     limits = {"max_tokens": max_tokens, "counter": counter, "session": session_id, "confined": session_id is not None}
     timed = {**limits, "timeout_s": timeout_s}
     return [
@@ -161,7 +165,9 @@ def lookup_tools(
         tool_for("grep", _GREP, _GREP_PARAMETERS, _text_of(workspace, grep, timed)),
         tool_for("search", _SEARCH, _SEARCH_PARAMETERS, _text_of(workspace, search, timed)),
         tool_for("glob", _GLOB, _GLOB_PARAMETERS, _text_of(workspace, glob, limits)),
-        tool_for("query", _QUERY, _QUERY_PARAMETERS, _text_of(workspace, query, timed)),
+        tool_for(
+            "query", _QUERY, _QUERY_PARAMETERS, _text_of(workspace, query, {**limits, "timeout_s": query_timeout_s})
+        ),
     ]
 
 
