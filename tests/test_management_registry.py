@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from buoyline.cli import main
-from buoyline.errors import DocumentError, FormatVersionError, InvalidNameError, NotFoundError
+from buoyline.errors import ConfigError, DocumentError, FormatVersionError, InvalidNameError, NotFoundError
 from buoyline.management import BUILT_IN, ContextManagement, Registry, advice, built_in, explained
 from buoyline.management.bodies import listed_in
+from buoyline.management.opensearch import to_opensearch
 from buoyline.window.documents import document_of
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.verification import verify
@@ -400,3 +401,148 @@ def test_each_command_has_help_with_an_example(command: str) -> None:
     shown = CliRunner().invoke(main, ["context", command, "--help"]).stdout
     assert f"Example: buoyline context {command}" in " ".join(shown.split())
     assert "--json" in shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "words"),
+    [
+        (
+            "SlidingWindowManager",
+            {"activation": {"rule_type": "always", "tokens_exceed": 9}},
+            "rule_type 'always' changes nothing: tokens_exceed must be met all the same",
+        ),
+        (
+            "SlidingWindowManager",
+            {"max_messages": 50, "activation": {"message_count_exceed": 10}},
+            "runs above 10 messages, but does nothing before there are more than 50",
+        ),
+        ("ToolsOutputTruncateManager", {"max_output_length": 100}, "cuts to fewer than 200 characters"),
+    ],
+)
+def test_numbers_that_do_nothing_together_are_noted(kind: str, config: dict[str, Any], words: str) -> None:
+    (note,) = advice(ContextManagement.read({"type": kind, "config": config}))
+    assert words in note[1]
+
+
+def test_what_is_too_large_for_a_document_is_refused_before_it_is_read_whole(tmp_path: Path) -> None:
+    if not Path("/dev/zero").exists():
+        pytest.skip("no /dev/zero on this system")
+    result = run(tmp_path, "check", "/dev/zero")
+    assert (result.exit_code, result.stdout) == (1, "/dev/zero: is larger than 67,108,864 bytes; no document is\n")
+
+
+def test_many_problems_are_counted_and_json_has_all(tmp_path: Path) -> None:
+    text = json.dumps([{"type": "X"}] * 3_000)
+    lines = run(tmp_path, "check", "-", stdin=text).stdout.splitlines()
+    assert (len(lines), lines[-1]) == (51, "-: 2,950 problems more; --json has all")
+    assert len(json.loads(run(tmp_path, "check", "-", "--json", stdin=text).stdout)["problems"]) == 3_000
+
+
+def test_putting_a_name_where_the_document_belongs_is_said_shortly(registry: Registry) -> None:
+    with pytest.raises(ConfigError, match=r"put\(document, name\) takes the document first"):
+        registry.put("six", SLIDING)  # type: ignore[arg-type]
+
+
+def entry(kind: str, **config: Any) -> dict[str, Any]:
+    return {"type": kind, "config": config}
+
+
+@pytest.mark.parametrize(
+    ("hook", "given", "words", "is_left_out"),
+    [
+        ("on_overflow", entry("SlidingWindowManager"), "never runs: OpenSearch has no hook 'on_overflow'", True),
+        ("pre_llm", entry("OffloadManager"), "never runs: OpenSearch has no manager 'OffloadManager'", True),
+        (
+            "pre_llm",
+            entry("SlidingWindowManager", activation={"tokens_exceed_ratio": 0.5}),
+            "runs always: OpenSearch drops the rule tokens_exceed_ratio",
+            True,
+        ),
+        (
+            "post_memory",
+            entry("SlidingWindowManager", activation={"message_count_exceed": 9, "every_model_calls": 2}),
+            "runs whenever message_count_exceed is met: OpenSearch drops the rule every_model_calls",
+            True,
+        ),
+        ("post_memory", entry("SlidingWindowManager", at_least=2), "OpenSearch has no such key", True),
+        (
+            "pre_llm",
+            entry("ToolsOutputTruncateManager"),
+            "does nothing: there is an output to truncate at POST_TOOL",
+            False,
+        ),
+        ("post_tool", entry("SlidingWindowManager"), "does nothing: POST_TOOL sees neither the history", False),
+        (
+            "pre_llm",
+            entry("SlidingWindowManager", activation={"message_count_exceed": 12}),
+            "never runs: message_count_exceed",
+            False,
+        ),
+        (
+            "post_tool",
+            entry("ToolsOutputTruncateManager", activation={"tokens_exceed": 150_000}),
+            "hardly ever runs: tokens_exceed counts the system prompt and the question alone",
+            False,
+        ),
+        (
+            "pre_llm",
+            entry("SummarizationManager", activation={"tokens_exceed": 200_000}),
+            "runs later than here: tokens_exceed counts neither the history nor the tools",
+            False,
+        ),
+    ],
+)
+def test_what_opensearch_runs_otherwise_is_said_and_what_does_harm_is_left_out(
+    hook: str, given: dict[str, Any], words: str, *, is_left_out: bool
+) -> None:
+    spelled, (found,) = to_opensearch(ContextManagement.read({"hooks": {hook: [given]}}))
+    assert words in found.reason
+    assert found.is_left_out is is_left_out
+    assert bool(spelled["hooks"]) is not is_left_out
+
+
+def test_a_second_entry_of_one_type_is_left_out_unless_it_says_the_same() -> None:
+    """In OpenSearch both run with the settings of the first, at whichever hook."""
+    first, second = entry("SlidingWindowManager", max_messages=6), entry("SlidingWindowManager", max_messages=2)
+    same, _ = to_opensearch(ContextManagement.read({"hooks": {"pre_llm": [first], "post_memory": [first]}}))
+    assert same["hooks"] == {"POST_MEMORY": [first], "PRE_LLM": [first]}
+    other, (found,) = to_opensearch(ContextManagement.read({"hooks": {"pre_llm": [first, second]}}))
+    assert other["hooks"] == {"PRE_LLM": [first]}
+    assert found.reason.startswith("runs with the settings and rules of the first SlidingWindowManager")
+
+
+def test_a_document_goes_back_to_opensearch_and_comes_from_there_as_it_was(tmp_path: Path, registry: Registry) -> None:
+    registry.put({"hooks": {"post_tool": [entry("ToolsOutputTruncateManager", max_output_length=100_000)]}}, "cut")
+    result = CliRunner().invoke(
+        main, ["context", "get", "cut", "--opensearch", "--workdir", str(tmp_path / "workspace")]
+    )
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert list(json.loads(result.stdout)["hooks"]) == ["POST_TOOL"]
+    assert ContextManagement.read(json.loads(result.stdout)) == registry.get("cut")
+    again = run(tmp_path, "check", "-", "--opensearch", stdin=result.stdout)
+    assert (again.exit_code, again.stdout.count("OpenSearch")) == (0, 0)
+
+
+def test_what_opensearch_cannot_do_is_on_stderr_and_in_the_exit_status(tmp_path: Path) -> None:
+    result = run(tmp_path, "get", "tool-heavy", "--opensearch", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["hooks"] == {
+        "POST_TOOL": [entry("ToolsOutputTruncateManager", max_output_length=40_000)]
+    }
+    assert "hooks.on_overflow[0] (left out): never runs: OpenSearch has no hook" in result.stderr
+    nothing = run(tmp_path, "get", "coding-agent", "--opensearch")
+    assert (nothing.exit_code, nothing.stdout) == (1, "")
+    assert "nothing is left that OpenSearch could run" in nothing.stderr
+
+
+def test_a_check_for_opensearch_names_hooks_that_never_fire_in_small_letters(tmp_path: Path) -> None:
+    listing = json.dumps(
+        {"context_management": [{"name": "six", "hooks": {"post_memory": [{"type": "SlidingWindowManager"}]}}]}
+    )
+    result = run(tmp_path, "check", "-", "--opensearch", "--json", stdin=listing)
+    assert result.exit_code == 1
+    (found,) = json.loads(result.stdout)["opensearch"]
+    assert found["path"] == "six.hooks.post_memory"
+    assert "never fires in these letters" in found["reason"]
+    assert "POST_MEMORY" in found["reason"]
+    assert run(tmp_path, "check", "-", stdin=listing).exit_code == 0

@@ -2,14 +2,15 @@
 
 import base64
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agentscope.message import AssistantMsg, Msg, TextBlock, ToolCallBlock, ToolResultBlock
 
+from buoyline import ContextWindow
 from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError
 from buoyline.management import ContextManagement, ManagedConversation, Ran, built_in
@@ -20,6 +21,8 @@ from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 SESSION = "s1"
+WORDS = " of many words" * 200
+"""Behind each message: a summary that is larger than what it replaces is refused."""
 
 
 class Last10Messages:
@@ -115,20 +118,21 @@ def bedrock(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def agentscope(messages: Sequence[dict[str, Any]]) -> list[Msg]:
-    """Return *messages* as AgentScope's own."""
-    found: list[Msg] = []
+def agentscope(messages: Sequence[dict[str, Any]]) -> list[Any]:
+    """Return *messages* as AgentScope's own; skip the test without it."""
+    theirs = pytest.importorskip("agentscope.message", reason="agentscope is an extra for tests")
+    found: list[Any] = []
     for message in messages:
         if message["role"] == "tool":
-            result = ToolResultBlock(id=message["tool_call_id"], name="read", output=message["content"])
-            found.append(AssistantMsg("assistant", [result]))
+            result = theirs.ToolResultBlock(id=message["tool_call_id"], name="read", output=message["content"])
+            found.append(theirs.AssistantMsg("assistant", [result]))
         elif "tool_calls" in message:
             uses = [(call["id"], call["function"]["name"]) for call in message["tool_calls"]]
-            calls = [ToolCallBlock(id=call_id, name=name, input="{}") for call_id, name in uses]
-            found.append(AssistantMsg("assistant", [*calls]))
+            calls = [theirs.ToolCallBlock(id=call_id, name=name, input="{}") for call_id, name in uses]
+            found.append(theirs.AssistantMsg("assistant", [*calls]))
         else:
             role = message["role"]
-            found.append(Msg(name=role, role=role, content=[TextBlock(text=message["content"])]))
+            found.append(theirs.Msg(name=role, role=role, content=[theirs.TextBlock(text=message["content"])]))
     return found
 
 
@@ -167,10 +171,10 @@ def ran(held: ManagedConversation) -> list[Ran]:
     return [one for report in held.reports for one in report.entries]
 
 
-def talk(count: int) -> list[dict[str, Any]]:
+def talk(count: int, words: str = WORDS) -> list[dict[str, Any]]:
     """Return *count* messages of a user and an assistant in turn, the user's last."""
     roles = ("user", "assistant") if count % 2 else ("assistant", "user")
-    return [{"role": roles[number % 2], "content": f"message {number}"} for number in range(count)]
+    return [{"role": roles[number % 2], "content": f"message {number}{words}"} for number in range(count)]
 
 
 # What the page promises
@@ -327,9 +331,9 @@ async def test_tokens_exceed_counts_the_output_that_has_just_come() -> None:
 async def test_tokens_exceed_counts_system_prompt_tools_and_history() -> None:
     management = doc("pre_llm", "SlidingWindowManager", {"max_messages": 1}, tokens_exceed=500)
     for options in ({"system": "word " * 500}, {"tools": [{"name": "t", "description": "word " * 500}]}):
-        kept, _ = await prepared(management, talk(5), **options)
+        kept, _ = await prepared(management, talk(5, ""), **options)
         assert len(kept) == 1
-    assert len((await prepared(management, talk(5)))[0]) == 5
+    assert len((await prepared(management, talk(5, "")))[0]) == 5
 
 
 async def test_words_that_look_like_tool_calls_part_nothing() -> None:
@@ -377,7 +381,7 @@ async def test_a_window_never_begins_with_a_result_of_no_call() -> None:
 
 async def test_summarising_takes_no_preserved_message_to_keep_a_pair_together() -> None:
     group = [calls("a", "b"), gave("a", "1"), gave("b", "2")]
-    messages = [user("x"), user("y"), *group, *talk(3)]
+    messages = [user("x" + WORDS), user("y" + WORDS), *group, *talk(3)]
     management = doc("pre_llm", "SummarizationManager", {"summary_ratio": 0.5, "preserve_recent_messages": 4})
     kept, _ = await prepared(management, messages)
     assert kept == messages[2:]
@@ -402,7 +406,7 @@ async def test_a_summariser_is_shown_who_said_what_and_which_tools_were_called()
         seen.append(request)
         return "They looked at the chart."
 
-    messages = [user("look"), calls("c"), gave("c", "depth 9"), *talk(9)]
+    messages = [user("look" + WORDS), calls("c"), gave("c", "depth 9"), *talk(9)]
     config = {
         "preserve_recent_messages": 8,
         "summarization_model_id": "small",
@@ -451,7 +455,7 @@ async def test_without_an_offloader_one_warning_says_what_is_lost() -> None:
     held = ManagedConversation(doc("pre_llm", "SlidingWindowManager", {"max_messages": 2}), session_id=SESSION)
     for message in talk(5):
         await held.add(message)
-    with pytest.warns(UserWarning, match="what leaves the context is lost"):
+    with pytest.warns(UserWarning, match="what is removed from the context is lost"):
         await held.prepare()
     assert held.messages[0]["content"].endswith("They were not kept anywhere.]")
 
@@ -586,8 +590,8 @@ async def test_an_entry_may_wait_for_an_overflow_at_its_own_hook() -> None:
 
 async def test_activation_by_share_of_the_window() -> None:
     management = doc("pre_llm", "SlidingWindowManager", {"max_messages": 2}, tokens_exceed_ratio=0.5)
-    assert len((await prepared(management, talk(20), size=1_000))[0]) == 20
-    assert len((await prepared(management, talk(20), size=200))[0]) == 2
+    assert len((await prepared(management, talk(20, ""), size=1_000))[0]) == 20
+    assert len((await prepared(management, talk(20, ""), size=200))[0]) == 2
 
 
 async def test_activation_by_the_results_of_a_turn() -> None:
@@ -710,7 +714,12 @@ async def test_a_document_for_one_call_takes_the_place_of_the_conversations_own(
     assert len(said(held)) == 2
 
 
-@pytest.mark.parametrize("name", ["tool-heavy", "tool-heavy-with-summarization", "long-conversations", "coding-agent"])
+LONG_DOCUMENTS = ("tool-heavy", "tool-heavy-with-summarization", "long-conversations")
+
+
+@pytest.mark.parametrize(
+    "name", ["coding-agent", *(pytest.param(name, marks=pytest.mark.slow) for name in LONG_DOCUMENTS)]
+)
 async def test_built_in_documents_keep_a_real_session_whole_in_archive_and_context(
     name: str, shared_data: Path
 ) -> None:
@@ -729,3 +738,67 @@ async def test_built_in_documents_keep_a_real_session_whole_in_archive_and_conte
     assert len(archived) == left
     assert left + len(standing) == len(recorded)
     assert any(report.is_reduced for report in held.reports)
+
+
+@pytest.mark.parametrize("where", ["conversation", "window"])
+async def test_an_output_that_is_cut_twice_still_says_how_large_the_stored_one_is(where: str) -> None:
+    text = "ä line of output\n" * 2_000
+    hooks = {
+        hook: [{"type": "ToolsOutputTruncateManager", "config": {"max_output_length": limit}}]
+        for hook, limit in (("post_tool", 3_000), ("pre_llm", 900))
+    }
+    management, workspace = ContextManagement.read({"hooks": hooks}), MemoryWorkspace(evict_after_turns=None)
+    if where == "window":
+        window = ContextWindow(session_id=SESSION, offloader=workspace, management=management)
+        for message in (user("?"), calls("c"), gave("c", text)):
+            await window.add(message)
+        shown = await window.prepare()
+    else:
+        shown, _ = await prepared(management, [user("?"), calls("c"), gave("c", text)], workspace)
+    size_bytes = len(text.encode())
+    notice = (
+        f"\n[truncated: the whole output has {size_bytes:,} bytes and is in memory:///sessions/s1/tool_result-c.txt]"
+    )
+    assert shown[-1]["content"].endswith(notice)
+    assert len(shown[-1]["content"]) <= 900
+
+
+@pytest.mark.parametrize("limit", [200, 120, 60])
+async def test_a_cut_output_names_its_file_however_short_it_is(limit: int, tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "a directory with a name that is long enough to matter", durability="off")
+    kept, _ = await prepared(
+        doc("post_tool", "ToolsOutputTruncateManager", {"max_output_length": limit}),
+        [calls("c1"), gave("c1", "x" * 5_000)],
+        workspace,
+    )
+    await workspace.close()
+    assert "tool_result-c1.txt]" in kept[-1]["content"]
+    assert len(kept[-1]["content"]) <= limit
+
+
+@pytest.mark.parametrize("where", ["conversation", "window"])
+async def test_few_words_stay_unarchived_where_a_summary_may_take_as_many_and_no_model_is_asked(where: str) -> None:
+    management, messages = doc("pre_llm", "SummarizationManager", {"summary_ratio": 0.8}), talk(30, "")
+    workspace, asked = MemoryWorkspace(evict_after_turns=None), list[SummaryRequest]()
+
+    async def writer(request: SummaryRequest) -> str:
+        asked.append(request)
+        return "They counted."
+
+    if where == "window":
+        window = ContextWindow(
+            session_id=SESSION, offloader=workspace, management=management, summarizer=writer, size=16_000
+        )
+        for message in messages:
+            await window.add(message)
+        kept, entries = await window.prepare(), window.report.entries
+    else:
+        held = conversation(management, workspace, summarizer=writer)
+        for message in messages:
+            await held.add(message)
+        kept, entries = await held.prepare(), ran(held)
+    assert kept == messages
+    assert re.fullmatch(r"20 messages of [0-9]+ tokens stay: their summary may take 400", entries[-1].done[-1])
+    assert not entries[-1].is_reduced
+    assert not asked
+    assert (await workspace.archive(SESSION, [])).first == 0

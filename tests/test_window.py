@@ -712,7 +712,9 @@ async def test_messages_archived_behind_a_windows_back_are_noticed(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "poison", [{"n": float("inf")}, {"n": object()}, {"role": ["user"]}], ids=["infinity", "object", "role"]
+    "poison",
+    [{"n": float("inf")}, {"n": object()}, {"role": ["user"]}, {"n": {1: 2, "1": 3}}],
+    ids=["infinity", "object", "role", "keys"],
 )
 async def test_a_message_that_could_never_be_written_is_refused_when_it_is_added(tmp_path: Path, poison: Any) -> None:
     opened = window(tmp_path)

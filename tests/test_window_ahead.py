@@ -510,3 +510,23 @@ class Life:
 def _same(found: Any, message: Any) -> bool:
     """Tell whether *found* is *message*, or what stands for it where parts of it have left."""
     return spelled([found]) == spelled([message]) or any(mark in str(found) for mark in ("offloaded", "[image: "))
+
+
+async def test_a_summary_made_ready_before_a_late_result_came_is_dropped_with_the_pair_whole(
+    workspace: LocalWorkspace,
+) -> None:
+    """The user has spoken since the call, so that it could leave without a result; now it has one."""
+    gate = Gate()
+    window = opened(workspace, gate)
+    await window.add(FORM.calling("late"))
+    await fill(window, 0.55)
+    await window.prepare()
+    await until(lambda: gate.asked == 1)
+    for message in FORM.answering({"late": ["here at last"]}):
+        await window.add(message)
+    gate.may_answer.set()
+    await fill(window, 0.85)
+    await window.prepare()
+    kept = [entry.message for entry in window._context.contents]
+    calls = [call.call_id for message in kept for call in message.calls]
+    assert calls == [result.call_id for message in kept for result in message.results]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from thirds import STEP, each_third
 from window_forms import FORMS, picture, words
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
@@ -58,7 +59,10 @@ async def session(workdir: Path, hook: Callable[[Event], None]) -> tuple[Context
     return window, raised
 
 
-async def test_whichever_event_a_hook_raises_at_nothing_is_lost_doubled_or_half_done(tmp_path: Path) -> None:
+@each_third
+async def test_whichever_event_a_hook_raises_at_nothing_is_lost_doubled_or_half_done(
+    tmp_path: Path, first: int
+) -> None:
     told = Hook(-1)
     whole, _ = await session(tmp_path / "whole", told)
     assert {type(event).__name__ for event in told.events} == {
@@ -68,7 +72,7 @@ async def test_whichever_event_a_hook_raises_at_nothing_is_lost_doubled_or_half_
         "ContextCompressed",
         "OverflowRecovered",
     }
-    for at in range(len(told.events)):
+    for at in range(first - 1, len(told.events), STEP):
         hook = Hook(at)
         window, raised = await session(tmp_path / str(at), hook)
         assert len(raised) == 1

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from mortal_workspace import WINDOW_STEPS, Killed, Mortal
+from thirds import STEP, each_third
 from window_forms import FORMS, NAMES, Form, picture, spelled, words
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
@@ -131,15 +132,16 @@ async def test_the_session_that_is_killed_does_all_that_a_window_can_do(tmp_path
     assert {event.stub.startswith("[image: ") for event in offloaded} == {True, False}
 
 
+@each_third
 @pytest.mark.parametrize("form", FORMS, ids=NAMES)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_another_process_goes_on_wherever_the_first_was_killed(
-    tmp_path: Path, form: Form, *, after: bool
+    tmp_path: Path, form: Form, first: int, *, after: bool
 ) -> None:
     steps = await end_at(tmp_path / "whole", form, 10_000, after=after)
     assert steps > 35
     # What happens after a step is what happens before the next: together the four cases end at each of them.
-    for at in range(1 + 2 * after + FORMS.index(form), steps + 1, 4):
+    for at in range(1 + 2 * after + FORMS.index(form), steps + 1, 4)[first - 1 :: STEP]:
         await end_at(tmp_path / str(at), form, at, after=after)
 
 
@@ -166,7 +168,10 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("number", range(len(FORMS)), ids=NAMES)
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(number, id=name, marks=[pytest.mark.slow] * bool(number)) for number, name in enumerate(NAMES)],
+)
 async def test_processes_that_are_really_killed_lose_nothing_that_was_handed_out(tmp_path: Path, number: int) -> None:
     script = LIVED.format(tests=str(Path(__file__).parent), form=number)
     form, acknowledged = FORMS[number], 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from buoyline.compression import Compressor, ContextConfig, Extent, Summarizer, Summary, SummaryFunction
 from buoyline.compression.rendering import Place
+from buoyline.compression.summary import BatchReference
 from buoyline.errors import ConfigError
 from buoyline.management.document import ContextManagement
 from buoyline.management.hooks import Hook
@@ -36,6 +37,7 @@ class _Contents:
         messages: Those that have not left.
         archived: Up to this session index the archive holds the messages.
         attempts: Up to these it was tried; what was tried is repeated as it was.
+        batches: Where the archived messages are, with an offloader that answers each batch with its own reference.
     """
 
     again: list[Held] = field(default_factory=list[Held])
@@ -44,6 +46,7 @@ class _Contents:
     messages: list[Held] = field(default_factory=list[Held])
     archived: int = 0
     attempts: set[int] = field(default_factory=set[int])
+    batches: tuple[BatchReference, ...] = ()
 
     @property
     def head(self) -> list[Held]:
@@ -197,14 +200,22 @@ class ManagedConversation:
     async def summarise(self, step: Summarise) -> Done:
         """Archive messages, and put a summary in their place; see `Actions`."""
         before = self.situation().tokens
-        writing = self._writers.of(step)
+        writing, contents = self._writers.of(step), self._contents
+        previous = contents.summary[1] if contents.summary else None
+        leaving = [*contents.again, *contents.messages[: step.cut]]
+        staying = [contents.messages[position] for position in step.standing]
+        staying += [held for held in map(contents.head.__getitem__, step.head) if not held.is_ours]
+        leaving_tokens = sum(held.tokens for held in leaving) - sum(held.tokens for held in staying)
+        previous_tokens = previous.tokens if previous else 0
+        refused = writing.refused(step.cut, leaving_tokens, self._size, previous_tokens)
+        if refused is not None:
+            return refused
         extent, place = await self._archived(step.cut, writing.compressor)
-        previous = self._contents.summary[1].draft if self._contents.summary else None
         summary = await writing.compressor.summarize(
             extent,
             place,
-            previous=previous,
-            max_tokens=writing.max_tokens(extent.tokens, self._size),
+            previous=previous.draft if previous else None,
+            max_tokens=writing.max_tokens(leaving_tokens, self._size, previous_tokens),
             config=writing.config,
         )
         summary = await writing.compressor.record(self.session_id, summary)
@@ -243,11 +254,12 @@ class ManagedConversation:
             archived=max(contents.archived - contents.first, 0),
             attempts=[end - contents.first for end in contents.attempts],
             stubs=self._replacing.stubs,
+            batches=contents.batches,
         )
         self._replacing.warn_of_loss()
         contents.attempts.add(extent.end)
         place = await compressor.archive(extent)
-        contents.archived = max(contents.archived, extent.end)
+        contents.archived, contents.batches = max(contents.archived, extent.end), place.batches
         contents.attempts = {end for end in contents.attempts if end > contents.archived}
         return extent, place
 

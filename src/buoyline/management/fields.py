@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 def _no_truth(value: Any) -> Any:
     """Refuse true and false where a number is meant: Python would take them for 1 and 0."""
     if isinstance(value, bool):
-        raise ValueError("must be a number, not true or false")  # noqa: TRY004 - pydantic makes problems of a ValueError
+        raise ValueError("a number, not true or false")  # noqa: TRY004 - pydantic makes problems of a ValueError
     return value
 
 

@@ -42,6 +42,7 @@ def nearest(name: str, known: "list[str] | tuple[str, ...]") -> str:
     >>> nearest("pre_lm", ["pre_llm", "post_tool"])
     "did you mean 'pre_llm'?"
     """
-    folded = {one.lower(): one for one in known}
-    found = get_close_matches(name.strip().lower(), list(folded), n=1, cutoff=0.6)
+    # Every manager is called so, which would make all of them alike.
+    folded = {one.lower().removesuffix("manager"): one for one in known}
+    found = get_close_matches(name.strip().lower().removesuffix("manager"), list(folded), n=1, cutoff=0.6)
     return f"did you mean {folded[found[0]]!r}?" if found else f"choose one of {', '.join(known)}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
-from buoyline.errors import DocumentError, NotFoundError
+from buoyline.errors import ConfigError, DocumentError, NotFoundError
 from buoyline.management.document import ContextManagement
 from buoyline.management.hooks import nearest
 from buoyline.management.spelling import parsed
@@ -89,11 +89,14 @@ class Registry:
 
         Raises:
             InvalidNameError: The name cannot be one.
+            ConfigError: *raw* is a text: the arguments are in the wrong order.
             DocumentError: It cannot be acted on, or there is one and it shall not be replaced; nothing was written.
             NotFoundError: The registry has no workspace.
             FormatVersionError: A newer buoyline wrote the workspace.
             StorageError: The file system refused; nothing was changed.
         """
+        if isinstance(raw, str):
+            raise ConfigError("raw", "put(document, name) takes the document first, not a text")
         if self._documents is None:
             raise NotFoundError("workspace", "", "give one to Registry to keep documents in it")
         if isinstance(raw, ContextManagement):
@@ -116,8 +119,8 @@ class Registry:
             StorageError: The file system refused.
         """
         if self._documents is None or not self._documents.has(name):
-            hint = "it comes with the package and cannot be removed" if name in BUILT_IN else ""
-            raise NotFoundError("context management document of the workspace's own", name, hint)
+            hint = "it comes with the package and cannot be deleted" if name in BUILT_IN else ""
+            raise NotFoundError("context-management document in this workspace:", name, hint)
         self._documents.remove(name)
 
     def names(self) -> list[str]:

@@ -1,9 +1,9 @@
 """Putting stand-ins into messages, once what they stand for is stored."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from buoyline.errors import warn_caller
 from buoyline.management.situation import Held
 from buoyline.management.steps import Replace
 from buoyline.messages import Json, Media, Message, Opaque, Part, Text, ToolResult, detect
@@ -57,7 +57,7 @@ class Replacing:
         """Say once that what leaves the context is gone; nothing is said where an offloader takes it."""
         if self.offloader is None and not self._has_warned:
             self._has_warned = True
-            warnings.warn("no offloader: what leaves the context is lost; pass offloader= to keep it", stacklevel=2)
+            warn_caller("no offloader: what is removed from the context is lost; pass offloader= to keep it")
 
     async def _stored(
         self, held: Held, step: Replace, parts: tuple[Part, ...]

@@ -4,13 +4,48 @@ import json
 import tomllib
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, BinaryIO, Final, Literal, TypeAlias
 
 from buoyline.errors import ConfigError, DocumentError
 
 Spelling: TypeAlias = Literal["json", "yaml", "toml"]
 
+_MOST_BYTES: Final = 64 * 1024 * 1024
 _SUFFIXES: Final[dict[str, Spelling]] = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
+
+
+def document_text(stream: BinaryIO, source: str) -> str:
+    """Read the text of a document; a device that never ends is none.
+
+    Raises:
+        DocumentError: It cannot be read, is too large for a document, or is not UTF-8.
+    """
+    try:
+        content = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise DocumentError(source, [("", f"cannot be read: {error.strerror}")]) from error
+    if len(content) > _MOST_BYTES:
+        raise DocumentError(source, [("", f"is larger than {_MOST_BYTES:,} bytes; no document is")])
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(source, [("", f"not UTF-8: {error}")]) from error
+
+
+def document_in_file(path: Path, spelling: Spelling | None = None) -> Any:
+    """Return the value that the file at *path* spells.
+
+    Raises:
+        DocumentError: See `document_text` and `parsed`.
+        ConfigError: See `parsed`.
+    """
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise DocumentError(str(path), [("", f"cannot be read: {error.strerror}")]) from error
+    with stream:
+        text = document_text(stream, str(path))
+    return parsed(text, spelling or spelling_of(path), str(path))
 
 
 def spelling_of(path: Path) -> Spelling:

@@ -1,13 +1,16 @@
 """What stays in a context for text that a manager took out of it. Pure."""
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from buoyline.offloader import TRUNCATION_MARKER, StoredResult, stub, truncated
 from buoyline.tokens import TextCounter
 
 if TYPE_CHECKING:
     from buoyline.management.steps import StandIn
+
+_CUT: Final = re.compile(r"\n\[truncated[^\n]*\]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +24,16 @@ class Beginning:
     max_chars: int
 
     def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
-        """Return the beginning of *text*, and the longest notice that leaves half of the room to it, or fits at all."""
+        """Return the beginning of *text*, and a notice behind it.
+
+        The notice is the longest that leads to the whole and leaves half of the limit to the text, else the shortest
+        that leads there at all; only if none does, it says no more than that something is missing.
+        """
         del counter
-        notices = _notices(len(text), stored)
-        fitting = [notice for notice in notices if 2 * len(notice) <= self.max_chars]
-        fitting += [notice for notice in reversed(notices) if len(notice) <= self.max_chars]
-        notice = next(iter(fitting), "")
+        leading, others = _leading_notices(text, stored), _other_notices(text, stored)
+        preferred = [notice for notice in leading if 2 * len(notice) <= self.max_chars] + leading[::-1]
+        preferred += [notice for notice in others if 2 * len(notice) <= self.max_chars] + others[::-1]
+        notice = next((notice for notice in preferred if len(notice) <= self.max_chars), "")
         return _head(text, self.max_chars - len(notice)) + notice
 
 
@@ -67,12 +74,29 @@ class Mask:
         return f"[{what} left out: {len(text):,} characters.{where}]"
 
 
-def _notices(chars: int, stored: StoredResult | None) -> list[str]:
-    """Return notices that say the same in fewer and fewer characters, the most useful first."""
+def _leading_notices(text: str, stored: StoredResult | None) -> list[str]:
+    """Return notices that say where the whole is, in fewer and fewer characters."""
     if stored is None or not stored.reference:
-        return [TRUNCATION_MARKER, f"\n[truncated: {chars:,} characters]", "\n[truncated]", "…"]
-    whole = f"\n[truncated: the whole output has {chars:,} characters and stands in {stored.reference}]"
-    return [whole, f"\n[truncated, whole: {stored.reference}]", "\n[truncated]", "…"]
+        return []
+    size = _whole_size(text, stored)
+    whole = f"\n[truncated: the whole output{size and f' has {size} and'} is in {stored.reference}]"
+    notices = [whole, f"\n[truncated, whole: {stored.reference}]"]
+    return [*notices, f"\n[truncated: {stored.name}]"] if stored.name else notices
+
+
+def _other_notices(text: str, stored: StoredResult | None) -> list[str]:
+    if stored is not None and stored.reference:
+        return ["\n[truncated]", "…"]
+    return [TRUNCATION_MARKER, f"\n[truncated: {len(text):,} characters]", "\n[truncated]", "…"]
+
+
+def _whole_size(text: str, stored: StoredResult) -> str:
+    """Return how large the stored result is, in words; ``""`` if nobody knows: *text* may have been cut before."""
+    if not stored.parts:
+        return "" if _CUT.search(text) else f"{len(text):,} characters"
+    size_bytes = sum(part.size_bytes for part in stored.parts if part.kind in ("text", "json"))
+    is_whole = len(text.encode("utf-8", "surrogatepass")) >= size_bytes
+    return f"{len(text):,} characters" if is_whole else f"{size_bytes:,} bytes"
 
 
 def _head(text: str, chars: int) -> str:

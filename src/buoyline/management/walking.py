@@ -5,21 +5,26 @@ Source: OpenSearch's page on context management, whose documents, fragments and 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import EntryPoint
 from typing import Any, Final
 
 from buoyline.errors import ConfigError
 from buoyline.management.activation import Activation
-from buoyline.management.custom import find_reducer
+from buoyline.management.custom import find_reducer, offered_reducers
 from buoyline.management.entry import ALWAYS, Entry
 from buoyline.management.hooks import HOOKS, NEVER_FIRED, Hook, hook_named
 from buoyline.management.managers import MANAGERS, Settings
 from buoyline.management.problems import Problems, joined
 from buoyline.messages import is_array, is_object
 
-_METADATA: Final = ("created_time", "last_modified", "created_by")
-_TOP: Final = ("name", "description", "hooks", *_METADATA)
+_TIMES: Final = ("created_time", "last_modified")
+_AUTHOR: Final = "created_by"
+_TOP: Final = ("name", "description", "hooks", *_TIMES, _AUTHOR)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ENTRY: Final = ("type", "config", "activation")
 
+_MOST_DIGITS: Final = 18
 _RATIO: Final = "summary_ratio"
 _RATIO_RANGE: Final = (0.1, 0.8)
 
@@ -35,6 +40,7 @@ class Walker:
 
     problems: Problems
     allowed: Sequence[str] = ()
+    _offered: Mapping[str, EntryPoint] | None = None
 
     def document(self, raw: object, name: str = "") -> dict[str, Any]:
         """Return the fields of a `ContextManagement` for *raw*, a document or a part of one.
@@ -47,7 +53,9 @@ class Walker:
         for key in found:
             if key not in _TOP:
                 self.problems.unknown(key, "key of a document", key, _TOP)
-        fields: dict[str, Any] = {key: found[key] for key in _METADATA if key in found}
+        fields: dict[str, Any] = {key: self._time(key, found[key]) for key in _TIMES if key in found}
+        if _AUTHOR in found:
+            fields[_AUTHOR] = self._text(_AUTHOR, found[_AUTHOR]) or None
         for key in ("name", "description"):
             fields[key] = self._text(key, found.get(key, ""))
         fields["hooks"] = self._hooks(found)
@@ -151,8 +159,10 @@ class Walker:
         if kind in MANAGERS:
             clamped = self._clamped(joined(path, "config"), MANAGERS[kind], settings)
             return self.problems.validated(MANAGERS[kind], joined(path, "config"), f"key of {kind}", clamped)
+        if self._offered is None:
+            self._offered = offered_reducers()
         try:
-            custom = find_reducer(kind, settings, self.allowed)
+            custom = find_reducer(kind, settings, self.allowed, self._offered)
         except ConfigError as error:
             self.problems.add(joined(path, "type"), str(error))
             return None
@@ -179,6 +189,22 @@ class Walker:
                 self.problems.add(joined(path, _RATIO), f"{ratio} is taken for {clamped}: it is from {least} to {most}")
                 kept[_RATIO] = clamped
         return kept
+
+    def _time(self, key: str, value: object) -> int | None:
+        """Return milliseconds since the epoch; an export of OpenSearch may have ISO 8601 in their place."""
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+            return int(value)
+        try:
+            found = datetime.fromisoformat(value) if isinstance(value, str) else None
+        except ValueError:
+            found = None
+        if found is None or found.tzinfo is None:
+            expected = "milliseconds since 1970, or a date and time with its offset such as 2026-01-01T00:00:00Z"
+            self.problems.add(key, f"must be {expected}, not {_kind(value)}")
+            return None
+        return (found - _EPOCH) // timedelta(milliseconds=1)
 
     def _text(self, key: str, value: object) -> str:
         if value is None:

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from buoyline.compression import Compressor, ContextConfig, Summary
+from buoyline.compression.budget import summary_budget_tokens
 from buoyline.management.steps import Done, Summarise
 
-_SMALL_SUMMARY_TOKENS: Final = 400
-"""A summary of half its source still makes room; below this it would hold its frame and not the task."""
+_LEAST_SHARE_OF_WINDOW: Final = 16
+"""Less than this part of a window may stay where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +26,28 @@ class Writing:
     config: ContextConfig
     problems: tuple[str, ...] = ()
 
-    def max_tokens(self, leaving_tokens: int, size: int) -> int:
-        """Return what the summary of *leaving_tokens* may take in a window of *size*."""
-        return min(self.config.summary_limit(size), max(leaving_tokens // 2, _SMALL_SUMMARY_TOKENS))
+    def max_tokens(self, leaving_tokens: int, size: int, replaced_tokens: int = 0) -> int:
+        """Return what the summary of *leaving_tokens* may take in a window of *size*, if it replaces another one."""
+        return summary_budget_tokens(leaving_tokens, self.config.summary_limit(size), replaced_tokens=replaced_tokens)
 
     def done(self, summary: Summary, messages: int, leaving_tokens: int, *, is_reduced: bool) -> Done:
         """Say what became of the step once *summary* stands for so many *messages*."""
         words = f"a summary of {summary.tokens:,} tokens stands for {messages:,} messages of {leaving_tokens:,}"
         problems = (*self.problems, summary.fell_back) if summary.fell_back else self.problems
         return Done(words, is_reduced=is_reduced, problems=problems)
+
+    def refused(self, messages: int, leaving_tokens: int, size: int, replaced_tokens: int) -> Done | None:
+        """Say that so many *messages* stay if their summary may take as much as it replaces; None if it takes less.
+
+        Ask before the messages are archived: what is archived but still in the context is never offloaded. In a window
+        of a few hundred tokens none stay: there is no room for them.
+        """
+        source_tokens = leaving_tokens + replaced_tokens
+        max_tokens = self.max_tokens(leaving_tokens, size, replaced_tokens)
+        if source_tokens > min(max_tokens, size // _LEAST_SHARE_OF_WINDOW):
+            return None
+        words = f"{messages:,} messages of {leaving_tokens:,} tokens stay: their summary may take {max_tokens:,}"
+        return Done(words, is_reduced=False, problems=self.problems)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import logging
 
-from buoyline.compression.events import SummaryFellBack, SummaryVerified
+from buoyline.compression.events import SummaryFellBack, SummarySqueezed, SummaryVerified
 from buoyline.window.choosing import OffloadCandidate, ShouldOffload
 from buoyline.window.events import (
     ContextCompressed,
@@ -29,6 +29,7 @@ __all__ = [
     "ResultOffloaded",
     "ShouldOffload",
     "SummaryFellBack",
+    "SummarySqueezed",
     "SummaryVerified",
     "WindowResumed",
 ]

@@ -93,9 +93,15 @@ class ContextCompressing:
         return legal_cut_before([entry.message for entry in contents], cut) != cut
 
     async def compress(
-        self, settings: ContextConfig, focus: str = "", *, use_model: bool = True, cut: int | None = None
+        self,
+        settings: ContextConfig,
+        focus: str = "",
+        *,
+        use_model: bool = True,
+        cut: int | None = None,
+        max_context_tokens: int | None = None,
     ) -> Summary | None:
-        """Let the oldest *cut* messages leave, or as many as planned; None where none may."""
+        """Archive the oldest *cut* messages, or as many as planned, and summarise them; None if none may leave."""
         if cut is None:
             decided = self.planned(settings)
             logger.debug("session %s: %d messages leave: %s", self.keeping.session_id, decided.cut, decided.reason)
@@ -104,7 +110,7 @@ class ContextCompressing:
             return None
         leaving = leaving_at(self.context, cut, preserves_words=self.preserves_words)
         again = sum(self.context.contents[at].tokens for at in leaving.again)
-        max_tokens = self.room.summary_tokens(cut, settings, again)
+        max_tokens = self.room.summary_tokens(cut, settings, again, max_context_tokens=max_context_tokens)
         ready = await self.made(self.extent(cut), settings, focus, use_model=use_model, max_tokens=max_tokens)
         return await self.show(ready, leaving)
 
@@ -121,6 +127,8 @@ class ContextCompressing:
             attempts=[end - contents.first for end in self.context.attempts],
             dialect=self.dialect,
             stubs=self.results.standing_in(leaving),
+            times=[entry.added for entry in leaving],
+            batches=self.context.batches,
         )
         self.context.attempts.add(extent.end)
         return extent
@@ -222,6 +230,7 @@ class ContextCompressing:
         await self.keeping.check(self.context.pins_until(self.context.settled))
         place = await self.compressor.archive(extent)
         archived = self.context.archived = max(self.context.archived, extent.end)
+        self.context.batches = place.batches
         self.context.attempts = {end for end in self.context.attempts if end > archived}
         return place
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from buoyline.compression import Summary
+from buoyline.compression.summary import BatchReference
 from buoyline.messages import spell
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_tools
@@ -28,6 +29,7 @@ class Context:
         settled: How many of `contents` have the form that they keep, and are written down.
         archived: Up to this session index the archive holds the messages.
         attempts: Up to these it was tried, and it is not known whether the archive holds them.
+        batches: Where the archived messages are, with an offloader that answers each batch with its own reference.
     """
 
     system: Any
@@ -42,6 +44,7 @@ class Context:
     settled: int = 0
     archived: int = 0
     attempts: set[int] = field(default_factory=set[int])
+    batches: tuple[BatchReference, ...] = ()
     _fixed_tokens: int | None = None
 
     def send_beside(self, system: Any, tools: list[Any]) -> None:

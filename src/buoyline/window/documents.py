@@ -8,7 +8,7 @@ from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, DocumentError
 from buoyline.management import ContextManagement, Registry, management_in
 from buoyline.management.bodies import is_body
-from buoyline.management.spelling import is_path, parsed, spelling_of
+from buoyline.management.spelling import document_in_file, is_path
 from buoyline.messages import is_object
 from buoyline.workspace import LocalWorkspace
 
@@ -35,7 +35,7 @@ def document_of(management: Management, offloader: object, *, allowed: Sequence[
     """
     registry = Registry(offloader if isinstance(offloader, LocalWorkspace) else None, allowed=allowed)
     if isinstance(management, Path) or (isinstance(management, str) and is_path(management)):
-        return _meant(_in_file(Path(management)), registry, allowed, str(management))
+        return _meant(document_in_file(Path(management)), registry, allowed, str(management))
     if not isinstance(management, ContextManagement | str) and not is_object(management):
         raise ConfigError("management", f"{type(management).__name__} is no document, and no name or file of one")
     if isinstance(management, ContextManagement | str):
@@ -63,13 +63,3 @@ def _meant(raw: object, registry: Registry, allowed: Sequence[str], source: str)
     if found is None:
         raise DocumentError(source, [("context_management_name", "names no document")])
     return found
-
-
-def _in_file(path: Path) -> Any:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DocumentError(str(path), [("", f"not UTF-8: {error}")]) from error
-    except OSError as error:
-        raise DocumentError(str(path), [("", f"cannot be read: {error.strerror}")]) from error
-    return parsed(text, spelling_of(path), str(path))

@@ -20,6 +20,7 @@ from buoyline.messages import (
     spell,
 )
 from buoyline.messages.dialect import Dialect
+from buoyline.messages.jsonl import require_distinct_keys
 from buoyline.messages.native import Blocks
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
@@ -39,6 +40,7 @@ class Entry:
         pinned: It stays in the context, as a copy when it is archived.
         by_hand: What is large in it shall be offloaded, whoever said it.
         is_notice: It says where messages are that left without a summary.
+        added: When it was added, ISO 8601 in UTC; empty where that is not known, as after the session was resumed.
     """
 
     native: Any
@@ -49,6 +51,7 @@ class Entry:
     pinned: bool = False
     by_hand: bool = False
     is_notice: bool = False
+    added: str = ""
 
     @property
     def images(self) -> int:
@@ -123,7 +126,9 @@ async def entry_beside(
 def _entry(
     native: Any, dialect: Dialect, message: Message, index: int, counter: TextCounter, *, pinned: bool, by_hand: bool
 ) -> Entry:
-    spell(dialect.to_json(native))
+    value = dialect.to_json(native)
+    spell(value)
+    require_distinct_keys(value)
     return Entry(native, dialect.name, message, count_message(message, counter), index, pinned, by_hand)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from buoyline.compression import Summary
-from buoyline.compression.events import SummaryFellBack, SummaryVerified
+from buoyline.compression.events import SummaryFellBack, SummarySqueezed, SummaryVerified
 from buoyline.management import Hook, Report
 
 
@@ -126,6 +126,7 @@ Event: TypeAlias = (
     | MessagesArchived
     | SummaryVerified
     | SummaryFellBack
+    | SummarySqueezed
     | ContextCompressed
     | ContextManaged
     | OverflowRecovered

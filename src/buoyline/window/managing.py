@@ -168,15 +168,20 @@ class ContextManaging:
         """Archive messages, and put a summary in their place; see `Actions`."""
         before = self.situation().tokens
         leaving = await self._leaving(step)
-        writing, extent = self.writers.of(step), self.compressing.extent(leaving.cut)
-        again = sum(self.context.contents[at].tokens for at in leaving.again)
-        # Managers say when there is too much, be that above the trigger; but the window holds no more than it does.
-        room_tokens = self.room.summary_tokens(leaving.cut, writing.config, again, fill_ratio=1.0)
+        writing, context = self.writers.of(step), self.context
+        again, lasting = (sum(context.contents[at].tokens for at in some) for some in (leaving.again, leaving.lasting))
+        previous = context.summary[0].tokens if context.summary else 0
+        leaving_tokens = sum(entry.tokens for entry in context.contents.until(leaving.cut)) - again - lasting
+        leaving_tokens += sum(entry.tokens for entry in context.again if entry.index not in leaving.staying)
+        refused = writing.refused(leaving.cut, leaving_tokens, self.room.size, previous)
+        if refused is not None:
+            return refused
+        extent = self.compressing.extent(leaving.cut)
         ready = await self.compressing.made(
             extent,
             writing.config,
             compressor=writing.compressor,
-            max_tokens=min(writing.max_tokens(extent.tokens, self.room.size), room_tokens),
+            max_tokens=self.room.summary_tokens(leaving.cut, writing.config, again),
         )
         summary = await self.compressing.show(ready, leaving)
         return writing.done(summary, leaving.cut, extent.tokens, is_reduced=self.situation().tokens < before)

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import warnings
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from buoyline.errors import warn_caller
 from buoyline.management.standins import Mask
 from buoyline.management.steps import StandIn
 from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
@@ -370,10 +370,9 @@ class ResultOffloading:
         """Say once that what leaves the context is gone; nothing is said where an offloader takes it."""
         if self.offloader is None and not self.has_warned:
             self.has_warned = True
-            warnings.warn(
-                "no offloader: what is cut from tool results and left out of the context is lost; "
-                "pass offloader=LocalWorkspace(...) to keep it",
-                stacklevel=2,
+            warn_caller(
+                "no offloader: what is cut from tool results and removed from the context is lost; "
+                "pass offloader=LocalWorkspace(...) to keep it"
             )
 
     def _log(self, call_id: str, index: int, path: str) -> None:

@@ -105,7 +105,7 @@ class ContextRelief:
             await self._ask(management, managing, error or self._overflowing())
         for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
             if self.room.tokens > target:
-                await self._compress_for(management, managing, settings, use_model=False)
+                await self._compress_for(management, managing, settings, max_context_tokens=target)
         await self.shaping.fit(target)
         if self.room.tokens > target:
             raise self._overflowing()
@@ -132,15 +132,20 @@ class ContextRelief:
         managing: ContextManaging,
         settings: ContextConfig,
         *,
-        use_model: bool = True,
+        max_context_tokens: int | None = None,
     ) -> None:
-        """Compress, where with a document anything leaves: the user's newest words would only stand again."""
+        """Compress, where with a document anything leaves: the user's newest words would only stand again.
+
+        After an overflow there is a limit for the whole context, and no model is asked.
+        """
         if management is not None:
             await managing.fire(management, "pre_compress")
             cut = self.compressing.planned(settings).cut
             if not cut or not Cutting(situation_of(self.context)).leaving(cut):
                 return
-        await self.compressing.compress(settings, use_model=use_model)
+        await self.compressing.compress(
+            settings, use_model=max_context_tokens is None, max_context_tokens=max_context_tokens
+        )
 
     def _is_too_much(self) -> bool:
         # Pictures that are too many and archived already leave with their messages, or the provider would refuse them.

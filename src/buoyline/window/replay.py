@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from buoyline.compression import legal_cut_before
+from buoyline.compression.events import SummarySqueezed
 from buoyline.errors import MessageError
 from buoyline.management import Hook, Ran
-from buoyline.messages import Message, detect
+from buoyline.messages import Message, detect, dialect_named
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 from buoyline.window.costs import Request, Requests
@@ -62,6 +63,7 @@ class Replay:
         unmanaged_tokens: What it would have taken there without buoyline.
         offloaded: Every result that was offloaded, in order.
         compressions: Every compression, in order.
+        squeezed: Every summary that had no room for what the last one said, in order.
         managed: What the managers of a document did at each hook, in order.
         exceeding: Session index and tokens of each message that alone exceeds the window.
         requests: What a prompt cache could reuse of each model call's input.
@@ -74,6 +76,7 @@ class Replay:
     unmanaged_tokens: list[int] = field(default_factory=list)
     offloaded: list[ResultOffloaded] = field(default_factory=list)
     compressions: list[ContextCompressed] = field(default_factory=list)
+    squeezed: list[SummarySqueezed] = field(default_factory=list)
     managed: list[ContextManaged] = field(default_factory=list)
     exceeding: dict[int, int] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
@@ -90,6 +93,8 @@ class Replay:
             self.offloaded.append(event)
         elif isinstance(event, ContextCompressed):
             self.compressions.append(event)
+        elif isinstance(event, SummarySqueezed):
+            self.squeezed.append(event)
         elif isinstance(event, ContextManaged):
             self.managed.append(event)
 
@@ -108,6 +113,7 @@ async def replay(
     seen: Replay,
     *,
     counter: TextCounter,
+    dialect: str | None = None,
     compress_at: Sequence[int] = (),
     on_message: Callable[[int], None] | None = None,
 ) -> None:
@@ -117,7 +123,8 @@ async def replay(
         conversation: Native messages in order.
         window: A new window whose ``on_event`` is ``seen.record``.
         seen: Takes what happens.
-        counter: Counts what the conversation takes unmanaged, and its answers; best the window's own.
+        counter: Counts what the conversation takes without buoyline, and its answers; best the window's own.
+        dialect: Of the messages, as the window has it; left out: detected, message by message.
         compress_at: Positions before which everything leaves the context, moved back where that would part a
             call from its result.
         on_message: Told the position of each message after it was fed.
@@ -126,7 +133,7 @@ async def replay(
         MessageError: A message is none; nothing was written.
         ContextOverflowError: The window is smaller than the system prompt; nothing was written.
     """
-    views = [_view(message, position) for position, message in enumerate(conversation)]
+    views = [_view(message, position, dialect) for position, message in enumerate(conversation)]
     unmanaged, requests = 0, Requests(counter)
     for position, (message, view) in enumerate(zip(conversation, views, strict=True)):
         if position in compress_at:
@@ -152,9 +159,8 @@ async def _step(window: ContextWindow, seen: Replay, unmanaged: int, requests: R
     seen.exceeding.update(window.exceeding())
 
 
-def _view(message: object, position: int) -> Message:
-
+def _view(message: object, position: int, dialect: str | None) -> Message:
     try:
-        return detect(message).view(message)
+        return (dialect_named(dialect) if dialect else detect(message)).view(message)
     except MessageError as error:
         raise error.at(position) from error

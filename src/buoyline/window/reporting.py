@@ -2,7 +2,7 @@
 
 import logging
 
-from buoyline.compression.events import SummaryFellBack, SummaryVerified
+from buoyline.compression.events import SummaryFellBack, SummarySqueezed, SummaryVerified
 from buoyline.window.events import (
     ContextCompressed,
     ContextManaged,
@@ -66,7 +66,7 @@ def _log(session_id: str, event: Event) -> None:
             logger.info(
                 "session %s: resumed with %d messages, %d archived, %d tokens", session_id, added, archived, tokens
             )
-        case ResultOffloaded() | SummaryFellBack():
+        case ResultOffloaded() | SummaryFellBack() | SummarySqueezed():
             pass  # logged where they happen, whether somebody listens or not
 
 

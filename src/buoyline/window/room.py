@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 from buoyline.compression import ContextConfig
+from buoyline.compression.budget import LEAST_SUMMARY_TOKENS, summary_budget_tokens
 from buoyline.errors import ContextOverflowError
 from buoyline.window.anchor import Anchor
 from buoyline.window.context import Context
 
-_LEAST_SUMMARY_TOKENS = 64
-_SMALL_SUMMARY_TOKENS = 400
 _LEAST_LEFT = 1 / 4
 
 
@@ -70,7 +69,7 @@ class Room:
         return min(wanted, max(left, 0) // 2)
 
     def summary_tokens(
-        self, cut: int, settings: ContextConfig, again: int = 0, *, fill_ratio: float | None = None
+        self, cut: int, settings: ContextConfig, again: int = 0, *, max_context_tokens: int | None = None
     ) -> int:
         """Return what the summary of the oldest *cut* messages may take, by our own count.
 
@@ -78,17 +77,23 @@ class Room:
             cut: So many leave.
             settings: Of the summary.
             again: What those of them take that stand again for now.
-            fill_ratio: Share of the window that context and answer may take with it; left out: up to the trigger.
+            max_context_tokens: What the whole context may take in any case, as the provider counts.
         """
         context = self.context
         leaving = sum(entry.tokens for entry in context.contents.until(cut) if not entry.stays) - again
         replaced = context.summary[0].tokens if context.summary else 0
         others = context.fixed_tokens() + context.standing_tokens() - replaced + context.contents.tokens - leaving
-        ratio = settings.trigger_ratio if fill_ratio is None else fill_ratio
-        room = self.anchor.ours(ratio * self.size - self.max_output_tokens) - others
-        # A summary of half its source still makes room; below some hundred tokens it could not hold its frame.
-        worth = max(leaving // 2, _SMALL_SUMMARY_TOKENS)
-        return max(min(settings.summary_limit(self.size), worth, room), _LEAST_SUMMARY_TOKENS)
+        budget = summary_budget_tokens(
+            leaving,
+            settings.summary_limit(self.size),
+            replaced_tokens=replaced,
+            trigger_room_tokens=self.anchor.ours(settings.trigger_ratio * self.size - self.max_output_tokens) - others,
+            window_room_tokens=self.anchor.ours(self.limit) - others,
+            has_answer_room=bool(self.max_output_tokens),
+        )
+        if max_context_tokens is None:
+            return budget
+        return max(min(budget, self.anchor.ours(max_context_tokens) - others), LEAST_SUMMARY_TOKENS)
 
     def _standing(self) -> int:
         context = self.context

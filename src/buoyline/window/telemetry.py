@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from buoyline.compression.events import SummaryFellBack, SummaryVerified
+from buoyline.compression.events import SummaryFellBack, SummarySqueezed, SummaryVerified
 from buoyline.errors import ConfigError
 from buoyline.window.events import (
     ContextCompressed,
@@ -21,7 +21,7 @@ from buoyline.window.events import (
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-Attributes: TypeAlias = Mapping[str, str | int]
+Attributes: TypeAlias = Mapping[str, str | int | bool]
 
 _NAMES: Mapping[type[Event], str] = MappingProxyType(
     {
@@ -29,12 +29,15 @@ _NAMES: Mapping[type[Event], str] = MappingProxyType(
         MessagesArchived: "buoyline.archive_messages",
         SummaryVerified: "buoyline.verify_summary",
         SummaryFellBack: "buoyline.fall_back",
+        SummarySqueezed: "buoyline.squeeze_summary",
         ContextCompressed: "buoyline.compress_context",
         ContextManaged: "buoyline.manage_context",
         OverflowRecovered: "buoyline.recover_from_overflow",
         WindowResumed: "buoyline.resume_window",
     }
 )
+# The convention sets it only if it is true. Source: semantic conventions for generative AI, ``gen_ai.conversation``.
+_COMPACTED: Attributes = MappingProxyType({"gen_ai.conversation.compacted": True})
 _NS_PER_S = 1_000_000_000
 
 
@@ -83,12 +86,14 @@ def span_of(event: Event) -> tuple[str, Attributes, float]:
             attributes = _verification(event)
         case SummaryFellBack():
             attributes = _falling_back(event)
+        case SummarySqueezed():
+            attributes = _squeezing(event)
         case ContextCompressed():
             attributes, duration_s = _compression(event), event.duration_s
         case ContextManaged():
             attributes = _management(event)
         case OverflowRecovered():
-            attributes, duration_s = _tokens(event.tokens_before, event.tokens_after), event.duration_s
+            attributes, duration_s = _recovery(event), event.duration_s
         case WindowResumed():
             attributes = _resumption(event)
     return _NAMES[type(event)], attributes, duration_s
@@ -130,13 +135,27 @@ def _falling_back(event: SummaryFellBack) -> Attributes:
     }
 
 
+def _squeezing(event: SummarySqueezed) -> Attributes:
+    return {
+        **_messages(event.messages),
+        "buoyline.facts": event.facts,
+        "buoyline.facts.unsaid": event.unsaid,
+        "buoyline.tokens.summary": event.max_tokens,
+    }
+
+
 def _compression(event: ContextCompressed) -> Attributes:
     return {
+        **_COMPACTED,
         **_messages(event.summary.messages),
         "buoyline.summary": event.summary.number,
         "buoyline.summarizer": event.summary.draft.summarizer,
         **_tokens(event.tokens_before, event.tokens_after),
     }
+
+
+def _recovery(event: OverflowRecovered) -> Attributes:
+    return {**_COMPACTED, **_tokens(event.tokens_before, event.tokens_after)}
 
 
 def _management(event: ContextManaged) -> Attributes:
@@ -151,6 +170,7 @@ def _management(event: ContextManaged) -> Attributes:
 def _resumption(event: WindowResumed) -> Attributes:
     return {
         "gen_ai.conversation.id": event.session_id,
+        **(_COMPACTED if event.archived else {}),
         "buoyline.messages": event.added,
         "buoyline.messages.archived": event.archived,
         "buoyline.tokens": event.tokens,

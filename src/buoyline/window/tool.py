@@ -1,5 +1,6 @@
 """A tool with which an agent has its own context compressed, at a moment that suits it."""
 
+import copy
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -39,7 +40,7 @@ def compress_tool(window: ContextWindow) -> Tool:
         problem = _problem(arguments)
         return f"Error: {problem}\n" if problem else _answer(window, arguments.get("focus") or "")
 
-    return Tool(_NAME, _DESCRIPTION, _PARAMETERS, call)
+    return Tool(_NAME, _DESCRIPTION, copy.deepcopy(dict(_PARAMETERS)), call)
 
 
 def _answer(window: ContextWindow, focus: str) -> str:

@@ -18,6 +18,7 @@ from buoyline.compression.config import config_of
 from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, Report, explained
 from buoyline.messages import Converted, ToolCall, dialect_named
+from buoyline.messages.times import now
 from buoyline.offloader import Abilities, Offloader, StoredResult, ToolOutput, WindowState, abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter, usage_of
 from buoyline.tokens.messages import count_result
@@ -240,6 +241,12 @@ class ContextWindow:
         window._tell(WindowResumed(session_id, window.added, window._context.archived, window.tokens))
         return window
 
+    def __repr__(self) -> str:
+        """Return the session, what is in the context, and the offloader."""
+        count = len(self._context.standing()) + len(self._context.contents)
+        held = f"messages={count:,}, tokens={self.tokens:,} of {self.size:,}"
+        return f"<ContextWindow {self.session_id!r}: {held}, offloader={self._offloader!r}>"
+
     @property
     def messages(self) -> list[Any]:
         """The native messages in the context, in order; those added since the last `prepare` included."""
@@ -287,11 +294,12 @@ class ContextWindow:
         Raises:
             MessageError: It is no message.
         """
+        added = now()
         entry = await entry_beside(
             message, self.added, self._counter, dialect=self._dialect, pinned=pinned, by_hand=offload
         )
         # Another message may have come while a large one was counted in a thread.
-        entry = replace(entry, index=self.added)
+        entry = replace(entry, index=self.added, added=added)
         self._context.contents.append(entry)
         if pinned:
             self._context.pins.append(entry.index)

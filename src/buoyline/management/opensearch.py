@@ -1,0 +1,126 @@
+"""Documents for OpenSearch, spelled so that they fire there, and what of them it runs otherwise than here. Pure.
+
+Source: the code of OpenSearch's ml-commons, versions 3.5 to 3.8. Its page promises more: hooks are compared in capitals
+alone, rules that it does not know are dropped, and the context that a hook sees is not the whole one.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from buoyline.management.document import ContextManagement
+from buoyline.management.entry import Entry
+from buoyline.management.hooks import Hook
+from buoyline.management.managers import OutputTruncation, SlidingWindow, Summarization
+from buoyline.management.problems import joined
+
+OPENSEARCH_HOOKS: Final[Mapping[Hook, str]] = MappingProxyType(
+    {"pre_llm": "PRE_LLM", "post_tool": "POST_TOOL", "post_memory": "POST_MEMORY"}
+)
+"""Its spelling of each hook that it fires; ``POST_MEMORY`` since 3.6."""
+
+_NOTICE: Final = "notice"
+"""Ours alone: OpenSearch leaves none, which takes nothing from what a document does."""
+
+_RULES: Final = frozenset({"rule_type", "tokens_exceed", "message_count_exceed"})
+_KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        SlidingWindow.type_name: frozenset({"max_messages", _NOTICE}),
+        Summarization.type_name: frozenset(Summarization.model_fields),
+        OutputTruncation.type_name: frozenset({"max_output_length"}),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSearchFinding:
+    """Something in a document that OpenSearch does not run as the document says.
+
+    Attributes:
+        path: Where it is in the document.
+        reason: What OpenSearch does with it.
+        is_left_out: `to_opensearch` leaves the entry out; otherwise it does less there than it says, and no harm.
+    """
+
+    path: str
+    reason: str
+    is_left_out: bool = False
+
+
+def to_opensearch(management: ContextManagement) -> tuple[dict[str, Any], list[OpenSearchFinding]]:
+    """Return *management* as JSON values for OpenSearch, and all that runs otherwise there.
+
+    What OpenSearch would run more often than the document says, with other settings, or not at all for want of its
+    manager, is left out. OpenSearch refuses a document without hooks, which may be all that remains.
+    """
+    findings, hooks = list[OpenSearchFinding](), dict[str, list[dict[str, Any]]]()
+    first_of = dict[str, Entry]()
+    for hook, entries in management.hooks.items():
+        for number, entry in enumerate(entries):
+            path = joined("hooks", hook, number)
+            found = [*_findings(path, hook, entry, first_of)]
+            findings += found
+            if not any(finding.is_left_out for finding in found):
+                first_of.setdefault(entry.manager.type_name, entry)
+                hooks.setdefault(OPENSEARCH_HOOKS[hook], []).append(_spelled(entry))
+    names = {"name": management.name, "description": management.description}
+    return {**{key: text for key, text in names.items() if text}, "hooks": hooks}, findings
+
+
+def silent_hooks(raw: Mapping[str, Any]) -> list[OpenSearchFinding]:
+    """Return those hooks of a document as it is spelled that OpenSearch stores and never fires for their letters."""
+    hooks = raw.get("hooks")
+    spelled: list[str] = [*hooks] if isinstance(hooks, Mapping) else []
+    never = "is stored and never fires in these letters; `buoyline context get NAME --opensearch` writes"
+    return [
+        OpenSearchFinding(joined("hooks", hook), f"{never} {hook.strip().upper()}")
+        for hook in spelled
+        if hook not in OPENSEARCH_HOOKS.values() and hook.strip().upper() in OPENSEARCH_HOOKS.values()
+    ]
+
+
+def _findings(path: str, hook: Hook, entry: Entry, first_of: Mapping[str, Entry]) -> Iterator[OpenSearchFinding]:
+    kind, rules = entry.manager.type_name, entry.activation.spelled()
+    if hook not in OPENSEARCH_HOOKS:
+        yield OpenSearchFinding(path, f"never runs: OpenSearch has no hook {hook!r}", is_left_out=True)
+        return
+    if kind not in _KEYS:
+        yield OpenSearchFinding(path, f"never runs: OpenSearch has no manager {kind!r}", is_left_out=True)
+        return
+    if unknown := [name for name in rules if name not in _RULES]:
+        others = [name for name in rules if name in _RULES and name != "rule_type"]
+        when = f"whenever {' and '.join(others)} is met" if others else "always"
+        reason = f"runs {when}: OpenSearch drops the rule {' and '.join(unknown)}"
+        yield OpenSearchFinding(joined(path, "config", "activation"), reason, is_left_out=True)
+    settings = {key: value for key, value in entry.manager.spelled().items() if value}
+    for key in settings.keys() - _KEYS[kind]:
+        yield OpenSearchFinding(joined(path, "config", key), "is ignored: OpenSearch has no such key", is_left_out=True)
+    first = first_of.get(kind)
+    if first is not None and first != entry:
+        reason = f"runs with the settings and rules of the first {kind} in the document, at whichever hook that is"
+        yield OpenSearchFinding(path, reason, is_left_out=True)
+    yield from (OpenSearchFinding(path, reason) for reason in _idle(hook, entry))
+
+
+def _idle(hook: Hook, entry: Entry) -> Iterator[str]:
+    """Yield why an entry that OpenSearch knows never does anything at its hook, or later than here."""
+    manager, rules = entry.manager, entry.activation
+    if isinstance(manager, OutputTruncation) and hook != "post_tool":
+        yield "does nothing: there is an output to truncate at POST_TOOL alone"
+    elif not isinstance(manager, OutputTruncation) and hook == "post_tool":
+        yield "does nothing: POST_TOOL sees neither the history nor the calls of this turn"
+    if rules.message_count_exceed is not None and hook != "post_memory":
+        yield "never runs: message_count_exceed counts no messages before POST_MEMORY has them; it is 0 at this hook"
+    if rules.tokens_exceed is not None and hook == "post_tool":
+        yield "hardly ever runs: tokens_exceed counts the system prompt and the question alone at POST_TOOL"
+    elif rules.tokens_exceed is not None and hook == "pre_llm":
+        yield "runs later than here: tokens_exceed counts neither the history nor the tools at PRE_LLM"
+
+
+def _spelled(entry: Entry) -> dict[str, Any]:
+    """Return an entry with the keys that OpenSearch has; others say nothing here, or it is left out."""
+    kind = entry.manager.type_name
+    known = {*_KEYS[kind], "activation"} - {_NOTICE}
+    config = {key: value for key, value in entry.to_json().get("config", {}).items() if key in known}
+    return {"type": kind, **({"config": config} if config else {})}
