@@ -7,6 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
+
 from agentscope_life import ACKNOWLEDGED, TURNS, Life, process
 from agentscope_pilot import archived, assert_sound, blocks_in
 from mortal_workspace import RESUMING_STEPS, WINDOW_STEPS, Killed, Mortal
@@ -67,7 +70,7 @@ async def end_at(directory: Path, at: int, *, after: bool, management: Managemen
     return workspace.steps
 
 
-EVERY = 10
+EVERY = 30
 """One step of so many, and each of them in the slow tests."""
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
+
 from agentscope.agent import Agent, ContextConfig
 from agentscope.message import AssistantMsg, HintBlock, Msg, TextBlock, ToolResultBlock, UserMsg
 from agentscope.state import AgentState
@@ -97,7 +100,7 @@ async def assert_whole(
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
-@pytest.mark.parametrize("size", [2_500, 12_000])
+@pytest.mark.parametrize("size", [2_500, pytest.param(12_000, marks=pytest.mark.slow)])
 async def test_each_document_of_the_package_keeps_a_long_voyage_whole(tmp_path: Path, name: str, size: int) -> None:
     async with LocalWorkspace(tmp_path / "w", durability="off") as workspace:
         model = ScriptedModel(mixed(3, 6), context_size=size)
@@ -270,6 +273,23 @@ async def test_a_pin_stands_in_front_and_is_archived_once(tmp_path: Path) -> Non
     model = ScriptedModel(voyage(1, 4, lines=5))
     other = pilot(model, WorkspaceMiddleware(workspace, management=management), of=again)
     await sail(other, 1)
+    await assert_whole(other, workspace, model)
+
+
+async def test_a_pin_that_one_hook_set_stays_when_another_hook_evicts_its_message(tmp_path: Path) -> None:
+    """The pin is part of the saved state in between: here another agent goes on, whose document pins nothing."""
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    model = ScriptedModel(voyage(1, 2, lines=5))
+    pinning = doc(post_memory=[("PinManager", {"contains": ["never round"]})])
+    agent = pilot(model, WorkspaceMiddleware(workspace, management=pinning))
+    await agent.reply(UserMsg("user", "Chart it; never round."))
+
+    saved = AgentState.model_validate_json(agent.state.model_dump_json())
+    model = ScriptedModel(voyage(2, 4, lines=5))
+    other = pilot(model, WorkspaceMiddleware(workspace, management=sliding(5)), of=saved)
+    await sail(other, 2)
+    assert "never round" in said_by_user(model.turns[-1])
+    assert [again.pinned for again in noted(other.state).head].count(True) == 1
     await assert_whole(other, workspace, model)
 
 

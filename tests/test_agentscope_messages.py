@@ -136,7 +136,7 @@ def test_a_hint_is_nobodys_words() -> None:
     view = AGENTSCOPE.view(said(HintBlock(hint="It is noon."), TextBlock(text="Buoy 7 is charted.")))
     assert view.text == "Buoy 7 is charted."
     assert "It is noon." in view.spoken
-    (lines,) = render([view], 0, "", lambda _: None)
+    (lines,) = render([view], 0, [""], lambda _: None)
     assert lines[1:5] == ["(note)", "It is noon.", "(end of note)", "Buoy 7 is charted."]
 
 

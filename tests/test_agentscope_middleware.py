@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+
+pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
+
 from agentscope.agent import ContextConfig
 from agentscope.event import ExternalExecutionResultEvent, RequireExternalExecutionEvent, ToolResultTextDeltaEvent
 from agentscope.message import (
@@ -51,11 +54,12 @@ from buoyline.compression.extraction import Extractive
 from buoyline.compression.summarizers.failure import Kind
 from buoyline.errors import ConfigError, ContextOverflowError, StorageError, SummaryError, WorkspaceFull
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware, workspace_tools
+from buoyline.integrations.agentscope.agents import model_input, tokens_of
 from buoyline.integrations.agentscope.pieces import beginning, cut_of, messages_of, pieces_of
 from buoyline.integrations.agentscope.summarizer import _failure
 from buoyline.messages import detect
 from buoyline.offloader import ToolRule
-from buoyline.window import ContextCompressed, Event, ResultOffloaded
+from buoyline.window import ContextCompressed, Event, ResultOffloaded, SummarySqueezed
 from buoyline.workspace import Quotas
 
 
@@ -820,3 +824,34 @@ async def test_a_workspace_that_refuses_to_read_is_told_and_changes_nothing(tmp_
     with pytest.raises(StorageError):
         await agent.compress_context()
     assert agent.state.model_dump_json() == before
+
+
+def _paste(tokens: int) -> str:
+    """Return a text of about so many tokens, if four bytes are one."""
+    line = "the harbour log repeats itself in plain words\n"
+    return line * (4 * tokens // len(line))
+
+
+TASK = "Move the gateway to port 8443. Never touch anything under legacy/."
+RULES = [f"Rule {at}: never touch app/part_{at}/store_{at}.py, its port is {9000 + at}." for at in range(160)]
+
+
+async def test_besides_a_message_above_the_trigger_an_agentscope_agent_keeps_its_large_summary(tmp_path: Path) -> None:
+    events: list[Event] = []
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    middleware = WorkspaceMiddleware(workspace, summarizer=Extractive(), on_event=events.append)
+    said = [UserMsg("user", text) for text in (TASK, *RULES)]
+    agent = pilot(ScriptedModel(context_size=16_000), middleware, of=state("s1", *said))
+    await agent.compress_context(ContextConfig(trigger_ratio=0.1, reserve_ratio=0.02))
+    agent.state.context.append(UserMsg("user", _paste(int(0.82 * 16_000))))
+    await agent.compress_context()
+
+    first, second = [event for event in events if isinstance(event, ContextCompressed)]
+    assert second.summary.source_tokens < 800 < first.summary.tokens
+    assert second.summary.tokens > 0.9 * first.summary.tokens
+    assert "8443" in str(agent.state.summary)
+    assert "legacy/" in str(agent.state.summary)
+    counted = await tokens_of(agent, **await model_input(agent))
+    assert counted <= 16_000
+    assert second.tokens_after == pytest.approx(counted, rel=0.05)
+    assert not [event for event in events if isinstance(event, SummarySqueezed)]

@@ -248,7 +248,7 @@ async def test_the_file_of_a_result_says_where_its_pictures_are(workspace: Local
     await friday.reply(UserMsg("ada", "What do they look like?"))
 
     (path,) = (workspace.workdir / "sessions" / "s1").glob("tool_result-*.txt")
-    tag = path.read_text(encoding="utf-8").splitlines()[-1]
+    tag = path.read_text(encoding="utf-8").removeprefix("k: ")
     assert tag == f"<data url='{URL}' name='buoy&#x27;s &lt;best&gt; side' media_type='image/png'/>"
     assert (workspace.workdir / urlparse(URL).path.lstrip("/")).read_bytes() == PNG
 
@@ -260,8 +260,7 @@ async def test_a_result_says_where_each_of_its_media_is_or_was(workspace: LocalW
         path = await workspace.offload_tool_result("s1", block)
     assert Path(path).read_text(encoding="utf-8").splitlines() == [
         "<data url='https://example.org/?a=1&amp;b=%27' media_type='image/png'/>",
-        "between",
-        "<data media_type='image/png'/>",
+        "between<data media_type='image/png'/>",
         f"<data url='{URL}' name='two lines' media_type='image/png'/>",
     ]
     assert len(list(Path(path).parent.glob("tool_result-*.txt"))) == 1

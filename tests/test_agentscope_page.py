@@ -3,14 +3,22 @@
 What the framework does by itself is only looked at where the workspace has a part in it.
 """
 
+import asyncio
 import base64
 import hashlib
 import json
+import multiprocessing
 import re
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
+
+import agentscope_page_life
 from agentscope.agent import Agent, ContextConfig
 from agentscope.message import (
     AssistantMsg,
@@ -415,6 +423,45 @@ class TestCustomOffloader:
         assert [Msg.model_validate_json(line).id for line in left] == [m.id for m in sent[: len(left)]]
         assert [message.id for message in shown[1:]] == [message.id for message in sent[len(left) :]]
         assert "s3://bucket/agents/sessions/s1/context.jsonl" in str(shown[0].get_text_content())
+
+
+class TestRestart:
+    @pytest.mark.parametrize("way", ["plain", "both"])
+    async def test_after_a_kill_the_old_references_lead_to_the_details(self, way: str, tmp_path: Path) -> None:
+        lived = tmp_path / "lived"
+        lived.mkdir()
+        first = multiprocessing.get_context("spawn").Process(target=agentscope_page_life.process, args=(lived, way))
+        first.start()
+        await asyncio.to_thread(first.join)
+        assert first.exitcode == -signal.SIGKILL
+        for saved, detail in (("state.json", "buoy 2999: 20993 fathoms"), ("compressed.json", "code is 4711.")):
+            shown = (lived / saved).read_text("utf-8")
+            named = set(re.findall(r"/[^\s'\"\\\]]+?(?:context\.jsonl|transcript\.md|tool_result-call_1\.txt)", shown))
+            assert any(detail in Path(path).read_text("utf-8") for path in named)
+            await goes_on(lived, tmp_path / saved.removesuffix(".json"), saved, way)
+
+
+async def goes_on(lived: Path, directory: Path, saved: str, way: str) -> None:
+    """Go on from a state that was saved before the compression, or after it."""
+    shutil.copytree(lived, directory)
+    (directory / "state.json").write_bytes((lived / saved).read_bytes())
+    made, workspace = await agentscope_page_life.opened(directory, way)
+    await made.reply(UserMsg("ada", "And the others?"))
+    await made.compress_context(context_config=ContextConfig(trigger_ratio=0.01, reserve_ratio=0.001))
+    lines = (directory / "agent_workspace/sessions/s1/context.jsonl").read_text("utf-8").splitlines()
+    said = [Msg.model_validate_json(line).get_text_content() or "" for line in lines]
+    assert any("4711" in text for text in said)
+    assert "And the others?" in said
+    assert verify(workspace).findings == ()
+
+
+async def test_an_agentscope_without_the_private_name_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = agent("middleware", LocalWorkspace(tmp_path), ScriptedModel(), *rounds(2))
+    monkeypatch.delattr(Agent, "_prepare_model_input")
+    with pytest.raises(ConfigError, match=r"has no Agent\._prepare_model_input.*; install agentscope 2\.0\.10"):
+        await made.compress_context()
 
 
 class TestOurOwnSettings:

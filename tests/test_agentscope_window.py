@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
+
 from agentscope.agent import Agent
 from agentscope.message import AssistantMsg, Base64Source, DataBlock, HintBlock, Msg, TextBlock, UserMsg
 from agentscope.middleware import MiddlewareBase

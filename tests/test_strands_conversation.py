@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+
+pytest.importorskip("strands", reason="strands-agents is an extra for tests")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strands import Agent, ModelRetryStrategy, tool
@@ -29,6 +32,7 @@ from buoyline.integrations.strands import (
     SummarizingConversationManager,
     WorkspaceConversationManager,
     WorkspaceOffloader,
+    WorkspaceStorage,
 )
 
 Message = dict[str, Any]
@@ -175,8 +179,26 @@ def test_what_strands_page_shows_works_with_the_import_changed(
     agent("first")
     agent("second")
     assert texts(history(agent)) == ["first", "one", "second", "two"]
-    (session,) = (tmp_path / "workspace" / "sessions").iterdir()
-    assert '"two"' in (session / "window.jsonl").read_text("utf-8")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("has", ["plugin", "storage", "nothing"])
+def test_a_manager_without_a_workspace_takes_the_agents_else_memory_with_a_warning(
+    has: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plugins: list[Any] = [WorkspaceOffloader("w")] if has == "plugin" else []
+    storage = WorkspaceStorage("w") if has == "storage" else None
+    manager = SlidingWindowConversationManager(2)
+    agent = agent_with(manager, plugins=plugins, storage=storage)
+    for number in range(3):
+        agent(f"question {number}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ([] if has == "nothing" else ["w"])
+    assert ("ends with the process" in caplog.text) is (has == "nothing")
+    shown = "".join(path.read_text("utf-8") for path in tmp_path.glob("w/sessions/*/transcript.md"))
+    assert ("question 0" in shown) is (has != "nothing")
+    assert len(history(agent)) == 2
+    assert manager.removed_message_count > 0
 
 
 async def test_a_directory_will_do_for_a_workspace(tmp_path: Path) -> None:
@@ -389,10 +411,10 @@ def test_too_few_messages_are_no_reason_to_fail_a_call_but_an_overflow_says_so(t
 # Who writes a summary.
 
 
-async def test_the_agents_own_model_writes_the_summary_where_it_shall_and_is_checked(tmp_path: Path) -> None:
+async def test_the_agents_own_model_writes_the_summary_and_is_checked(tmp_path: Path) -> None:
     model = StructuredModel(FIELDS | {"next_steps": "Open src/invented.py [transcript.md:2]."})
     manager = SummarizingConversationManager(
-        workspace=LocalWorkspace(tmp_path), session_id=SESSION, use_model=True, proactive_compression=True
+        workspace=LocalWorkspace(tmp_path), session_id=SESSION, proactive_compression=True
     )
     agent = agent_with(manager, model=model, messages=talk(40))
     model.update_config(context_window_limit=600)
@@ -417,9 +439,10 @@ async def test_a_prompt_of_ones_own_instructs_the_agents_model(tmp_path: Path) -
     assert "message 0" in model.prompts[0][1]
 
 
-async def test_an_agent_of_ones_own_writes_the_summary_and_keeps_its_own_history(tmp_path: Path) -> None:
-    writer_model = ScriptedModel([[{"toolUse": {"name": "Summary", "toolUseId": "w", "input": FIELDS}}], "done"])
-    writer = Agent(model=writer_model, messages=cast("Any", talk(2)), callback_handler=None)
+@pytest.mark.parametrize("answer", ["The port is 8080 [transcript.md:2].", json.dumps(FIELDS)])
+async def test_an_agent_of_ones_own_writes_the_summary_and_keeps_its_own_history(answer: str, tmp_path: Path) -> None:
+    writer_model = ScriptedModel([answer])
+    writer = Agent(model=writer_model, messages=cast("Any", talk(2)), system_prompt="Be short.", callback_handler=None)
     manager = SummarizingConversationManager(
         workspace=LocalWorkspace(tmp_path), summarization_agent=writer, proactive_compression=True
     )
@@ -427,6 +450,7 @@ async def test_an_agent_of_ones_own_writes_the_summary_and_keeps_its_own_history
     await agent.invoke_async("go on")
     assert "The port is 8080" in texts(history(agent))[0]
     assert bare(history(writer)) == talk(2)
+    assert writer_model.system_prompts == ["Be short."]
     assert len(model_of(agent).requests) == 1
 
 
@@ -450,13 +474,83 @@ async def test_where_the_model_fails_the_extractive_summary_takes_over(failure: 
     assert line["fell_back"]
 
 
-def test_an_overflow_asks_no_model_for_a_summary(tmp_path: Path) -> None:
-    model = StructuredModel(FIELDS, overflow, "fine")
-    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), use_model=True)
-    agent = agent_with(manager, model=model, messages=talk(60))
+LATER = "LATER: the port is 8080 [transcript.md:2], and src/app.py is done."
+
+
+@pytest.mark.parametrize("answer", [LATER, json.dumps(FIELDS | {"current_state": LATER})])
+@pytest.mark.parametrize("writer", ["agent", "prompt", "model"])
+def test_after_each_overflow_the_documented_writer_is_asked(writer: str, answer: str, tmp_path: Path) -> None:
+    """The page: a summary by the agent's own model, by its prompt, or by an agent; and no compression before a call."""
+    own = ScriptedModel([answer])
+    named: dict[str, Any] = {
+        "agent": {"summarization_agent": Agent(model=own, callback_handler=None)},
+        "prompt": {"summarization_system_prompt": "Focus on ports."},
+        "model": {},
+    }
+    asked = "agent" if writer == "agent" else "model"
+    between = [] if asked == "agent" else [answer]
+    manager = SummarizingConversationManager(
+        summary_ratio=0.4, preserve_recent_messages=8, workspace=LocalWorkspace(tmp_path), **named[writer]
+    )
+    agent = agent_with(manager, overflow, *between, overflow, *between, "fine", messages=talk(60))
     agent("go on")
-    assert model.prompts == []
+    summary = texts(history(agent))[0]
+    assert LATER in summary
+    assert "src/app.py" in summary.partition(LATER)[2]  # the facts of the messages
+    if writer == "agent":
+        assert len(own.requests) == 2
+    else:
+        prompts = [prompt or "" for prompt in model_of(agent).system_prompts]
+        assert len(prompts) == 5
+        assert ("Focus on ports." in prompts[1]) is (writer == "prompt")
+    messages = history(agent)
+    assert [message["role"] for message in messages[:2]] == ["user", "assistant"]
+    assert messages[-2]["content"] == [{"text": "go on"}]
+
+
+def test_after_an_overflow_structured_output_gives_the_fields(tmp_path: Path) -> None:
+    model = StructuredModel(FIELDS, overflow, "fine")
+    agent = agent_with(
+        SummarizingConversationManager(workspace=LocalWorkspace(tmp_path)), model=model, messages=talk(60)
+    )
+    agent("go on")
+    assert len(model.prompts) == 1
+    assert "The port is 8080" in texts(history(agent))[0]
+
+
+@pytest.mark.parametrize("answer", ["", "nonsense " * 4_000, overflow, RuntimeError("down")])
+def test_after_an_overflow_the_extractive_summary_takes_over_from_a_bad_one(
+    answer: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = Agent(model=ScriptedModel([answer]), callback_handler=None)
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), summarization_agent=writer)
+    agent = agent_with(manager, overflow, "fine", messages=talk(60))
+    agent("go on")
+    assert "Summary of messages 0-" in texts(history(agent))[0]
+    assert "extractive" in caplog.text or answer
+
+
+@pytest.mark.parametrize("shares", ["manager", "agent"])
+def test_a_writer_that_is_summarised_itself_does_not_ask_itself_for_ever(shares: str, tmp_path: Path) -> None:
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path))
+    agent = agent_with(manager, overflow, overflow, overflow, "fine", messages=talk(60))
+    manager.summarization_agent = agent
+    if shares == "manager":
+        model = ScriptedModel([overflow])
+        manager.summarization_agent = Agent(model=model, conversation_manager=manager, callback_handler=None)
+    agent("go on")
+    assert "Summary of messages 0-" in texts(history(agent))[0]
+    assert history(agent)[-1]["content"] == [{"text": "fine"}]
+
+
+def test_without_a_model_the_extractive_summariser_writes(tmp_path: Path) -> None:
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), summarizer="extractive")
+    agent = agent_with(manager, overflow, "fine", messages=talk(60))
+    agent("go on")
+    assert len(model_of(agent).requests) == 2
     assert "Summary of messages" in texts(history(agent))[0]
+    with pytest.raises(ConfigError, match="extractive"):
+        SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), summarizer=cast("Any", "model"))
 
 
 # Proactive compression.
@@ -498,6 +592,37 @@ def test_without_a_usage_all_messages_are_counted(limit: int, compressed: bool, 
     agent = agent_with(manager, messages=messages, config={"context_window_limit": limit})
     agent("go on")
     assert (manager.removed_message_count > 0) is compressed
+
+
+@pytest.mark.parametrize("kind", [SlidingWindowConversationManager, SummarizingConversationManager])
+@pytest.mark.parametrize("usage", ["zero", "no input", "none", "no estimate"])
+def test_compression_comes_in_time_where_a_provider_reports_no_usage(kind: Any, usage: str, tmp_path: Path) -> None:
+    class Silent(ScriptedModel):
+        async def stream(self, *given: Any, **options: Any) -> AsyncGenerator[Any, None]:
+            async for event in super().stream(*given, **options):
+                metadata = event.get("metadata")
+                if metadata is None:
+                    yield event
+                elif usage != "none":
+                    output = 10 if usage == "no input" else 0
+                    yield {
+                        "metadata": metadata
+                        | {"usage": {"inputTokens": 0, "outputTokens": output, "totalTokens": output}}
+                    }
+
+        async def count_tokens(self, *given: Any, **options: Any) -> int:
+            if usage == "no estimate":
+                raise RuntimeError
+            return await super().count_tokens(*given, **options)
+
+    more: dict[str, Any] = {} if kind is SlidingWindowConversationManager else {"summarizer": "extractive"}
+    manager = kind(workspace=LocalWorkspace(tmp_path), proactive_compression=True, **more)
+    model = Silent(["word " * 40], context_window_limit=2_000, usage_tokens=0)
+    agent = agent_with(manager, model=model)
+    for turn in range(30):
+        agent(f"turn {turn} " + "word " * 40)
+        assert sum(len(text.split()) for text in texts(history(agent))) < 2_200
+    assert manager.removed_message_count > 30
 
 
 def test_without_proactive_compression_only_an_overflow_reduces(tmp_path: Path) -> None:
@@ -655,6 +780,22 @@ def test_a_provider_that_refuses_everything_ends_after_a_few_calls(tmp_path: Pat
         with pytest.raises(ContextWindowOverflowException):
             agent("go on")
         assert len(model_of(agent).requests) < 20
+
+
+@pytest.mark.parametrize("words", ["a", "two words"])
+def test_an_overflow_of_messages_smaller_than_any_summary_is_relieved_as_by_strands_own(
+    words: str, tmp_path: Path
+) -> None:
+    messages = [said("assistant" if place % 2 else "user", words) for place in range(40)]
+    manager = SummarizingConversationManager(workspace=tmp_path, session_id=SESSION)
+    agent = agent_with(manager, overflow, "a summary", overflow, "a summary", "fine", messages=messages)
+    agent("and now?")
+    assert len(history(agent)) < 40 * 0.7
+    assert history(agent)[0]["role"] == "user"
+    assert texts(history(agent))[-2] == "and now?"
+    left = 42 - len(history(agent))
+    assert manager.removed_message_count == left
+    assert texts(asyncio.run(archived(LocalWorkspace(tmp_path))))[:left] == [words] * left
 
 
 def test_a_giant_newest_result_is_no_dead_end(tmp_path: Path) -> None:
@@ -968,7 +1109,8 @@ def test_whatever_the_history_it_stays_valid_and_nothing_is_lost(
             manager.reduce_context(agent, ContextWindowOverflowException("too long") if e else None)
         except ContextWindowOverflowException:
             break
-    has_head = manager.removed_message_count > 0 and kind != "exact"
+    has_head = history(agent)[0]["content"][:1] != messages[manager.removed_message_count]["content"][:1]
+    assert has_head == (manager.removed_message_count > 0 and kind == "window") or kind == "summary"
     kept = history(agent)[1 if has_head else 0 :]
     left = bare(asyncio.run(archived(workspace)))  # more than have left where an attempt was given up
     assert left == messages[: len(left)]
@@ -995,3 +1137,38 @@ def test_without_its_notice_a_window_slides_as_strands_own_does(count: int, size
         histories_of.append(bare(history(agent)))
     assert histories_of[0] == histories_of[1]
     assert ours.removed_message_count == theirs.removed_message_count
+
+
+def _paste(tokens: int) -> str:
+    """Return a text of about so many tokens, if four bytes are one."""
+    line = "the harbour log repeats itself in plain words\n"
+    return line * (4 * tokens // len(line))
+
+
+TASK = "Move the gateway to port 8443. Never touch anything under legacy/."
+RULES = [f"Rule {at}: never touch app/part_{at}/store_{at}.py, its port is {9000 + at}." for at in range(160)]
+
+
+def test_a_strands_agent_keeps_its_large_summary_if_few_messages_leave(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    manager = SummarizingConversationManager(0.8, 2, workspace=workspace, session_id="s1", summarizer="extractive")
+    talk = [
+        {"role": role, "content": [{"text": text}]}
+        for said in (TASK, *RULES)
+        for role, text in (("user", said), ("assistant", "Noted."))
+    ]
+    model = ScriptedModel(["ok"], context_window_limit=16_000)
+    agent = Agent(model=model, conversation_manager=manager, messages=cast("Any", talk), callback_handler=None)
+    while len(agent.messages) > 8:
+        manager.reduce_context(agent)
+    first = manager.departures.summary
+    assert first is not None
+    agent(_paste(int(0.82 * 16_000)))
+    manager.reduce_context(agent)
+
+    second = manager.departures.summary
+    assert second is not None
+    assert second.source_tokens < 800 < first.tokens
+    assert second.tokens > 0.9 * first.tokens
+    assert "8443" in second.text
+    assert "legacy/" in second.text

@@ -3,6 +3,9 @@
 from typing import Any, cast
 
 import pytest
+
+pytest.importorskip("strands", reason="strands-agents is an extra for tests")
+
 from strands import Agent
 from strands_model import ScriptedModel
 from test_strands_conversation import talk

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("strands", reason="strands-agents is an extra for tests")
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strands import Agent, tool
@@ -170,7 +173,8 @@ def test_every_name_of_their_pages_is_imported_from_here_as_well(module: str) ->
     assert sorted(importlib.import_module(module).__all__) == NAMES_ON_THEIR_PAGES[module]
     assert set(NAMES_ON_THEIR_PAGES[module]) <= set(strands.__all__)
     for name in NAMES_ON_THEIR_PAGES[module]:
-        assert getattr(strands, name).__name__ in {name, "WorkspaceOffloader"}
+        assert getattr(strands, name).__name__ == name
+    assert strands.ContextOffloader.name == ContextOffloader.name == "context_offloader"
 
 
 def test_what_there_is_none_of_ours_of_is_theirs() -> None:
@@ -601,6 +605,13 @@ def test_a_call_that_cannot_be_answered_is_an_error_result(arguments: dict[str, 
     assert words in text_of(agent, 1)
 
 
+def test_a_model_that_asks_for_the_whole_gets_all_of_a_result_of_any_size(storage: Any) -> None:
+    text = lines(40_000)  # more than a quarter of the window, which is given unasked
+    for options, is_whole in (({}, False), ({"whole": True}, True)):
+        agent = run(WorkspaceOffloader(storage), tool_giving(text), retrieving(**options))
+        assert (text_of(agent, 1) == text) is is_whole
+
+
 @pytest.mark.parametrize("name", [".env", "link.txt", "../secret.txt", "sessions/other/tool_result-call_1.txt"])
 def test_a_model_gets_nothing_of_the_directory_but_what_was_offloaded_for_it(name: str, workdir: Path) -> None:
     """Strands' file storage gives it whatever lies there, and follows links out of it."""
@@ -699,6 +710,109 @@ def test_one_agents_tool_does_not_reach_anothers_results(workdir: Path) -> None:
     assert result_of(agent, 1)["status"] == "error"
 
 
+@pytest.mark.parametrize("kept", ["workspace", "memory", "unified files", "unified memory", "Strands' files"])
+def test_an_agent_with_its_old_messages_retrieves_its_old_results(kept: str, workdir: Path) -> None:
+    """Without a session manager Strands draws a session id for each agent object."""
+    storage = STORAGES[kept](workdir)
+    before = run(WorkspaceOffloader(storage), tool_giving(lines()))
+    saved = json.loads(json.dumps(before.messages))
+    looks = [lambda messages, at=at: retrieving(pattern="line 1299")(messages[at : at + 1]) for at in (2, 2)]
+    after = Agent(
+        model=ScriptedModel([looks[0], [call("loud", {}, "call_3")], looks[1], "done"]),
+        tools=[tool_giving("other " + lines())],
+        plugins=[WorkspaceOffloader(storage if "memory" in kept else STORAGES[kept](workdir))],
+        messages=saved,
+        callback_handler=None,
+    )
+    after("again")
+    assert session_of(after) != session_of(before)
+    for number in (1, 3):  # before and after it has results of its own
+        assert result_of(after, number)["status"] == "success"
+        assert "> 1300| line 1299" in text_of(after, number)
+
+
+LOOKS: dict[str, tuple[dict[str, Any], str]] = {
+    "grep": ({"pattern": "line 1299"}, "1300: line 1299"),
+    "search": ({"query": "line 1299"}, "line 1299"),
+    "glob": ({"pattern": "tool_result-*.txt"}, "tool_result-call_1.txt"),
+    "read": ({"path": "tool_result-call_1.txt", "start": 1300}, "line 1299"),
+    "query": ({"path": "tool_result-call_1.txt", "expression": "SELECT count(*) FROM t1"}, "1"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize("has_own", [False, True])
+def test_an_agents_lookups_reach_the_results_that_its_messages_name(name: str, has_own: bool, workdir: Path) -> None:  # noqa: FBT001 - a parameter
+    shown = json.dumps([{"note": f"line {number}"} for number in range(1_300)]) if name == "query" else lines()
+    before = run(WorkspaceOffloader(workdir), tool_giving(shown))
+    arguments, expected = LOOKS[name]
+    own: list[Any] = [[call("loud", {}, "call_5")]] if has_own else []
+    after = Agent(
+        model=ScriptedModel([*own, [call(name, arguments, "call_6")], "done"]),
+        tools=[tool_giving("own " + lines())],
+        plugins=[WorkspaceOffloader(workdir)],
+        messages=json.loads(json.dumps(before.messages)),
+        callback_handler=None,
+    )
+    after("again")
+    answer = text_of(after, 1 + has_own)
+    assert expected in answer
+    assert not answer.startswith("Error")
+    if has_own and name in {"grep", "glob"}:
+        assert all(f"sessions/{session_of(agent)}" in answer for agent in (before, after))
+
+
+def test_a_path_or_a_forged_stub_opens_no_session_of_somebody_else(workdir: Path) -> None:
+    other = run(WorkspaceOffloader(workdir, session_id="of-somebody-else"), tool_giving(lines()))
+    forged = text_of(other).partition("\n\n")[0] + "\n\n1: guessed\n"
+    looks: list[Any] = [
+        [call("retrieve_offloaded_content", {"reference": str(path_in(text_of(other)))}, "call_2")],
+        [call("grep", {"pattern": "line 12"}, "call_3")],
+        [call("read", {"path": str(path_in(text_of(other)))}, "call_4")],
+    ]
+    model = ScriptedModel([[call("quiet")], *looks, "done"])
+    tools = [tool_giving(forged, name="quiet")]
+    agent = Agent(model=model, tools=tools, plugins=[WorkspaceOffloader(workdir)], callback_handler=None)
+    agent(f"Read {path_in(text_of(other))}: {text_of(other)}")
+    assert result_of(agent, 1)["status"] == "error"
+    assert all("line 12" not in text_of(agent, number) for number in (1, 2, 3))
+    assert "cannot be read from here" in text_of(agent, 2)
+
+
+@pytest.mark.parametrize("file", ["sessions/before/journal.jsonl", "workspace.json"])
+def test_an_earlier_session_that_is_damaged_hides_no_result_of_the_agents_own(file: str, workdir: Path) -> None:
+    before = run(WorkspaceOffloader(workdir, session_id="before"), tool_giving(lines()))
+    (workdir / file).write_bytes(b"{}\n")
+    looks: list[Any] = [call("retrieve_offloaded_content", {"reference": "tool_result-call_1.txt"}, "call_2")]
+    looks += [call(name, arguments, f"call_{name}") for name, (arguments, _) in LOOKS.items()]
+    after = Agent(
+        model=ScriptedModel([[call("loud", {}, "call_5")], looks, "done"]),
+        tools=[tool_giving("own " + lines())],
+        plugins=[WorkspaceOffloader(workdir)],
+        messages=json.loads(json.dumps(before.messages)),
+        callback_handler=None,
+    )
+    after("again")
+    answers = [text_of(after, number) for number in range(2, 2 + len(looks))]
+    assert not [
+        answer for answer in answers for mark in ("`", "buoyline ", "journal.jsonl", "repair") if mark in answer
+    ]
+    if file != "workspace.json":  # nothing can be stored then
+        assert "1300: line 1299" in answers[1]
+
+
+def test_a_key_that_no_stub_lists_opens_no_result_of_somebody_else() -> None:
+    storage = UnifiedInMemoryStorage()
+    run(WorkspaceOffloader(storage, session_id="of-somebody-else"), tool_giving(lines()))
+    key = "offloader/of-somebody-else/call_1_0"
+    agent = run(
+        WorkspaceOffloader(storage),
+        tool_giving(f"see {key}"),
+        [call("retrieve_offloaded_content", {"reference": key}, "call_2")],
+    )
+    assert result_of(agent, 1)["status"] == "error"
+
+
 def test_every_reference_in_a_restored_session_leads_to_its_result(tmp_path: Path, workdir: Path) -> None:
     """Where the storage is in memory, what a persisted conversation refers to is gone with the process."""
     session = {"session_id": "s1", "storage_dir": str(tmp_path / "sessions")}
@@ -725,13 +839,16 @@ def test_a_session_may_be_named(workdir: Path) -> None:
 
 
 def test_the_agents_own_storage_is_used_where_none_is_given(
-    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     agent = run(WorkspaceOffloader(), tool_giving(lines()), storage=WorkspaceStorage(workdir))
     assert path_in(text_of(agent)).is_relative_to(workdir)
-    agent = run(WorkspaceOffloader(), tool_giving(lines()))
-    assert path_in(text_of(agent)).is_relative_to(tmp_path / "workspace")
+    assert caplog.text == ""
+    agent = run(WorkspaceOffloader(), tool_giving(lines()), retrieving(pattern="line 1299"))
+    assert "> 1300| line 1299" in text_of(agent, 1)
+    assert [path.name for path in tmp_path.iterdir()] == [workdir.name]
+    assert caplog.text.count("end with the process") == 1
 
 
 def test_the_turns_of_what_is_kept_in_memory_are_the_agents() -> None:
@@ -742,6 +859,50 @@ def test_the_turns_of_what_is_kept_in_memory_are_the_agents() -> None:
     agent = Agent(model=model, tools=tools, plugins=[WorkspaceOffloader(workspace)], callback_handler=None)
     agent("go")
     assert result_of(agent, 5)["status"] == "error"
+
+
+def test_our_memory_ages_under_strands_own_plugin() -> None:
+    storage = strands.InMemoryStorage(evict_after_turns=2)
+    small: list[Any] = [[call("quiet", {}, f"small_{number}")] for number in range(4)]
+    look = lambda messages: retrieving()(messages[2:3])  # noqa: E731 - an answer, used twice
+    model = ScriptedModel([[call("loud")], [call("quiet", {}, "s")], look, *small, look, "done"])
+    tools = [tool_giving(lines()), tool_giving("ok", name="quiet")]
+    plugin = ContextOffloader(storage=storage)
+    agent = Agent(model=model, tools=tools, plugins=[plugin], callback_handler=None)
+    agent("go")
+    assert result_of(agent, 2)["status"] == "success"
+    assert result_of(agent, 7)["status"] == "error"
+    with pytest.raises(ValueError, match="cannot be shared"):
+        Agent(model=ScriptedModel(["done"]), plugins=[plugin])
+
+
+@pytest.mark.parametrize(("cycles", "is_there"), [(2, False), (20, True), (None, True)])
+async def test_a_unified_storage_is_evicted_after_the_cycles_that_were_named(
+    cycles: int | None,
+    is_there: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    storage = UnifiedInMemoryStorage()
+    small: list[Any] = [[call("quiet", {}, f"small_{number}")] for number in range(5)]
+    model = ScriptedModel([[call("loud")], *small, "done"])
+    tools = [tool_giving(lines()), tool_giving("ok", name="quiet")]
+    plugin = WorkspaceOffloader(storage, evict_after_cycles=cycles)
+    await Agent(model=model, tools=tools, plugins=[plugin], callback_handler=None).invoke_async("go")
+    assert bool(await storage.list()) is is_there
+    with pytest.raises(ValueError, match="evict_after_cycles"):
+        WorkspaceOffloader(storage, evict_after_cycles=0)
+
+
+@pytest.mark.parametrize("kept", ["workspace", "memory"])
+def test_a_retrieved_document_keeps_its_name(kept: str, workdir: Path) -> None:
+    document = {"document": {"name": "report", "format": "pdf", "source": {"bytes": b"%PDF-1.7" + b"x" * 4_000_000}}}
+
+    def look(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        found = re.search(r"([^ ,]+)\]", messages[-1]["content"][0]["toolResult"]["content"][0]["text"])
+        assert found is not None
+        return [call("retrieve_offloaded_content", {"reference": found[1]}, "call_2")]
+
+    agent = run(WorkspaceOffloader(STORAGES[kept](workdir)), tool_giving([document]), look)
+    assert result_of(agent, 1)["content"] == [document]
 
 
 def test_strands_own_memory_ages_by_the_turns_of_its_agent() -> None:

@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("strands", reason="strands-agents is an extra for tests")
+
 from hypothesis import given
 from hypothesis import strategies as st
 from strands import Agent, tool
 from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
+from strands.sandbox.posix_shell import PosixShellSandbox
+from strands.sandbox.types import ExecutionResult
 from strands.session.file_session_manager import FileSessionManager
 from strands.storage import Storage
 from strands.types.exceptions import StorageError as StrandsStorageError
@@ -28,7 +33,13 @@ from strands_model import ScriptedModel, call
 
 from buoyline import LocalWorkspace, MemoryWorkspace, Quotas
 from buoyline.errors import ConfigError, CorruptError, QuotaExceededError
-from buoyline.integrations.strands import FileStorage, InMemoryStorage, WorkspaceStorage, session_of
+from buoyline.integrations.strands import (
+    FileStorage,
+    InMemoryStorage,
+    WorkspaceOffloader,
+    WorkspaceStorage,
+    session_of,
+)
 from buoyline.integrations.strands.frames import framed, unframed
 from buoyline.integrations.strands.naming import session_named
 from buoyline.lookups import grep, lookup_tools
@@ -147,6 +158,41 @@ OTHERS: list[dict[str, Any]] = [
     {"session_id": "s1"},
     {"session_id": "s1", "agent_id": "b"},
 ]
+
+
+@pytest.mark.parametrize("kind", [FileStorage, InMemoryStorage])
+async def test_the_hosts_own_storage_retrieves_what_its_agent_stored(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage = kind("./a") if kind is FileStorage else kind()
+    agents = [WorkspaceOffloader(storage), WorkspaceOffloader(storage)]
+    text = "".join(f"line {number}\n" for number in range(2_000))
+    pdf = b"%PDF-1.7" + b"x" * 4_000_000
+
+    @tool
+    def dump() -> Any:
+        """Say much."""
+        document = {"document": {"name": "report", "format": "pdf", "source": {"bytes": pdf}}}
+        return {"status": "success", "content": [{"text": text}, document]}
+
+    for plugin in agents:
+        model = ScriptedModel([[call("dump")], "done"])
+        agent = Agent(model=model, tools=[dump], plugins=[plugin], callback_handler=None)
+        agent("go")
+        shown = "\n".join(block["text"] for block in agent.messages[2]["content"][0]["toolResult"]["content"])
+        [whole] = re.findall(r"Whole result: (\S+)", shown)
+        [blob] = re.findall(r"\[document: .*?, ([^ ,\]]+)\]", shown)
+        for owner in (storage, *([FileStorage("./a"), FileStorage("a")] if kind is FileStorage else [])):
+            assert text in (await owner.retrieve(whole))[0].decode()
+            assert (await owner.retrieve(blob))[0] == pdf
+    if kind is FileStorage:
+        assert await FileStorage("a").retrieve(Path(blob).name) == (pdf, "application/pdf")
+        with pytest.raises(KeyError):  # both sessions have a file of that name
+            await storage.retrieve("tool_result-call_1.txt")
+        named = WorkspaceStorage("a", session_id="another")
+        with pytest.raises(KeyError):
+            await named.retrieve(whole)
 
 
 async def test_another_session_and_another_agent_reach_nothing(tmp_path: Path) -> None:
@@ -643,3 +689,66 @@ def test_buoyline_itself_imports_no_framework() -> None:
     code = "import sys, buoyline; print({'strands', 'agentscope', 'boto3'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
+
+
+# Within a sandbox.
+
+
+class Container(PosixShellSandbox):
+    """A sandbox of Strands' whose root is a directory of the host: its ``./artifacts`` is not the host's."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir()
+
+    async def execute_streaming(self, command: str, **options: Any) -> Any:
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, cwd=self.root, check=False)
+        yield ExecutionResult(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
+
+
+@pytest.mark.parametrize("given", ["agent's", "storage's"])
+@pytest.mark.parametrize("plugin", [WorkspaceOffloader, ContextOffloader])
+async def test_files_are_in_the_sandbox_of_the_agent(
+    plugin: Any, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "host").mkdir()
+    monkeypatch.chdir(tmp_path / "host")
+    box = Container(tmp_path / "box")
+    text = "".join(f"line {number}\n" for number in range(2_000))
+
+    @tool
+    def dump() -> Any:
+        """Say much."""
+        return {"status": "success", "content": [{"text": text}, {"json": {"rows": list(range(4_000))}}]}
+
+    def look(messages: Any) -> Any:
+        return [call("retrieve_offloaded_content", {"reference": reference_in(messages), "pattern": "line 1999"}, "c2")]
+
+    def reference_in(messages: Any) -> str:
+        shown = messages[2]["content"][0]["toolResult"]["content"][0]["text"]
+        return str(re.findall(r"^  (\S+\.txt) \(text", shown, re.MULTILINE)[0])
+
+    def agent_in(*answers: Any, **more: Any) -> Agent:
+        storage = FileStorage("./artifacts", sandbox=box if given == "storage's" else None)
+        own: dict[str, Any] = {"sandbox": box} if given == "agent's" else {}
+        model = ScriptedModel([*answers, "done"])
+        return Agent(model=model, tools=[dump], plugins=[plugin(storage)], callback_handler=None, **own, **more)
+
+    agent = agent_in([call("dump")], look)
+    await agent.invoke_async("go")
+    after = agent_in(look, messages=json.loads(json.dumps(agent.messages[:4])))
+    await after.invoke_async("again")
+    for one in (agent, after):
+        answer = one.messages[-2]["content"][0]["toolResult"]
+        assert answer["status"] == "success"
+        assert "line 1999" in answer["content"][0]["text"]
+    reference = reference_in(agent.messages)
+    assert (await box.execute(f"grep -c line {reference}")).stdout == "2000\n"
+    assert list((tmp_path / "host").iterdir()) == []
+    owner = FileStorage("./artifacts", sandbox=box)
+    [rows] = [path.name for path in (box.root / "artifacts").glob("*.json") if "metadata" not in path.name]
+    assert (await owner.retrieve(rows))[1] == "application/json"
+    assert await owner.retrieve(Path(reference).stem) == (text.encode(), "text/plain")
+    for elsewhere in ("/etc/passwd", "../box/secret", "./artifacts/../secret", f"{reference}.metadata.json", "", "."):
+        with pytest.raises(KeyError):
+            await owner.retrieve(elsewhere)

@@ -16,6 +16,7 @@ from agentscope.message import Msg
 from agentscope.state import AgentState
 
 from buoyline.compression import Summary, summary_from
+from buoyline.compression.summary import BatchReference
 from buoyline.errors import NotFoundError
 from buoyline.integrations.agentscope.pieces import Piece, beginning, last_cut, pieces_of
 from buoyline.messages import Message, Text, detect, dialect_named, is_array, is_object
@@ -51,12 +52,14 @@ class Note:
         head: What of the context's beginning is no message that leaves next, in order.
         pins: Keys of the pieces that stand again when they leave; see `Piece.key`.
         answers: How many of the model's messages have left.
+        batches: Where the archived messages are, with an offloader that answers each batch with its own reference.
     """
 
     archived: int = 0
     head: Sequence[Again] = ()
     pins: frozenset[tuple[str, str]] = frozenset()
     answers: int = 0
+    batches: tuple[BatchReference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ def noted(state: AgentState) -> Note:
         tuple(_head(state.context, value.get("head"))),
         frozenset((str(key[0]), str(key[1])) for key in (pins if is_array(pins) else ()) if is_array(key)),
         answers if isinstance(answers, int) else 0,
+        tuple(_batches(value.get("batches"))),
     )
 
 
@@ -113,7 +117,9 @@ def note(state: AgentState, said: Note) -> None:
         {"id": again.message.id, "blocks": len(again.message.content), "index": again.index, "pinned": again.pinned}
         for again in said.head
     ]
-    value = {"archived": said.archived, "head": head, "pins": sorted(map(list, said.pins)), "answers": said.answers}
+    value: dict[str, object] = {"archived": said.archived, "head": head, "answers": said.answers}
+    value["pins"] = sorted(map(list, said.pins))
+    value["batches"] = [list(batch) for batch in said.batches]
     state.middle_context[KEY] = {key: found for key, found in value.items() if found or key == "archived"}
 
 
@@ -170,6 +176,13 @@ async def _archived_since(abilities: Abilities, session_id: str, first: int) -> 
     except NotFoundError:
         return []
     return [value for _, value in found]
+
+
+def _batches(told: object) -> Iterator[BatchReference]:
+    for value in told if is_array(told) else ():
+        if is_array(value):
+            first, end, reference = value
+            yield BatchReference(int(first), int(end), str(reference))
 
 
 def _head(context: Sequence[Msg], told: object) -> Iterator[Again]:

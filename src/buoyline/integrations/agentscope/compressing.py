@@ -16,6 +16,7 @@ from agentscope.message import HintBlock, Msg, TextBlock, ToolCallBlock, Usage
 from agentscope.model import ChatUsage
 
 from buoyline.compression import Compressor, ContextConfig, Extent, Summarizer, Summary, SummaryFunction
+from buoyline.compression.budget import summary_budget_tokens
 from buoyline.compression.extraction import Extractive
 from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import ContextOverflowError, SummaryError
@@ -31,9 +32,6 @@ from buoyline.window.events import ContextCompressed, MessagesArchived
 from buoyline.window.reporting import reporting
 
 logger = logging.getLogger(__name__)
-
-# A summary of half its source still makes room; below some hundred tokens it would hold its frame and not the task.
-_SMALL_SUMMARY_TOKENS = 400
 
 
 class ContextCompression:
@@ -94,11 +92,16 @@ class ContextCompression:
             return
         await self._keeping.keep_before_archiving(agent, standing)
         extent = await self._extent(agent, standing, views[:cut], sum(counts[:cut]))
-        room = int((settings.trigger_ratio * size - tokens) / scale) + extent.tokens
-        worth = max(extent.tokens // 2, _SMALL_SUMMARY_TOKENS)
-        if standing.otherwise:  # and what makes room comes next
-            room = worth
-        limit = min(settings.summary_limit(size), worth, max(room, _SMALL_SUMMARY_TOKENS))
+        replaced_tokens = 0 if standing.previous is None else standing.previous.tokens
+        going_tokens, room = extent.tokens + replaced_tokens, int((settings.trigger_ratio * size - tokens) / scale)
+        limit = summary_budget_tokens(
+            extent.tokens,
+            settings.summary_limit(size),
+            replaced_tokens=replaced_tokens,
+            # If two ways part, what makes room comes next.
+            trigger_room_tokens=None if standing.otherwise else room + going_tokens,
+            window_room_tokens=int((size - tokens) / scale) + going_tokens,
+        )
         asked = AgentModelSummarizer(agent.model) if self._summarizer is None else self._summarizer
         used = len(_usages(asked))
         summary = await self._summarized(
@@ -110,7 +113,7 @@ class ContextCompression:
         self._apply(agent, summary, kept, _usages(asked)[used:], answers)
         await forget_reads(agent, kept)
         if self._on_event is not None:
-            after = tokens - round((extent.tokens - summary.tokens) * scale)
+            after = tokens - round((going_tokens - summary.tokens) * scale)
             self._on_event(ContextCompressed(summary, tokens, after, time.perf_counter() - began))
         await self._keeping.keep(agent)
         if standing.otherwise:
@@ -143,6 +146,7 @@ class ContextCompression:
             archived=standing.archived,
             dialect=detect(natives[0]).name,
             stubs=await stubs_in(views, self._abilities, agent.state.session_id),
+            batches=standing.note.batches,
         )
 
     async def _summarized(
@@ -181,7 +185,7 @@ class ContextCompression:
         state = agent.state
         self._workbench.show(state.session_id, summary)
         state.summary, state.context = summary.text, kept
-        note(state, Note(summary.messages[1], answers=answers))
+        note(state, Note(summary.messages[1], answers=answers, batches=summary.draft.batches))
         for usage in usages:
             kept[-1].append_usage(usage_of(usage))
 

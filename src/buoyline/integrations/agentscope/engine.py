@@ -145,7 +145,7 @@ class Engine:
         pins = frozenset(
             self.pieces[at][0].key for at in context.pins if at in self.pieces and at >= context.contents.first
         )
-        note(state, Note(context.contents.first, head, pins, context.contents.answers_left))
+        note(state, Note(context.contents.first, head, pins, context.contents.answers_left, context.batches))
         return True
 
     def waiting(self) -> bool:
@@ -282,6 +282,7 @@ async def _fill(context: Context, standing: Standing, memory: Memory) -> dict[in
     context.contents = Contents(behind, first + gone)
     context.contents.answers_left = said.answers + sum(entry.message.role == "assistant" for entry in entries[:common])
     context.archived, context.attempts = first + (gone or standing.archived), set()
+    context.batches = said.batches
     context.pins = sorted(entry.index for entry in (*context.head, *context.contents) if entry.pinned)
     memory.tokens = counts[1]
     context.settled = len(context.contents)

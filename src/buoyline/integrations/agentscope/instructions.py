@@ -3,20 +3,18 @@
 The same for each call of a session, so that a provider's prompt cache holds.
 """
 
-from pathlib import Path
-
-from buoyline.workspace import layout
+from buoyline.workspace import LocalWorkspace, layout
 
 
-def instructions(workdir: Path, session_id: str, *, has_lookups: bool) -> str:
+def instructions(workspace: LocalWorkspace, session_id: str, *, has_lookups: bool) -> str:
     """Say where what left the context is, and how to look it up.
 
     Args:
-        workdir: Of the workspace.
+        workspace: Where it is.
         session_id: Of the agent.
         has_lookups: The agent has our tools; without them, its own have to do.
     """
-    directory = workdir / layout.session_directory(session_id)
+    directory = workspace.directory_of(session_id)
     how = (
         "Look things up there with read, grep, search, glob and query, by the bare names of the files"
         if has_lookups

@@ -132,7 +132,7 @@ class WorkspaceMiddleware(MiddlewareBase):
         added = self._instructions
         if added is None and isinstance(self._workspace, LocalWorkspace):
             has_lookups = isinstance(await agent.toolkit.get_tool("read"), LookupTool)
-            added = default_instructions(self._workspace.workdir, agent.state.session_id, has_lookups=has_lookups)
+            added = default_instructions(self._workspace, agent.state.session_id, has_lookups=has_lookups)
         return f"{current_prompt}\n{added}" if added else current_prompt
 
     async def on_reply(

@@ -17,19 +17,14 @@ from buoyline.integrations.strands.documents import conversation_manager_of
 from buoyline.integrations.strands.managed import DocumentConversationManager
 from buoyline.integrations.strands.naming import session_of
 from buoyline.integrations.strands.null import NullConversationManager
-from buoyline.integrations.strands.offloading import ShouldOffload, WorkspaceOffloader
+from buoyline.integrations.strands.offloading import ContextOffloader, ShouldOffload, WorkspaceOffloader
 from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
 from buoyline.integrations.strands.storage import WorkspaceStorage
 from buoyline.integrations.strands.storages import FileStorage, InMemoryStorage
 from buoyline.integrations.strands.summarizing import SummarizingConversationManager
 
-ContextOffloader = WorkspaceOffloader
-"""Under Strands' name, as managers and storages have theirs: code that follows its page changes an import alone.
-
-For the same reason Strands' own `ConversationManager`, `ProactiveCompressionConfig`, `S3Storage` and `Storage` stand
-here: there are none of ours, the plugin takes these storages as they are, and our managers are such managers.
-"""
-
+# Strands' own ConversationManager, ProactiveCompressionConfig, S3Storage and Storage can be imported from here, so that
+# code that follows its pages changes an import alone.
 __all__ = [
     "AgentSummarizer",
     "ContextOffloader",

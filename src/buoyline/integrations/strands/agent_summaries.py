@@ -1,10 +1,15 @@
-"""Summaries by a model of Strands, or by an agent of its own: asked for the summary's fields, never trusted."""
+"""Summaries by a model of Strands, or by an agent of its own: asked for the summary's fields, never trusted.
+
+Strands' own manager takes any text for a summary. So an answer without the fields is taken as it is, and the facts of
+the messages with their citations are put beside it.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import BaseModel, Field, create_model
+from strands.event_loop.streaming import process_stream
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import CallableSummarizer, Draft, Summarizer, SummaryRequest
@@ -15,6 +20,7 @@ from buoyline.messages import is_object
 if TYPE_CHECKING:
     from strands import Agent
     from strands.models import Model
+    from strands.types.content import Messages
 
 UNKNOWN_WINDOW: Final = 32_000
 """Tokens taken for the window of a model that does not say: what nearly all have."""
@@ -29,7 +35,7 @@ _TYPES: Final[Mapping[object, Any]] = {"string": str, "integer": int, "number": 
 
 
 class StrandsModelSummarizer:
-    """Lets a model of Strands write the summary, through its structured output.
+    """Lets a model of Strands write the summary, through its structured output, or in text if it has none.
 
     The model sees the transcript with the numbers of its lines, and the summary that is brought up to date. What it
     cites and claims is checked by the `Compressor`, and the extractive summariser takes over where it fails.
@@ -54,29 +60,46 @@ class StrandsModelSummarizer:
         """
         return await self._asking.summarize(request)
 
-    async def _answer(self, request: SummaryRequest) -> Mapping[str, object]:
+    async def _answer(self, request: SummaryRequest) -> Mapping[str, object] | str:
         form = form_of(request)
-        for prompt in _prompts(request, self._model):
+        prompts = _prompts(request, self._model, spell_schema=False)
+        for number, prompt in enumerate(prompts):
             try:
-                return await self._fields(form, prompt)
+                fields = await self._fields(form, prompt)
             except ContextWindowOverflowException:
                 continue
+            except (NotImplementedError, ValueError):
+                fields = None  # models raise these if they have no structured output, or answer in another form
+            return await self._text(request, number) if fields is None else fields
         raise SummaryError(self._asking.name, "the model takes no request that is large enough")
 
-    async def _fields(self, form: type[BaseModel], prompt: Prompt) -> Mapping[str, object]:
-        messages: Any = [{"role": "user", "content": [{"text": prompt.user}]}]
+    async def _fields(self, form: type[BaseModel], prompt: Prompt) -> Mapping[str, object] | None:
         found: object = None
-        async for event in self._model.structured_output(form, messages, system_prompt=prompt.system):
+        async for event in self._model.structured_output(form, _messages(prompt), system_prompt=prompt.system):
             found = event.get("output", found)
-        if not isinstance(found, form):
-            raise SummaryError(self._asking.name, "the model gave no structured output")
-        return found.model_dump()
+        return found.model_dump() if isinstance(found, form) else None
+
+    async def _text(self, request: SummaryRequest, first: int) -> str:
+        """Return the model's answer in text; *first* is the number of the prompt to begin with."""
+        for prompt in _prompts(request, self._model, spell_schema=True)[first:]:
+            texts: list[str] = []
+            chunks = self._model.stream(_messages(prompt), tool_specs=None, system_prompt=prompt.system)
+            events = cast("AsyncIterator[dict[str, Any]]", process_stream(chunks))
+            try:
+                async for event in events:
+                    stop = event.get("stop")
+                    texts += [] if stop is None else [block["text"] for block in stop[1]["content"] if "text" in block]
+            except ContextWindowOverflowException:
+                continue
+            return "\n".join(texts)
+        raise SummaryError(self._asking.name, "the model takes no request that is large enough")
 
 
 class AgentSummarizer:
     """Lets an agent write the summary; it may use its tools, and its own system prompt holds.
 
-    Its history is as it was afterwards.
+    Any text that it answers is a summary; JSON with the fields of the summary is best. Its history is as it was
+    afterwards.
     """
 
     def __init__(self, agent: "Agent", *, max_attempts: int = 2, timeout_s: float = 300.0) -> None:
@@ -96,21 +119,16 @@ class AgentSummarizer:
         """
         return await self._asking.summarize(request)
 
-    async def _answer(self, request: SummaryRequest) -> Mapping[str, object]:
-        form = form_of(request)
-        for prompt in _prompts(request, self._agent.model):
+    async def _answer(self, request: SummaryRequest) -> str:
+        for prompt in _prompts(request, self._agent.model, spell_schema=True):
             before = list(self._agent.messages)
             try:
                 self._agent.messages[:] = []
-                text = f"{prompt.system}\n\n{prompt.user}"
-                answer = await self._agent.invoke_async(text, structured_output_model=form)
+                return str(await self._agent.invoke_async(f"{prompt.system}\n\n{prompt.user}"))
             except ContextWindowOverflowException:
                 continue
             finally:
                 self._agent.messages[:] = before
-            if not isinstance(answer.structured_output, form):
-                raise SummaryError(self._asking.name, "the agent gave no structured output")
-            return answer.structured_output.model_dump()
         raise SummaryError(self._asking.name, "the agent takes no request that is large enough")
 
 
@@ -127,13 +145,18 @@ def form_of(request: SummaryRequest) -> type[BaseModel]:
     return create_model("Summary", __doc__="The summary of a conversation.", **fields)
 
 
-def _prompts(request: SummaryRequest, model: "Model") -> Sequence[Prompt]:
+def _messages(prompt: Prompt) -> "Messages":
+    return [{"role": "user", "content": [{"text": prompt.user}]}]
+
+
+def _prompts(request: SummaryRequest, model: "Model", *, spell_schema: bool) -> Sequence[Prompt]:
     """Return the prompts to try, each smaller than the one before."""
     window = model.context_window_limit or UNKNOWN_WINDOW
     answer = min(request.max_tokens, window // 4)
     room = max(window - answer - min(_ANSWER_TOKENS, window // 8) - len(json.dumps(schema_of(request))) // 2, 1)
     return [
-        prompt_for(request, max_tokens=int(share * room), answer_tokens=answer, spell_schema=False) for share in _SHARES
+        prompt_for(request, max_tokens=int(share * room), answer_tokens=answer, spell_schema=spell_schema)
+        for share in _SHARES
     ]
 
 

@@ -1,7 +1,7 @@
 """A tool result that has just come, and what is to become of it. Pure apart from asking the model for a count."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -62,6 +62,7 @@ class Keeping(Protocol):
         *,
         max_tokens: int,
         whole_tokens: int,
+        messages: Sequence[Mapping[str, Any]],
     ) -> list[dict[str, Any]]:
         """Return the content behind *reference*, or lines of it, as blocks of a tool result.
 
@@ -72,6 +73,7 @@ class Keeping(Protocol):
             context_lines: Likewise.
             max_tokens: For lines.
             whole_tokens: For the whole content; of what has more, the first lines are shown.
+            messages: Of the agent: it may read results of other sessions whose stubs these hold.
         """
         ...
 

@@ -1,9 +1,11 @@
 """What a plugin has for one agent: its storage, who keeps its results in it, and the agent's tools."""
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
 
 from strands import Agent
 from strands.vended_plugins.context_offloader import InMemoryStorage
@@ -12,10 +14,12 @@ from buoyline.errors import ConfigError
 from buoyline.integrations.strands.block_keeping import BlockKeeping
 from buoyline.integrations.strands.content import KeepsBlocks
 from buoyline.integrations.strands.framed_storage import FramedStorage
+from buoyline.integrations.strands.history import NativeMessage, history_of
+from buoyline.integrations.strands.session_lookups import Messages, SessionLookups
 from buoyline.integrations.strands.storage import Workspace, WorkspaceStorage
+from buoyline.integrations.strands.storages import FileStorage
 from buoyline.integrations.strands.tool import Answer, WorkspaceTool
 from buoyline.integrations.strands.workspace_keeping import WorkspaceKeeping
-from buoyline.lookups import Tool, lookup_tools
 from buoyline.lookups.retrieval_tool import (
     RETRIEVAL_DESCRIPTION,
     RETRIEVAL_PARAMETERS,
@@ -47,7 +51,17 @@ class Settings:
     retrieval_tool: str
     has_lookups: bool
     storage_timeout_s: float | None
+    evict_after_cycles: int | None
     on_event: OnEvent | None
+
+
+_WORKSPACES: WeakKeyDictionary[Agent, Workspace] = WeakKeyDictionary()
+
+
+def workspace_of(agent: Agent) -> Workspace | None:
+    """Return the workspace that *agent* has in a plugin of ours or as its storage; None if it has none."""
+    storage: object = agent.storage
+    return _WORKSPACES.get(agent) or (storage.workspace if isinstance(storage, WorkspaceStorage) else None)
 
 
 class Attachment:
@@ -59,23 +73,36 @@ class Attachment:
         self.keeping = _keeping_in(storage, settings)
         self._storage, self._settings = storage, settings
 
-    def next_turn(self, cycle: int) -> None:
-        """Let what is kept in memory age by a turn; in Strands' own storage to the agent's *cycle*."""
-        if isinstance(self._storage, InMemoryStorage):
-            self._storage._evict(cycle)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - there is no other way
-        turns = abilities_of(self._storage.workspace).turns if isinstance(self._storage, WorkspaceStorage) else None
-        if turns is not None:
-            turns.next_turn()
+    async def next_turn(self, cycle: int) -> None:
+        """Let what can be evicted age by a turn; in storages of Strands' to the agent's *cycle*."""
+        storage = self._storage
+        if isinstance(storage, WorkspaceStorage):
+            turns = abilities_of(storage.workspace).turns
+            if turns is not None:
+                turns.next_turn()
+        elif isinstance(storage, InMemoryStorage):
+            storage._evict(cycle)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - there is no other way
+        elif isinstance(storage, FramedStorage):
+            await storage.evict(cycle, self._settings.evict_after_cycles)
 
     def register_tools(self, agent: Agent) -> None:
         """Give *agent* the tools, but none under a name that it has already."""
-        offered = [self._retrieval(window_of(agent))] if self._settings.retrieval_tool else []
-        tools = [tool for tool in (*offered, *self._lookups()) if tool.tool_name not in agent.tool_registry.registry]
+        held = ref(agent)
+        if isinstance(self._storage, WorkspaceStorage):
+            _WORKSPACES.setdefault(agent, self._storage.workspace)
+
+        def messages() -> Sequence[NativeMessage]:
+            alive = held()
+            return [] if alive is None else history_of(alive)
+
+        offered = [self._retrieval(window_of(agent), messages)] if self._settings.retrieval_tool else []
+        lookups = self._lookups(messages)
+        tools = [tool for tool in (*offered, *lookups) if tool.tool_name not in agent.tool_registry.registry]
         for tool in tools:
             agent.tool_registry.register_tool(tool)
         self.tools = frozenset(tool.tool_name for tool in tools)
 
-    def _retrieval(self, window_tokens: int) -> WorkspaceTool:
+    def _retrieval(self, window_tokens: int, messages: Messages) -> WorkspaceTool:
         max_tokens = max(self._settings.max_result_tokens, _LEAST_ANSWER_TOKENS)
         whole_tokens = read_back_limit(window_tokens, max_tokens)
 
@@ -87,20 +114,26 @@ class Attachment:
                 known.get("line_range"),
                 known.get("context_lines"),
                 max_tokens=max_tokens,
-                whole_tokens=whole_tokens,
+                whole_tokens=sys.maxsize if known.get("whole") else whole_tokens,
+                messages=messages(),
             )
 
         return WorkspaceTool(RETRIEVAL_TOOL, RETRIEVAL_DESCRIPTION, RETRIEVAL_PARAMETERS, answer)
 
-    def _lookups(self) -> list[WorkspaceTool]:
+    def _lookups(self, messages: Messages) -> list[WorkspaceTool]:
         storage = self._storage
         if not self._settings.has_lookups or not isinstance(storage, WorkspaceStorage):
             return []
         if not isinstance(storage.workspace, LocalWorkspace):
             return []
         counter, max_tokens = self._settings.counter, max(self._settings.max_result_tokens, _LEAST_ANSWER_TOKENS)
-        tools = lookup_tools(storage.workspace, storage.session_id, max_tokens=max_tokens, counter=counter)
-        return [WorkspaceTool(tool.name, tool.description, tool.parameters, _answer_of(tool)) for tool in tools]
+        workspace, session_id = storage.workspace, storage.session_id
+        lookups = SessionLookups(workspace, session_id, messages, max_tokens=max_tokens, counter=counter)
+        tools = lookups.tools()
+        return [
+            WorkspaceTool(tool.name, tool.description, tool.parameters, _answer_of(lookups, tool.name))
+            for tool in tools
+        ]
 
 
 def window_of(agent: Agent) -> int:
@@ -126,14 +159,18 @@ def storage_for(given: Any, agent: Agent, session_id: str) -> WorkspaceStorage |
     """Return the storage of *agent*: its part of a workspace, or *given* bound to its sandbox, where that is possible.
 
     Args:
-        given: What `as_storage` has returned, or the agent has; None: ``./workspace``.
+        given: What `as_storage` has returned, or the agent has.
         agent: The agent.
         session_id: Its session.
 
     Raises:
         ValueError: *given* is Strands' own `InMemoryStorage`, and another agent's: their turns would not agree.
     """
-    storage: Any = WorkspaceStorage("./workspace") if given is None else given
+    storage = given
+    if isinstance(storage, FileStorage):
+        storage = storage.for_sandbox(agent.sandbox)
+        if isinstance(storage, FileStorage) and storage.in_sandbox is not None:
+            return storage.in_sandbox
     if isinstance(storage, WorkspaceStorage):
         return storage.for_session(session_id)
     _claim(storage, agent)
@@ -157,9 +194,9 @@ def _keeping_in(storage: WorkspaceStorage | KeepsBlocks, settings: Settings) -> 
     return BlockKeeping(storage, counter, retrieval_tool=tool, timeout_s=settings.storage_timeout_s)
 
 
-def _answer_of(tool: Tool) -> Answer:
+def _answer_of(lookups: SessionLookups, name: str) -> Answer:
     async def answer(given: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return [{"text": await tool.call(**given)}]
+        return [{"text": await lookups.answer(name, given)}]
 
     return answer
 

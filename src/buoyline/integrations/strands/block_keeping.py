@@ -8,6 +8,9 @@ from typing import Any
 
 from buoyline.integrations.strands.arrival import Arrival, NativeResult, view_of
 from buoyline.integrations.strands.content import KeepsBlocks, retrieved_from
+from buoyline.integrations.strands.earlier_results import texts_of_results
+from buoyline.integrations.strands.framed_storage import FramedStorage
+from buoyline.lookups.retrieval import place_in
 from buoyline.messages import Json, Media, ResultPart, Text
 from buoyline.messages.formats import format_named
 from buoyline.messages.message import join_texts
@@ -88,6 +91,7 @@ class BlockKeeping:
         *,
         max_tokens: int,
         whole_tokens: int,
+        messages: Sequence[Mapping[str, Any]],
     ) -> list[dict[str, Any]]:
         """Return what is behind *reference*, or lines of it.
 
@@ -99,7 +103,10 @@ class BlockKeeping:
         is_whole = pattern is None and line_range is None and context_lines is None
         bound = whole_tokens if is_whole else max_tokens
         options = (pattern, line_range, context_lines)
-        found = retrieved_from(self._storage, reference, *options, max_tokens=bound, counter=self._counter)
+        storage = self._storage
+        if isinstance(storage, FramedStorage) and _is_listed(reference, messages):
+            storage = storage.with_session_of(reference)
+        found = retrieved_from(storage, reference, *options, max_tokens=bound, counter=self._counter)
         return await asyncio.wait_for(found, self._timeout_s)
 
     def _leaving(self, arrival: Arrival, parts: Sequence[ResultPart]) -> frozenset[int]:
@@ -137,6 +144,13 @@ class BlockKeeping:
         tool = self._retrieval_tool
         fallback = f", or {tool} with a reference and a pattern or line_range" if tool else ""
         return f"to see more, use your available tools on a reference{fallback}."
+
+
+def _is_listed(reference: str, messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a stub in *messages* lists *reference*: then another session of the same agent has stored it."""
+    name, _, _ = place_in(reference)
+    stubs = (text for text in texts_of_results(messages) if text.startswith("["))
+    return any(f"  {name} (" in text or f" | ref: {name}]" in text for text in stubs)
 
 
 def _piece(number: int, part: ResultPart) -> _Piece | None:

@@ -6,17 +6,18 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
-from strands.hooks import AfterInvocationEvent, BeforeModelCallEvent, HookRegistry
+from strands.hooks import AfterInvocationEvent, AgentInitializedEvent, BeforeModelCallEvent, HookRegistry
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.errors import BuoylineError
+from buoyline.integrations.strands.attachment import workspace_of
 from buoyline.integrations.strands.bridging import run_apart
 from buoyline.integrations.strands.guarding import guarded_counter, guarded_offloader
 from buoyline.integrations.strands.naming import session_of
 from buoyline.management.strands_settings import compression_threshold
 from buoyline.offloader import Offloader
 from buoyline.tokens import TextCounter, TokenCounter
-from buoyline.workspace import LocalWorkspace
+from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 if TYPE_CHECKING:
     from strands import Agent
@@ -43,6 +44,8 @@ class WorkspaceConversationManager(ConversationManager):
         counter: Counts tokens.
     """
 
+    _archives = True
+
     def __init__(
         self,
         *,
@@ -54,8 +57,8 @@ class WorkspaceConversationManager(ConversationManager):
         """Keep what leaves in *workspace*.
 
         Args:
-            workspace: Takes what leaves: a `LocalWorkspace`, the directory of one, or any offloader. Left out:
-                ``./workspace``, as for `WorkspaceOffloader`.
+            workspace: Takes what leaves: a `LocalWorkspace`, the directory of one, or any offloader. Left out: that of
+                the agent's `WorkspaceOffloader` or storage, else memory, with a warning: it is gone with the process.
             session_id: Names the session there; left out: that of the agent and its session manager.
             proactive_compression: True: make the history smaller before each model call that would take 70 % or more of
                 the model's window; ``{"compression_threshold": 0.8}``: at another share.
@@ -68,6 +71,7 @@ class WorkspaceConversationManager(ConversationManager):
         """
         threshold = compression_threshold(proactive_compression)
         super().__init__(proactive_compression=None if threshold is None else {"compression_threshold": threshold})
+        self._has_workspace = workspace is not None
         self.offloader = guarded_offloader(_offloader(workspace))
         self.counter: TextCounter = guarded_counter(counter)
         self._session_id = session_id
@@ -77,6 +81,7 @@ class WorkspaceConversationManager(ConversationManager):
 
         Strands' own callback is not registered: it reduces synchronously, and the event loop would stand still.
         """
+        registry.add_callback(AgentInitializedEvent, self._find_workspace)
         registry.add_callback(BeforeModelCallEvent, self._before_model_call)
         registry.add_callback(AfterInvocationEvent, self._after_invocation)
 
@@ -105,6 +110,24 @@ class WorkspaceConversationManager(ConversationManager):
         except FAILURES as failure:
             logger.warning("overflow: the history of %s stays as it was: %s", self._session_of(agent), failure)
             raise ContextWindowOverflowException(f"{e}; the history could not be made smaller: {failure}") from e
+
+    def _find_workspace(self, event: AgentInitializedEvent) -> None:
+        """Take the workspace that the agent has already, if none was given."""
+        if self._has_workspace:
+            return
+        found = workspace_of(event.agent)
+        if found is not None:
+            self._use(found)
+        elif self._archives:
+            logger.warning(
+                "what leaves the history is kept in memory and ends with the process; give %s a workspace, such as "
+                'workspace="./workspace", to keep it',
+                type(self).__name__,
+            )
+
+    def _use(self, offloader: Offloader) -> None:
+        """Keep what leaves in *offloader*; nothing has left yet."""
+        self.offloader, self._has_workspace = offloader, True
 
     @abstractmethod
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
@@ -152,4 +175,4 @@ class WorkspaceConversationManager(ConversationManager):
 def _offloader(workspace: Offloader | str | os.PathLike[str] | None) -> Offloader:
     if isinstance(workspace, (str, os.PathLike)):
         return LocalWorkspace(os.fspath(workspace))
-    return LocalWorkspace("./workspace") if workspace is None else workspace
+    return MemoryWorkspace(evict_after_turns=None) if workspace is None else workspace

@@ -1,12 +1,15 @@
 """Letting the oldest messages of an agent leave its history for the workspace, and keeping account of it."""
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from buoyline.compression import Compressor, ContextConfig, Draft, Extent, Summarizer, Summary, summary_from
+from buoyline.compression.budget import LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKENS, summary_budget_tokens
 from buoyline.compression.rendering import Place
+from buoyline.compression.summary import BatchReference
 from buoyline.errors import NotFoundError
 from buoyline.integrations.strands.history import DIALECT, NativeMessage, views_of
 from buoyline.messages import Text, dialect_named, parse, spell
@@ -14,8 +17,7 @@ from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 
-LEAST_SUMMARY_TOKENS: Final = 64
-_SMALL_SUMMARY_TOKENS: Final = 400
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -38,10 +40,15 @@ class Departures:
     summary: Summary | None = None
     abilities: Abilities = field(init=False)
     _unnoticed: int = field(default=0, init=False)
+    _batches: tuple[BatchReference, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         """Ask the offloader once what it can do."""
         self.abilities = abilities_of(self.offloader)
+
+    def use(self, offloader: Offloader) -> None:
+        """Keep what leaves in *offloader* from now on."""
+        self.offloader, self.abilities = offloader, abilities_of(offloader)
 
     async def archive(self, session_id: str, messages: Sequence[NativeMessage]) -> tuple[Extent, Place]:
         """Make *messages* durable, each once, also where an earlier attempt came to nothing half-way.
@@ -57,13 +64,23 @@ class Departures:
         """
         first, archived = await self._continued(session_id, messages)
         counts = await asyncio.to_thread(self.counts, messages)
-        extent = Extent(session_id, first, list(messages), sum(counts), archived=archived, dialect=DIALECT)
+        extent = Extent(
+            session_id, first, list(messages), sum(counts), archived=archived, dialect=DIALECT, batches=self._batches
+        )
         place = await Compressor(self.offloader, config=self.config, counter=self.counter).archive(extent)
+        self._batches = place.batches
         self._unnoticed = len(messages) if self.abilities.archive is None else 0
         return replace(extent, stubs=await self.stubs_in(session_id, messages)), place
 
     async def summarize(
-        self, extent: Extent, place: Place, *, size: int, summarizer: Summarizer | None, is_recovery: bool
+        self,
+        extent: Extent,
+        place: Place,
+        *,
+        size: int,
+        summarizer: Summarizer | None,
+        is_recovery: bool,
+        max_tokens: int | None = None,
     ) -> Summary:
         """Return the checked and recorded summary of what was archived, which brings the last one up to date.
 
@@ -72,29 +89,36 @@ class Departures:
             place: See `archive`.
             size: Tokens of the model's window.
             summarizer: Writes it; None: the extractive one, which needs no model and is also the fallback.
-            is_recovery: The extractive one writes in any case, and no more than half of what leaves.
+            is_recovery: What stands for the messages has to be small. The extractive one writes no more than half of
+                what leaves, and takes over if the summary has more than *max_tokens*.
+            max_tokens: In recovery, of the summary; None for any number.
 
         Raises:
             BuoylineError: The offloader refused to keep it; nothing was changed.
         """
         compressor = Compressor(self.offloader, config=self.config, counter=self.counter, summarizer=summarizer)
-        least_tokens = LEAST_SUMMARY_TOKENS if is_recovery else _SMALL_SUMMARY_TOKENS
-        summary = await compressor.summarize(
-            extent,
-            place,
-            previous=self._previous(),
-            max_tokens=self.summary_tokens(extent.tokens, size, least=least_tokens),
-            use_model=not is_recovery,
-        )
+        previous = self._previous()
+        if summarizer is not None or not is_recovery:
+            replaced_tokens = 0 if self.summary is None else self.summary.tokens
+            most = self.summary_tokens(extent.tokens, size, replaced_tokens=replaced_tokens)
+            most = most if max_tokens is None else max(min(most, max_tokens), LEAST_SUMMARY_TOKENS)
+            summary = await compressor.summarize(extent, place, previous=previous, max_tokens=most)
+            if not is_recovery or max_tokens is None or summary.tokens <= max_tokens:
+                return await compressor.record(extent.session_id, summary)
+            logger.warning("a summary of %d tokens is too long; the extractive summariser takes over", summary.tokens)
+        most = self.summary_tokens(extent.tokens, size, least=LEAST_SUMMARY_TOKENS)
+        summary = await compressor.summarize(extent, place, previous=previous, max_tokens=most, use_model=False)
         return await compressor.record(extent.session_id, summary)
 
-    def summary_tokens(self, leaving_tokens: int, size: int, *, least: int = _SMALL_SUMMARY_TOKENS) -> int:
+    def summary_tokens(
+        self, leaving_tokens: int, size: int, *, replaced_tokens: int = 0, least: int = SMALL_SUMMARY_TOKENS
+    ) -> int:
         """Return what a summary of *leaving_tokens* may take in a window of *size*.
 
-        Half of what it stands for still makes room. Below some hundred tokens it holds hardly more than where the
-        messages are; *least* is less only where the history has to become smaller.
+        *least* is less only where the history has to become smaller, and *replaced_tokens* is 0 there.
         """
-        return max(min(self.config.summary_limit(size), max(leaving_tokens // 2, least)), LEAST_SUMMARY_TOKENS)
+        limit = self.config.summary_limit(size)
+        return summary_budget_tokens(leaving_tokens, limit, replaced_tokens=replaced_tokens, least_tokens=least)
 
     def settle(self, extent: Extent, summary: Summary | None) -> None:
         """Take note that the history is without *extent* now, and that *summary* stands for it."""

@@ -9,7 +9,7 @@ from buoyline.integrations.strands.conversation import WorkspaceConversationMana
 from buoyline.integrations.strands.managed import DocumentConversationManager
 from buoyline.integrations.strands.null import NullConversationManager
 from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
-from buoyline.integrations.strands.summarizing import SummarizingConversationManager
+from buoyline.integrations.strands.summarizing import EXTRACTIVE, SummarizingConversationManager
 from buoyline.management import ContextManagement, to_strands_settings
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
@@ -61,7 +61,10 @@ def conversation_manager_of(
         case ("SummarizingConversationManager", settings) if not (
             has_writer and "summarization_system_prompt" in settings
         ):
-            return SummarizingConversationManager(**given, **writers, **settings)
+            has_writer = has_writer or "summarization_system_prompt" in settings
+            return SummarizingConversationManager(
+                **given, summarizer=summarizer if has_writer else EXTRACTIVE, **settings
+            )
         case _:
             return DocumentConversationManager(
                 document, **given, **writers, summarizers=summarizers, on_event=on_event, allowed=allowed

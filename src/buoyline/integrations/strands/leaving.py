@@ -138,12 +138,14 @@ class LeavingConversationManager(WorkspaceConversationManager):
         archived stays as it was written, and summary and pins go on.
 
         Raises:
-            ConfigError: The manager has no *session_id* of its own.
+            ConfigError: The manager has no *session_id* of its own, or no *workspace*.
             BuoylineError: See `buoyline.ContextWindow.resume`.
         """
         session_id = self._session_id
         if session_id is None:
             raise ConfigError("session_id", "the manager needs one to know which session to take over")
+        if not self._has_workspace:
+            raise ConfigError("workspace", "the manager needs the one that has the session")
         found = run_apart(lambda: hand_over(self.departures.offloader, session_id, DIALECT))
         self.departures.left, self.departures.summary = found.first, found.summary
         self._standing = None if found.summary is None else _standing(found.summary.text, None)
@@ -155,10 +157,22 @@ class LeavingConversationManager(WorkspaceConversationManager):
         head = [*self._pins, *([] if self._standing is None else [self._standing])]
         return cast("list[Message]", [*head, *found.messages])
 
+    def _use(self, offloader: Offloader) -> None:
+        super()._use(offloader)
+        self.departures.use(offloader)
+
     async def _stand_in(
-        self, agent: "Agent", extent: Extent, place: Place, *, is_recovery: bool
+        self, agent: "Agent", extent: Extent, place: Place, *, is_recovery: bool, max_tokens: int | None
     ) -> tuple[str, Summary | None]:
-        """Return the text that stands for what leaves, empty for none, and the summary that it is."""
+        """Return the text that stands for what leaves, empty for none, and the summary that it is.
+
+        Args:
+            agent: Whose history it is.
+            extent: What leaves.
+            place: Where it is.
+            is_recovery: The provider has refused the history as it is.
+            max_tokens: Of the text; None for any number.
+        """
         raise NotImplementedError
 
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
@@ -167,7 +181,7 @@ class LeavingConversationManager(WorkspaceConversationManager):
 
     async def _compress_ahead(self, event: BeforeModelCallEvent) -> None:
         threshold = self._compression_threshold
-        if threshold is None or event.projected_input_tokens is None:
+        if threshold is None:
             return
         if await self._utilization(event.agent, event.projected_input_tokens) >= threshold:
             settled = _mark(history_of(event.agent))
@@ -212,14 +226,17 @@ class LeavingConversationManager(WorkspaceConversationManager):
         self._gains.forget()
         await self._keep_history(event.agent)
 
-    async def _utilization(self, agent: "Agent", projected: int) -> float:
+    async def _utilization(self, agent: "Agent", projected: int | None) -> float:
+        """Return the share of the window that the next call takes; *projected* is None if Strands could not tell."""
+        count, tokens = self._count_for(agent), projected or 0
         try:
-            projected = await asyncio.to_thread(
-                self._projection.tokens, history_of(agent), projected, self._count_for(agent)
-            )
+            if projected is None:
+                tokens = await asyncio.to_thread(count, history_of(agent))
+            else:
+                tokens = await asyncio.to_thread(self._projection.tokens, history_of(agent), projected, count)
         except FAILURES as failure:
             logger.debug("the tokens of %s could not be estimated: %s", self._session_of(agent), failure)
-        return agent.model.estimate_utilization(projected)
+        return agent.model.estimate_utilization(tokens)
 
     async def _tokens(self, messages: Sequence[NativeMessage]) -> int:
         return sum(await asyncio.to_thread(self.departures.counts, messages))
@@ -252,15 +269,17 @@ class LeavingConversationManager(WorkspaceConversationManager):
         is_recovery: bool,
         shrunk: Mapping[int, NativeMessage] | None = None,
         max_tokens: int | None = None,
+        is_silent: bool = False,
     ) -> None:
         """Let the oldest *cut* messages leave: archive, say what stands for them, and only then forget them.
 
         Args:
             agent: Whose history it is.
             cut: Number of messages, those included that stand for earlier ones, and pinned ones, which stand again.
-            is_recovery: No model may be asked, and what stands for them has to be small.
+            is_recovery: What stands for them has to be small.
             shrunk: What stands in the place of messages that stay, by their position.
             max_tokens: Of the whole history then; where it would take more, nothing is changed.
+            is_silent: Nothing replaces them.
 
         Raises:
             ContextWindowOverflowException: There is nothing among them that could leave, or not enough.
@@ -277,9 +296,12 @@ class LeavingConversationManager(WorkspaceConversationManager):
         # A summary that Strands' own manager wrote is no message of the session, and nowhere else.
         foreign = [] if self._standing is None or not self._is_foreign else [self._standing]
         extent, place = await completed(self.departures.archive(self._session_of(agent), [*foreign, *leaving]))
-        text, summary = await self._stand_in(agent, extent, place, is_recovery=is_recovery)
-        standing = _standing(text, self._standing) if text else None
         kept = [(shrunk or {}).get(position, seen[position]) for position in range(cut, len(seen))]
+        room = None if max_tokens is None else max(max_tokens - await self._tokens([*stays, *kept]), 0)
+        text, summary = "", None
+        if not is_silent:
+            text, summary = await self._stand_in(agent, extent, place, is_recovery=is_recovery, max_tokens=room)
+        standing = _standing(text, self._standing) if text else None
         left = [*stays, *([] if standing is None else [standing]), *kept]
         if max_tokens is not None and await self._tokens(left) > max_tokens:
             raise ContextWindowOverflowException("what would stand for the oldest messages is no smaller than they are")

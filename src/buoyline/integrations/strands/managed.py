@@ -142,6 +142,8 @@ class DocumentConversationManager(WorkspaceConversationManager):
         session_id = self._session_id
         if session_id is None:
             raise ConfigError("session_id", "the manager needs one to know which session to take over")
+        if not self._has_workspace:
+            raise ConfigError("workspace", "the manager needs the one that has the session")
         found = run_apart(lambda: hand_over(self.offloader, session_id, DIALECT))
         pins = [index for index, _ in found.pins]
         history = self._kept.begin(HeldContext(found.head, found.messages, found.first, pins, found.summary))

@@ -14,6 +14,8 @@ class NullConversationManager(LeavingConversationManager):
     Source: Strands' manager of the same name.
     """
 
+    _archives = False
+
     def reduce_context(self, agent: "Agent", e: Exception | None = None, **kwargs: Any) -> None:  # noqa: ARG002 - Strands' signature
         """Do nothing, or raise *e* again."""
         if e is not None:

@@ -36,6 +36,7 @@ from buoyline.offloader.readback import read_back_limit
 from buoyline.offloader.rules import rule_for
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.window.events import OnEvent
+from buoyline.workspace import MemoryWorkspace
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class WorkspaceOffloader(Plugin):
         include_retrieval_tool: bool = True,
         include_lookup_tools: bool = True,
         should_offload: ShouldOffload | None = None,
+        evict_after_cycles: int | None = None,
         tool_rules: Mapping[str, ToolRule] | None = None,
         max_media_bytes: int | None = MAX_MEDIA_BYTES,
         session_id: str | None = None,
@@ -83,8 +85,8 @@ class WorkspaceOffloader(Plugin):
 
         Args:
             storage: A `WorkspaceStorage`, a workspace, the directory of one, or any object with the documented
-                ``store`` and ``retrieve`` or with ``write`` and ``read``. None: the agent's own storage, else
-                ``WorkspaceStorage("./workspace")``.
+                ``store`` and ``retrieve`` or with ``write`` and ``read``. None: the agent's own storage, else memory,
+                with a warning: it is gone with the process, and what was not used for 20 model calls goes earlier.
             max_result_tokens: Results over that are offloaded; one of exactly that many stays.
             preview_tokens: Tokens of what stays in its place, the notice included; 0: the notice alone.
             include_retrieval_tool: Register ``retrieve_offloaded_content`` and name it in stubs. The path stands in
@@ -93,6 +95,8 @@ class WorkspaceOffloader(Plugin):
                 already is left out.
             should_offload: Asked ``(tool_name, token_count, **kwargs)`` about each result that would leave. Where it
                 raises, the result leaves, with a warning.
+            evict_after_cycles: After how many cycles without use an entry of a storage with ``write`` and ``read`` is
+                deleted; None: never. A workspace on disk deletes nothing, and memory has its own number.
             tool_rules: Limits and rules for single tools, by name or pattern; see `ToolRule`. With
                 ``{"*": ToolRule(keep_errors=True)}`` error results stay.
             max_media_bytes: A picture or document over that leaves whatever it is counted as; None: by tokens alone.
@@ -112,7 +116,10 @@ class WorkspaceOffloader(Plugin):
         for name, value in (("max_media_bytes", max_media_bytes), ("storage_timeout_s", storage_timeout_s)):
             if value is not None and value <= 0:
                 raise ConfigError(name, "must be positive, or None for no bound")
+        if evict_after_cycles is not None and evict_after_cycles < 1:
+            raise ConfigError("evict_after_cycles", "must be a positive integer or None")
         self._storage = None if storage is None else as_storage(storage)
+        self._memory: WorkspaceStorage | None = None
         self._max_result_tokens, self._preview_tokens = max_result_tokens, preview_tokens
         self._should_offload, self._rules = should_offload, {**(tool_rules or {})}
         self._max_media_bytes, self._session_id = max_media_bytes, session_id
@@ -122,6 +129,7 @@ class WorkspaceOffloader(Plugin):
             retrieval_tool=RETRIEVAL_TOOL if include_retrieval_tool else "",
             has_lookups=include_lookup_tools,
             storage_timeout_s=storage_timeout_s,
+            evict_after_cycles=evict_after_cycles,
             on_event=on_event,
         )
         self._attachments: WeakKeyDictionary[Agent, Attachment] = WeakKeyDictionary()
@@ -134,7 +142,7 @@ class WorkspaceOffloader(Plugin):
 
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
         """Let what is kept in memory age by a turn."""
-        self._attachment_of(event.agent).next_turn(event.agent.event_loop_metrics.cycle_count)
+        await self._attachment_of(event.agent).next_turn(event.agent.event_loop_metrics.cycle_count)
 
     async def _after_tool_call(self, event: AfterToolCallEvent) -> None:
         if event.cancel_message is not None or event.retry or getattr(event.selected_tool, "delegate", False):
@@ -202,7 +210,20 @@ class WorkspaceOffloader(Plugin):
 
     def _storage_of(self, agent: Agent) -> WorkspaceStorage | KeepsBlocks:
         given = agent.storage if self._storage is None else self._storage
-        return storage_for(given, agent, session_of(agent, self._session_id))
+        if given is None and self._memory is None:
+            logger.warning(
+                "offloaded tool results are kept in memory and end with the process; give %s a storage, such as "
+                'WorkspaceOffloader("./workspace"), to keep them',
+                type(self).__name__,
+            )
+            self._memory = WorkspaceStorage(MemoryWorkspace())
+        return storage_for(self._memory if given is None else given, agent, session_of(agent, self._session_id))
+
+
+class ContextOffloader(WorkspaceOffloader):
+    """`WorkspaceOffloader` under the name of Strands' plugin, also for who looks it up by name."""
+
+    name = "context_offloader"
 
 
 async def _verdict(should_offload: ShouldOffload, arrival: Arrival) -> bool:

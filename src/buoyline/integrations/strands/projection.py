@@ -31,8 +31,13 @@ class Projection:
     scale: float = 1.0
 
     def tokens(self, messages: Sequence[NativeMessage], projected: int, count: Count) -> int:
-        """Return the tokens of the next call, of which Strands thinks that they are *projected*."""
+        """Return the tokens of the next call, of which Strands thinks that they are *projected*.
+
+        A usage of no input stands for no usage: Strands takes it for its baseline, and would count only what is new.
+        """
         answer = last_answer(messages)
+        if answer is not None and not _has_input(messages[answer]["metadata"]["usage"]):
+            return max(projected, int(self.scale * count(messages)))
         if answer is None or key_of(messages[answer]) != self.stale:
             return projected
         return min(projected, int(self.scale * count(messages)))
@@ -40,7 +45,7 @@ class Projection:
     def outdated(self, messages: Sequence[NativeMessage], cut: int, count: Count) -> "Projection":
         """Return what is known once the oldest *cut* of *messages*, or something in them, have left."""
         answer = last_answer(messages)
-        if answer is None:
+        if answer is None or not _has_input(messages[answer]["metadata"]["usage"]):
             return Projection(None, self.scale)
         scale, key = self.scale, durable_key(messages[answer])
         if key != self.stale:
@@ -65,6 +70,11 @@ def last_answer(messages: Sequence[Mapping[str, Any]]) -> int | None:
         if messages[place].get("role") == "assistant" and metadata.get("usage"):
             return place
     return None
+
+
+def _has_input(usage: Mapping[str, Any]) -> bool:
+    names = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+    return any(int(usage.get(name) or 0) > 0 for name in names)
 
 
 def _total(usage: Mapping[str, Any]) -> int:

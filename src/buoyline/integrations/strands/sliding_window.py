@@ -154,6 +154,7 @@ class SlidingWindowConversationManager(LeavingConversationManager):
         place: Place,
         *,
         is_recovery: bool,  # noqa: ARG002 - as declared
+        max_tokens: int | None,  # noqa: ARG002 - as declared
     ) -> tuple[str, Summary | None]:
         return (notice_of(place) if self.notice else ""), None
 

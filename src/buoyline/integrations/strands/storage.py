@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from buoyline.errors import ConfigError, NotFoundError, StorageError
 from buoyline.integrations.strands.blobs import part_of, payload_of
 from buoyline.integrations.strands.keyed import KeyedStorage
-from buoyline.integrations.strands.locating import Located, held_result, relative_to, result_named
+from buoyline.integrations.strands.locating import (
+    Located,
+    held_result,
+    relative_to,
+    result_anywhere,
+    result_named,
+)
 from buoyline.integrations.strands.naming import session_named
 from buoyline.messages import ToolResult
 from buoyline.offloader import StoredResult
@@ -54,8 +60,9 @@ class WorkspaceStorage(KeyedStorage):
         Args:
             workspace: A workspace, or the directory of one. A relative directory makes relative references, an
                 absolute one, or a workspace, absolute ones.
-            session_id: The session that content belongs to: another one's is not reached. Left out, it is
-                ``"strands"``, or with `WorkspaceOffloader` each agent's own.
+            session_id: The session that content belongs to; content of other sessions cannot be retrieved. Left out,
+                it is ``"strands"``, or with `WorkspaceOffloader` each agent's own, and `retrieve` finds the content
+                of all sessions: the storage belongs to the host program then, not to one agent.
             agent_id: The agent within the session, where several share it: the same one that `session_of` says of an
                 agent with these ids.
             sandbox: The one that the agent runs in. Files are the host's all the same: the agent reads them with the
@@ -70,7 +77,7 @@ class WorkspaceStorage(KeyedStorage):
         self.is_named = session_id is not None or agent_id is not None
         session_id = "strands" if session_id is None else session_id
         self.session_id = session_id if agent_id is None else session_named(session_id, agent_id)
-        layout.session_directory(self.session_id)
+        layout.session_directories(self.session_id)
         self._sandbox = sandbox
         self._places: dict[str, Located] = {}
         super().__init__(lambda: self.workspace.entries(self.session_id))
@@ -100,7 +107,7 @@ class WorkspaceStorage(KeyedStorage):
         stored = await self.workspace.store_result(self.session_id, ToolResult(key, "", (part,)))
         path = stored.parts[0].path if content else ""
         reference = self._reference(stored, path)
-        self._places[reference] = Located(stored.name, path)
+        self._places[reference] = Located(self.session_id, stored.name, path)
         return reference
 
     async def retrieve(self, reference: str) -> tuple[bytes, str]:
@@ -111,7 +118,8 @@ class WorkspaceStorage(KeyedStorage):
                 file, with or without its extension.
 
         Raises:
-            KeyError: Nothing of this session is there, or, in memory, no longer.
+            KeyError: There is no such content, or, in memory, no longer; or a storage with a session of its own is
+                asked for another one's; or several sessions have a file of that bare name.
             CorruptError: The file is not what was stored.
             StorageError: The file cannot be read.
         """
@@ -119,7 +127,7 @@ class WorkspaceStorage(KeyedStorage):
         try:
             if place is None:
                 return self._held_payload(reference)
-            found = await self.workspace.load_result(self.session_id, StoredResult(reference, place.name, "", 0))
+            found = await self.workspace.load_result(place.session_id, StoredResult(reference, place.name, "", 0))
             return payload_of(found, place.blob)
         except (NotFoundError, KeyError) as error:
             raise KeyError(f"Reference not found: {reference}") from error
@@ -141,6 +149,7 @@ class WorkspaceStorage(KeyedStorage):
     def _bound(self, session_id: str, sandbox: "Sandbox | None") -> "WorkspaceStorage":
         bound = WorkspaceStorage(self.workspace, session_id=session_id, sandbox=sandbox)
         bound._root = self._root
+        bound.is_named = self.is_named or session_id != self.session_id
         if session_id == self.session_id:
             bound._places = self._places
         return bound
@@ -148,7 +157,7 @@ class WorkspaceStorage(KeyedStorage):
     def _reference(self, stored: StoredResult, path: str) -> str:
         if not isinstance(self.workspace, LocalWorkspace):
             return stored.parts[0].reference if path else stored.reference
-        name = path or f"{layout.session_directory(self.session_id)}/{stored.name}"
+        name = path or stored.reference.removeprefix(self.workspace.tree.path("")).removeprefix("/")
         return self.workspace.tree.path(name) if self._root is None else f"{self._root}/{name}"
 
     def _held_payload(self, reference: str) -> tuple[bytes, str]:
@@ -164,12 +173,17 @@ class WorkspaceStorage(KeyedStorage):
         return self.workspace.retrieve(layout.reference_to(name)), layout.media_type_of(name)
 
     async def _found(self, reference: str) -> Located | None:
-        """Return what *reference* means; None where it means nothing of this session's."""
+        """Return what *reference* means; None if it means nothing that this storage may give."""
         workspace, session_id = self.workspace, self.session_id
         if not isinstance(workspace, LocalWorkspace):
-            return held_result(reference, session_id)
+            return held_result(workspace, reference, session_id, is_confined=self.is_named)
         named = relative_to(reference, self._root, workspace)
-        return None if named is None else await asyncio.to_thread(result_named, workspace, session_id, named)
+        if named is None:
+            return None
+        found = await asyncio.to_thread(result_named, workspace, session_id, named)
+        if found is None and not self.is_named:
+            found = await asyncio.to_thread(result_anywhere, workspace, named)
+        return found
 
 
 def _root_of(workspace: Workspace | str | os.PathLike[str]) -> str | None:

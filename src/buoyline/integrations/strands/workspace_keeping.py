@@ -1,19 +1,28 @@
 """Tool results kept in a workspace: the whole result in one file, a stub in its place."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
+from buoyline.errors import CorruptError, InvalidNameError, NotFoundError, StorageError
 from buoyline.integrations.strands.arrival import Arrival, NativeResult
 from buoyline.integrations.strands.content import blocks_from
-from buoyline.integrations.strands.storage import WorkspaceStorage
+from buoyline.integrations.strands.earlier_results import EarlierResults, earlier_results
+from buoyline.integrations.strands.storage import Workspace, WorkspaceStorage
 from buoyline.lookups import retrieve
+from buoyline.lookups.places import files_of
+from buoyline.lookups.references import target_of
+from buoyline.lookups.retrieved import MediaContent, Retrieved
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
 from buoyline.window.choosing import Choice
 from buoyline.window.entry import entry_beside
 from buoyline.window.events import OnEvent
 from buoyline.window.offloading import Place, ResultOffloading
+from buoyline.workspace import layout
+
+_SHOWN_CHARS: Final = 200
 
 
 class WorkspaceKeeping:
@@ -80,13 +89,16 @@ class WorkspaceKeeping:
         *,
         max_tokens: int,
         whole_tokens: int,
+        messages: Sequence[Mapping[str, Any]],
     ) -> list[dict[str, Any]]:
         """Return what is behind *reference*, or lines of it; see `buoyline.lookups.retrieve`.
 
         Raises:
-            BuoylineError: There is no such content in this session, or the call cannot be answered.
+            BuoylineError: There is no such content that the agent may read, or the call cannot be answered.
         """
-        workspace, session_id = self._storage.workspace, self._storage.session_id
+        workspace = self._storage.workspace
+        earlier = await earlier_results(workspace, self._storage.session_id, messages)
+        session_id = await asyncio.to_thread(self._session_of, reference, earlier)
         is_whole = pattern is None and line_range is None and context_lines is None
         bound = whole_tokens if is_whole else max_tokens
         found = await asyncio.to_thread(
@@ -100,4 +112,52 @@ class WorkspaceKeeping:
             max_tokens=bound,
             counter=self._counter,
         )
-        return blocks_from(found)
+        named = await asyncio.to_thread(self._named, found, [session_id or self._storage.session_id, *earlier.owners])
+        return blocks_from(named)
+
+    def _named(self, found: Retrieved, sessions: Sequence[str]) -> Retrieved:
+        """Return *found* with the names that tools gave its documents: a path below ``data/`` has none. Blocking."""
+        nameless = {part.path for part in found.media if not part.name}
+        names: dict[str, str] = {}
+        files = files_of(self._storage.workspace)
+        for session_id in sessions if nameless else ():
+            try:
+                records = files.session(session_id).index().results.values()
+            except (CorruptError, NotFoundError):
+                continue
+            parts = (part for record in records for part in record.get("parts", ()) if part.get("path"))
+            names |= {files.tree.path(part["path"]): part.get("name", "") for part in parts}
+        shown = [
+            replace(part, name=names.get(part.path, "")) if isinstance(part, MediaContent) and not part.name else part
+            for part in found.parts
+        ]
+        return replace(found, parts=tuple(shown))
+
+    def _session_of(self, reference: str, earlier: EarlierResults) -> str | None:
+        """Return the session to retrieve *reference* from; None for a blob, which belongs to no session. Blocking.
+
+        Raises:
+            NotFoundError: It is neither in the agent's session nor among the *earlier* results.
+        """
+        workspace, own = self._storage.workspace, self._storage.session_id
+        try:
+            target_of(files_of(workspace), reference, own)
+        except (InvalidNameError, NotFoundError) as error:
+            found = earlier.session_of(reference)
+            if found is not None:
+                return found
+            if _is_blob(workspace, reference):
+                return None
+            if isinstance(error, NotFoundError) and error.kind == "session":
+                hint = "nothing was offloaded in this session yet; take a reference from a preview in your messages"
+                raise NotFoundError("offloaded content", reference[:_SHOWN_CHARS], hint) from error
+            raise
+        return own
+
+
+def _is_blob(workspace: Workspace, reference: str) -> bool:
+    """Tell whether *reference* is a whole name below ``data/``, which only those know who have seen it."""
+    try:
+        return layout.digest_in(target_of(files_of(workspace), reference).whole) is not None
+    except (InvalidNameError, NotFoundError, StorageError):
+        return False

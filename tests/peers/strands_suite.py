@@ -1,0 +1,114 @@
+"""Strands' own tests of its context offloader and its conversation managers, run on ours.
+
+    pip download --no-deps --no-binary :all: strands-agents==1.62.0 && tar xzf strands_agents-1.62.0.tar.gz
+    python tests/peers/strands_suite.py strands_agents-1.62.0 [storage | plugin | managers]
+
+No line of a test is changed; what is exchanged beside the classes, each function below says. Tests for S3 are left
+out. Exits with pytest's status: 1 as long as a test fails.
+"""
+
+import asyncio
+import functools
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from strands.hooks import HookRegistry
+
+from buoyline.integrations import strands as ours
+from buoyline.integrations.strands import attachment, block_keeping, conversation, offloading, tool
+from buoyline.window import offloading as results
+
+OFFLOADER = "strands.vended_plugins.context_offloader"
+MANAGERS = "strands.agent.conversation_manager"
+AGENT = "tests/strands/agent"
+
+
+def exchange(name: str, theirs: str, exchanged: Any = None) -> None:
+    """Put our class *name*, or *exchanged*, in the place of Strands', in the package *theirs* and below it."""
+    for module in [importlib.import_module(theirs), *map(sys.modules.get, [*sys.modules])]:
+        if module is not None and module.__name__.startswith(theirs) and hasattr(module, name):
+            setattr(module, name, exchanged or getattr(ours, name))
+
+
+def storage() -> list[str]:
+    """Exchange the two storages."""
+    exchange("FileStorage", OFFLOADER)
+    exchange("InMemoryStorage", OFFLOADER)
+    return ["tests/strands/vended_plugins/context_offloader/test_storage.py"]
+
+
+def plugin() -> list[str]:
+    """Exchange the plugin too.
+
+    Its hooks and its tool get the names that the tests call them by. The tests' agents are doubles without a session
+    and a window, so each has the session of the storages and 200,000 tokens. Most of their results have 200
+    characters, which no stub of ours is smaller than, so the check for that is off.
+    """
+    storage()
+
+    class Plugin(ours.ContextOffloader):
+        _handle_tool_result = ours.ContextOffloader._after_tool_call
+        _on_before_model_call = ours.ContextOffloader._before_model_call
+
+        async def retrieve_offloaded_content(self, tool_context: Any, **given: Any) -> Any:
+            attached = self._attachment_of(tool_context.agent)
+            asked: tool.WorkspaceTool = attached._retrieval(200_000, list)
+            content = await asked._answer(given)
+            is_text = len(content) == 1 and "text" in content[0]
+            return content[0]["text"] if is_text else {"status": "success", "content": content}
+
+    exchange("ContextOffloader", OFFLOADER, Plugin)
+    for module in (results, block_keeping):
+        module.is_smaller = lambda *_: True  # type: ignore[attr-defined]
+    offloading.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
+    for window in (attachment, offloading):
+        window.window_of = lambda _: 200_000  # type: ignore[attr-defined]
+    return ["tests/strands/vended_plugins/context_offloader/test_plugin.py"]
+
+
+def managers() -> list[str]:
+    """Exchange the managers; the sliding window has no notice.
+
+    Synchronous callbacks before a model call are run to their end, as an agent awaits them. The tests' agents are
+    doubles without a session, so each has one.
+    """
+    sliding = functools.partial(ours.SlidingWindowConversationManager, notice=False)
+    exchange("NullConversationManager", MANAGERS)
+    exchange("SummarizingConversationManager", MANAGERS)
+    exchange("SlidingWindowConversationManager", MANAGERS, sliding)
+
+    def invoke(self: HookRegistry, event: Any) -> Any:
+        return asyncio.run(self.invoke_callbacks_async(event))
+
+    conversation.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
+    HookRegistry.invoke_callbacks = invoke  # type: ignore[method-assign]
+    names = ("test_conversation_manager", "test_summarizing_conversation_manager", "test_pin_message")
+    return [f"{AGENT}/{name}.py" for name in names]
+
+
+class Fixtures:
+    """Those of Strands' conftest.py that the suites need; the rest of it needs boto3."""
+
+    @pytest.fixture(scope="session")
+    def alist(self) -> Any:
+        async def collected(items: Any) -> list[Any]:
+            return [item async for item in items]
+
+        return collected
+
+
+def main() -> int:
+    """Run one suite in the source distribution that the first argument names, and return pytest's status."""
+    source = Path(sys.argv[1]).resolve()
+    sys.path.insert(0, str(source))
+    suite = {"storage": storage, "plugin": plugin, "managers": managers}[sys.argv[2] if sys.argv[2:] else "storage"]
+    paths = [str(source / path) for path in suite()]
+    options = ["-q", "--tb=line", "--noconftest", "-o", "addopts=", "-o", "asyncio_mode=auto", "-k", "not TestS3"]
+    return int(pytest.main([*paths, f"--rootdir={source}", *options], plugins=[Fixtures()]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
