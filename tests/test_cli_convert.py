@@ -69,3 +69,9 @@ def test_a_session_or_a_dialect_that_is_none_is_said(workdir: Path) -> None:
     assert _run(workdir, "s2", "--to", "openai").exit_code == 1
     assert _run(workdir, "s1", "--to", "cobol").exit_code == 2
     assert _run(workdir, "s1").exit_code == 2
+
+
+def test_equal_losses_are_one_line_with_their_number(workdir: Path) -> None:
+    found = _run(workdir, "s1", "--to", "bedrock", "--all").stderr.splitlines()
+    (line,) = [line for line in found if "name of the speaker" in line]
+    assert line.startswith("buoyline: 10 messages from 1 on: name of the speaker: bedrock has no place for it")

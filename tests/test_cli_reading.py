@@ -2,21 +2,30 @@
 
 import asyncio
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import click
 import pytest
 from click.testing import CliRunner, Result
+from command_line import buoyline
 
+from buoyline import ContextConfig
 from buoyline.cli import main
 from buoyline.cli.main import COMMANDS
 from buoyline.cli.output import columns
+from buoyline.cli.preview import LIMIT
 from buoyline.lookups import read
+from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
 
+LONG_S = 60
 READING = ("sessions", "show", "summaries", "read", "grep", "search", "glob", "retrieve")
 SUMMARY = {
     "messages": [0, 20],
@@ -51,7 +60,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.workdir
 
 
-def _run(workdir: Path, *args: str, env: dict[str, str] | None = None) -> Result:
+def _run(workdir: Path, *args: str, env: dict[str, str | None] | None = None) -> Result:
     return CliRunner().invoke(main, [*args, "--workdir", str(workdir)], env=env)
 
 
@@ -62,15 +71,11 @@ def _json(workdir: Path, *args: str) -> Any:
     return json.loads(result.stdout)
 
 
-def _process(*args: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "buoyline", *args]
-    return subprocess.run(command, capture_output=True, check=False, cwd=cwd, encoding="utf-8")
-
-
 def test_sessions_are_listed_with_their_numbers(workdir: Path) -> None:
     lines = _run(workdir, "sessions").stdout.splitlines()
-    assert lines[0].split() == ["session", "messages", "tool", "results", "summaries", "bytes", "created"]
-    assert [line.split()[:4] for line in lines if line.startswith("s1 ")] == [["s1", "21", "1", "1"]]
+    assert lines[0].split() == ["session", "messages", "results", "bytes", "created"]
+    assert [line.split()[:3] for line in lines if line.startswith("s1 ")] == [["s1", "21", "1"]]
+    assert all(line.endswith(" s ago") for line in lines[1:])
     assert len(lines) == 3  # the line end in an id is shown, not obeyed
     found = {session["id"]: session for session in _json(workdir, "sessions")}
     assert found["s1"].items() >= {"messages": 21, "archived": 20, "in_context": 2, "tool_results": 1}.items()
@@ -78,9 +83,56 @@ def test_sessions_are_listed_with_their_numbers(workdir: Path) -> None:
     assert found["other\nsession"]["messages"] == 1
 
 
+def test_only_the_sessions_that_were_last_active_are_listed(tmp_path: Path) -> None:
+    made = LocalWorkspace(tmp_path, durability="off")
+    for name in ("a", "b", "c"):
+        asyncio.run(made.archive(name, [{"role": "user", "content": name}]))
+    for age_s, name in enumerate(("b", "c", "a")):
+        os.utime(tmp_path / "sessions" / name / "journal.jsonl", (1_000_000 - age_s, 1_000_000 - age_s))
+    lines = _run(tmp_path, "sessions", "--limit", "2").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["session", "b", "c", "…"]
+    assert lines[-1] == "… 1 older session; --limit 3 lists all"
+    assert [session["id"] for session in _json(tmp_path, "sessions", "--limit", "1")] == ["b"]
+    assert [session["id"] for session in _json(tmp_path, "sessions")] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("command", "most"),
+    [(("sessions",), 5), (("stats",), 6), (("verify",), 7), (("gc",), 15)],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_the_directory_of_a_session_is_opened_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], most: int
+) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+
+    def opens_with(sessions: range) -> int:
+        for n in sessions:
+            asyncio.run(workspace.archive(f"s{n}", [{"role": "user", "content": "hello"}]))
+            asyncio.run(workspace.store_result(f"s{n}", ToolResult("c", "tool", (Text("x"),))))
+        with monkeypatch.context() as patched:
+            opens = Mock(side_effect=os.open)
+            patched.setattr(os, "open", opens)
+            assert _run(tmp_path, *command).exit_code == 0
+        return int(opens.call_count)
+
+    few = opens_with(range(2))
+    assert (opens_with(range(2, 12)) - few) / 10 <= most
+
+
+def test_a_terminal_gets_no_thousand_sessions_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = LocalWorkspace(tmp_path, durability="off")
+    for number in range(52):
+        asyncio.run(made.archive(f"s{number}", [{"role": "user", "content": "hello"}]))
+    assert len(_run(tmp_path, "sessions").stdout.splitlines()) == 53
+    monkeypatch.setattr("buoyline.cli.sessions.terminal_width", lambda: 80)
+    assert "\n… 2 older sessions; --limit 52 lists all\n" in _run(tmp_path, "sessions").stdout
+    assert len(_json(tmp_path, "sessions")) == 52
+
+
 def test_a_session_is_shown_with_its_files_and_its_last_summary_in_short(workdir: Path) -> None:
     shown = _run(workdir, "show", "s1").stdout
-    assert "21 messages: 20 archived, 1 not; 2 stand in the context; tool results: 1, summaries: 1" in shown
+    assert "21 messages: 20 archived, 1 live. In context: the summary + 1 message\n1 tool result, 1 summary\n" in shown
     assert "├── tool_result-c1.txt  27\n" in shown
     assert "└── window.jsonl  " in shown
     assert "summary 1: messages 0-19, 12,345 tokens in 321" in shown
@@ -102,9 +154,18 @@ def test_messages_are_shown_by_their_numbers(workdir: Path) -> None:
     assert "question 8\n" in shown
     assert "question 9\n" not in shown
     assert [line["text"] for line in _json(workdir, "show", "s1", "--messages", "7")][1] == "question 7"
-    beyond = _run(workdir, "show", "s1", "--messages", "19-20")
+    beyond = _run(workdir, "show", "s1", "--messages", "19-21")
     assert beyond.exit_code == 1
-    assert "no archived messages '19-20'; 20 of 's1' have left the context" in beyond.stderr
+    assert "no messages '19-21'; session 's1': its messages are 0-20" in beyond.stderr
+
+
+def test_a_range_of_messages_goes_from_the_archive_into_the_context(workdir: Path) -> None:
+    shown = _run(workdir, "show", "s1", "--messages", "19-20").stdout
+    assert "question 19\n" in shown
+    assert "-\t## 20 user · in the context\n-\tquestion 20\n" in shown
+    lines = _json(workdir, "show", "s1", "--messages", "20")
+    assert [line["text"] for line in lines] == ["## 20 user · in the context", "question 20", ""]
+    assert {(line["path"], line["number"]) for line in lines} == {("sessions/s1/window.jsonl", 2)}
 
 
 def test_summaries_are_listed_and_printed(workdir: Path) -> None:
@@ -128,6 +189,22 @@ def test_a_path_may_be_typed_from_where_one_is(workdir: Path, monkeypatch: pytes
     monkeypatch.chdir(workdir.parent)
     shown = CliRunner().invoke(main, ["read", "workspace/sessions/s1/transcript.md:5"])
     assert shown.stdout.startswith("[sessions/s1/transcript.md, lines 5-5 of ")
+
+
+@pytest.mark.parametrize("command", [["read"], ["grep", "."], ["query", "SELECT 1 FROM lines"], ["retrieve"]])
+def test_a_name_that_another_session_has_is_answered_with_that_session(tmp_path: Path, command: list[str]) -> None:
+    workspace = LocalWorkspace(tmp_path / "w", durability="off")
+    for session, call_id in (("s1", "c1"), ("the second", "call_of_two")):
+        result = {"role": "tool", "tool_call_id": call_id, "content": "said\n"}
+        asyncio.run(workspace.offload_tool_result(session, result))
+    for name in ("tool_result-call_of_two.txt", "call_of_t", "[tool_result-call_of_two.txt:1]"):
+        assert _run(tmp_path / "w", *command, name).exit_code == 0
+        refused = _run(tmp_path / "w", *command, name, "--session", "s1")
+        assert refused.exit_code == 1
+        assert "did you mean --session 'the second'?" in refused.stderr
+    refused = _run(tmp_path / "w", *command, "nosuch", "--session", "s9")
+    assert "no session 's9'; `buoyline sessions` lists those there are" in refused.stderr
+    assert len(_run(tmp_path / "w", *command, "nosuch").stderr) < 300
 
 
 @pytest.mark.parametrize(
@@ -185,7 +262,7 @@ def test_the_workdir_may_come_from_the_environment(workdir: Path) -> None:
 def test_an_error_is_one_line_that_says_what_to_do(
     workdir: Path, args: tuple[str, ...], status: int, words: str
 ) -> None:
-    done = _process(*args, *(["--workdir", str(workdir)] if args != ("nonsense",) else []))
+    done = buoyline(*args, *(["--workdir", str(workdir)] if args != ("nonsense",) else []))
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith("buoyline: error: ")
     assert words in done.stderr
@@ -195,7 +272,7 @@ def test_an_error_is_one_line_that_says_what_to_do(
 @pytest.mark.parametrize("command", READING)
 def test_reading_creates_no_workspace(tmp_path: Path, command: str) -> None:
     args = {"sessions": [], "summaries": ["s1"]}.get(command, ["x"])
-    done = _process(command, *args, "--workdir", "nowhere", cwd=tmp_path)
+    done = buoyline(command, *args, "--workdir", "nowhere", cwd=tmp_path)
     assert done.returncode == 1
     assert f"no workspace '{tmp_path / 'nowhere'}'; name its directory with --workdir" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -205,9 +282,9 @@ def test_reading_creates_no_workspace(tmp_path: Path, command: str) -> None:
     ("content", "words"),
     [
         ('{"format": 99, "id": "x"}', "upgrade buoyline"),
-        ("not JSON", "names no format"),
-        ("[]", "names no format"),
-        ("{}", "names no format"),
+        ("not JSON", 'is damaged (no "format" key): run `buoyline repair --from BACKUP`'),
+        ("[]", "is damaged"),
+        ("{}", "is damaged"),
     ],
 )
 def test_a_workspace_of_another_format_is_refused_untouched(tmp_path: Path, content: str, words: str) -> None:
@@ -235,6 +312,7 @@ def test_a_reader_that_stops_listening_is_no_error(workdir: Path) -> None:
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
+        assert process.wait(LONG_S) == 128 + signal.SIGPIPE, "the status that a shell shows for other commands"
 
 
 def test_every_command_has_help_with_an_example_and_json() -> None:
@@ -246,13 +324,55 @@ def test_every_command_has_help_with_an_example_and_json() -> None:
     assert [name for name in COMMANDS if f"\n  {name} " not in listed] == []
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_short_help_of_a_command_is_its_own_and_takes_one_line(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert COMMANDS[name][1] == command.get_short_help_str(200)
+    assert len(f"  {'summaries'}  {COMMANDS[name][1]}") <= 78
+
+
+def test_help_imports_no_command_and_nothing_that_is_slow_to_import() -> None:
+    program = (
+        "import sys; from buoyline.cli import main; main(['--help'], standalone_mode=False); "
+        "sys.exit(' '.join({*sys.modules} & {'asyncio', 'pydantic', 're2', 'rich', 'tiktoken', 'buoyline.messages', "
+        "'buoyline.offloader', 'buoyline.workspace', 'buoyline.window', 'buoyline.cli.show'}) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, encoding="utf-8")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "verify     Check the integrity" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (("replya",), "; similar: replay, "),
+        (("sesions", "x"), "; similar: sessions; try"),
+        (("xyzzy",), "'xyzzy'; try"),
+    ],
+)
+def test_a_mistyped_command_is_answered_with_those_that_are_near(args: tuple[str, ...], hint: str) -> None:
+    done = CliRunner().invoke(main, args)
+    assert done.exit_code == 2
+    assert hint in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_error_about_the_workdir_names_no_variable_that_is_not_set(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = _run(tmp_path / "file", "sessions", env={"BUOYLINE_WORKDIR": None})
+    assert done.exit_code == 2
+    assert "BUOYLINE_WORKDIR" not in done.stderr
+
+
 def test_the_version_is_that_of_the_package() -> None:
     assert CliRunner().invoke(main, ["--version"]).stdout.startswith("buoyline ")
 
 
-def test_a_command_loads_nothing_that_only_others_need() -> None:
+@pytest.mark.parametrize("command", ["sessions", "tail", "stats", "verify", "repair", "gc"])
+def test_a_command_loads_nothing_that_only_others_need(command: str) -> None:
     program = (
-        "import sys; from buoyline.cli import main; main(['sessions', '--help'], standalone_mode=False); "
+        f"import sys; from buoyline.cli import main; main(['{command}', '--help'], standalone_mode=False); "
         "sys.exit(bool({'rich', 're2', 'tiktoken', 'pydantic', 'buoyline.lookups'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, capture_output=True).returncode == 0
@@ -272,3 +392,12 @@ def test_preview_reads_what_is_piped_in() -> None:
     assert shown.exit_code == 0
     assert "[Tool result offloaded: 3,001 lines" in shown.output
     assert "\n3001: FATAL: no disk\n" in shown.output
+
+
+@pytest.mark.parametrize(("lines", "is_small"), [(0, True), (2, True), (3_000, False)])
+def test_preview_says_what_would_not_be_offloaded(lines: int, *, is_small: bool) -> None:
+    text = "".join(f"step {number} is done\n" for number in range(lines))
+    shown = CliRunner().invoke(main, ["preview", "-"], input=text)
+    notice = "buoyline: this is at most 3,000 tokens, the default limit: it would stay in the context whole\n"
+    assert shown.stderr == (notice if is_small else "")
+    assert ContextConfig().tool_result_limit == LIMIT

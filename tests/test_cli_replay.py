@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import buoyline, buoyline_process
 
 from buoyline.tokens import default_counter
-
-
-def buoyline(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "buoyline", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
 def recording(path: Path, messages: list[Any]) -> Path:
@@ -44,7 +40,7 @@ def session(tmp_path: Path) -> Path:
 
 def test_the_report_the_archive_and_the_retained_messages_make_up_the_recording(tmp_path: Path, session: Path) -> None:
     workdir = tmp_path / "w"
-    done = buoyline(
+    done = buoyline_process(
         "replay", session, "--workdir", workdir, "--context-size", "3000", "--tool-result-limit", 500, "--json"
     )
     report = json.loads(done.stdout)
@@ -109,7 +105,7 @@ def test_replaying_into_a_session_that_exists_is_refused(tmp_path: Path, session
         (b'{"role":"user","content":"a"}\n{"who":"me"}\n', "line 2: an object with the keys ['who']"),
         (b'{"role":"user","content":NaN}\n', "line 1: not JSON"),
         (b"\xff\xfe\x00", "line 1: not JSON"),
-        (b"", "line 1: is blank"),
+        (b"", "bad.jsonl: is empty; expected one message a line, a JSON array"),
         (b'{"role":"user","content":"a"}\n\n{"role":"user","content":"b"}\n', "line 2: is blank"),
         (b'{"role":"user","content":"a","n":1e999}\n', "line 1: cannot be written as JSON"),
     ],
@@ -204,7 +200,7 @@ def test_anthropic_messages_replay_when_named(tmp_path: Path) -> None:
 def test_a_preview_is_within_its_budget_and_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "build.log"
     path.write_bytes(b"".join(b"line %d\n" % number for number in range(5000)) + b"\xff\x1b[31m end")
-    done = buoyline("preview", path, "--max-tokens", 300)
+    done = buoyline_process("preview", path, "--max-tokens", 300)
     found = json.loads(buoyline("preview", path, "--max-tokens", 300, "--json").stdout)
 
     assert str(path) in done.stdout

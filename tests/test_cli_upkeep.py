@@ -60,9 +60,9 @@ def test_gc_says_what_would_go_and_removes_nothing(workdir: Path) -> None:
     session, blob, unowned, counts = result.stdout.splitlines()
     assert result.exit_code == 0
     assert session.startswith("session   old: ")
-    assert session.endswith("over the limit of age")
+    assert session.endswith("older than 30 days")
     assert blob.startswith("blob      data/")
-    assert unowned == ("1 blob of 45 bytes, kept: whoever stored them alone may use them; --unowned lets them go")
+    assert unowned == ("1 blob of 45 bytes, kept: no session ever referred to them; --unowned removes them")
     assert counts.startswith("1 session, 1 blob, 0 leftovers: ")
     assert counts.endswith(" bytes would be freed; --yes removes this")
     assert sorted(workdir.rglob("*")) == before
@@ -82,7 +82,7 @@ def test_gc_removes_what_it_said(workdir: Path) -> None:
 def test_gc_keeps_a_named_session_and_says_where_a_limit_is_not_met(workdir: Path) -> None:
     result = _run(workdir, "gc", "--max-bytes", "1B", "--keep-session", "old", "--keep-session", "new", "--yes")
     assert result.exit_code == 0
-    assert "the sessions that stay take " in result.stdout
+    assert "the sessions that are kept take " in result.stdout
     assert len(list((workdir / "sessions").iterdir())) == 2
 
 
@@ -174,7 +174,7 @@ def test_repair_is_status_1_where_damage_is_left(workdir: Path) -> None:
     result = _run(workdir, "repair")
     assert result.exit_code == 1
     assert result.stdout.count("set-aside") == 3
-    assert result.stdout.count("left: damage  missing-blob") == 2
+    assert result.stdout.count("left       damage  missing-blob") == 2
     assert result.stdout.endswith("3 actions, 2 damage and 0 warnings left\n")
 
 

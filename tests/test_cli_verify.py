@@ -7,6 +7,8 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,58 @@ def test_findings_are_lines_with_the_worst_first_and_status_1(workdir: Path) -> 
     assert warning.split()[:3] == ["warning", "wrong-mode", "sessions/s1/transcript.md:"]
     assert note.split()[:3] == ["note", "leftover", "sessions/s1/.tmp-1:"]
     assert counts.startswith("1 damage, 1 warning, 1 note in 2 sessions and 1 blob; ")
-    assert hint.startswith("`buoyline repair` mends what it can")
+    assert hint.startswith("`buoyline repair --dry-run` lists what can be repaired")
+
+
+@contextmanager
+def _as_other_user(workdir: Path) -> Iterator[None]:
+    """Take away the right to read the files in *workdir*; directories may be entered."""
+    if os.geteuid() != 0:
+        for path in workdir.rglob("*"):
+            if path.is_file() and not path.stat().st_mode & 0o004:
+                path.chmod(0)
+        yield
+        return
+    for directory in (workdir, *workdir.parents, *workdir.rglob("*")):
+        if directory.is_dir() and not directory.stat().st_mode & 0o001:
+            directory.chmod(0o755)
+    os.seteuid(65_534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("command", ["verify", "repair", "gc", "sessions"])
+def test_what_another_user_owns_is_no_damage(workdir: Path, command: str) -> None:
+    _run(workdir, command)  # the other user may not be able to read Python's own modules
+    with _as_other_user(workdir):
+        done = _run(workdir, command)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"buoyline: error: {workdir / 'workspace.json'}: Permission denied; "
+        "run this command as the owner of that file, or use another --workdir\n"
+    )
+
+
+def test_a_session_of_another_user_is_not_said_to_be_without_a_format(workdir: Path) -> None:
+    _run(workdir, "verify")
+    (workdir / "workspace.json").chmod(0o644)
+    with _as_other_user(workdir):
+        found = json.loads(_run(workdir, "verify", "--json").stdout)["findings"]
+    said = [(one["kind"], one["message"]) for one in found if one["path"].endswith("s1/session.json")]
+    assert [one for one in said if one[0] != "wrong-mode"] == [
+        ("unreadable", "cannot be read: Permission denied; run this command as its owner")
+    ]
+
+
+def test_closed_streams_are_no_failure_of_ours(workdir: Path) -> None:
+    command = f'"{sys.executable}" -m buoyline verify --workdir "{workdir}" '
+    closed = subprocess.run(["/bin/sh", "-c", f"{command} >&-"], stderr=subprocess.PIPE, text=True, check=False)
+    assert (closed.returncode, closed.stderr.count("\n")) == (1, 1)
+    assert "cannot write the answer: " in closed.stderr
+    mute = subprocess.run(["/bin/sh", "-c", f"{command} 2>&-"], stdout=subprocess.PIPE, text=True, check=False)
+    assert (mute.returncode, mute.stdout.count("\n")) == (0, 1)
 
 
 def test_notes_alone_are_status_0(workdir: Path) -> None:
@@ -179,7 +232,7 @@ def test_a_workspace_is_counted_with_a_shared_blob_once(workdir: Path) -> None:
 
 def test_numbers_are_shown_in_columns_and_words(workdir: Path) -> None:
     lines = _run(workdir, "stats").stdout.splitlines()
-    assert lines[0].split()[:3] == ["session", "archived", "tool"]
+    assert lines[0].split()[:3] == ["session", "archived", "results"]
     assert [line.split()[0] for line in lines[1:3]] == [r"other\nsession", "s1"]
     assert "tool results    2, 2,005 bytes, the largest 2,000" in lines
     assert "in data/        1, 27 bytes, shared between sessions: 1" in lines

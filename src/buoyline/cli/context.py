@@ -1,27 +1,39 @@
 """``buoyline context``: the documents of a workspace."""
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from buoyline.cli.options import F, json_option, workdir_option
-from buoyline.cli.output import columns, print_json, print_lines, print_text
+from buoyline.cli.output import (
+    columns,
+    print_json,
+    print_lines,
+    print_notices,
+    print_problems,
+    print_report,
+    print_text,
+    terminal_width,
+)
 from buoyline.errors import DocumentError
 from buoyline.management import Activation, ContextManagement, Registry, advice, explained
 from buoyline.management.bodies import INLINE_KEY, NAME_KEY, is_body, is_listing, listed_in, management_in
 from buoyline.management.hooks import nearest
+from buoyline.management.opensearch import OpenSearchFinding, silent_hooks, to_opensearch
 from buoyline.management.problems import Problems, joined
-from buoyline.management.spelling import Spelling, is_path, parsed, spelling_of
+from buoyline.management.spelling import Spelling, document_in_file, document_text, is_path, parsed
 from buoyline.management.walking import Walker
 from buoyline.messages import is_object
 from buoyline.workspace import LocalWorkspace
 
 _FOUND = 1
 _STDIN = Path("-")
+_SHOWN_PROBLEMS = 50
 
 
 def _allow_option(function: F) -> F:
@@ -39,9 +51,10 @@ def _format_option(function: F) -> F:
 
 @click.group("context")
 def context_command() -> None:
-    """Keep, check and explain documents that say how a context is managed.
+    """Store, check and explain context-management documents.
 
-    Those of a workspace stand in its context_management/; others come with the package. See docs/context-management.md.
+    Such a document says how a context is managed. The documents of a workspace are in its context_management/; others
+    come with the package. See docs/context-management.md.
 
     Example: buoyline context explain coding-agent
     """
@@ -88,20 +101,28 @@ def put_command(
 
 @context_command.command("get")
 @click.argument("name")
+@click.option(
+    "--opensearch", is_flag=True, help="As OpenSearch fires it; stderr says what it cannot do, which is left out."
+)
 @_allow_option
 @workdir_option
 @json_option
-def get_command(name: str, workdir: Path, allowed: Sequence[str], *, as_json: bool) -> int:
+def get_command(name: str, workdir: Path, allowed: Sequence[str], *, opensearch: bool, as_json: bool) -> int:
     """Print the document called NAME, as it can be put again.
 
-    Exit status: 0 done, 1 there is none, or it has problems.
+    With --opensearch hooks are spelled in capitals, without which OpenSearch never fires them. An entry that it would
+    run more often than the document says, or with other settings, is left out; see `context check --opensearch`.
 
-    Example: buoyline context get tool-heavy > mine.json
+    Exit status: 0 done; 1 if there is no such document, if it has problems, or if OpenSearch runs some of it otherwise.
+
+    Example: buoyline context get tool-heavy --opensearch > tool-heavy.json
     """
     try:
         document = Registry(LocalWorkspace(workdir), allowed=allowed).get(name)
     except DocumentError as error:
         return _print_problems(error, as_json=as_json)
+    if opensearch:
+        return _print_for_opensearch(document, as_json=as_json)
     if as_json:
         print_json(document.to_json())
     else:
@@ -126,7 +147,7 @@ def list_command(workdir: Path, *, as_json: bool) -> int:
         rows = [
             (one.name, "package" if one.is_built_in else "workspace", one.problem or one.description) for one in found
         ]
-        print_lines(columns([("name", "from", "description"), *rows]))
+        print_lines(columns([("name", "from", "description"), *rows], terminal_width()))
     return _FOUND if any(one.problem for one in found) else 0
 
 
@@ -148,26 +169,34 @@ def delete_command(name: str, workdir: Path, *, as_json: bool) -> None:
 
 @context_command.command("check")
 @click.argument("source", metavar="NAME|FILE")
+@click.option("--opensearch", is_flag=True, help="Also say what OpenSearch never runs, always, or otherwise.")
 @_format_option
 @_allow_option
 @workdir_option
 @json_option
 def check_command(
-    source: str, workdir: Path, spelling: Spelling | None, allowed: Sequence[str], *, as_json: bool
+    source: str,
+    workdir: Path,
+    spelling: Spelling | None,
+    allowed: Sequence[str],
+    *,
+    opensearch: bool,
+    as_json: bool,
 ) -> int:
-    """Tell what is wrong with a document, and what in it is hardly meant; ``-`` reads what is piped in.
+    """Validate a document and warn about likely mistakes; - reads it from a pipe.
 
-    Whole documents, single managers, activation rules, the bodies with which OpenSearch's agents are registered and
-    executed, and its listings are understood. What is there as a file is taken for FILE. A note changes nothing about
-    the status.
+    It takes whole documents, single managers, activation rules, the request bodies that register and execute
+    OpenSearch's agents, and OpenSearch's listings. If a file of that name exists, it is used. Notes do not
+    change the exit status.
 
-    Exit status: 0 it can be acted on, 1 it cannot.
+    Exit status: 0 valid, 1 not valid, or with --opensearch: OpenSearch does not run all of it as it says.
 
-    Example: buoyline context check policy.yaml
+    Example: buoyline context check policy.yaml --opensearch
     """
     registry = Registry(LocalWorkspace(workdir), allowed=allowed)
     try:
-        checked = _all_checked(source, registry, spelling, allowed)
+        raw = _parsed(Path(source), spelling) if _is_file(source) else None
+        checked = _all_checked(source, raw, registry, allowed)
     except DocumentError as error:
         return _print_problems(error, as_json=as_json)
     notes = [
@@ -176,14 +205,15 @@ def check_command(
         if isinstance(found, ContextManagement)
         for path, reason in advice(found)
     ]
+    elsewhere = _opensearch_findings(raw, checked) if opensearch else []
     if as_json:
-        print_json(
-            {"valid": True, "problems": [], "notes": [{"path": path, "reason": reason} for path, reason in notes]}
-        )
+        answer = {"valid": True, "problems": [], "notes": [{"path": path, "reason": reason} for path, reason in notes]}
+        print_json({**answer, "opensearch": [asdict(one) for one in elsewhere]} if opensearch else answer)
     else:
         verdicts = (f"{source}: {place}{': ' if place else ''}{_verdict(found)}" for place, found in checked)
-        print_lines([*(f"note: {path}: {reason}" for path, reason in notes), *verdicts])
-    return 0
+        lines = (f"OpenSearch: {one.path}: {one.reason}" for one in elsewhere)
+        print_report([*(f"note: {path}: {reason}" for path, reason in notes), *lines, *verdicts])
+    return _FOUND if elsewhere else 0
 
 
 @context_command.command("explain")
@@ -210,7 +240,7 @@ def explain_command(
     if as_json:
         print_json({"lines": lines})
     else:
-        print_lines(lines)
+        print_report(lines)
     return 0
 
 
@@ -224,7 +254,7 @@ def _checked(
 
 
 def _all_checked(
-    source: str, registry: Registry, spelling: Spelling | None, allowed: Sequence[str]
+    source: str, raw: Any, registry: Registry, allowed: Sequence[str]
 ) -> list[tuple[str, ContextManagement | Activation]]:
     """Return what stands there with its name; of a listing each document, and otherwise one without a name.
 
@@ -233,7 +263,6 @@ def _all_checked(
     """
     if not _is_file(source):
         return [("", registry.get(source))]
-    raw = _parsed(Path(source), spelling)
     if not is_listing(raw):
         return [("", _read(raw, source, registry, allowed))]
     found, problems = list[tuple[str, ContextManagement | Activation]](), list[tuple[str, str]]()
@@ -283,15 +312,35 @@ def _document_in(raw: Any, name: str) -> Any:
 
 
 def _parsed(file: Path, spelling: Spelling | None) -> Any:
-    try:
-        content = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
-    except OSError as error:
-        raise DocumentError(str(file), [("", f"cannot be read: {error.strerror}")]) from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DocumentError(str(file), [("", f"not UTF-8: {error}")]) from error
-    return parsed(text, spelling or spelling_of(file), str(file))
+    if file != _STDIN:
+        return document_in_file(file, spelling)
+    return parsed(document_text(sys.stdin.buffer, "-"), spelling or "json", "-")
+
+
+def _opensearch_findings(
+    raw: Any, checked: Sequence[tuple[str, ContextManagement | Activation]]
+) -> list[OpenSearchFinding]:
+    """Return what OpenSearch runs otherwise of the documents that were *checked*; *raw* is how a file spells them."""
+    spelled = listed_in(raw) if is_listing(raw) else {"": raw}
+    found = list[OpenSearchFinding]()
+    for place, document in checked:
+        if isinstance(document, ContextManagement):
+            silent = silent_hooks(spelled[place]) if is_object(spelled[place]) else []
+            both = [*silent, *to_opensearch(document)[1]]
+            found += [replace(one, path=joined(place, one.path)) for one in both]
+    return found
+
+
+def _print_for_opensearch(document: ContextManagement, *, as_json: bool) -> int:
+    spelled, findings = to_opensearch(document)
+    print_notices(f"OpenSearch: {one.path}{' (left out)' * one.is_left_out}: {one.reason}" for one in findings)
+    if not spelled["hooks"]:
+        return print_problems(["nothing is left that OpenSearch could run, and it takes no document without hooks"])
+    if as_json:
+        print_json(spelled)
+    else:
+        print_text(json.dumps(spelled, indent=2, ensure_ascii=False))
+    return _FOUND if findings else 0
 
 
 def _verdict(found: ContextManagement | Activation) -> str:
@@ -310,8 +359,8 @@ def _print_problems(error: DocumentError, *, as_json: bool) -> int:
         problems = [{"path": path, "reason": reason} for path, reason in error.problems]
         print_json({"valid": False, "problems": problems, "notes": []})
     else:
-        print_lines(
-            f"{error.source}: {path}: {reason}" if path else f"{error.source}: {reason}"
-            for path, reason in error.problems
-        )
+        shown = [f"{path}: {reason}" if path else reason for path, reason in error.problems[:_SHOWN_PROBLEMS]]
+        if len(error.problems) > len(shown):
+            shown.append(f"{len(error.problems) - len(shown):,} problems more; --json has all")
+        print_report(f"{error.source}: {problem}" for problem in shown)
     return _FOUND

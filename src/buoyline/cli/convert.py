@@ -1,29 +1,29 @@
 """``buoyline convert``."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import print_json, print_text
+from buoyline.cli.output import print_json, print_notices
 from buoyline.errors import NotFoundError
-from buoyline.messages import Converted, convert, dialect_named, dialect_names, spell
-from buoyline.offloader.lines import visible
+from buoyline.messages import Converted, convert, dialect_named, dialect_names
 from buoyline.workspace import LocalWorkspace
 
 
 @click.command("convert")
 @click.argument("session")
 @click.option("--to", "dialect", type=click.Choice(list(dialect_names())), required=True, help="Form of the messages.")
-@click.option("--all", "is_whole", is_flag=True, help="The whole history in place of what stands in the context.")
+@click.option("--all", "is_whole", is_flag=True, help="The whole history instead of the messages in the context.")
 @workdir_option
 @json_option
 def convert_command(session: str, dialect: str, *, workdir: Any, is_whole: bool, as_json: bool) -> None:
     """Print the messages of SESSION in another dialect, one a line.
 
-    Without --all these are the messages in the context, the summary among them. What has no place in the dialect is
-    told on stderr, and a system prompt that it sends beside the messages; nothing on disk changes.
+    Without --all, these are the messages in the context, including the summary. Anything that the dialect cannot
+    express is reported on stderr, as is a system prompt that it sends separately. Nothing on disk changes.
 
     Example: buoyline convert s1 --to bedrock > s1.jsonl
     """
@@ -37,8 +37,8 @@ def convert_command(session: str, dialect: str, *, workdir: Any, is_whole: bool,
         print_json({"dialect": dialect, "messages": lines, "system": converted.system, "losses": losses})
         return
     for line in lines:
-        print_text(spell(line))
-    _tell(converted)
+        print_json(line)
+    print_notices(_notices(converted))
 
 
 async def _messages(workspace: LocalWorkspace, session_id: str, *, is_whole: bool) -> list[tuple[str, dict[str, Any]]]:
@@ -61,8 +61,13 @@ async def _messages(workspace: LocalWorkspace, session_id: str, *, is_whole: boo
     return [*before, *state.messages[len(state.head) :]]
 
 
-def _tell(converted: Converted) -> None:
+def _notices(converted: Converted) -> Iterator[str]:
     if converted.system:
-        click.echo(f"buoyline: system prompt: {visible(converted.system)}", err=True)
+        yield f"system prompt: {converted.system}"
+    kinds = dict[tuple[str, str], dict[int, None]]()
     for loss in converted.losses:
-        click.echo(f"buoyline: {visible(str(loss))}", err=True)
+        kinds.setdefault((loss.what, loss.why), {})[loss.message] = None
+    for (what, why), messages in kinds.items():
+        first = next(iter(messages))
+        where = f"message {first}" if len(messages) == 1 else f"{len(messages):,} messages from {first} on"
+        yield f"{where}: {what}: {why}"

@@ -1,23 +1,33 @@
 """``buoyline diff``."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, counted, print_json, print_lines
+from buoyline.cli.output import columns, counted, print_json, print_report, terminal_width
+from buoyline.cli.units import local_time
 from buoyline.window.citations import Citation, Sentence
 from buoyline.window.difference import Difference, OffloadedFile, SeenMessage, difference
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 T = TypeVar("T")
 
 _HEADINGS: Sequence[str | int] = ("", "role", "tool", "tokens", "transcript", "begins")
+_COLOURS: Final = {
+    "archived": "red",
+    "kept": "green",
+    "summary": "magenta",
+    "unverified": "yellow",
+    "not on disk": "yellow",
+}
 _SHOWN_MESSAGES = 20
 _SHOWN_SENTENCES = 100
 _SENTENCE_CHARS = 160
@@ -31,28 +41,32 @@ _SHOWN_CLAIMS = 20
 @workdir_option
 @json_option
 def diff_command(session: str, number: int, workdir: Path, *, full: bool, as_json: bool) -> None:
-    """Show what the model saw before and after compression N of SESSION, counted from 1.
+    """Show what the model saw before and after compression N.
 
-    Which messages left, which stayed, what took their place, and which lines back each sentence of that. Messages are
+    N counts the compressions of SESSION from 1. The answer lists the messages that were archived and those that were
+    kept, the summary that replaced the archived ones, and the lines that each of its sentences cites. Messages are
     numbered from 0 over the whole session; `buoyline show SESSION --messages A-B` and `buoyline read` show all of them.
-    What the files do not tell is said at the end. Nothing is written.
+    The last lines name what is not on disk. Nothing is written.
 
     Example: buoyline diff s1 2 --workdir ./workspace
     """
     workspace = existing_workspace(workdir)
     with _progress() as bar:
         found = difference(workspace, session, number, on_message=_advancing(bar))
-    print_json(asdict(found)) if as_json else print_lines(_in_words(found, full=full))
+    print_json(asdict(found)) if as_json else print_report(_in_words(found, full=full), _COLOURS)
 
 
-def _progress() -> AbstractContextManager[Progress | None]:
-    console = Console(stderr=True)
-    if not console.is_terminal:
+def _progress() -> "AbstractContextManager[Progress | None]":
+    if sys.stderr is None or not sys.stderr.isatty():  # None: closed by the shell
         return nullcontext()
+    from rich.console import Console  # noqa: PLC0415 - 0.1 s
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 - 0.1 s
+
+    console = Console(stderr=True)
     return Progress(TextColumn("messages"), BarColumn(), MofNCompleteColumn(), console=console, transient=True)
 
 
-def _advancing(bar: Progress | None) -> Callable[[int, int], None] | None:
+def _advancing(bar: "Progress | None") -> Callable[[int, int], None] | None:
     if bar is None:
         return None
     task = bar.add_task("messages", total=None)
@@ -61,15 +75,19 @@ def _advancing(bar: Progress | None) -> Callable[[int, int], None] | None:
 
 def _in_words(found: Difference, *, full: bool) -> Iterator[str]:
     summary, (first, end) = found.summary, found.summary["messages"]
+    made = (
+        f"summary {summary['n']} of {found.session_id}",
+        str(summary.get("summarizer", "")),
+        local_time(str(summary.get("created_at", ""))),
+    )
     yield (
-        f"summary {summary['n']} of {found.session_id}, {summary.get('summarizer', '')}, "
-        f"{summary.get('created_at', '')}: messages {first}-{end - 1}, {summary.get('source_tokens', 0):,} tokens in "
-        f"{summary.get('tokens', 0):,}"
+        f"{', '.join(filter(None, made))}: "
+        f"messages {first}-{end - 1}, {summary.get('source_tokens', 0):,} tokens in {summary.get('tokens', 0):,}"
     )
     yield from _balance(found)
-    yield from _messages("left the context; the archive has them", found.left, full=full)
+    yield from _messages("archived", found.left, full=full)
     if found.stayed is not None:
-        yield from _messages("stayed, word for word", (*found.head, *found.stayed), full=full)
+        yield from _messages("kept in the context", (*found.head, *found.stayed), full=full)
     yield from _sentences(found, full=full)
     yield from _claims(found, full=full)
     yield ""
@@ -84,12 +102,12 @@ def _balance(found: Difference) -> Iterator[str]:
     replaced = "" if found.previous is None else f", summary {found.previous['n']}"
     again = len(found.head) + sum(message.stands_again for message in found.left)
     yield (
-        f"before {found.tokens_before:>9,} tokens: {counted(len(found.head), 'message')} at the head{replaced}, "
-        f"{len(found.left):,} that left, {len(found.stayed):,} that stayed"
+        f"before {found.tokens_before:>9,} tokens: {counted(len(found.head), 'prefix message')}{replaced}, "
+        f"{len(found.left):,} to archive, {len(found.stayed):,} to keep"
     )
     yield (
-        f"after  {found.tokens_after:>9,} tokens ({less:.0%} less): {counted(again, 'message')} at the head, "
-        f"summary {found.summary['n']}, {len(found.stayed):,} that stayed"
+        f"after  {found.tokens_after:>9,} tokens ({less:.0%} less): {counted(again, 'prefix message')}, "
+        f"summary {found.summary['n']}, {len(found.stayed):,} kept"
     )
     yield f"       {found.fixed_tokens:>9,} tokens of both are system prompt and tools"
 
@@ -100,10 +118,10 @@ def _messages(title: str, messages: Sequence[SeenMessage], *, full: bool) -> Ite
     shown, left_out = _ends(messages, len(messages) if full else _SHOWN_MESSAGES)
     if not shown:
         return
-    lines = list(columns([_HEADINGS, *map(_row, shown)]))
+    rows = [_HEADINGS, *map(_row, shown)]
     if left_out:
-        lines.insert(1 + _SHOWN_MESSAGES // 2, f"… {left_out:,} more; --full lists them")
-    yield from lines
+        rows.insert(1 + _SHOWN_MESSAGES // 2, ("", "", "", "", "", f"… {left_out:,} more; --full lists them"))
+    yield from columns(rows, terminal_width())
 
 
 def _ends(items: Sequence[T], most: int) -> tuple[list[T], int]:
@@ -115,7 +133,7 @@ def _ends(items: Sequence[T], most: int) -> tuple[list[T], int]:
 
 def _row(message: SeenMessage) -> Sequence[str | int]:
     lines = "in the window" if message.lines is None else f"{message.lines[0]}-{message.lines[1]}"
-    kept = "(stands again at the head) " if message.stands_again else ""
+    kept = "(also in the prefix) " if message.stands_again else ""
     # Where there is a file, its stub would only say the same once more.
     said = kept + ("; ".join(map(_file, message.offloaded)) or message.begins)
     return f"{message.message}", message.role, _cut(message.tool, 30), message.tokens, lines, said
@@ -129,7 +147,7 @@ def _file(offloaded: OffloadedFile) -> str:
 def _sentences(found: Difference, *, full: bool) -> Iterator[str]:
     number = found.summary["n"]
     yield ""
-    yield f"in their place; `buoyline summaries {found.session_id} {number}` prints it as the model saw it"
+    yield f"summary in their place; `buoyline summaries {found.session_id} {number}` prints it as the model saw it"
     shown = found.sentences if full else found.sentences[:_SHOWN_SENTENCES]
     field = ""
     for sentence in shown:
@@ -144,7 +162,7 @@ def _sentences(found: Difference, *, full: bool) -> Iterator[str]:
 def _sentence(sentence: Sentence, *, full: bool) -> Iterator[str]:
     yield f"  {sentence.text if full else _cut(sentence.text, _SENTENCE_CHARS)}"
     if not sentence.citations:
-        yield "    (no pointer)"
+        yield "    (no citation)"
     yield from (f"    {_citation(citation)}" for citation in sentence.citations)
 
 

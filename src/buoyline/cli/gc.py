@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import counted, print_json, print_lines
+from buoyline.cli.output import counted, print_json, print_report
 from buoyline.cli.progress import Advance, progress
-from buoyline.cli.units import Duration, Size
+from buoyline.cli.units import Duration, Size, duration_in_words, how_long_ago
 from buoyline.workspace.retention import Departure, Retention
 from buoyline.workspace.sweeping import Collection, Swept, collect
 
@@ -18,18 +18,31 @@ _REMAINING = 1
 
 
 @click.command("gc")
-@click.option("--older-than", type=Duration(), metavar="TIME", help="Sessions last active longer ago go, e.g. 30d.")
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Sessions beyond the N newest go.")
-@click.option("--max-bytes", type=Size(), metavar="SIZE", help="The oldest sessions go until this is met, e.g. 10GB.")
-@click.option("--keep-session", "kept", metavar="ID", multiple=True, help="This session stays; may be repeated.")
 @click.option(
-    "--grace", type=Duration(), default="24h", show_default=True, metavar="TIME", help="What is younger is not swept."
+    "--older-than", type=Duration(), metavar="TIME", help="Remove sessions that were last active longer ago, e.g. 30d."
 )
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Remove all but the N newest sessions.")
 @click.option(
-    "--unowned", is_flag=True, help="Sweep blobs, too, that no session has referred to since they were stored."
+    "--max-bytes",
+    type=Size(),
+    metavar="SIZE",
+    help="Remove the oldest sessions until the rest takes at most this, e.g. 10GB.",
 )
+@click.option("--keep-session", "kept", metavar="ID", multiple=True, help="Keep this session; may be repeated.")
 @click.option(
-    "--yes/--dry-run", "is_meant", default=False, help="Do it, or only say what would go.  [default: dry-run]"
+    "--grace",
+    type=Duration(),
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="Keep anything modified within this time.",
+)
+@click.option("--unowned", is_flag=True, help="Also remove blobs that no session ever referred to.")
+@click.option(
+    "--yes/--dry-run",
+    "is_meant",
+    default=False,
+    help="Remove, or only print what would be removed.  [default: dry-run]",
 )
 @workdir_option
 @json_option
@@ -45,13 +58,13 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
     is_meant: bool,
     as_json: bool,
 ) -> int:
-    """Remove old sessions, and payloads that nobody needs.
+    """Remove old sessions, crash leftovers and orphaned blobs.
 
-    This deletes for good, so it only says what would go unless --yes is given. Each limit alone lets sessions go.
-    Without any, all stay, and only leftovers of crashes and payloads of sessions that are gone go. A payload that a
-    session refers to never goes. A session that cannot be read stops everything; one that is in use stays.
+    Without --yes, it only prints what would be removed: this cannot be undone. A session is removed if it exceeds any
+    limit. Without limits, only crash leftovers and orphaned blobs are removed. A blob that a session refers to is
+    always kept. If a session cannot be read, nothing is removed; a session in use is kept.
 
-    Exit status: 0 done, 1 nothing could be removed safely, or not all that was to go.
+    Exit status: 0 done, 1 nothing could be removed safely, or a session in use was kept.
 
     Example: buoyline gc --older-than 30d --keep-session release-7 --yes
     """
@@ -69,7 +82,7 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
     if as_json:
         print_json(_fields(found))
     else:
-        print_lines(_in_words(found, max_bytes))
+        print_report(_in_words(found, retention))
     return _REMAINING if found.locked else 0
 
 
@@ -97,17 +110,18 @@ def _session_fields(departure: Departure) -> dict[str, Any]:
     }
 
 
-def _in_words(found: Collection, max_bytes: int | None) -> Iterator[str]:
+def _in_words(found: Collection, retention: Retention) -> Iterator[str]:
     for departure in found.sessions:
         session = departure.session
-        facts = f"{session.size_bytes:,} bytes, last active {session.last_active}, over the limit of {departure.reason}"
+        active = how_long_ago(session.last_active)
+        facts = f"{session.size_bytes:,} bytes, last active {active}, {_reason(departure, retention)}"
         yield f"session   {session.session_id}: {facts}"
     for kind, swept in (("blob", found.blobs), ("leftover", found.leftovers)):
         yield from (f"{kind:<8}  {one.path}: {one.size_bytes:,} bytes" for one in swept)
     yield from (
-        f"locked    {session_id}: a writer is at work, so it stays; repeat later" for session_id in found.locked
+        f"locked    {session_id}: a writer is at work, so it is kept; repeat later" for session_id in found.locked
     )
-    yield from _what_stays(found, max_bytes)
+    yield from _what_stays(found, retention.max_bytes)
     going = {"session": found.sessions, "blob": found.blobs, "leftover": found.leftovers}
     if not any(going.values()):
         yield "nothing was removed" if found.locked else "nothing to remove"
@@ -117,13 +131,23 @@ def _in_words(found: Collection, max_bytes: int | None) -> Iterator[str]:
     yield f"{counts}: {found.freed_bytes:,} bytes {verb}"
 
 
+def _reason(departure: Departure, retention: Retention) -> str:
+    match departure.reason:
+        case "age":
+            return f"older than {duration_in_words(retention.max_age_s or 0)}"
+        case "count":
+            return f"not among the {counted(retention.max_sessions or 0, 'newest session')}"
+        case _:
+            return f"the oldest of more than {retention.max_bytes or 0:,} bytes"
+
+
 def _what_stays(found: Collection, max_bytes: int | None) -> Iterator[str]:
     if found.young:
-        yield f"{_sum(found.young)}, kept for now: nobody refers to them, but they are younger than --grace"
+        yield f"{_sum(found.young)}, kept for now: no session refers to them, but they were modified within --grace"
     if found.unowned:
-        yield f"{_sum(found.unowned)}, kept: whoever stored them alone may use them; --unowned lets them go"
+        yield f"{_sum(found.unowned)}, kept: no session ever referred to them; --unowned removes them"
     if max_bytes is not None and found.session_bytes > max_bytes:
-        yield f"the sessions that stay take {found.session_bytes:,} bytes, more than {max_bytes:,}"
+        yield f"the sessions that are kept take {found.session_bytes:,} bytes, more than {max_bytes:,}"
 
 
 def _sum(swept: Sequence[Swept]) -> str:

@@ -1,8 +1,10 @@
 """``buoyline read``, ``grep``, ``search``, ``glob``, ``query``: what an agent looks things up with, for people, too."""
 
+import contextlib
 import dataclasses
+import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,13 @@ from buoyline.cli.options import (
     workdir_option,
 )
 from buoyline.cli.output import print_json, print_text
+from buoyline.errors import InvalidNameError, NotFoundError
 from buoyline.lookups import Answer, Line, glob, grep, query, read, search
+from buoyline.lookups.paths import extent_of
+from buoyline.workspace import LocalWorkspace
+
+_MAX_SESSIONS = 1_000
+_MAX_HINTS = 3
 
 
 @click.command("read")
@@ -24,6 +32,7 @@ from buoyline.lookups import Answer, Line, glob, grep, query, read, search
 @click.option("--start", type=click.IntRange(min=1), default=1, help="First line; narrows the lines of PATH.")
 @click.option("--end", type=click.IntRange(min=1), help="Last line, inclusive.")
 @click.option("--column", type=click.IntRange(min=1), default=1, help="Character of the first line to begin with.")
+@click.option("--whole", is_flag=True, help="Print every line in full, whatever --max-tokens says.")
 @session_option
 @max_tokens_option
 @workdir_option
@@ -31,13 +40,16 @@ from buoyline.lookups import Answer, Line, glob, grep, query, read, search
 def read_command(path: str, workdir: Path, *, as_json: bool, **options: Any) -> None:
     """Print lines of a file, with their numbers.
 
-    PATH is relative to the workdir, or with --session to the directory of the session, as in the pointers of
-    summaries. Lines over 1,000 characters are cut; --column goes on in them.
+    PATH is relative to the workdir, or with --session to the directory of the session. It may also be the plain name
+    of a file, the id of a call or its beginning, or a citation as a summary prints it. Lines over 1,000 characters
+    are cut; --column goes on in them.
 
     Example: buoyline read --session s1 transcript.md:120-135
     """
     workspace = existing_workspace(workdir)
-    _print(read(workspace, _below(workdir, path), spelling=_as_options, **options), as_json=as_json)
+    with told_where(workspace):
+        answer = read(workspace, below(workdir, path), spelling=_as_options, **options)
+    _print(answer, as_json=as_json)
 
 
 @click.command("grep")
@@ -54,15 +66,17 @@ def read_command(path: str, workdir: Path, *, as_json: bool, **options: Any) -> 
 def grep_command(pattern: str, paths: Sequence[str], workdir: Path, *, as_json: bool, **options: Any) -> None:
     """Search files of the workspace for PATTERN.
 
-    PATTERN is in RE2 syntax and matches within a line. PATH is a file, a directory, or a quoted glob such as
-    "tool_result-*.txt"; without one, transcripts and tool results are searched. No hit is no failure: the exit
+    PATTERN is in RE2 syntax and matches within a line. PATH is as for read, a directory, or a quoted glob such
+    as "tool_result-*.txt"; without one, transcripts and tool results are searched. No hit is no failure: the exit
     status is 0. Where rg is installed, it makes the search of large files faster, with the same answer.
 
     Example: buoyline grep -i -C 2 "error|failed" --session s1
     """
     workspace = existing_workspace(workdir)
-    places = [_below(workdir, path) for path in paths] or None
-    _print(grep(workspace, pattern, places, spelling=_as_options, **options), as_json=as_json)
+    places = [below(workdir, path) for path in paths] or None
+    with told_where(workspace):
+        answer = grep(workspace, pattern, places, spelling=_as_options, **options)
+    _print(answer, as_json=as_json)
 
 
 @click.command("search")
@@ -74,16 +88,19 @@ def grep_command(pattern: str, paths: Sequence[str], workdir: Path, *, as_json: 
 @workdir_option
 @json_option
 def search_command(query: str, paths: Sequence[str], workdir: Path, *, as_json: bool, **options: Any) -> None:
-    """Print the passages that have most to do with QUERY, a question or some words of any language.
+    """Print the passages that best match QUERY.
 
-    Rare words weigh most, identifiers and quoted words as a whole. PATH is as for grep; without one, transcripts and
-    tool results are searched. No passage is no failure: the exit status is 0.
+    QUERY is a question or some words, in any language. Rare words weigh most, identifiers and quoted words as a whole.
+    PATH is as for grep; without one, transcripts and tool results are searched. Finding nothing is no failure: the
+    exit status is 0.
 
     Example: buoyline search "which port did we choose for staging" --session s1
     """
     workspace = existing_workspace(workdir)
-    places = [_below(workdir, path) for path in paths] or None
-    _print(search(workspace, query, places, spelling=_as_options, **options), as_json=as_json)
+    places = [below(workdir, path) for path in paths] or None
+    with told_where(workspace):
+        answer = search(workspace, query, places, spelling=_as_options, **options)
+    _print(answer, as_json=as_json)
 
 
 @click.command("glob")
@@ -96,12 +113,15 @@ def search_command(query: str, paths: Sequence[str], workdir: Path, *, as_json: 
 def glob_command(pattern: str, workdir: Path, *, as_json: bool, **options: Any) -> None:
     """List files and directories whose path matches PATTERN.
 
-    ``**`` stands for any number of directories; a PATTERN without ``/`` matches at any depth. Quote it, or the
-    shell takes it for its own.
+    ** matches any number of directories, and a PATTERN without / matches at any depth. Quote PATTERN, or the shell
+    expands it.
 
     Example: buoyline glob "sessions/*/summaries.jsonl"
     """
-    _print(glob(existing_workspace(workdir), pattern, spelling=_as_options, **options), as_json=as_json)
+    workspace = existing_workspace(workdir)
+    with told_where(workspace):
+        answer = glob(workspace, pattern, spelling=_as_options, **options)
+    _print(answer, as_json=as_json)
 
 
 @click.command("query")
@@ -109,22 +129,36 @@ def glob_command(pattern: str, workdir: Path, *, as_json: bool, **options: Any) 
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--start", type=click.IntRange(min=1), default=1, help="First line of the result.")
 @click.option("--column", type=click.IntRange(min=1), default=1, help="Character of the first line to begin with.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=1),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Processor time for EXPRESSION.",
+)
 @session_option
 @max_tokens_option
 @workdir_option
 @json_option
 def query_command(expression: str, paths: tuple[str, ...], workdir: Path, *, as_json: bool, **options: Any) -> None:
-    """Evaluate EXPRESSION on files that hold JSON, JSON lines, CSV, or paragraphs of "key: value" lines.
+    """Run SQL or JMESPath on files of the workspace.
 
-    EXPRESSION is JMESPath (https://jmespath.org), or where it begins with SELECT or WITH, a statement of SQLite's that
-    reads: the first file is table t1, the second t2. Of all but JSON it sees the list of rows. The result is printed
-    as JSON, with the numbers of its lines.
+    EXPRESSION is a JMESPath expression (https://jmespath.org), or an SQL statement that begins with SELECT or WITH: the
+    first file is table t1, the second t2. The files hold JSON, JSON lines, CSV, or paragraphs of "key: value" lines;
+    all but JSON are a list of rows. Table lines has path, n and text of each line of any text. The result is JSON, with
+    line numbers.
 
     Example: buoyline query "SELECT state, count(*) FROM t1 GROUP BY state" tool_result-c1.txt --session s1
+
+    Example: buoyline query "SELECT regexp_extract(text, 'E[0-9]+') AS code, count(*) FROM lines GROUP BY code" app.log
     """
     workspace = existing_workspace(workdir)
-    files = [_below(workdir, path) for path in paths]
-    _print(query(workspace, files, expression, spelling=_as_options, **options), as_json=as_json)
+    files = [below(workdir, path) for path in paths]
+    with told_where(workspace):
+        answer = query(workspace, files, expression, spelling=_as_options, **options)
+    _print(answer, as_json=as_json)
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
@@ -154,8 +188,42 @@ def _as_options(position: Mapping[str, Any]) -> str:
     )
 
 
-def _below(workdir: Path, path: str) -> str:
-    """Return *path* in full where it leads into the workdir from here, as completion by a shell spells it."""
+def below(workdir: Path, path: str) -> str:
+    """Return *path* in full if it means something below the workdir from here, as completion by a shell spells it."""
     given, root = Path(path), workdir.absolute()
-    is_typed_from_here = ".." not in given.parts and not given.is_absolute() and given.absolute().is_relative_to(root)
-    return str(given.absolute()) if is_typed_from_here and root != Path.cwd() else path
+    if given.is_absolute() or ".." in given.parts or root == Path.cwd() or not given.absolute().is_relative_to(root):
+        return path
+    first = Path(path.partition(":")[0]).parts[:1]
+    is_here = bool(first) and ("*" in first[0] or Path(first[0]).exists())
+    return str(given.absolute()) if is_here else path
+
+
+@contextlib.contextmanager
+def told_where(workspace: LocalWorkspace) -> Generator[None]:
+    """Add to an error of a lookup which option would find what was meant: its own words are for a model as well.
+
+    Raises:
+        NotFoundError: What the block raises, with that hint.
+    """
+    try:
+        yield
+    except NotFoundError as error:
+        if error.kind == "session":
+            raise NotFoundError(error.kind, error.name, "`buoyline sessions` lists those there are") from error
+        sessions = _sessions_with(workspace, error.name)
+        if not sessions:
+            raise
+        meant = " or ".join(f"--session {shlex.quote(session)}" for session in sessions)
+        raise NotFoundError(error.kind, error.name, f"did you mean {meant}? {error.hint}") from error
+
+
+def _sessions_with(workspace: LocalWorkspace, name: str) -> list[str]:
+    """Return the ids of up to three sessions in which *name* means something."""
+    found: list[str] = []
+    for session in itertools.islice(workspace.session_ids(), _MAX_SESSIONS):
+        with contextlib.suppress(NotFoundError, InvalidNameError):
+            extent_of(workspace, name, session, confined=True)
+            found.append(session)
+        if len(found) == _MAX_HINTS:
+            break
+    return found

@@ -1,13 +1,15 @@
 """The command ``buoyline``: which commands there are, and what becomes of errors.
 
 Exit status: 0 done; 1 findings, or a failure that lies in what is on disk; 2 a command line that would be wrong
-in any workspace.
+in any workspace; 130 Ctrl-C; 141 nobody reads the output any more, as with any command before ``| head``.
 """
 
+import difflib
 import errno
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,36 +18,39 @@ from typing import Any, NoReturn
 
 import click
 
-from buoyline.errors import BuoylineError, ConfigError, InvalidNameError
+from buoyline.errors import FORBIDDEN_ERRNOS, BuoylineError, ConfigError, InvalidNameError, StorageError
 
-COMMANDS: Mapping[str, str] = MappingProxyType(
+COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "demo": "demo.command",
-        "replay": "replay",
-        "preview": "preview",
-        "sessions": "sessions",
-        "show": "show",
-        "summaries": "summaries",
-        "diff": "diff",
-        "convert": "convert",
-        "read": "lookups",
-        "grep": "lookups",
-        "search": "lookups",
-        "glob": "lookups",
-        "query": "lookups",
-        "retrieve": "retrieval",
-        "stats": "stats",
-        "tail": "tail",
-        "verify": "verify",
-        "repair": "repair",
-        "gc": "gc",
-        "context": "context",
+        "demo": ("demo.command", "Run a whole session on this machine's own tool outputs."),
+        "replay": ("replay", "Feed a recorded conversation through the live code path."),
+        "preview": ("preview", "Show what an agent would see in place of FILE."),
+        "sessions": ("sessions", "List the sessions of a workspace."),
+        "show": ("show", "Show the messages, files and last summary of SESSION."),
+        "summaries": ("summaries", "List the summaries of SESSION, or print one."),
+        "diff": ("diff", "Show what the model saw before and after compression N."),
+        "convert": ("convert", "Print the messages of SESSION in another dialect, one a line."),
+        "read": ("lookups", "Print lines of a file, with their numbers."),
+        "grep": ("lookups", "Search files of the workspace for PATTERN."),
+        "search": ("lookups", "Print the passages that best match QUERY."),
+        "glob": ("lookups", "List files and directories whose path matches PATTERN."),
+        "query": ("lookups", "Run SQL or JMESPath on files of the workspace."),
+        "retrieve": ("retrieval", "Print offloaded content: all of it, lines, or matches."),
+        "stats": ("stats", "Count what a workspace holds, or one SESSION of it."),
+        "tail": ("tail", "Follow a running agent."),
+        "verify": ("verify", "Check the integrity of a workspace."),
+        "repair": ("repair", "Repair what verify finds, as far as possible."),
+        "gc": ("gc", "Remove old sessions, crash leftovers and orphaned blobs."),
+        "context": ("context", "Store, check and explain context-management documents."),
     }
 )
-"""The module of `buoyline.cli` that holds each command, as ``<name>_command``, in the order of the help."""
+"""For each command, in the order of the help: its module in `buoyline.cli`, which has it as ``<name>_command``, and its
+short help. The short help is repeated here since importing all commands takes 0.6 s."""
 
 _FAILED = 1
 _MISUSED = 2
+_INTERRUPTED = 128 + signal.SIGINT
+_UNREAD = 128 + signal.SIGPIPE
 
 
 class LazyGroup(click.Group):
@@ -64,8 +69,25 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(f"buoyline.cli.{COMMANDS[cmd_name]}"), f"{cmd_name}_command")
+        module, _ = COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(f"buoyline.cli.{module}"), f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that *args* names; an unknown name is an error that names similar ones."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            similar = difflib.get_close_matches(args[0], COMMANDS, n=2)
+            hint = f"; similar: {', '.join(similar)}" if similar else ""
+            ctx.fail(f"No such command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing one."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help) for name, (_, short_help) in COMMANDS.items()])
 
     def main(
         self,
@@ -85,19 +107,26 @@ class LazyGroup(click.Group):
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             _flush_answer()
         except click.UsageError as error:
-            _end(f"{error.format_message().rstrip('.')}; try `{_help_of(error)} --help`", _MISUSED)
+            _end(f"{error.format_message().rstrip('.?')}; try `{_help_of(error)} --help`", _MISUSED)
         except click.ClickException as error:
             _end(error.format_message(), error.exit_code)
         except click.Abort:
-            _end("interrupted", _FAILED)
-        except (ConfigError, InvalidNameError) as error:
-            _end(str(error), _MISUSED)
+            _end("interrupted", _INTERRUPTED)
         except BuoylineError as error:
-            _end(str(error), _FAILED)
+            _end(_in_words(error), _MISUSED if isinstance(error, ConfigError | InvalidNameError) else _FAILED)
+        except BrokenPipeError:
+            _end_unread()
         except OSError as error:
             _discard_answer()
             _end(f"cannot write the answer: {error.strerror or error}", _FAILED)
         sys.exit(status if isinstance(status, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that *ctx* names; see `click.Group.invoke`."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # before click sees it, which would exit with 1: "findings"
+            _end_unread()
 
 
 def _flush_answer() -> None:
@@ -119,8 +148,22 @@ def _discard_answer() -> None:
 
 
 def _end(problem: str, status: int) -> NoReturn:
-    click.echo(f"buoyline: error: {' '.join(problem.split())}", err=True)
+    from buoyline.cli.output import print_notices  # noqa: PLC0415 - 0.1 s of imports that `buoyline --help` needs not
+
+    print_notices([f"error: {problem}"])
     sys.exit(status)
+
+
+def _end_unread() -> NoReturn:
+    """End as other commands do if nobody reads their output any more: silently."""
+    _discard_answer()
+    sys.exit(_UNREAD)
+
+
+def _in_words(error: BuoylineError) -> str:
+    if isinstance(error, StorageError) and error.errno in FORBIDDEN_ERRNOS:
+        return f"{error}; run this command as the owner of that file, or use another --workdir"
+    return str(error)
 
 
 def _help_of(error: click.UsageError) -> str:
@@ -132,5 +175,5 @@ def _help_of(error: click.UsageError) -> str:
 def main() -> None:
     """Look after the context of LLM agents: nothing is lost, everything can be found again.
 
-    Exit status: 0 done, 1 findings or failure, 2 usage.
+    Exit status: 0 done, 1 findings or failure, 2 usage, 130 Ctrl-C.
     """

@@ -19,14 +19,16 @@ def workdir_option(function: F) -> F:
         default="./workspace",
         envvar="BUOYLINE_WORKDIR",
         show_default=True,
-        show_envvar=True,
-        help="Directory of the workspace.",
+        # Not show_envvar: click would name the variable in every error about --workdir, even if it is not set.
+        help="Directory of the workspace; BUOYLINE_WORKDIR is used if it is set.",
     )(function)
 
 
 def json_option(function: F) -> F:
     """Add ``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")(function)
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON value; a range [A, B] of messages ends before B."
+    )(function)
 
 
 def session_option(function: F) -> F:

@@ -10,13 +10,16 @@ from pathlib import Path
 import click
 
 from buoyline.cli.options import json_option
-from buoyline.cli.output import print_json, print_text
-from buoyline.offloader import Source, StoredResult, stub_of
-from buoyline.offloader.lines import visible
+from buoyline.cli.output import print_json, print_notices, print_text
+from buoyline.offloader import Source, StoredResult, stub_of, tokens_of
 from buoyline.tokens import default_counter
 from buoyline.workspace.sources import outside_source
 
 _STDIN = Path("-")
+LIMIT = 3_000
+"""`ContextConfig.tool_result_limit` of itself; importing that takes 0.1 s."""
+_MOST_BYTES = 64 * LIMIT
+"""A text of so many bytes has more tokens than the limit, unless it is nearly all blanks."""
 
 
 @click.command("preview")
@@ -24,22 +27,27 @@ _STDIN = Path("-")
 @click.option("--max-tokens", type=click.IntRange(min=1), default=1_000, show_default=True, help="Size of the stub.")
 @json_option
 def preview_command(file: Path, max_tokens: int, *, as_json: bool) -> None:
-    """Show what an agent would see in place of FILE; ``-`` reads what is piped in.
+    """Show what an agent would see in place of FILE.
 
-    That is, if a tool had printed it: what kind of text it is, what is wrong or odd in it, its head and its tail, with
-    line numbers. The notice with the path stands even where it alone takes more than --max-tokens. The numbers are
-    those of FILE; beside a result with lines over 1,000 characters a workspace keeps a readable copy with short
-    ones, and counts in that. Bytes that are not UTF-8 are shown as replacement characters.
+    FILE is taken for the output of a tool; with - it is read from a pipe. The preview has the kind of text, errors and
+    unusual lines, the beginning and the end, with line numbers. "<<< unlike all others" marks a line that resembles no
+    other line. The notice with the path is printed even if it alone takes more than --max-tokens.
+
+    Line numbers are those of FILE. If a result has lines over 1,000 characters, a workspace also keeps a copy with
+    shorter lines, and counts in that copy. Bytes that are not UTF-8 are shown as replacement characters.
 
     Example: make test 2>&1 | buoyline preview - --max-tokens 300
     """
     counter = default_counter()
     with _source(file) as (source, name):
+        small = source.size_bytes <= _MOST_BYTES and tokens_of(source, counter) <= LIMIT
         shown = stub_of(source, StoredResult(name, file.name, "", _lines(source)), max_tokens, counter)
     if as_json:
         print_json({"path": name, "tokens": counter.count(shown), "text": shown})
     else:
-        print_text("\n".join(map(visible, shown.split("\n"))))
+        print_text(shown)
+    if small:
+        print_notices([f"this is at most {LIMIT:,} tokens, the default limit: it would stay in the context whole"])
 
 
 @contextmanager

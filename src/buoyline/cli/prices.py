@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, TypeVar
 
 import click
@@ -12,6 +13,10 @@ from buoyline.messages import is_object, parse
 from buoyline.window.costs import Prices, Request, cost_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_WIDTH = 80
+_LEAST_SHARE = 0.005
+"""Less than this shows as 0 %."""
 
 _OPTIONS: Mapping[str, str] = {
     "input": "Price of a million tokens of input.",
@@ -63,19 +68,39 @@ def costs(
 
 
 def costs_in_words(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a report about the prompt cache, and about costs where there are prices."""
-    sent, reusable = report["sent_tokens"], report["reusable_tokens"]
-    all_sent, all_reusable = report["sent_tokens_unmanaged"], report["reusable_tokens_unmanaged"]
-    share, all_share = (part / max(whole, 1) for part, whole in ((reusable, sent), (all_reusable, all_sent)))
-    yield f"reusable  {reusable:>12,} tokens sent ({share:.0%}), unmanaged {all_reusable:,} ({all_share:.0%})"
+    """Yield the sentences of a report about the prompt cache, and about costs if there are prices."""
+    share = report["reusable_tokens"] / max(report["sent_tokens"], 1)
+    share_without = report["reusable_tokens_unmanaged"] / max(report["sent_tokens_unmanaged"], 1)
+    yield f"A provider's prompt cache can serve {share:.0%} of these (without buoyline {share_without:.0%})."
     if (found := report["cost"]) is None:
+        yield "For costs, give prices: --price-input and --price-output, or --prices FILE.json."
         return
-    amount, otherwise = found["managed"]["amount"], found["unmanaged"]["amount"]
-    less = f" ({1 - amount / otherwise:.0%} less)" if otherwise else ""
+    amount, without = found["managed"]["amount"], found["unmanaged"]["amount"]
     prices = ", ".join(f"{name} {price:g}" for name, price in found["prices"].items() if price is not None)
-    yield f"cost      {amount:>12,.4f}, unmanaged {otherwise:,.4f}{less}, at {prices} a million tokens"
-    yield (
-        "  assumed: what is reusable comes from the cache, whatever its age and size; the output is that of the "
-        f"recording, {report['output_tokens']:,} tokens, with and without; a request over the window "
-        f"({report['exceeding_steps_unmanaged']:,} unmanaged) costs what it takes, though it would be refused"
+    costs = f"It costs {compared(amount, without)}: {amount:,.4f}, not {without:,.4f} (a million tokens: {prices})."
+    yield from wrap(costs, _WIDTH)
+
+
+def assumptions_in_words(report: Mapping[str, Any]) -> list[str]:
+    """Return what the costs in a report rest on, in lines; none without costs."""
+    if report["cost"] is None:
+        return []
+    assumed = (
+        "Assumed for the costs: the cache is never too old or too small; the output is that of the recording, "
+        f"{report['output_tokens']:,} tokens, with and without; a request over the window "
+        f"({report['exceeding_steps_unmanaged']:,} without buoyline) costs what it takes, though it would be refused."
     )
+    return wrap(assumed, _WIDTH)
+
+
+def compared(now: float, before: float, what: str = "") -> str:
+    """Return how much less or more *now* is than *before*, in percent.
+
+    >>> compared(11, 100, "tokens"), compared(7, 5), compared(1, 1)
+    ('89% fewer tokens', '40% more', 'as much')
+    """
+    share = abs(1 - now / before) if before else 0
+    if share < _LEAST_SHARE:
+        return f"as many {what}" if what else "as much"
+    less = "fewer" if what else "less"
+    return f"{share:.0%} {less if now < before else 'more'} {what}".strip()

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from buoyline.cli.options import json_option, workdir_option
-from buoyline.cli.output import counted, print_json, print_lines
+from buoyline.cli.output import counted, print_json, print_report
 from buoyline.cli.progress import Advance, progress
-from buoyline.cli.verify import place_of
+from buoyline.cli.verify import COLOURS, place_of
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.repair import Repair, repair
 
@@ -24,17 +24,17 @@ _REMAINING = 1
     "copy",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="A copy of the workspace, of any age: what is damaged or gone is restored from it.",
+    help="A copy of the workspace, of any age; damaged and missing files are restored from it.",
 )
-@click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @workdir_option
 @json_option
 def repair_command(sessions: Sequence[str], copy: Path | None, workdir: Path, *, dry_run: bool, as_json: bool) -> int:
-    """Mend what verify finds, as far as that is possible.
+    """Repair what verify finds, as far as possible.
 
-    All sessions and blobs are mended, or those named and the blobs that they refer to. Nothing is ever deleted, so this
-    needs no --yes as gc does: what stood in the place of what was mended is in torn/ beside it. Only what a hash or a
-    checksum vouches for is restored. Verify or copy the workspace first if its disk is failing.
+    All sessions and blobs are repaired, or the named sessions and the blobs that they refer to. Nothing is deleted, so
+    there is no --yes as in gc: replaced bytes are moved to torn/ beside the file. Only bytes that match a hash or a
+    checksum are restored. If the disk is failing, copy the workspace first.
 
     Exit status: 0 no damage is left, 1 some is.
 
@@ -51,7 +51,7 @@ def repair_command(sessions: Sequence[str], copy: Path | None, workdir: Path, *,
     if as_json:
         print_json(_fields(done))
     else:
-        print_lines(_in_words(done))
+        print_report(_in_words(done), COLOURS)
     return 0 if done.is_mended else _REMAINING
 
 
@@ -68,7 +68,7 @@ def _in_words(done: Repair) -> Iterator[str]:
     for action in done.actions:
         yield f"{action.verb:<9}  {action.path}: {action.message}"
     for found in done.remaining:
-        yield f"left: {found.severity}  {found.kind}  {place_of(found)}: {found.message}"
+        yield f"left       {found.severity}  {found.kind}  {place_of(found)}: {found.message}"
     damage = sum(found.severity == "damage" for found in done.remaining)
     left = f"{damage:,} damage and {counted(len(done.remaining) - damage, 'warning')}"
     actions = counted(len(done.actions), "action")

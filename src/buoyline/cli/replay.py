@@ -1,8 +1,11 @@
 """``buoyline replay``."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import nullcontext
+import shlex
+import sys
+import tempfile
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,27 +15,40 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from buoyline.cli.options import json_option, workdir_option
-from buoyline.cli.output import print_json, print_lines
-from buoyline.cli.prices import costs, costs_in_words, price_options, prices_in
+from buoyline.cli.options import json_option
+from buoyline.cli.output import counted, print_json, print_lines, print_problems
+from buoyline.cli.prices import assumptions_in_words, compared, costs, costs_in_words, price_options, prices_in
 from buoyline.compression import ContextConfig
-from buoyline.errors import MessageError
+from buoyline.errors import CorruptError, LockTimeout, storage_error
 from buoyline.management import ContextManagement
-from buoyline.messages import detect, dialect_named, dialect_names, parse, spell
+from buoyline.messages import dialect_names, spell
+from buoyline.messages.recording import Recording, read_recording
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow, ResultOffloaded
 from buoyline.window.costs import Prices, appended
 from buoyline.window.documents import document_of
 from buoyline.window.replay import Replay, replay
 from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.sweeping import replacing
 
 RETAINED_FILE = "retained.jsonl"
 _DEFAULTS = ContextConfig()
+_STDIN = Path("-")
 
 
 @click.command("replay")
-@click.argument("session", metavar="SESSION.jsonl", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@workdir_option
+@click.argument(
+    "recording", metavar="SESSION.jsonl", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+)
+@click.option(
+    "--workdir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of the workspace to write to.  [default: a new temporary one, which is kept]",
+)
+@click.option("--session", "session_id", metavar="ID", help="Id of the session there.  [default: the file's name]")
+@click.option(
+    "--overwrite", is_flag=True, help="If --workdir has this session already, delete it for good; others stay."
+)
 @click.option("--context-size", type=click.IntRange(min=1), default=128_000, show_default=True, help="Tokens.")
 @click.option(
     "--tool-result-limit",
@@ -66,13 +82,17 @@ _DEFAULTS = ContextConfig()
 )
 @price_options
 @json_option
-def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: Any) -> None:
+def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **options: Any) -> None:
     """Feed a recorded conversation through the live code path.
 
-    SESSION.jsonl holds one message a line. The session in --workdir is named after the file, and must be new there. At
-    the end, retained.jsonl in --workdir holds what is in the context.
+    SESSION.jsonl is a session file of Claude Code (~/.claude/projects/*/*.jsonl), or messages of any known dialect: one
+    a line, a JSON array, or an object with "messages". "-" reads what is piped in. Records of Claude Code that are no
+    messages are skipped and counted; a conversation that it compacted is replayed whole, its summaries included.
 
-    The report says how much of what was sent a provider's prompt cache could reuse: all that a request has in common
+    Without --workdir a temporary workspace is created and its path printed; BUOYLINE_WORKDIR is ignored, so that a
+    replay never writes beside a live agent. At the end, retained.jsonl in the workspace holds what is in the context.
+
+    The report says how much of what was sent a provider's prompt cache could serve: all that a request has in common
     with the one before, from its beginning. With prices it also says what the session would have cost, with and without
     buoyline.
 
@@ -83,16 +103,61 @@ def replay_command(session: Path, workdir: Path, *, as_json: bool, **options: An
     """
     prices = prices_in(options)
     _refuse_limits_beside_a_document(options)
-    conversation = _read(session, options["dialect"])
-    beyond = [line for line in options["compress_at"] if line >= len(conversation)]
+    found = _read(recording, options["dialect"])
+    beyond = [line for line in options["compress_at"] if line >= len(found.messages)]
     if beyond:
-        raise click.BadParameter(f"message {beyond[0]} is behind the last one, {len(conversation) - 1}")
-    seen, window = asyncio.run(_replayed(conversation, session.stem, workdir, options))
-    report = _report(session.stem, workdir, seen, window, prices)
+        raise click.BadParameter(f"message {beyond[0]} is behind the last one, {len(found.messages) - 1}")
+    session_id = options["session_id"] or ("stdin" if recording == _STDIN else recording.stem)
+    with _directory(workdir) as directory, _free(directory, session_id, overwrite=options["overwrite"]):
+        seen, window = asyncio.run(_replayed(found.messages, session_id, directory, options))
+    report = _report(session_id, directory, seen, window, prices)
+    report["recording"] = {"form": found.form, "skipped": found.skipped, "compactions": found.compactions}
     if as_json:
         print_json(report)
     else:
         print_lines(_in_words(report))
+
+
+@contextmanager
+def _directory(workdir: Path | None) -> Generator[Path]:
+    """Yield *workdir*, or a new temporary directory, which is removed again if nothing was written there."""
+    if workdir is not None:
+        yield workdir
+        return
+    try:
+        made = Path(tempfile.mkdtemp(prefix="buoyline-replay-"))
+    except OSError as error:
+        raise storage_error(error) from error
+    try:
+        yield made
+    finally:
+        with suppress(OSError):  # not empty
+            made.rmdir()
+
+
+@contextmanager
+def _free(workdir: Path, session_id: str, *, overwrite: bool) -> Generator[None]:
+    """Make sure that *workdir* has no session of this id while the block runs.
+
+    Raises:
+        ClickException: It has one, which is not to be overwritten; nothing was changed.
+    """
+    workspace = LocalWorkspace(workdir)
+    if session_id not in workspace.session_ids():
+        yield
+        return
+    if not overwrite:
+        ways_out = "name another one with --session, or replace it with --overwrite"
+        raise click.ClickException(f"session {session_id!r} already exists in {workdir}; {ways_out}")
+    is_replaced = False
+    try:
+        with replacing(workspace, session_id):
+            yield
+            is_replaced = True
+    except (CorruptError, LockTimeout) as error:
+        if not is_replaced:
+            raise
+        print_problems([f"the overwritten session is hidden, but still on disk until `buoyline gc --yes`: {error}"])
 
 
 def _refuse_limits_beside_a_document(options: dict[str, Any]) -> None:
@@ -105,24 +170,13 @@ def _refuse_limits_beside_a_document(options: dict[str, Any]) -> None:
             raise click.BadOptionUsage(option, f"{option} and --management exclude each other: the document decides")
 
 
-def _read(path: Path, dialect: str | None) -> list[dict[str, Any]]:
-    """Return the messages of a recording; every line is checked before anything is written."""
-    conversation: list[dict[str, Any]] = []
-    for number, line in enumerate(path.read_bytes().rstrip().split(b"\n"), 1):
-        try:
-            conversation.append(_message(line, dialect))
-        except MessageError as error:
-            raise MessageError(f"{path}, line {number}: {error.reason}") from error
-    return conversation
-
-
-def _message(line: bytes, dialect: str | None) -> dict[str, Any]:
-    if not line.strip():
-        raise MessageError("is blank; each line holds one message")
-    message: dict[str, Any] = parse(line)
-    (dialect_named(dialect) if dialect else detect(message)).view(message)
-    spell(message)
-    return message
+def _read(path: Path, dialect: str | None) -> Recording:
+    """Return the messages of a recording; every one is checked before anything is written."""
+    try:
+        content = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
+    except OSError as error:
+        raise click.FileError(str(path), error.strerror) from error
+    return read_recording(content, "stdin" if path == _STDIN else str(path), dialect)
 
 
 async def _replayed(
@@ -149,6 +203,7 @@ async def _replayed(
                 window,
                 seen,
                 counter=default_counter(),
+                dialect=options["dialect"],
                 compress_at=options["compress_at"],
                 on_message=lambda position: bar.update(bar.task_ids[0], completed=position + 1) if bar else None,
             )
@@ -203,6 +258,7 @@ def _report(
         "exceeding": [{"message": index, "tokens": tokens} for index, tokens in sorted(seen.exceeding.items())],
         "requests": [asdict(request) for request in seen.requests],
         "compressions": [event.summary.to_json() for event in seen.compressions],
+        "squeezed": [asdict(event) for event in seen.squeezed],
         "management": None if window.management is None else window.management.to_json(),
         "managers": [asdict(totals) for totals in seen.managers()],
     }
@@ -210,6 +266,10 @@ def _report(
 
 def _offloaded(event: ResultOffloaded) -> dict[str, Any]:
     return {name: value for name, value in asdict(event).items() if name != "stub"}
+
+
+def _squeeze_in_words(event: dict[str, Any] | None) -> str:
+    return f"; no room for {event['unsaid']:,} of the {event['facts']:,} facts of the last one" if event else ""
 
 
 def _manager_in_words(totals: dict[str, Any]) -> str:
@@ -220,28 +280,40 @@ def _manager_in_words(totals: dict[str, Any]) -> str:
     return f"{name}: active {active:,} of {asked:,} times, {done}{problems}"
 
 
-def _in_words(report: dict[str, Any]) -> list[str]:
-    sent, unmanaged = report["sent_tokens"], report["sent_tokens_unmanaged"]
-    limit = "" if report["management"] else f", limit {report['turn_results_limit']:,}"
-    lines = [
-        f"{report['messages']:,} messages, {report['steps']:,} model calls, window {report['context_size']:,} tokens",
-        f"peak      {report['peak_tokens']:>12,} tokens, unmanaged {report['peak_tokens_unmanaged']:,}",
-        f"sent      {sent:>12,} tokens, unmanaged {unmanaged:,} ({1 - sent / max(unmanaged, 1):.0%} less)",
-        *costs_in_words(report),
-        f"offloaded {len(report['offloaded']):>12,} tool results, {report['saved_tokens']:,} tokens less",
-        f"one turn  {report['peak_turn_tokens']:>12,} tokens of results{limit}",
-    ]
+def _in_words(report: dict[str, Any]) -> Iterator[str]:
+    sent, without = report["sent_tokens"], report["sent_tokens_unmanaged"]
+    limit = "" if report["management"] else f" of {report['turn_results_limit']:,}"
+    show = shlex.join(["buoyline", "show", report["session"], "--workdir", report["workdir"]])
+    yield f"With buoyline this session sends {compared(sent, without, 'tokens')}: {sent:,}, not {without:,}."
+    yield from costs_in_words(report)
+    yield f"Details: {show}"
+    yield ""
+    yield f"{report['messages']:,} messages, {report['steps']:,} model calls, window {report['context_size']:,} tokens"
+    yield from _recording_in_words(report["recording"])
+    peak, peak_without = report["peak_tokens"], report["peak_tokens_unmanaged"]
+    reusable, reusable_without = report["reusable_tokens"], report["reusable_tokens_unmanaged"]
+    yield f"largest request   {peak:>11,} tokens, without buoyline {peak_without:,}"
+    yield f"prompt-cacheable  {reusable:>11,} tokens, without buoyline {reusable_without:,}"
+    offloaded = counted(len(report["offloaded"]), "tool result")
+    yield f"offloaded         {offloaded:>11}, {report['saved_tokens']:,} tokens less"
+    yield f"largest turn      {report['peak_turn_tokens']:>11,}{limit} tokens of tool results"
+    squeezed = {tuple(event["messages"]): event for event in report["squeezed"]}
     for summary in report["compressions"]:
         first, end = summary["messages"]
-        source, tokens, pointers = summary["source_tokens"], summary["tokens"], len(summary["pointers"])
-        lines.append(
-            f"summary {summary['n']}: messages {first}-{end - 1}, {source:,} tokens in {tokens:,}, "
-            f"{pointers} pointers, {len(summary['unverified'])} unverified"
-        )
-    lines += [_manager_in_words(totals) for totals in report["managers"]]
-    lines += [
-        f"message {found['message']} alone takes {found['tokens']:,} tokens, more than the window"
-        for found in report["exceeding"]
-    ]
-    lines.append(f"look around: buoyline show {report['session']} --workdir {report['workdir']}")
-    return lines
+        citations = counted(len(summary["pointers"]), "citation")
+        tokens = f"{summary['source_tokens']:,} tokens in {summary['tokens']:,}"
+        unverified = f"{len(summary['unverified'])} unverified"
+        missing = _squeeze_in_words(squeezed.get((first, end)))
+        yield f"summary {summary['n']}: messages {first}-{end - 1}, {tokens}, {citations}, {unverified}{missing}"
+    yield from map(_manager_in_words, report["managers"])
+    for found in report["exceeding"]:
+        yield f"message {found['message']} alone takes {found['tokens']:,} tokens, more than the window"
+    yield from assumptions_in_words(report)
+
+
+def _recording_in_words(recording: dict[str, Any]) -> Iterator[str]:
+    if skipped := recording["skipped"]:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in skipped.items())
+        yield f"{recording['form']}, without its {sum(skipped.values()):,} records that are no messages: {kinds}"
+    if recording["compactions"]:
+        yield f"compacted {recording['compactions']:,} times when it was recorded; replayed whole, with those summaries"

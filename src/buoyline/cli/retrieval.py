@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from buoyline.cli.lookups import below, told_where
 from buoyline.cli.options import existing_workspace, json_option, session_option, workdir_option
 from buoyline.cli.output import print_json, print_text
 from buoyline.lookups import Retrieved, retrieve
@@ -31,7 +32,11 @@ def _line_range(ctx: click.Context, param: click.Parameter, value: str | None) -
 @click.option("--pattern", help="Show the lines that match, a regular expression in RE2 syntax or the text itself.")
 @click.option("--lines", "line_range", callback=_line_range, metavar="A-B", help="Show or search these lines only.")
 @click.option(
-    "-C", "--context", "context_lines", type=click.INT, help="Lines around each match; alone: the first so many lines."
+    "-C",
+    "--context",
+    "context_lines",
+    type=click.INT,
+    help="Context lines around each match; without --pattern, show the first N lines.",
 )
 @click.option(
     "--max-tokens",
@@ -40,27 +45,29 @@ def _line_range(ctx: click.Context, param: click.Parameter, value: str | None) -
     show_default=True,
     help="Size of the answer at most.",
 )
-@click.option("--whole", is_flag=True, help="Answer in any size.")
+@click.option("--whole", is_flag=True, help="No size limit.")
 @session_option
 @workdir_option
 @json_option
 def retrieve_command(
     reference: str, workdir: Path, *, max_tokens: int, whole: bool, as_json: bool, **options: Any
 ) -> None:
-    """Print offloaded content: all of it, lines of it, or what matches a pattern.
+    """Print offloaded content: all of it, lines, or matches.
 
     REFERENCE is what a stub names: a path, a workspace:///data/ reference, or the id of a call. With --session, nothing
-    of another session is printed. Pictures and documents are named, not printed.
+    of another session is printed. Images and documents are named, not printed.
 
     Example: buoyline retrieve toolu_01A --session s1 --pattern "error|failed" -C 2
     """
-    found = retrieve(
-        existing_workspace(workdir),
-        _below(workdir, reference),
-        **options,
-        max_tokens=None if whole else max_tokens,
-        spelling=_as_options,
-    )
+    workspace = existing_workspace(workdir)
+    with told_where(workspace):
+        found = retrieve(
+            workspace,
+            below(workdir, reference),
+            **options,
+            max_tokens=None if whole else max_tokens,
+            spelling=_as_options,
+        )
     if not as_json:
         print_text(found.text)
         return
@@ -95,10 +102,3 @@ def _as_option(name: str, value: Any) -> str:
     if name == "line_range":
         return f"with --lines {value['start']}-{value['end']}"
     return f"without --{name}" if value is None else f"with {name.upper()} {shlex.quote(value)}"
-
-
-def _below(workdir: Path, reference: str) -> str:
-    """Return *reference* in full where it is a file of the workdir as a shell completes it from here."""
-    given = Path(reference)
-    is_ours = ".." not in given.parts and given.absolute().is_relative_to(workdir.absolute()) and given.is_file()
-    return str(given.absolute()) if is_ours else reference

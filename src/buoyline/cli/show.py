@@ -10,14 +10,18 @@ import click
 
 from buoyline.cli.inventory import Inventory, inventory_of
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import branches, print_json, print_lines
+from buoyline.cli.output import branches, counted, print_json, print_lines, print_report
 from buoyline.cli.summaries import in_short
+from buoyline.cli.units import how_long_ago, local_time
 from buoyline.errors import NotFoundError
 from buoyline.lookups.answer import Line
 from buoyline.lookups.reading import lines_of
+from buoyline.messages import dialect_named
+from buoyline.offloader.transcript import render
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.archive import Archive
-from buoyline.workspace.logs import Summaries
+from buoyline.workspace.logs import Summaries, Window
+from buoyline.workspace.session import Session
 
 _SHOWN_RESULTS = 20
 
@@ -35,22 +39,20 @@ def _message_range(_: click.Context, __: click.Parameter, value: str | None) -> 
 @click.command("show")
 @click.argument("session")
 @click.option("--full", is_flag=True, help="All files, and the whole text of the last summary.")
-@click.option(
-    "--messages", callback=_message_range, metavar="A-B", help="Print the transcript of these messages instead."
-)
+@click.option("--messages", callback=_message_range, metavar="A-B", help="Print these messages instead.")
 @workdir_option
 @json_option
 def show_command(session: str, workdir: Path, messages: tuple[int, int] | None, *, full: bool, as_json: bool) -> None:
-    """Show what there is of SESSION on disk.
+    """Show the messages, files and last summary of SESSION.
 
-    With --messages, show what they say instead. Messages are numbered as in the transcript: from 0, over the
-    whole session.
+    --messages prints messages instead: archived ones as in the transcript, and those in the context. Messages are
+    numbered from 0 over the whole session, as in the transcript.
 
     Example: buoyline show s1 --messages 0-9
     """
     workspace = existing_workspace(workdir)
     if messages is not None:
-        _print_messages(list(_transcript(workspace, session, messages)), as_json=as_json)
+        _print_messages(list(_lines(workspace, session, messages)), as_json=as_json)
         return
     found = workspace.session(session)
     inventory, summaries = inventory_of(found), Summaries(found).load()
@@ -59,39 +61,70 @@ def show_command(session: str, workdir: Path, messages: tuple[int, int] | None, 
         files = [{"name": name, "bytes": size} for name, size in inventory.files]
         print_json({**dataclasses.asdict(inventory), "files": files, "summary": summary})
     else:
-        print_lines(_overview(inventory, summary, full=full))
+        print_report(_overview(inventory, summary, full=full))
 
 
-def _transcript(workspace: LocalWorkspace, session_id: str, messages: tuple[int, int]) -> Iterator[Line]:
+def _lines(workspace: LocalWorkspace, session_id: str, messages: tuple[int, int]) -> Iterator[Line]:
+    """Yield what messages say: the transcript of the archived ones, and the same form of those in the context.
+
+    Raises:
+        NotFoundError: The session has not as many messages.
+    """
     session = workspace.session(session_id)
-    archived = session.index().messages
-    if messages[1] > archived:
-        wanted = f"{messages[0]}-{messages[1] - 1}"
-        raise NotFoundError("archived messages", wanted, f"{archived:,} of {session_id!r} have left the context")
-    ranges = Archive(session, workspace.blobs).line_ranges(*messages)
-    yield from lines_of(session.tree, session.name(layout.TRANSCRIPT_FILE), ranges[0][0], ranges[-1][1])
+    inventory = inventory_of(session)
+    (first, end), archived = messages, inventory.archived
+    if end > inventory.messages:
+        numbers = f"its messages are 0-{inventory.messages - 1}" if inventory.messages else "it has no messages"
+        raise NotFoundError("messages", f"{first}-{end - 1}", f"session {session_id!r}: {numbers}")
+    if first < archived:
+        ranges = Archive(session, workspace.blobs).line_ranges(first, min(end, archived))
+        yield from lines_of(session.tree, session.name(layout.TRANSCRIPT_FILE), ranges[0][0], ranges[-1][1])
+    if end > archived:
+        yield from _live(session, max(first, archived), end)
+
+
+def _live(session: Session, first: int, end: int) -> Iterator[Line]:
+    """Yield the lines of messages in the context; each has the number of its message's line in ``window.jsonl``."""
+    window = Window(session).load()
+    begin = len(window.head) + first - window.first
+    natives = window.messages[begin : begin + end - first]
+    views = [dialect_named(name).view(dialect_named(name).from_json(value)) for name, value in natives]
+    rendered = render(views, first, ["in the context"] * len(views), lambda _: None)
+    for number, lines in enumerate(rendered, begin + 1):
+        yield from (Line(session.name(layout.WINDOW_FILE), number, 1, line) for line in lines)
 
 
 def _print_messages(lines: Sequence[Line], *, as_json: bool) -> None:
     if as_json:
         print_json([{"path": line.path, "number": line.number, "text": line.text} for line in lines])
-    else:
-        print_lines(f"{line.number}\t{line.text}" for line in lines)
+        return
+    is_archived = [line.path.endswith(layout.TRANSCRIPT_FILE) for line in lines]
+    # Only lines of the transcript have a number that `buoyline read` takes.
+    print_lines(f"{line.number if yes else '-'}\t{line.text}" for line, yes in zip(lines, is_archived, strict=True))
 
 
 def _overview(inventory: Inventory, summary: dict[str, Any] | None, *, full: bool) -> Iterator[str]:
-    yield f"session {inventory.id}, created {inventory.created or 'at an unknown time'}"
-    yield (
-        f"{inventory.messages:,} messages: {inventory.archived:,} archived, "
-        f"{inventory.messages - inventory.archived:,} not; {inventory.in_context:,} stand in the context; "
-        f"tool results: {inventory.tool_results:,}, summaries: {inventory.summaries:,}"
+    created = (
+        f"{how_long_ago(inventory.created)} ({local_time(inventory.created)})"
+        if inventory.created
+        else "at an unknown time"
     )
+    yield f"session {inventory.id}, created {created}"
+    messages, live = counted(inventory.messages, "message"), inventory.messages - inventory.archived
+    yield f"{messages}: {inventory.archived:,} archived, {live:,} live. {_context(inventory)}"
+    yield f"{counted(inventory.tool_results, 'tool result')}, {counted(inventory.summaries, 'summary', 'summaries')}"
     yield ""
     yield f"{inventory.directory}/  {inventory.bytes:,} bytes"
     yield from branches(list(_entries(inventory, full=full)))
     if summary is not None:
         yield ""
         yield from str(summary.get("text", "")).split("\n") if full else in_short(summary)
+
+
+def _context(inventory: Inventory) -> str:
+    if not inventory.has_summary:
+        return f"In context: {counted(inventory.in_context, 'message')}"
+    return f"In context: the summary + {counted(inventory.in_context - 1, 'message')}"
 
 
 def _entries(inventory: Inventory, *, full: bool) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import click
 
 from buoyline.cli.inventory import inventory_of, of_each
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, print_json, print_lines, print_problems
+from buoyline.cli.output import columns, counted, print_json, print_problems, print_report, terminal_width
+from buoyline.cli.units import local_time
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.index import Index
 from buoyline.workspace.logs import Summaries
@@ -24,7 +26,7 @@ _KINDS = {
     layout.SUMMARIES_FILE: "summaries",
     layout.WINDOW_FILE: "window",
 }
-_HEADINGS = ("session", "archived", "tool results", "blobs", "summaries", "source tokens", "summary tokens", "bytes")
+_HEADINGS = ("session", "archived", "results", "summaries", "bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +62,16 @@ class Stats:
 def stats_command(session: str | None, workdir: Path, *, as_json: bool) -> int:
     """Count what a workspace holds, or one SESSION of it.
 
-    Messages, tool results, blobs and summaries, with what they take in bytes and in tokens.
+    It counts messages, tool results, blobs and summaries, with their bytes and tokens.
 
-    Exit status: 0 done, 1 some session is damaged and left out.
+    Exit status: 0 done, 1 a session is damaged and left out.
 
     Example: buoyline stats --workdir ./workspace
     """
     workspace = existing_workspace(workdir)
     if session is not None:
         found = stats_of(workspace.session(session))
-        print_json({"id": session, **_fields(found)}) if as_json else print_lines(_in_words(found))
+        print_json({"id": session, **_fields(found)}) if as_json else print_report(_in_words(found))
         return 0
     sessions, refusals = of_each(workspace, stats_of)
     total, data = together(sessions.values()), _data(workspace, sessions.values())
@@ -77,7 +79,7 @@ def stats_command(session: str | None, workdir: Path, *, as_json: bool) -> int:
         listed = [{"id": session_id, **_fields(found)} for session_id, found in sessions.items()]
         print_json({"sessions": listed, "total": _fields(total), "data": data})
     else:
-        print_lines(_overview(sessions, total, data))
+        print_report(_overview(sessions, total, data))
     return print_problems(refusals)
 
 
@@ -172,7 +174,7 @@ def _overview(sessions: Mapping[str, Stats], total: Stats, data: Mapping[str, in
     if not sessions:
         yield "no sessions yet"
     else:
-        yield from columns([_HEADINGS, *(_row(session_id, found) for session_id, found in sessions.items())])
+        yield from columns([_HEADINGS, *starmap(_row, sessions.items())], terminal_width())
         yield ""
         yield from _in_words(total)
     yield f"in data/        {data['count']:,}, {data['bytes']:,} bytes, shared between sessions: {data['shared']:,}"
@@ -180,13 +182,13 @@ def _overview(sessions: Mapping[str, Stats], total: Stats, data: Mapping[str, in
 
 def _row(session_id: str, stats: Stats) -> tuple[str | int, ...]:
     found = _fields(stats)
-    names = ("archived", "tool_results", "blobs", "summaries", "source_tokens", "summary_tokens", "bytes")
+    names = ("archived", "tool_results", "summaries", "bytes")
     return session_id, *(found[name] for name in names)
 
 
 def _in_words(stats: Stats) -> Iterator[str]:
     found = _fields(stats)
-    yield f"archived        {found['archived']:,} messages"
+    yield f"archived        {counted(found['archived'], 'message')}"
     yield (
         f"tool results    {found['tool_results']:,}, {found['tool_result_bytes']:,} bytes, "
         f"the largest {found['largest_tool_result_bytes']:,}"
@@ -198,4 +200,5 @@ def _in_words(stats: Stats) -> Iterator[str]:
     )
     kinds = ", ".join(f"{kind} {size:,}" for kind, size in found["bytes_by_kind"].items())
     yield f"bytes           {found['bytes']:,}: {kinds}"
-    yield f"from            {found['oldest'] or 'an unknown time'} to {found['newest'] or 'an unknown time'}"
+    oldest, newest = (local_time(found[name]) or "an unknown time" for name in ("oldest", "newest"))
+    yield f"from            {oldest} to {newest}"

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import counted, print_json, print_lines
+from buoyline.cli.output import counted, print_json, print_lines, print_report
+from buoyline.cli.units import local_time
 from buoyline.errors import NotFoundError
 from buoyline.workspace.logs import Summaries
 
@@ -23,8 +24,8 @@ _SHOWN_CLAIMS = 5
 def summaries_command(session: str, number: int | None, workdir: Path, *, as_json: bool) -> None:
     """List the summaries of SESSION, or print one.
 
-    With N, counted from 1, it is the text as the model saw it; `buoyline diff` shows what it took the place of, and
-    what backs each of its sentences.
+    N counts from 1 and prints the text as the model saw it. `buoyline diff` shows which messages the summary replaced,
+    and the lines that each of its sentences cites.
 
     Example: buoyline summaries s1 2
     """
@@ -36,7 +37,7 @@ def summaries_command(session: str, number: int | None, workdir: Path, *, as_jso
     elif number is not None:
         print_lines(str(found[number - 1].get("text", "")).split("\n"))
     else:
-        print_lines([line for summary in found for line in in_short(summary)] or ["no summaries yet"])
+        print_report([line for summary in found for line in in_short(summary)] or ["no summaries yet"])
 
 
 def in_short(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -56,5 +57,6 @@ def _made(summary: Mapping[str, Any]) -> Iterator[str]:
     pointers: Sequence[Any] = summary.get("pointers") or ()
     unverified: Sequence[Any] = summary.get("unverified") or ()
     claims = ", ".join(map(str, unverified[:_SHOWN_CLAIMS])) + (", …" if len(unverified) > _SHOWN_CLAIMS else "")
-    backed = f"{counted(len(pointers), 'pointer')}, {len(unverified):,} unverified{': ' * bool(claims)}{claims}"
-    yield f"  by {summary.get('summarizer')}, {summary.get('created_at', 'at an unknown time')}: {backed}"
+    backed = f"{counted(len(pointers), 'citation')}, {len(unverified):,} unverified{': ' * bool(claims)}{claims}"
+    created = local_time(str(summary.get("created_at") or "at an unknown time"))
+    yield f"  by the {summary.get('summarizer')} summarizer, {created}: {backed}"

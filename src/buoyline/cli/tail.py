@@ -7,15 +7,17 @@ import select
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from buoyline.cli.options import existing_workspace, workdir_option
-from buoyline.cli.output import print_json, print_lines
+from buoyline.cli.output import counted, print_json, print_notices, print_report
+from buoyline.cli.units import local_time
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.events import (
     FileRemoved,
@@ -38,6 +40,10 @@ _KINDS: Mapping[type[WorkspaceEvent], str] = MappingProxyType(
         FileRemoved: "file_removed",
     }
 )
+_COLOURS: Final = {"archived": "cyan", "stored": "green", "summarised": "magenta", "removed": "red"}
+# A file's time may be earlier than that of an event in it: it comes from another clock, which ticks more slowly.
+_CLOCK_S = 2.0
+_LATEST_S = 2.0**37  # later years have no date in Python
 # Not POLLNVAL, which some systems answer for any terminal.
 _CLOSED = select.POLLERR | select.POLLHUP
 
@@ -45,17 +51,17 @@ _CLOSED = select.POLLERR | select.POLLHUP
 @click.command("tail")
 @click.argument("session", required=False)
 @click.option(
-    "--lines", "-n", type=click.IntRange(min=0), default=10, show_default=True, help="Events of the past to begin with."
+    "--lines", "-n", type=click.IntRange(min=0), default=10, show_default=True, help="Past events to print first."
 )
-@click.option("--follow/--no-follow", default=True, help="Go on with what happens next.  [default: --follow]")
+@click.option("--follow/--no-follow", default=True, help="Wait for new events.  [default: --follow]")
 @workdir_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def tail_command(session: str | None, workdir: Path, lines: int, *, follow: bool, as_json: bool) -> None:
     """Follow a running agent.
 
-    It shows what a workspace, or one SESSION of it, takes in. A line says when, whose session, what happened and where
-    it is, ready for `buoyline read`. Nothing is written, and what is not there yet is waited for. Ctrl-C ends it with
-    status 0, since following has no other end.
+    Print a line for each thing that is written to a workspace, or to one SESSION of it: the time, the session, what
+    happened, and the path and lines for `buoyline read`. A workspace or session that does not exist yet is waited for.
+    Nothing is written. Ctrl-C ends the command with status 0.
 
     Example: buoyline tail s1 --workdir ./workspace
     """
@@ -64,27 +70,40 @@ def tail_command(session: str | None, workdir: Path, lines: int, *, follow: bool
         workspace.session(session)
     watch = Watch(workspace.tree, workspace.check, session, last=lines)
     with suppress(KeyboardInterrupt):
-        _show(_past(watch, lines), as_json=as_json)
+        _show(_past(watch, lines, reads_all=follow), as_json=as_json)
         if follow:
             _follow(watch, session, workspace.workdir, as_json=as_json)
 
 
-def _past(watch: Watch, count: int) -> list[WorkspaceEvent]:
-    """Return the newest events of all sessions together, in the order of time, and of each session in its own."""
-    found: list[tuple[str, WorkspaceEvent]] = []
+def _past(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEvent]:
+    """Return the newest events of all sessions together, in the order of time, and of each session in its own.
+
+    Args:
+        watch: Has not begun yet.
+        count: How many events.
+        reads_all: Also read sessions that were last written to before all these events, since they will be followed.
+    """
+    found: list[tuple[str, str, WorkspaceEvent]] = []
     newest: dict[str, str] = {}
-    for event in (event for events in watch.rounds(follow=False) for event in events):
-        # A summary bears the time that its maker gave it, or none.
-        newest[event.session_id] = max(newest.get(event.session_id, ""), event.time)
-        found.append((newest[event.session_id], event))
-    found.sort(key=itemgetter(0))
-    return [event for _, event in found[max(len(found) - count, 0) :]]
+
+    def is_enough(last_write_s: float) -> bool:
+        latest = datetime.fromtimestamp(min(max(last_write_s, 0.0), _LATEST_S) + _CLOCK_S, UTC).isoformat()
+        return not reads_all and len(found) >= count and (not found or found[0][0] > latest)
+
+    for events in watch.past(is_enough):
+        for event in events:
+            # A summary bears the time that its maker gave it, or none.
+            newest[event.session_id] = max(newest.get(event.session_id, ""), event.time)
+            found.append((newest[event.session_id], event.session_id, event))
+        found.sort(key=itemgetter(0, 1))
+        del found[: max(len(found) - count, 0)]
+    return [event for *_, event in found]
 
 
 def _follow(watch: Watch, session: str | None, workdir: Path, *, as_json: bool) -> None:
     if not watch.session_ids:
         wanted = "a session" if session is None else f"session {session!r}"
-        click.echo(f"buoyline: waiting for {wanted} in {workdir}", err=True)
+        print_notices([f"waiting for {wanted} in {workdir}"])
     for events in watch.rounds():
         _show(events, as_json=as_json)
         if not events:
@@ -93,7 +112,7 @@ def _follow(watch: Watch, session: str | None, workdir: Path, *, as_json: bool) 
 
 def _show(events: Sequence[WorkspaceEvent], *, as_json: bool) -> None:
     for event in events:
-        print_json(_fields(event)) if as_json else print_lines([_in_words(event)])
+        print_json(_fields(event)) if as_json else print_report([_in_words(event)], _COLOURS)
 
 
 def _check_reader() -> None:
@@ -115,15 +134,16 @@ def _fields(event: WorkspaceEvent) -> dict[str, Any]:
 
 
 def _in_words(event: WorkspaceEvent) -> str:
-    return f"{event.time or '-':<24}  {event.session_id}  {_deed(event)}"
+    return f"{local_time(event.time) or '-':<19}  {event.session_id}  {_what_happened(event)}"
 
 
-def _deed(event: WorkspaceEvent) -> str:
+def _what_happened(event: WorkspaceEvent) -> str:
     match event:
         case MessagesArchived(first=first, end=end, lines=(start, last)):
             return f"archived messages {first}-{end - 1}: {layout.TRANSCRIPT_FILE}:{start}-{last}"
         case ResultStored(call_id=call_id, name=name, view=view, lines=lines, size_bytes=size_bytes):
-            return f"stored the result of {call_id or 'a call'}: {view or name} {_lines(lines)}, {size_bytes:,} bytes"
+            size = f"{counted(lines, 'line')}, {size_bytes:,} bytes"
+            return f"stored the result of {call_id or 'a call'}: {view or name} {size}"
         case SummaryWritten(n=n, first=first, end=end, source_tokens=source, tokens=tokens):
             place = f"{layout.SUMMARIES_FILE}:{n}"
             return f"summarised messages {first}-{end - 1}: {place} {source:,} tokens in {tokens:,}"
@@ -133,7 +153,3 @@ def _deed(event: WorkspaceEvent) -> str:
             return "created the session"
         case SessionRemoved():
             return "removed the session"
-
-
-def _lines(count: int) -> str:
-    return f"{count:,} line" if count == 1 else f"{count:,} lines"

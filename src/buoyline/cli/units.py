@@ -1,7 +1,8 @@
-"""Times and sizes as people write them on a command line: ``30d``, ``10GB``."""
+"""Times and sizes as people write and read them on a command line: ``30d``, ``10GB``, ``5 min ago``."""
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from types import MappingProxyType
 
 import click
@@ -20,6 +21,37 @@ _BYTES: Mapping[str, float] = MappingProxyType(
         **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
     }
 )
+
+
+_LONGEST_FIRST = (("day", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def duration_in_words(seconds: float) -> str:
+    """Return a time in the largest unit that it fills, e.g. ``5 min`` or ``30 days``."""
+    name, unit = next((each for each in _LONGEST_FIRST if seconds >= each[1]), _LONGEST_FIRST[-1])
+    count = int(seconds // unit)
+    return f"{count:,} {name}s" if name == "day" and count != 1 else f"{count:,} {name}"
+
+
+def local_time(time: str) -> str:
+    """Return an ISO 8601 time as this machine's time to the second; anything else as it is."""
+    moment = _moment(time)
+    return time if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def how_long_ago(time: str, now: datetime | None = None) -> str:
+    """Return an ISO 8601 time as ``5 min ago``; one in the future, and anything else, as `local_time` does."""
+    moment = _moment(time)
+    if moment is None or (seconds := ((now or datetime.now(UTC)) - moment).total_seconds()) < 0:
+        return local_time(time)
+    return f"{duration_in_words(seconds)} ago"
+
+
+def _moment(time: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(time).astimezone()
+    except ValueError:
+        return None
 
 
 class Duration(click.ParamType[float]):

@@ -3,31 +3,32 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from buoyline.cli.options import json_option, workdir_option
-from buoyline.cli.output import counted, print_json, print_lines
+from buoyline.cli.output import counted, print_json, print_report
 from buoyline.cli.progress import Advance, progress
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.verification import SEVERITIES, Finding, Report, Severity, verify
 
 _FOUND = 1
+COLOURS: Final = {"damage": "red", "warning": "yellow"}
 
 
 @click.command("verify")
 @click.argument("sessions", metavar="[SESSION]...", nargs=-1)
-@click.option("--structure-only", is_flag=True, help="Read no contents: no hashes, no pointers, much faster.")
+@click.option("--structure-only", is_flag=True, help="Do not read contents: no hashes, no citations, much faster.")
 @workdir_option
 @json_option
 def verify_command(sessions: Sequence[str], workdir: Path, *, structure_only: bool, as_json: bool) -> int:
-    """Tell whether a workspace is what was written.
+    """Check the integrity of a workspace.
 
-    All sessions and blobs are looked at, or those named and the blobs that they refer to. Nothing is changed.
-    Damage: what was committed cannot be had. Warning: somebody should look. Note: what crashes and daily use leave.
+    All sessions and blobs are checked, or the named sessions and the blobs that they refer to. Nothing is changed.
+    Damage: committed data is missing or altered. Warning: needs attention. Note: harmless leftovers.
 
-    Exit status: 0 no damage and no warning, 1 findings.
+    Exit status: 0 neither damage nor warning, 1 findings.
 
     Example: buoyline verify s1 --workdir ./workspace
     """
@@ -42,7 +43,7 @@ def verify_command(sessions: Sequence[str], workdir: Path, *, structure_only: bo
     if as_json:
         print_json(_fields(report))
     else:
-        print_lines(_in_words(report))
+        print_report(_in_words(report), COLOURS)
     return 0 if report.is_sound else _FOUND
 
 
@@ -65,7 +66,7 @@ def _in_words(report: Report) -> Iterator[str]:
     sessions, blobs = counted(report.sessions, "session"), counted(report.blobs, "blob")
     yield f"{counts} in {sessions} and {blobs}; {report.bytes_read:,} bytes read"
     if not report.is_sound:
-        yield "`buoyline repair` mends what it can, with --from DIR also from a copy; --dry-run says what that is"
+        yield "`buoyline repair --dry-run` lists what can be repaired; with --from DIR it restores from a copy"
 
 
 def place_of(found: Finding) -> str:

@@ -38,11 +38,21 @@ class Page:
             self.line((" " * len(label) if number else label, style), line)
 
     def line(self, *parts: Part) -> None:
-        """Print a line as it is."""
-        text = Text.assemble(*parts)
+        """Print a line, with control characters as escapes."""
+        text = Text.assemble(*map(_shown, parts))
         text.rstrip()
         self.console.print(text, soft_wrap=True)
 
     def glyph(self, sign: str, substitute: str) -> str:
         """Return *sign*, or *substitute* where the output can show nothing but ASCII."""
         return substitute if self.is_ascii else sign
+
+
+def _shown(part: Part) -> Part:
+    match part:
+        case str():
+            return visible(part)
+        case (text, style):
+            return visible(text), style
+        case _:
+            return part
