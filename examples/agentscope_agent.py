@@ -1,8 +1,8 @@
-"""An agent of AgentScope's whose context never fills up, and which finds again what left it.
+"""An AgentScope agent whose context never fills up, and that finds archived messages again. It needs no key.
 
-    python examples/agentscope_agent.py [DIRECTORY]
+Install ``buoyline[agentscope]``, then run: python examples/agentscope_agent.py [DIRECTORY]
 
-What was written stays in DIRECTORY; without one, nothing is left behind. Needs ``buoyline[agentscope]``, and no key.
+DIRECTORY keeps what was written; without it, nothing is kept.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""A Strands agent whose tool results and old messages go to a workspace.
+"""A Strands agent whose large tool results and old messages are kept in a workspace. It needs no key.
 
-python examples/strands_agent.py [DIRECTORY]: what was written stays in DIRECTORY; without one, nothing is left behind.
+Install ``buoyline[strands]``, then run: python examples/strands_agent.py [DIRECTORY to keep what is written]
 """
 
 import importlib

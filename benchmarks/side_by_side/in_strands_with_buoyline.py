@@ -13,7 +13,7 @@ class StrandsWithBuoyline(StrandsSide):
     def make_agent(self) -> Agent:
         """Return the agent: plugin and manager share one workspace."""
         workspace = LocalWorkspace(self.workdir)
-        manager = SummarizingConversationManager(workspace=workspace, use_model=True, proactive_compression=True)
+        manager = SummarizingConversationManager(workspace=workspace, proactive_compression=True)
         return self.agent_with(plugins=[WorkspaceOffloader(workspace)], conversation_manager=manager)
 
     async def look_up(self, name: str) -> str:
