@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Neither a deadline nor the check for slow generation: a busy machine must not fail a test.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Neither a deadline nor the check for slow generation: a busy machine must not fail a test. 30 examples where
+# hypothesis has 100: they find what is often wrong in a third of the time, and `make test-slow` looks at 2,000.
+settings.register_profile("default", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), max_examples=2_000, print_blob=True)
 settings.load_profile("default")
 

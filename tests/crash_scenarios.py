@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from crash_states import ROOT, Crash, Disk, Entries, Mark, Operation, Recorder, Replay, State, Sync, crashes, scanned
 
 from buoyline.errors import BuoylineError, CorruptError, NotFoundError, StaleWindowError
-from buoyline.messages import Media, Text, ToolResult
+from buoyline.messages import Media, Text, ToolResult, times
 from buoyline.offloader.view import view_of
 from buoyline.workspace import LocalWorkspace, session
 from buoyline.workspace.lanes import Lanes
@@ -410,7 +410,7 @@ async def record(
         nodes, disk.next_node, process=process, package=PACKAGE, inner=("_descriptors.py", "_files.py", "commit.py")
     )
     with recorder:
-        recorder.put(session, "datetime", Noon)
+        recorder.put(times, "datetime", Noon)
         for number, call in enumerate(calls):
             recorder.mark(number, is_acknowledged=False)
             await call.run(workspace)

@@ -83,7 +83,7 @@ SYNCS = {
         "one message",
         "a kill, then a power cut after the next process repeats it",
     ),
-    "session.json < Session._create > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
+    "session.json < TakenNames.publish > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
     "session/ < Results._publish > Tree.publish": ("a tool result", "a power cut"),
     "session/ < Results._publish_view > Tree.publish": ("a tool result with a view", "a power cut"),
     "session/ < Results._publish_staged_view > Tree.publish_staged": (
@@ -95,7 +95,7 @@ SYNCS = {
         "a tool result",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "session/ < Session._create > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
+    "session/ < TakenNames.publish > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
     "session/ < Session._opened": (
         "a journal that was lost",
         "a kill, then a power cut after the next process repeats it",
@@ -187,7 +187,7 @@ NEEDED_ELSEWHERE = {
         "a power cut",
         "the sync of whoever looks first follows; the statement is that of `Tree.replace`, which windows need",
     ),
-    "journal.jsonl < Session._create > Tree.publish_directory": (
+    "journal.jsonl < TakenNames.publish > Tree.publish_directory": (
         "the first call of a session",
         "a power cut",
         "one whose first record is torn is rebuilt; the statement is that of session.json, which is missed",

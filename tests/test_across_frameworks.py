@@ -4,6 +4,11 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
+pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
+pytest.importorskip("strands", reason="strands-agents is an extra for tests")
+
 from agentscope.agent import Agent as ScopeAgent
 from agentscope.agent import ContextConfig
 from agentscope.message import Msg, UserMsg
@@ -52,7 +57,11 @@ def strands_agent(
     workspace: LocalWorkspace, model: StrandsModel, *, takes_over: bool = False
 ) -> tuple[StrandsAgent, SummarizingConversationManager]:
     manager = SummarizingConversationManager(
-        workspace=workspace, session_id=SESSION, preserve_recent_messages=2, proactive_compression=True
+        workspace=workspace,
+        session_id=SESSION,
+        preserve_recent_messages=2,
+        proactive_compression=True,
+        summarizer="extractive",  # the model's answers are those of the conversation
     )
     messages = manager.take_over() if takes_over else []
     plugin = WorkspaceOffloader(storage=workspace, session_id=SESSION, max_result_tokens=500, preview_tokens=200)

@@ -122,6 +122,7 @@ class RepeatsRetries(MemoryWorkspace):
         batch_id: str = "",
         dialect: str | None = None,
         first: int | None = None,
+        times: Sequence[str] = (),
     ) -> ArchivedBatch:
         return await super().archive(session_id, messages, dialect=dialect)
 
@@ -135,6 +136,7 @@ class MixesSessions(MemoryWorkspace):
         batch_id: str = "",
         dialect: str | None = None,
         first: int | None = None,
+        times: Sequence[str] = (),
     ) -> ArchivedBatch:
         return await super().archive("the only one", messages, batch_id=batch_id, dialect=dialect)
 
@@ -151,6 +153,7 @@ class WritesInSteps(MemoryWorkspace):
         batch_id: str = "",
         dialect: str | None = None,
         first: int | None = None,
+        times: Sequence[str] = (),
     ) -> ArchivedBatch:
         for message in messages[:-1]:
             await super().archive(session_id, [message], dialect=dialect)

@@ -8,6 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+
+pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
+
 from agentscope.message import (
     AssistantMsg,
     HintBlock,
@@ -18,8 +21,9 @@ from agentscope.message import (
     ToolResultState,
     UserMsg,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from thirds import share_of_examples
 
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages import convert, dialect_named, dialect_names, spell
@@ -602,7 +606,7 @@ MESSAGES = {
     "bedrock": bedrock_messages(),
     "openai": openai_messages(),
 }
-SOME = settings(max_examples=40)
+SOME = share_of_examples(2)
 PAIRS = [(one, other) for one in MESSAGES for other in MESSAGES if one != other]
 
 

@@ -1,6 +1,7 @@
 """What a provider's prompt cache could reuse of each request, and what requests cost."""
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -161,15 +162,18 @@ def test_a_replay_reports_what_each_request_reuses_and_what_the_session_cost(tmp
 
 def test_in_words_a_replay_says_what_its_costs_assume(tmp_path: Path) -> None:
     shown = replayed(tmp_path, "--price-input", "3", "--price-output", "15").stdout
-    assert "reusable  " in shown
-    assert "at input 3, output 15 a million tokens" in shown
-    assert "  assumed: " in shown
+    first, second, third = shown.splitlines()[:3]
+    assert re.fullmatch(r"With buoyline this session sends [0-9]+% fewer tokens: [0-9,]+, not [0-9,]+\.", first)
+    assert re.fullmatch(r"A provider's prompt cache can serve [0-9]+% of these \(without buoyline 9[0-9]%\)\.", second)
+    assert re.match(r"It costs [0-9]+% (less|more): [0-9.]+, not [0-9.]+ \(a million tokens: input 3,", third)
+    assert "Assumed for the costs: the cache is never too old" in shown
 
 
-def test_without_prices_a_replay_says_what_is_reusable_and_nothing_of_costs(tmp_path: Path) -> None:
+def test_without_prices_a_replay_says_what_a_cache_serves_and_how_to_get_costs(tmp_path: Path) -> None:
     shown = replayed(tmp_path).stdout
-    assert "reusable  " in shown
-    assert "cost  " not in shown
+    assert "prompt cache can serve" in shown
+    assert "For costs, give prices: --price-input and --price-output" in shown
+    assert "Assumed" not in shown
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import unicodedata
 from typing import Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from thirds import share_of_examples
 
 from buoyline.tokens import O200kCounter, as_text_counter, default_counter
 from buoyline.tokens.surrogates import chars_in, whole
@@ -46,7 +47,7 @@ def check(counter: O200kCounter, text: str, max_tokens: int) -> None:
 
 @pytest.mark.parametrize("category", CATEGORIES)
 @given(data=st.data())
-@settings(max_examples=60)
+@share_of_examples(2)
 def test_every_class_of_characters_is_counted_as_tiktoken_counts_it(category: str, data: st.DataObject) -> None:
     """Alone, and between letters, digits, blanks, signs and line breaks."""
     of_the_class = st.characters(categories=[category])  # type: ignore[list-item]
@@ -89,7 +90,6 @@ texts_of_runs = st.lists(
 @given(text=texts_of_runs, share=st.floats(0, 1))
 @example(text="x" + " " * 60_000 + "y", share=0.5)
 @example(text=" " * 4_096 + "\n" + " " * 4_096 + "x", share=0.9)
-@settings(max_examples=150, deadline=None)
 def test_runs_of_one_piece_and_of_blanks_are_counted_as_tiktoken_counts_them(text: str, share: float) -> None:
     tokens = tokens_of(text)
 
@@ -98,7 +98,6 @@ def test_runs_of_one_piece_and_of_blanks_are_counted_as_tiktoken_counts_them(tex
 
 
 @given(text=texts_of_runs, share=st.floats(0, 1), max_chunk_chars=st.integers(1, 300))
-@settings(max_examples=100, deadline=None)
 def test_runs_that_are_cut_by_force_still_agree_with_themselves(text: str, share: float, max_chunk_chars: int) -> None:
     counter = O200kCounter(chunk_chars=max_chunk_chars, max_chunk_chars=max_chunk_chars)
     max_tokens = int(share * counter.count(text))
@@ -112,7 +111,6 @@ def test_runs_that_are_cut_by_force_still_agree_with_themselves(text: str, share
 
 
 @given(text=texts_of_runs, share=st.floats(0, 1))
-@settings(max_examples=40, deadline=None)
 def test_a_bisected_head_cannot_be_longer_by_a_character(text: str, share: float) -> None:
     counter = as_text_counter(EXACT.count)
     max_tokens = int(share * counter.count(text))
@@ -142,10 +140,10 @@ def test_a_run_of_halves_has_a_head_and_a_tail_like_any_other() -> None:
             assert max_tokens - MOST_UNUSED_TOKENS <= min(head, tail) <= max(head, tail) <= max_tokens
 
 
-def documents() -> str:
-    """Return prose, code, tables and other scripts as tools print them, with runs of blanks in between."""
+def documents(lines: int) -> str:
+    """Return lines of prose, code, tables and other scripts as tools print them, with runs of blanks in between."""
     rng = random.Random(400)  # noqa: S311 - no secret is drawn
-    lines = [
+    kinds = [
         "def reader(path: str, *, limit: int = 3_000) -> list[str]:  # don't read more\n",
         "2026-11-21T08:13:41.003Z ERROR [pool-7] timeout after 30s: GET /v1/items?id=12345 (attempt 3/5)\r\n",
         '{"id": 17, "name": "Müller & Söhne", "tags": ["a", "b"], "ratio": 1.5e-3, "note": null}\n',
@@ -154,11 +152,12 @@ def documents() -> str:
         "Потом пришёл ответ… أهلا وسهلا ١٢٣ 👩‍💻🇩🇪\n",
         "\x1b[31mFAILED\x1b[0m tests/test_x.py::test_y - assert 1 == 2\n",
     ]
-    return "".join(rng.choice(lines) + " " * rng.choice([0, 0, 1, 4, 300]) for _ in range(1_500))
+    return "".join(rng.choice(kinds) + " " * rng.choice([0, 0, 1, 4, 300]) for _ in range(lines))
 
 
-def test_a_document_of_many_kinds_is_counted_exactly_and_cut_at_every_limit() -> None:
-    text = documents()
+@pytest.mark.parametrize("lines", [300, pytest.param(1_500, marks=pytest.mark.slow)])
+def test_a_document_of_many_kinds_is_counted_exactly_and_cut_at_every_limit(lines: int) -> None:
+    text = documents(lines)
     tokens = tokens_of(text)
 
     assert EXACT.count(text) == tokens

@@ -31,6 +31,7 @@ from crash_scenarios import (
 )
 from crash_states import Crash, Entries, Mark, Sync, Write, spread
 from crash_syncs import NEEDED_ELSEWHERE, SYNCS
+from thirds import STEP
 
 from buoyline.errors import BuoylineError
 
@@ -66,7 +67,7 @@ class Effort:
 LOOKED_THROUGH = 24
 """Crashes of a call from which those are chosen whose recovery is looked at."""
 
-QUICK = Effort(one_of=4, cut=32, later=2, recoveries=2, kills=10)
+QUICK = Effort(one_of=12, cut=32, later=2, recoveries=2, kills=10)
 THOROUGH = Effort(one_of=1, cut=1024, later=8, recoveries=12, kills=1000)
 """What `make test-slow` does."""
 
@@ -272,7 +273,9 @@ async def test_none_of_many_more_states_breaks_a_promise(name: str, way: str, fo
     assert outcome.broken == []
 
 
-@pytest.mark.parametrize("sync", list(SYNCS))
+@pytest.mark.parametrize(
+    "sync", [pytest.param(sync, marks=[pytest.mark.slow] if at % STEP else []) for at, sync in enumerate(SYNCS)]
+)
 async def test_a_promise_is_broken_without_this_sync(sync: str, folder: Path) -> None:
     name, way = SYNCS[sync]
     recordings = await made(name, way, FOR_SYNCS, folder)

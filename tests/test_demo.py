@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page_blocks import ROOT, blocks_of, is_like
 from rich.console import Console
 
 from buoyline.cli.demo.detail import dropped_detail
@@ -60,17 +62,28 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_the_demo_needs_no_input_no_home_and_no_argument_and_says_where_it_wrote(tmp_path: Path) -> None:
-    printed = start(tmp_path)
-    (workdir,) = (tmp_path / "temporary").iterdir()
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return the directory that `start` was given, and what a demo without arguments prints."""
+    home = tmp_path_factory.mktemp("plain")
+    return home, start(home)
+
+
+def test_the_demo_needs_no_input_no_home_and_no_argument_and_says_where_it_wrote(plain: tuple[Path, str]) -> None:
+    """And a file or a pipe gets no colours."""
+    home, printed = plain
+    (workdir,) = (home / "temporary").iterdir()
     assert str(workdir) in printed
-    assert list((tmp_path / "home").iterdir()) == list((tmp_path / "here").iterdir()) == []
+    assert list((home / "home").iterdir()) == list((home / "here").iterdir()) == []
     for expected in ("offloaded: ", "compressed: ", "transcript.md:", "context.jsonl", "without buoyline"):
         assert expected in printed
+    assert "\x1b" not in printed
 
 
-def test_what_is_no_terminal_gets_no_colours(tmp_path: Path) -> None:
-    assert "\x1b" not in start(tmp_path)
+def test_the_excerpt_in_the_readme_is_from_the_demo(plain: tuple[Path, str]) -> None:
+    (excerpt,) = (block for block in blocks_of(ROOT / "README.md") if block.notes.get("name") == "demo")
+    printed = plain[1]
+    assert is_like(*(re.sub(r"[█░]+|[\d,]+", "0", text) for text in (excerpt.text.partition("\n")[2], printed)))
 
 
 def test_the_context_stays_within_its_window_where_it_would_not_have_without_buoyline(report: dict[str, Any]) -> None:
@@ -127,12 +140,12 @@ async def test_neither_pip_nor_pytest_is_needed(tmp_path: Path) -> None:
     assert outcome.detail is not None
 
 
-async def test_a_second_run_into_a_workdir_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    await repair(tmp_path)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+async def test_a_second_run_into_a_workdir_is_refused_and_changes_nothing(report: dict[str, Any]) -> None:
+    workdir = Path(report["workdir"])
+    before = {path: path.stat().st_mtime_ns for path in workdir.rglob("*")}
     with pytest.raises(SessionExistsError):
-        await repair(tmp_path)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+        await repair(workdir)
+    assert {path: path.stat().st_mtime_ns for path in workdir.rglob("*")} == before
 
 
 async def test_a_project_that_is_there_already_is_left_alone(tmp_path: Path) -> None:

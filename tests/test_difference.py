@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.cli import main
+from buoyline.cli.units import local_time
 from buoyline.compression import ContextConfig, Draft, Pointer, SummaryRequest
 from buoyline.errors import NotFoundError
 from buoyline.testing.conversation import (
@@ -139,16 +140,16 @@ def test_the_command_prints_all_of_it_for_people_and_stays_short(session: tuple[
     assert (result.exit_code, result.stderr) == (0, "")
     shown = result.stdout
     event = steps[1].event
-    assert shown.startswith(f"summary 2 of s, extractive, {event.summary.created_at}: messages ")
-    assert f"before {event.tokens_before:>9,} tokens: 1 message at the head, summary 1, " in shown
-    assert "left the context; the archive has them: 2" in shown
+    assert shown.startswith(f"summary 2 of s, extractive, {local_time(event.summary.created_at)}: messages ")
+    assert f"before {event.tokens_before:>9,} tokens: 1 prefix message, summary 1, " in shown
+    assert "\narchived: 2" in shown
     assert "… 6 more; --full lists them" in shown
-    assert "(stands again at the head) Question 6" in shown
+    assert "(also in the prefix) Question 6" in shown
     assert "offloaded to tool_result-call_5.txt, 60 lines, " in shown
     assert "transcript.md:" in shown
     assert "unverified claims: none" in shown
     assert "not on disk: system prompt and tools of then" in shown
-    assert len(shown.splitlines()) < 120
+    assert len(shown.splitlines()) < 140
     assert "more; --full" not in diff(workspace.workdir, "s", "2", "--full").stdout
 
 
@@ -203,7 +204,7 @@ async def test_without_a_window_it_says_that_nobody_knows_what_stayed(tmp_path: 
     assert found.unknown[0] == "which messages stayed: the session has no window, only an archive"
     shown = diff(other.workdir, "s", "1").stdout
     assert "not on disk: which messages stayed" in shown
-    assert "stayed, word for word" not in shown
+    assert "kept in the context" not in shown
 
 
 async def test_a_message_that_was_shrunk_since_is_never_passed_off_as_what_stood_there(tmp_path: Path) -> None:
@@ -265,7 +266,7 @@ async def test_a_summary_that_says_nothing_else_is_shown_as_far_as_it_goes(tmp_p
     await workspace.append_summary("s", {"messages": [0, 4]})
     result = diff(workspace.workdir, "s", "1")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "left the context; the archive has them: 4 messages" in result.stdout
+    assert "\narchived: 4 messages" in result.stdout
 
 
 async def test_a_damaged_archive_is_one_clear_line(tmp_path: Path) -> None:
@@ -291,10 +292,10 @@ async def test_claims_that_nothing_backs_are_listed(tmp_path: Path) -> None:
     shown = diff(workspace.workdir, "s", "1").stdout
     assert "unverified claims: 48151" in shown
     assert "The port is 48151 (unverified)" in shown
-    assert "(no pointer)" in shown
+    assert "(no citation)" in shown
     listed = CliRunner().invoke(main, ["summaries", "s", "--workdir", str(workspace.workdir)]).stdout
-    assert "  by claiming, 20" in listed
-    assert " pointers, 1 unverified: 48151" in listed
+    assert "  by the claiming summarizer, 20" in listed
+    assert " citations, 1 unverified: 48151" in listed
 
 
 def test_a_sentence_ends_with_its_pointers_or_its_line() -> None:

@@ -89,7 +89,7 @@ EXAMPLES: list[tuple[BuoylineError, str]] = [
     ),
     (
         RedactionError("redact", "raised ValueError"),
-        "redact raised ValueError; nothing was stored: mend the hook and repeat the call",
+        "redact raised ValueError; nothing was stored: fix the redaction hook and retry",
     ),
     (StaleWindowError("s1", "moved on"), "session 's1': moved on; go on with what ContextWindow.resume gives"),
     (LockTimeout(errno.ETIMEDOUT, "is held by another writer", "/w/l"), "/w/l: is held by another writer"),

@@ -207,6 +207,8 @@ async def test_every_event_becomes_a_span_within_the_agents_own(workspace: Local
     assert offloading.attributes["gen_ai.tool.call.id"].startswith("call_")
     assert offloading.attributes["buoyline.tokens.after"] < offloading.attributes["buoyline.tokens.before"]
     assert compression.end_time > compression.start_time
+    compacted = {span.name for span in finished if span.attributes.get("gen_ai.conversation.compacted") is True}
+    assert compacted == {"buoyline.compress_context", "buoyline.recover_from_overflow", "buoyline.resume_window"}
     assert by_name["buoyline.fall_back"].attributes["error.type"] == "SummaryError"
     assert "fathoms" not in repr([dict(span.attributes) for span in finished])
 

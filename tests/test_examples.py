@@ -1,11 +1,15 @@
 """The examples run as a newcomer runs them, and print what they say they print."""
 
+import json
 import os
+import runpy
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from frameworks import skip_without_frameworks_of
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
@@ -13,6 +17,7 @@ NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 def run(name: str, *arguments: str, temporary: Path) -> str:
     """Run an example with warnings as errors and its temporary files in *temporary*; return what it prints."""
+    skip_without_frameworks_of(EXAMPLES / name)
     temporary.mkdir()
     ran = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
@@ -27,10 +32,24 @@ def run(name: str, *arguments: str, temporary: Path) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_leaves_nothing_behind_unless_it_is_given_a_directory(name: str, tmp_path: Path) -> None:
-    temporary = tmp_path / "temporary"
-    run(name, temporary=temporary)
-    assert list(temporary.iterdir()) == []
+def test_an_example_leaves_nothing_behind_unless_it_is_given_a_directory(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process: what an example prints is looked at below, in processes of their own."""
+    skip_without_frameworks_of(EXAMPLES / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [name])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_recorded_session_is_what_its_script_writes() -> None:
+    script = EXAMPLES.parent / "scripts" / "record_example.py"
+    made = runpy.run_path(str(script))["session"]()
+    recorded = (EXAMPLES / "recorded.jsonl").read_text(encoding="utf-8")
+    assert [json.loads(line) for line in recorded.splitlines()] == made
+    assert len(recorded) <= 60_000
 
 
 @pytest.mark.parametrize("name", NAMES)

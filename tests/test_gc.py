@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thirds import STEP, each_third
 
 from buoyline.errors import BuoylineError, ConfigError, CorruptError, LockTimeout, NotFoundError, StaleWindowError
 from buoyline.testing.faults import CALLS, every_fault
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.marking import hex_runs
+from buoyline.workspace.marking import Marker, hex_runs
 from buoyline.workspace.released import released_in, released_line
 from buoyline.workspace.retention import Retention
 from buoyline.workspace.sweeping import Collection, collect
@@ -373,14 +374,17 @@ def test_a_window_waits_for_a_sweep_where_its_messages_refer_to_what_may_be_swep
         asyncio.run(hasty.extend_window("s9", [{"role": "user", "content": "refers to nothing"}], []))
 
 
+@each_third
 @pytest.mark.parametrize(("code", "after"), [(errno.EIO, False), (errno.EIO, True), (errno.ENOSPC, False)])
-def test_a_run_that_fails_anywhere_is_completed_by_the_next(tmp_path: Path, code: int, *, after: bool) -> None:
+def test_a_run_that_fails_anywhere_is_completed_by_the_next(
+    tmp_path: Path, code: int, first: int, *, after: bool
+) -> None:
     """And until then, nothing that is referred to is gone. A third of the blobs that go are too young at first."""
     asyncio.run(fill(tmp_path / "made"))
     age(tmp_path / "made", 2)
     os.utime(tmp_path / "made" / "sessions/s1/journal.jsonl")
     os.utime(blob(tmp_path / "made", "one"), (time.time() - 9, time.time() - 9))
-    for faults in every_fault(code, after=after, calls=(*CALLS, "rmdir", "utime")):
+    for faults in every_fault(code, after=after, calls=(*CALLS, "rmdir", "utime"), first=first, step=STEP):
         workdir = Path(shutil.copytree(tmp_path / "made", tmp_path / "workspace"))
         workspace = LocalWorkspace(workdir)
         with faults:
@@ -449,3 +453,14 @@ def test_no_reference_dangles_while_sweeps_and_writers_race(tmp_path: Path) -> N
     assert runs > 3
     report = verify(LocalWorkspace(tmp_path))
     assert report.findings == () or {found.kind for found in report.findings} == {"unreferenced-blob"}
+
+
+def test_a_file_that_was_changed_a_moment_ago_is_read_again_though_it_looks_the_same(tmp_path: Path) -> None:
+    """A file system may keep times in steps of two seconds: the second change is not visible in the status."""
+    digest = f"{'0' * 63}1"
+    marker = Marker(LocalWorkspace(tmp_path).tree, frozenset({digest}))
+    (tmp_path / "notes.txt").write_text("x" * 64)
+    status = (tmp_path / "notes.txt").stat()
+    assert marker.file_marks("notes.txt", status) == frozenset()
+    (tmp_path / "notes.txt").write_text(digest)
+    assert marker.file_marks("notes.txt", status) == {digest}

@@ -229,9 +229,9 @@ async def test_a_forged_file_in_the_place_of_a_view_or_a_further_result_is_not_h
     text = "x" * 2_000
     await at(workdir).store_result("s1", ToolResult("new", "t", (Text("first" if kind == "variant" else text),)))
     name = (
-        layout.tool_result_name("new")
+        "tool_result-new.txt"
         if kind == "view"
-        else layout.tool_result_variant("new", hashlib.sha256(text.encode()).hexdigest())
+        else layout.variant_result_name("tool_result-new.txt", hashlib.sha256(text.encode()).hexdigest())
     )
     path = workdir / "sessions/s1" / (layout.view_name(name) if kind == "view" else name)
     path.write_text("forged\n", encoding="utf-8")

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -45,15 +46,16 @@ def _place(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
+@cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"), path)
 
 
-def _nodes() -> Iterator[tuple[str, ast.AST]]:
-    """Yield every node of the package with the module it stands in."""
-    for path in MODULES:
-        for node in ast.walk(_tree(path)):
-            yield _place(path), node
+@cache
+def _nodes() -> list[tuple[str, Function | ast.Call | ast.ExceptHandler]]:
+    """Return every function, call and handler of the package with the module that holds it."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Call, ast.ExceptHandler)
+    return [(_place(path), node) for path in MODULES for node in ast.walk(_tree(path)) if isinstance(node, kinds)]
 
 
 def _length(function: Function) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from thirds import STEP, each_third
 
 from buoyline.errors import MessageError, StorageError, WorkspaceFull
 from buoyline.messages import Text, ToolResult
@@ -156,13 +157,15 @@ def test_without_hard_links_no_writer_overwrites_another(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("without_hard_links")
+@each_third
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_without_hard_links_a_failure_at_any_call_leaves_the_whole_file_or_none(
-    tmp_path: Path, *, after: bool
+    tmp_path: Path, first: int, *, after: bool
 ) -> None:
     content = "x" * 3_000
     result = ToolResult("c", "t", (Text(content),))
-    for k, faults in enumerate(every_fault(errno.EIO, after=after, calls=["open", "write", "rename", "fsync"])):
+    calls = ["open", "write", "rename", "fsync"]
+    for k, faults in enumerate(every_fault(errno.EIO, after=after, calls=calls, first=first, step=STEP)):
         workdir = tmp_path / str(k)
         workspace = LocalWorkspace(workdir)
         await workspace.archive("s", [user("a")])
@@ -172,7 +175,7 @@ async def test_without_hard_links_a_failure_at_any_call_leaves_the_whole_file_or
                 await workspace.store_result("s", result)
             except StorageError:
                 raised = True
-        path = workdir / "sessions/s" / layout.tool_result_name("c")
+        path = workdir / "sessions/s" / "tool_result-c.txt"
         assert not path.exists() or path.read_text(encoding="utf-8") == content
         assert raised == faults.has_struck
         assert Path((await workspace.store_result("s", result)).reference) == path

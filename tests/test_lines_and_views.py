@@ -108,6 +108,14 @@ def test_lines_end_where_people_see_them_end(text: str, lines: list[str]) -> Non
     assert list(readable_lines(text)) == lines
 
 
+@pytest.mark.parametrize("mark", "\u061c\u200e\u200f", ids=ascii)
+def test_direction_marks_are_escaped_when_shown_and_kept_in_files(mark: str) -> None:
+    assert visible(f"a{mark}b") == f"a\\u{ord(mark):04x}b"
+    assert list(readable_lines(f"a{mark}b\x1b")) == [f"a{mark}b\\x1b"], (
+        "verify renders transcripts of old versions again"
+    )
+
+
 def test_a_long_line_is_broken_after_a_blank_where_one_is_near() -> None:
     words = ("word " * 250).strip()
     first, second = wrapped(words)

@@ -1,5 +1,6 @@
 """Which blocks of a result leave the context, what stands there for them, and what is offloaded by hand."""
 
+import asyncio
 import base64
 import json
 import re
@@ -239,6 +240,18 @@ async def test_a_transcript_shows_placeholders_as_they_are_and_names_the_file_of
     transcript = (tmp_path / "sessions/s/transcript.md").read_text(encoding="utf-8")
     assert "note\n[offloaded: 1,001 lines in tool_result-t.txt]\n[document: pdf, chart.pdf, " in transcript
     assert not verify(workspace).findings
+
+
+def test_the_warning_about_a_loss_names_a_line_of_the_program() -> None:
+    window = ContextWindow(session_id="s", size=20_000)
+
+    async def ask() -> None:
+        await window.add({"role": "tool", "tool_call_id": "c", "content": LOG * 20})
+        await window.prepare()
+
+    with pytest.warns(UserWarning, match="no offloader") as caught:
+        asyncio.run(ask())
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 async def test_without_an_offloader_texts_are_cut_and_media_stay() -> None:

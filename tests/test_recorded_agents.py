@@ -21,6 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
+pytest.importorskip("strands", reason="strands-agents is an extra for tests")
+
 from recorded_agentscope import ScopeRun
 from recorded_strands import StrandsRun
 from recorded_talk import talk_of

@@ -5,11 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from anthropic.types import Message as AnthropicMessage
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletion
-from openai.types.responses import ResponseUsage
 
 from buoyline.errors import UsageError
 from buoyline.tokens import Usage, usage_of
@@ -59,11 +56,8 @@ GEMINI = {
 }
 
 RESPONSES: dict[str, Any] = {
-    "openai object": ChatCompletion.model_validate(CHAT_COMPLETION),
     "openai json": CHAT_COMPLETION,
     "openai usage": CHAT_COMPLETION["usage"],
-    "openai responses": ResponseUsage.model_validate(RESPONSE_USAGE),
-    "anthropic object": AnthropicMessage.model_validate(ANTHROPIC_MESSAGE),
     "anthropic json": ANTHROPIC_MESSAGE,
     "anthropic usage": ANTHROPIC_MESSAGE["usage"],
     "bedrock": {"output": {}, "usage": BEDROCK},
@@ -85,6 +79,19 @@ RESPONSES: dict[str, Any] = {
     "ours": Usage(1_000, 20),
     "ours in a response": {"usage": Usage(1_000, 20)},
 }
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "content"),
+    [
+        ("openai.types.chat", "ChatCompletion", CHAT_COMPLETION),
+        ("openai.types.responses", "ResponseUsage", RESPONSE_USAGE),
+        ("anthropic.types", "Message", ANTHROPIC_MESSAGE),
+    ],
+)
+def test_usage_of_the_providers_own_objects_is_read(module: str, name: str, content: dict[str, Any]) -> None:
+    theirs = pytest.importorskip(module, reason=f"{module.partition('.')[0]} is an extra for tests")
+    assert usage_of(getattr(theirs, name).model_validate(content)) == Usage(1_000, 20)
 
 
 @pytest.mark.parametrize("response", RESPONSES.values(), ids=RESPONSES.keys())
