@@ -104,16 +104,41 @@ async def test_messages_that_a_window_takes_have_the_time_of_adding(tmp_path: Pa
     assert verify(LocalWorkspace(tmp_path)).findings == ()
 
 
-async def test_after_a_resume_a_message_has_no_time_but_its_own(tmp_path: Path) -> None:
-    window = ContextWindow(session_id="s1", offloader=LocalWorkspace(tmp_path), size=8_000)
-    for number in range(20):
-        await window.add(said(f"message {number} " + "word " * 50, **({"timestamp": SAID} if number % 2 else {})))
+@pytest.mark.parametrize("keeper", ["disk", "memory"])
+async def test_a_resume_keeps_the_times_of_adding(tmp_path: Path, keeper: str) -> None:
+    workspace = LocalWorkspace(tmp_path) if keeper == "disk" else MemoryWorkspace()
+    window = ContextWindow(session_id="s1", offloader=workspace, size=8_000)
+    for number in range(12):
+        await window.add(said(f"message {number} " + "word " * 300, **({"timestamp": SAID} if number % 2 else {})))
+        if number % 5 == 0:
+            await window.prepare()
+    await window.compress(force=True)
+    await window.add(said("one more"))
     await window.prepare()
-    resumed = await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")
+    before = await workspace.load_window("s1")
+    resumed = await ContextWindow.resume(workspace, "s1")
+    for number in range(4):
+        await resumed.add(said(f"and another {number} " + "word " * 300))
+        await resumed.prepare()
     await resumed.compress(force=True)
-    found = headings(transcript(tmp_path))
-    assert found[:4] == ["## 0 user", f"## 1 user · {SAID}", "## 2 user", f"## 3 user · {SAID}"]
-    assert verify(LocalWorkspace(tmp_path)).findings == ()
+    after = await workspace.load_window("s1")
+    assert after.archived > before.archived > 0
+    assert all(time_from(time) == time for time in before.times[1:])
+    assert after.times[-1] > before.times[-1] > ""
+    shown = [lines[0] for lines in await workspace.transcript_lines("s1", 0, after.archived)]
+    assert [heading for heading in shown if SAID in heading] == [f"## {n} user · {SAID}" for n in range(1, 12, 2)]
+    assert all(" · " in heading for heading in shown)
+
+
+async def test_lines_of_an_older_version_have_no_times(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.start_window("s1", {}, writer="w")
+    await workspace.extend_window("s1", [said("a")], [], writer="w")
+    await workspace.extend_window("s1", [said("b"), said("c")], [], times=[ADDED, ""], writer="w")
+    assert (await workspace.load_window("s1")).times == ("", ADDED, "")
+    await workspace.replace_window("s1", [said("b")], [], 0, [], times=["tea time"], writer="w")
+    assert (await workspace.load_window("s1")).times == ("",)
+    assert verify(workspace).findings == ()
 
 
 async def test_the_same_batch_again_keeps_the_times_that_it_was_committed_with(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ class WindowState:
         head: What those first ones are: ``"system"``, ``"pin"`` or ``"summary"`` each.
         first: Session index of the message that follows the head.
         pins: Session indexes of pinned messages.
+        times: When each message was added, ISO 8601 in UTC, empty where that is not known; or nothing at all.
         settings: As given to `WindowLog.start_window`.
         archived: How many messages the archive holds; more than *first* after a crash in mid-compression.
     """
@@ -135,6 +136,7 @@ class WindowState:
     pins: tuple[int, ...]
     settings: Mapping[str, Any]
     archived: int
+    times: tuple[str, ...] = ()
 
 
 class ResultStore(Protocol):
@@ -281,9 +283,17 @@ class WindowLog(Protocol):
         ...
 
     async def extend_window(
-        self, session_id: str, messages: Sequence[Any], pins: Sequence[int], *, writer: str = ""
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        pins: Sequence[int],
+        *,
+        times: Sequence[str] = (),
+        writer: str = "",
     ) -> None:
         """Persist messages that were added to the context, and the session indexes of all pins.
+
+        *times* says when each message was added, in ISO 8601, or nothing at all. Raises `ValueError` for fewer or more.
 
         A *writer* that is not the one that began or claimed the window gets `StaleWindowError`; without one nothing
         is checked.
@@ -298,6 +308,7 @@ class WindowLog(Protocol):
         first: int,
         pins: Sequence[int],
         *,
+        times: Sequence[str] = (),
         writer: str = "",
     ) -> None:
         """Persist what the context is after a compression; see `WindowState`, and `extend_window` for *writer*."""

@@ -40,7 +40,7 @@ class Entry:
         pinned: It stays in the context, as a copy when it is archived.
         by_hand: What is large in it shall be offloaded, whoever said it.
         is_notice: It says where messages are that left without a summary.
-        added: When it was added, ISO 8601 in UTC; empty where that is not known, as after the session was resumed.
+        added: When it was added, ISO 8601 in UTC; empty where that is not known.
     """
 
     native: Any

@@ -56,7 +56,8 @@ class ContextKeeping:
         """
         if new and self.log is not None:
             natives = [entry.native for entry in new]
-            await self.log.extend_window(self.session_id, natives, pins, writer=self.writer)
+            times = [entry.added for entry in new]
+            await self.log.extend_window(self.session_id, natives, pins, times=times, writer=self.writer)
 
     async def replace(
         self, standing: Sequence[Entry], entries: Sequence[Entry], first: int, pins: Sequence[int]
@@ -74,9 +75,10 @@ class ContextKeeping:
         """
         if self.log is None:
             return
-        natives = [entry.native for entry in (*standing, *entries)]
+        written = (*standing, *entries)
+        natives, times = [entry.native for entry in written], [entry.added for entry in written]
         kinds = [kind_of(entry) for entry in standing]
-        await self.log.replace_window(self.session_id, natives, kinds, first, pins, writer=self.writer)
+        await self.log.replace_window(self.session_id, natives, kinds, first, pins, times=times, writer=self.writer)
 
 
 def kind_of(entry: Entry) -> str:

@@ -40,10 +40,12 @@ def restore(context: Context, state: WindowState, summaries: Sequence[Summary], 
         else:
             (context.again if kind == AGAIN else context.head).append(entry)
     contents = context.contents = Contents(first=state.first)
-    for named, native in others:
+    times = state.times[len(head) :] or [""] * len(others)
+    for (named, native), added in zip(others, times, strict=True):
         pinned = contents.end in state.pins
         message = dialect_named(named).from_json(native)
-        contents.append(entry_of(message, contents.end, context.counter, dialect=dialect or named, pinned=pinned))
+        entry = entry_of(message, contents.end, context.counter, dialect=dialect or named, pinned=pinned)
+        contents.append(replace(entry, added=added))
     context.pins = list(state.pins)
     context.settled = len(contents)
     context.archived = state.archived

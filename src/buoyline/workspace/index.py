@@ -32,7 +32,7 @@ class Index:
         stubs: By the stub text's SHA-256: the record of each stub.
         summaries: Extents of the lines of ``summaries.jsonl``, in order.
         windows: The last two records of what ``window.jsonl`` begins with, newest last.
-        lines: Of each of these two, the newest record of what it has grown to, None if there is none.
+        lines: Of each of these two, the records of what it has grown to, in order.
         settings: The newest settings of the session's window; empty when there is none.
         pins: Session indexes of the messages that are pinned.
         writer: Which window goes on with the session; empty when none ever began or claimed it.
@@ -51,7 +51,7 @@ class Index:
     stubs: dict[str, Record] = field(default_factory=dict)
     summaries: list[Extent] = field(default_factory=list)
     windows: list[Record] = field(default_factory=list)
-    lines: list[Record | None] = field(default_factory=list)
+    lines: list[list[Record]] = field(default_factory=list)
     settings: Record = field(default_factory=dict[str, Any])
     pins: tuple[int, ...] = ()
     writer: str = ""
@@ -152,10 +152,10 @@ class Index:
                 self.summaries.append(extent_from(record, offset))
             case "window":
                 self.windows = [*self.windows[-1:], record]
-                self.lines = [*self.lines[-1:], None]
+                self.lines = [*self.lines[-1:], []]
                 self.pins = tuple(record["pins"])
             case "lines" if self.lines:
-                self.lines[-1] = record
+                self.lines[-1].append(record)
             case "writer":
                 self.writer = record["writer"]
             case "pins":

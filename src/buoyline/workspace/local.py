@@ -374,13 +374,21 @@ class LocalWorkspace(StoresStreams):
         )
 
     async def extend_window(
-        self, session_id: str, messages: Sequence[Any], pins: Sequence[int], *, writer: str = ""
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        pins: Sequence[int],
+        *,
+        times: Sequence[str] = (),
+        writer: str = "",
     ) -> None:
         """Append to the session's window; see `Window.extend`."""
         await self._write(
             session_id,
             lambda: (self._checked(messages), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._allowance, self._blobs).extend(given[0], pins, given[1]),
+            lambda s, given: Window(s, self._allowance, self._blobs).extend(
+                given[0], pins, times=times, writer=given[1]
+            ),
         )
 
     async def replace_window(
@@ -391,13 +399,16 @@ class LocalWorkspace(StoresStreams):
         first: int,
         pins: Sequence[int],
         *,
+        times: Sequence[str] = (),
         writer: str = "",
     ) -> None:
         """Replace the session's window; see `Window.replace`."""
         await self._write(
             session_id,
             lambda: (self._checked(messages), self._redaction.texts(head), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._allowance, self._blobs).replace(*given[:2], first, pins, writer=given[2]),
+            lambda s, given: Window(s, self._allowance, self._blobs).replace(
+                *given[:2], first, pins, times=times, writer=given[2]
+            ),
         )
 
     async def load_window(self, session_id: str) -> WindowState:

@@ -17,6 +17,7 @@ from buoyline.workspace.marking import hex_runs
 from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import (
     check_writer,
+    checked_times,
     lines_record,
     pins_record,
     settings_record,
@@ -140,27 +141,33 @@ class Window:
         with self._session.writing() as (_, appender):
             appender.note(writer_record(writer, now()))
 
-    def extend(self, messages: Sequence[Any], pins: Sequence[int], writer: str = "") -> None:
+    def extend(
+        self, messages: Sequence[Any], pins: Sequence[int], *, times: Sequence[str] = (), writer: str = ""
+    ) -> None:
         """Append messages that were added to the context, and note the pins where they changed; durable.
 
         Raises:
             StaleWindowError: Another writer has gone on with the window; nothing was changed.
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
+            ValueError: See `WindowLog.extend_window`.
         """
-        lines = [window_line(message) for message in messages]
+        lines, times = [window_line(message) for message in messages], checked_times(times, messages)
         size_bytes = sum(map(len, lines))
-        self._allowance.check_new(self._session, size_bytes, [lines_record(size_bytes, 0, is_durable=False)])
+        self._allowance.check_new(
+            self._session, size_bytes, [lines_record(size_bytes, 0, times=times, is_durable=False)]
+        )
         with self._unswept(lines), self._session.writing() as (tip, appender):
             check_writer(tip, self._session.session_id, writer)
             records = [] if tuple(pins) == tip.pins else [pins_record(pins, now())]
             held_bytes = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             self._check_length(tip, held_bytes)
-            growth = [lines_record(held_bytes + size_bytes, 0, is_durable=appender.is_settled)] if lines else []
+            grown_bytes = held_bytes + size_bytes
+            growth = [lines_record(grown_bytes, 0, times=times, is_durable=appender.is_settled)] if lines else []
             self._allowance.admit(self._session, tip, size_bytes, [*growth, *records])
             before, end = appender.append_lines(layout.WINDOW_FILE, lines), tip.end
             try:
                 if lines:
-                    appender.note(_grown(tip, appender, before, b"".join(lines)), durable=False)
+                    appender.note(_grown(tip, appender, before, b"".join(lines), times), durable=False)
                 for record in records:
                     appender.note(record)
             except StorageError:
@@ -169,17 +176,25 @@ class Window:
                 raise
 
     def replace(
-        self, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int], *, writer: str = ""
+        self,
+        messages: Sequence[Any],
+        head: Sequence[str],
+        first: int,
+        pins: Sequence[int],
+        *,
+        times: Sequence[str] = (),
+        writer: str = "",
     ) -> None:
         """Put down the context after a compression; durable on return.
 
         Raises:
             StaleWindowError: Another writer has gone on with the window; nothing was changed.
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
+            ValueError: See `WindowLog.extend_window`.
         """
         lines = [window_line(message) for message in messages]
         content = b"".join(lines)
-        record = window_record(content, head, first, pins, now())
+        record = window_record(content, head, first, pins, now(), times=checked_times(times, messages))
         self._allowance.check_new(self._session, len(content), [record])
         with self._unswept(lines), self._session.writing() as (tip, appender):
             check_writer(tip, self._session.session_id, writer)
@@ -246,13 +261,13 @@ class Window:
         return self._session.tree.read(name) if self._session.tree.exists(name) else None
 
 
-def _grown(tip: Tip, appender: Appender, before: int, added: bytes) -> Record:
+def _grown(tip: Tip, appender: Appender, before: int, added: bytes, times: Sequence[str]) -> Record:
     """Return the record of what the window has grown to by *added*, which stands behind *before* bytes."""
     known = tip.lines
     is_known = known is not None and known["bytes"] <= before
     start, checksum = (known["bytes"], int(known["crc32"], 16)) if known is not None and is_known else (0, 0)
     checksum = zlib.crc32(appender.file(layout.WINDOW_FILE).read(start, before - start), checksum)
-    return lines_record(before + len(added), zlib.crc32(added, checksum), is_durable=appender.is_settled)
+    return lines_record(before + len(added), zlib.crc32(added, checksum), times=times, is_durable=appender.is_settled)
 
 
 def _summary_line(summary: Mapping[str, Any], number: int) -> bytes:

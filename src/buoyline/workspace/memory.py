@@ -402,7 +402,13 @@ class MemoryWorkspace(StoresStreams):
             self._found(session_id).claim_window(known_as)
 
     async def extend_window(
-        self, session_id: str, messages: Sequence[Any], pins: Sequence[int], *, writer: str = ""
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        pins: Sequence[int],
+        *,
+        times: Sequence[str] = (),
+        writer: str = "",
     ) -> None:
         """Keep messages that were added to the context, and the session indexes of all pins.
 
@@ -411,7 +417,7 @@ class MemoryWorkspace(StoresStreams):
         """
         redacted, known_as = self._redaction.messages(messages), self._redaction.identifier(writer)
         with self._lock:
-            self._begun(session_id).extend_window(redacted, pins, known_as)
+            self._begun(session_id).extend_window(redacted, pins, times=times, writer=known_as)
 
     async def replace_window(
         self,
@@ -421,6 +427,7 @@ class MemoryWorkspace(StoresStreams):
         first: int,
         pins: Sequence[int],
         *,
+        times: Sequence[str] = (),
         writer: str = "",
     ) -> None:
         """Keep what the context is after a compression; see `WindowState`.
@@ -431,7 +438,7 @@ class MemoryWorkspace(StoresStreams):
         redacted, known_as = self._redaction.messages(messages), self._redaction.identifier(writer)
         kept_head = self._redaction.texts(head)
         with self._lock:
-            self._begun(session_id).replace_window(redacted, kept_head, first, pins, writer=known_as)
+            self._begun(session_id).replace_window(redacted, kept_head, first, pins, times=times, writer=known_as)
 
     async def load_window(self, session_id: str) -> WindowState:
         """Return what stands in the session's context.

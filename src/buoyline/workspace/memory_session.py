@@ -4,6 +4,7 @@ Synchronous and not thread-safe; `MemoryWorkspace` calls it under its lock.
 """
 
 import hashlib
+import zlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -34,6 +35,8 @@ from buoyline.workspace.parts import ONE_TEXT, described, placed, result_from
 from buoyline.workspace.records import (
     absent,
     check_writer,
+    checked_times,
+    lines_record,
     pins_record,
     result_record,
     settings_record,
@@ -284,18 +287,34 @@ class MemorySession:
         self.window()
         self._note(writer_record(writer, now()))
 
-    def extend_window(self, messages: Sequence[Any], pins: Sequence[int], writer: str = "") -> None:
+    def extend_window(
+        self, messages: Sequence[Any], pins: Sequence[int], *, times: Sequence[str] = (), writer: str = ""
+    ) -> None:
         """Append messages that were added to the context, and note the pins.
 
         Raises:
             StaleWindowError: Another writer has gone on with the window.
+            ValueError: See `WindowLog.extend_window`.
         """
         check_writer(self._index, self.session_id, writer)
-        self._window += b"".join(window_line(message) for message in messages)
+        times = checked_times(times, messages)
+        added = b"".join(window_line(message) for message in messages)
+        growth = self._index.lines[-1] if self._index.lines else []
+        checksum = int(growth[-1]["crc32"], 16) if growth else zlib.crc32(self._window)
+        self._window += added
+        if messages:
+            self._note(lines_record(len(self._window), zlib.crc32(added, checksum), times=times, is_durable=True))
         self._note(pins_record(pins, now()))
 
     def replace_window(
-        self, messages: Sequence[Any], head: Sequence[str], first: int, pins: Sequence[int], *, writer: str = ""
+        self,
+        messages: Sequence[Any],
+        head: Sequence[str],
+        first: int,
+        pins: Sequence[int],
+        *,
+        times: Sequence[str] = (),
+        writer: str = "",
     ) -> None:
         """Put down the context after a compression.
 
@@ -304,7 +323,7 @@ class MemorySession:
         """
         check_writer(self._index, self.session_id, writer)
         content = b"".join(window_line(message) for message in messages)
-        self._note(window_record(content, head, first, pins, now()))
+        self._note(window_record(content, head, first, pins, now(), times=checked_times(times, messages)))
         self._window = bytearray(content)
 
     def window(self) -> WindowState:

@@ -6,10 +6,12 @@ Pure. Source: docs/format.md, "journal.jsonl".
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from buoyline.errors import StaleWindowError
 from buoyline.messages import ToolResult, detect, parse, spell
+from buoyline.messages.times import time_from
 from buoyline.offloader.protocol import StoredResult, WindowState
 from buoyline.workspace import layout
 from buoyline.workspace.archived import text_digest
@@ -145,7 +147,9 @@ def pins_record(pins: Sequence[int], time: str) -> Record:
     return {"op": "pins", "pins": list(pins), "time": time}
 
 
-def window_record(content: bytes, head: Sequence[str], first: int, pins: Sequence[int], time: str) -> Record:
+def window_record(
+    content: bytes, head: Sequence[str], first: int, pins: Sequence[int], time: str, *, times: Sequence[str] = ()
+) -> Record:
     """Return the record of what ``window.jsonl`` begins with; see `WindowState` for the arguments."""
     return {
         "op": "window",
@@ -155,18 +159,36 @@ def window_record(content: bytes, head: Sequence[str], first: int, pins: Sequenc
         "first": first,
         "pins": list(pins),
         "time": time,
+        **_known_times(times),
     }
 
 
-def lines_record(size_bytes: int, checksum: int, *, is_durable: bool) -> Record:
+def lines_record(size_bytes: int, checksum: int, *, times: Sequence[str] = (), is_durable: bool) -> Record:
     """Return the record of what ``window.jsonl`` has grown to.
 
     Args:
         size_bytes: Of the file.
         checksum: The CRC-32 of all of it, which the next one goes on from.
+        times: When the messages of the newest lines were added, one for each.
         is_durable: The bytes were durable before the record was written.
     """
-    return {"op": "lines", "bytes": size_bytes, "crc32": f"{checksum:08x}", "durable": is_durable}
+    growth: Record = {"op": "lines", "bytes": size_bytes, "crc32": f"{checksum:08x}", "durable": is_durable}
+    return {**growth, **_known_times(times)}
+
+
+def _known_times(times: Sequence[str]) -> Record:
+    return {"times": list(times)} if any(times) else {}
+
+
+def checked_times(times: Sequence[str], messages: Sequence[object]) -> tuple[str, ...]:
+    """Return *times* in the form of records; one that is none becomes empty.
+
+    Raises:
+        ValueError: *times* is not empty, and not as long as *messages*.
+    """
+    if times and len(times) != len(messages):
+        raise ValueError(f"{len(times)} times for {len(messages)} messages; give one for each, or none at all")
+    return tuple(map(time_from, times))
 
 
 def window_line(message: object) -> bytes:
@@ -189,11 +211,13 @@ def window_state(known: Index, content: bytes) -> WindowState | None:
         content: Whole lines of ``window.jsonl``.
     """
     note = window_note(known, content)
-    lines = None if note is None else grown_to(known, note)
-    if note is None or (lines is not None and not _has_grown_to(lines, content)):
+    growth = [] if note is None else grown_to(known, note)
+    if note is None or (growth and not _has_grown_to(growth[-1], content)):
         return None
+    lines = content.split(b"\n")[:-1]
     return WindowState(
-        messages=tuple((detect(value).name, value) for value in map(parse, content.split(b"\n")[:-1])),
+        messages=tuple((detect(value).name, value) for value in map(parse, lines)),
+        times=_times_in([note, *growth], lines),
         head=tuple(note["head"]),
         first=note["first"],
         pins=known.pins,
@@ -210,11 +234,22 @@ def window_note(known: Known, content: bytes) -> Record | None:
     return None
 
 
-def grown_to(known: Index, note: Record) -> Record | None:
-    """Return the newest record of what the file that begins as *note* says has grown to; None if there is none."""
+def grown_to(known: Index, note: Record) -> list[Record]:
+    """Return the records of what the file that begins as *note* says has grown to, in order."""
     # What was added behind a note that came to nothing was added to the file before.
     is_newest = note is known.windows[-1]
-    return known.lines[-1] if is_newest or known.lines[-1] is not None else known.lines[0]
+    return known.lines[-1] if is_newest or known.lines[-1] else known.lines[0]
+
+
+def _times_in(records: Iterable[Record], lines: Sequence[bytes]) -> tuple[str, ...]:
+    """Return when the message of each line was added, empty if no record says it."""
+    numbers = {end: number for number, end in enumerate(accumulate(len(line) + 1 for line in lines), 1)}
+    times = [""] * len(lines)
+    for record in records:
+        given, end = record.get("times", ()), numbers.get(record["bytes"], 0)
+        if len(given) <= end:
+            times[end - len(given) : end] = given
+    return tuple(times)
 
 
 def _has_grown_to(lines: Record, content: bytes) -> bool:

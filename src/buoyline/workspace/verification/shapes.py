@@ -175,6 +175,8 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
 
 _LATER: Mapping[str, Mapping[str, Check]] = {
     "batch": {"times": _are(_is_text)},
+    "lines": {"times": _are(_is_text)},
+    "window": {"times": _are(_is_text)},
     "result": {
         "total": _is_count,
         "view_bytes": _is_count,

@@ -68,7 +68,8 @@ def _check_bytes(session: Inspection, window: Handle, size: int) -> None:
 
 def _check_growth(session: Inspection, window: Handle, size: int, note: Record) -> None:
     """Check what was added behind the bytes of *note*, as far as the journal says what it is."""
-    lines = grown_to(session.index, note)
+    growth = grown_to(session.index, note)
+    lines = growth[-1] if growth else None
     if lines is not None and lines["bytes"] > size:
         if lines["durable"]:
             session.add("short-file", layout.WINDOW_FILE, _SHORT, offset=size)
