@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "buoyline"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-MAX_MODULE_LINES = 600
-MAX_FUNCTION_LINES = 60
+MAX_MODULE_LINES = 800
+MAX_FUNCTION_LINES = 80
 
 FILES_MODULES = {"workspace/_files.py", "workspace/_descriptors.py"}
 """The two halves of what alone opens, renames, syncs and locks."""
