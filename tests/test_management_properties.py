@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from buoyline.compression import ContextConfig, pair_spans
@@ -28,7 +28,7 @@ from buoyline.management import (
 from buoyline.management.cutting import Cutting
 from buoyline.management.managers import SlidingWindow, Summarization
 from buoyline.management.standins import Beginning
-from buoyline.messages import Message, detect, dialect_named, spell
+from buoyline.messages import Message, Note, detect, dialect_named, spell
 from buoyline.offloader import StoredResult, ToolRule
 from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import MemoryWorkspace
@@ -138,6 +138,10 @@ def agentscope_text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text, "id": "t", **AGENTSCOPE_TIME}
 
 
+def agentscope_hint(text: str) -> dict[str, Any]:
+    return {"type": "hint", "hint": text, "id": "h", **AGENTSCOPE_TIME}
+
+
 def agentscope_call(call_id: str) -> dict[str, Any]:
     return {"type": "tool_call", "id": call_id, "name": "read", "input": "{}", **AGENTSCOPE_TIME}
 
@@ -156,13 +160,19 @@ agentscope_blocks = st.one_of(
     texts.map(agentscope_text),
     st.sampled_from(CALL_IDS).map(agentscope_call),
     st.builds(agentscope_result, st.sampled_from(CALL_IDS), texts),
-    texts.map(lambda text: {"type": "hint", "hint": text, "id": "h", **AGENTSCOPE_TIME}),
+    texts.map(agentscope_hint),
 )
 agentscope_messages = st.one_of(
     texts.map(lambda text: agentscope_message("user", agentscope_text(text))),
     st.just(agentscope_message("system", agentscope_text("be good"))),
     st.lists(agentscope_blocks, min_size=1, max_size=6).map(lambda found: agentscope_message("assistant", *found)),
 )
+
+HINT_AND_SYSTEM = [
+    agentscope_message("assistant", agentscope_hint("short")),
+    agentscope_message("system", agentscope_text("be good")),
+]
+"""The hint may be archived: it reads as the user's message, but nobody has said it."""
 
 openai_groups = st.builds(openai_group, id_lists, texts)
 anthropic_groups = st.builds(anthropic_group, id_lists, texts)
@@ -222,6 +232,7 @@ async def run_through(
 
 
 @given(hooks, conversations, st.integers(20, 2_000))
+@example({"pre_llm": [{"type": "CompressionManager"}]}, HINT_AND_SYSTEM, 50)
 def test_whatever_runs_leaves_a_conversation_that_can_be_sent_and_an_archive_that_has_the_rest(
     document: dict[str, Any], conversation: list[dict[str, Any]], size: int
 ) -> None:
@@ -245,8 +256,7 @@ def test_whatever_runs_leaves_a_conversation_that_can_be_sent_and_an_archive_tha
     indexes = {one.index for one in ours}
     systems = {at for at, message in enumerate(originals) if message.role == "system"}
     assert systems <= indexes
-    spoken = [at for at, message in enumerate(originals) if message.role == "user"]
-    assert set(spoken[-1:]) <= indexes
+    assert set(spoken_by_user(originals)[-1:]) <= indexes
     assert [one.index for one in situation.messages] == list(range(situation.messages[0].index, len(conversation)))
 
     # Everything that left is in the archive, each message once, in order; what was cut off is stored whole.
@@ -259,9 +269,20 @@ def test_whatever_runs_leaves_a_conversation_that_can_be_sent_and_an_archive_tha
         assert_whole(one.message, originals[one.index], workspace)
 
 
+def spoken_by_user(messages: Sequence[Message]) -> list[int]:
+    """Return the positions of what a user has said, ascending: a hint reads as the user's, and nobody has said it."""
+    return [
+        at
+        for at, message in enumerate(messages)
+        if message.role == "user" and not all(isinstance(part, Note) for part in message.parts)
+    ]
+
+
 def late_pairs(originals: Sequence[Message]) -> set[tuple[int, int]]:
     """Return the pairs whose result comes after the user or the model has spoken again: nobody waits for that."""
-    spoken = [at for at, message in enumerate(originals) if message.role in ("user", "assistant")]
+    spoken = {at for at, message in enumerate(originals) if message.role == "assistant"} | set(
+        spoken_by_user(originals)
+    )
     return {(start, end) for start, end in pair_spans(originals) if any(start < at < end for at in spoken)}
 
 

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_management_properties import (
     CALL_IDS,
+    HINT_AND_SYSTEM,
     assert_pairs_are_whole,
     assert_whole,
     conversations,
     hooks,
     late_pairs,
     orphans,
+    spoken_by_user,
     texts,
     unanswered,
     view,
@@ -122,6 +124,7 @@ any_dialect = conversations | st.builds(in_form, st.sampled_from(FORMS), turns)
 
 
 @given(hooks, any_dialect, st.integers(300, 3_000))
+@example({"pre_llm": [{"type": "CompressionManager"}]}, HINT_AND_SYSTEM, 300)
 def test_any_document_leaves_a_window_that_fits_and_can_be_sent_and_an_archive_that_has_the_rest(
     document: dict[str, Any], conversation: list[Any], size: int
 ) -> None:
@@ -141,8 +144,7 @@ def test_any_document_leaves_a_window_that_fits_and_can_be_sent_and_an_archive_t
 
     indexes = {one.index for one in ours}
     assert {at for at, message in enumerate(originals) if message.role == "system"} <= indexes
-    spoken = [at for at, message in enumerate(originals) if message.role == "user"]
-    assert set(spoken[-1:]) <= indexes
+    assert set(spoken_by_user(originals)[-1:]) <= indexes
     assert [one.index for one in situation.messages] == list(range(situation.messages[0].index, len(conversation)))
 
     left = situation.messages[0].index
