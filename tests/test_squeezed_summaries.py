@@ -74,6 +74,15 @@ async def test_beside_a_large_message_a_summary_still_says_task_rule_and_change(
     assert not [event for event in events if isinstance(event, SummarySqueezed) and share < 0.9]
 
 
+@pytest.mark.parametrize("max_output_tokens", [4_000, 6_000, 8_000])
+async def test_a_summary_never_takes_the_room_of_a_large_answer(tmp_path: Path, max_output_tokens: int) -> None:
+    window = opened(tmp_path, [], max_output_tokens=max_output_tokens)
+    # Context and summary without the answer are below the trigger here.
+    await fed(window, [*work(80), paste(int(0.95 * (SIZE - max_output_tokens)))])
+    assert window.tokens < 0.8 * SIZE
+    assert window.tokens + max_output_tokens <= SIZE
+
+
 async def test_half_of_what_a_large_message_leaves_stays_for_the_answer(tmp_path: Path) -> None:
     window = opened(tmp_path, [])
     await fed(window, [*work(80), paste(int(0.94 * SIZE))])
