@@ -260,6 +260,20 @@ def test_in_records_that_are_all_different_nothing_is_odd() -> None:
     assert odd_values([{"id": n, "name": f"name {n}"} for n in range(100)]) == []
 
 
+@pytest.mark.parametrize("odd", [{"state": "lost"}, {"state": "ok", "error": "lost"}], ids=["value", "key"])
+def test_what_is_odd_among_many_records_comes_before_what_is_odd_among_few(odd: dict[str, object]) -> None:
+    few, many = ([{"state": "ok"}] * count + [odd] for count in (8, 60))
+    found = odd_values({"few": few, "many": many})
+    assert [value.place[0] for value in found] == ["many", "few"]
+    assert found[0].weight > found[1].weight + 8
+
+
+def test_an_odd_value_weighs_more_for_each_value_that_is_like_the_others() -> None:
+    weights = [deviants([*["ok"] * (count - 1), "lost"])[0].weight for count in range(8, 60)]
+    assert weights[: 50 - 8 + 1] == sorted(set(weights))
+    assert set(weights[50 - 8 :]) == {max(weights)}
+
+
 @pytest.mark.parametrize(
     "text",
     [
