@@ -213,6 +213,23 @@ def test_the_best_passage_is_kept_among_many() -> None:
     assert (best[0].order, len(best)) == (1, MAX_CANDIDATES)
 
 
+def test_all_passages_are_counted_beyond_those_that_are_ranked(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    matching = MAX_CANDIDATES + 7
+    words = ["needle"] * matching + ["hay"] * 5
+    rest = "key: value of it\n" * 7
+    records = [f"### part {n}\nkey: {word}\n{rest}\n" for n, word in enumerate(words)]
+    name = _write(workspace, "many.txt", "".join(records))
+    answer = search(workspace, "needle", name)
+    assert answer.total == matching
+    assert answer.text.startswith(
+        f"[Passages 1-{len(_places(answer))} of {matching} with words of the query in 1 file,"
+    )
+    last = search(workspace, "needle", name, start=MAX_CANDIDATES)
+    assert len(_places(last)) == 1
+    assert not last.next
+
+
 @given(max_tokens=st.integers(150, 600), size=st.integers(1, 60))
 def test_going_on_shows_each_passage_once_within_the_tokens(
     workspace: LocalWorkspace, max_tokens: int, size: int
