@@ -143,6 +143,17 @@ def test_no_name_leads_to_another_session(workspace: LocalWorkspace, lookup: Loo
     assert "s2" not in str(caught.value).replace(name, "")
 
 
+@pytest.mark.parametrize("lookup", LOOKUPS)
+@pytest.mark.parametrize("lines", ["", ":1", ":1-2", ":1,3"])
+@pytest.mark.parametrize("file", ["transcript.md", "tool_result-call_s2.txt"])
+def test_no_citation_leads_to_another_session(workspace: LocalWorkspace, lookup: Lookup, file: str, lines: str) -> None:
+    assert (workspace.workdir / "sessions" / "s2" / file).is_file()
+    relative = f"sessions/s2/{file}{lines}"
+    for spelled in (relative, f"[{relative}]", f"./{relative}", str(workspace.workdir / relative)):
+        with pytest.raises(NotFoundError):
+            lookup(workspace, spelled, session="s1", confined=True)
+
+
 @pytest.mark.parametrize(
     "name",
     ["../y", "../../etc/passwd", "/etc/passwd", "[/etc/passwd]", "sessions/../../x", ".env", "[.locks/00.lock]"],
