@@ -59,6 +59,8 @@ from buoyline.integrations.agentscope.pieces import beginning, cut_of, messages_
 from buoyline.integrations.agentscope.summarizer import _failure
 from buoyline.messages import detect
 from buoyline.offloader import ToolRule
+from buoyline.tokens import default_counter
+from buoyline.tokens.messages import count_message, count_tools
 from buoyline.window import ContextCompressed, Event, ResultOffloaded, SummarySqueezed
 from buoyline.workspace import Quotas
 
@@ -855,3 +857,43 @@ async def test_besides_a_message_above_the_trigger_an_agentscope_agent_keeps_its
     assert counted <= 16_000
     assert second.tokens_after == pytest.approx(counted, rel=0.05)
     assert not [event for event in events if isinstance(event, SummarySqueezed)]
+
+
+class Surveyor(ScriptedModel):
+    """Counts *factor* times as many tokens as we do."""
+
+    def __init__(self, factor: float, **options: Any) -> None:
+        super().__init__(**options)
+        self.factor = factor
+
+    async def count_tokens(self, messages: list[Msg], tools: list[dict[str, Any]] | None) -> int:
+        counter = default_counter()
+        ours = sum(count_message(detect(message).view(message), counter) for message in messages)
+        return round(self.factor * (ours + count_tools(tools or [], counter)))
+
+
+async def kept_by(workdir: Path, factor: float, reserve_ratio: float) -> int:
+    """Return how many of 100 messages a compression keeps where the agent's model counts by *factor*."""
+    middleware = WorkspaceMiddleware(LocalWorkspace(workdir, durability="off"), summarizer=Extractive())
+    said = [UserMsg("user", f"Sounding {number}: {number % 9} fathoms. Steady as she goes.") for number in range(100)]
+    agent = pilot(Surveyor(factor, context_size=8_000), middleware, of=state("s1", *said))
+    await agent.compress_context(ContextConfig(trigger_ratio=0.001 + reserve_ratio, reserve_ratio=reserve_ratio))
+    kept = agent.state.context
+    assert kept == said[-len(kept) :]
+    assert len(archived(LocalWorkspace(workdir))) == len(said) - len(kept)
+    return len(kept)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2, 4])
+async def test_a_compression_keeps_by_the_agents_own_count(tmp_path: Path, factor: float) -> None:
+    once, scaled = await kept_by(tmp_path / "a", 1, 0.02), await kept_by(tmp_path / "b", factor, 0.02)
+    assert scaled == pytest.approx(once / factor, abs=1)
+
+
+@pytest.mark.parametrize(("absurd", "bound", "reserve_ratio"), [(100, 4, 0.1), (0.02, 0.25, 0.003)])
+async def test_a_model_that_counts_absurdly_changes_what_is_kept_by_four_at_most(
+    tmp_path: Path, absurd: float, bound: float, reserve_ratio: float
+) -> None:
+    kept = await kept_by(tmp_path / "a", absurd, reserve_ratio)
+    assert 1 < kept < 100
+    assert kept == await kept_by(tmp_path / "b", bound, reserve_ratio)
