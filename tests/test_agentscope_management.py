@@ -37,6 +37,7 @@ from buoyline.integrations.agentscope import WorkspaceMiddleware, resumed_state
 from buoyline.integrations.agentscope.archived import leaving_next, noted
 from buoyline.integrations.agentscope.settings import Settings, Workbench
 from buoyline.management import BUILT_IN, ContextManagement
+from buoyline.messages import detect
 from buoyline.offloader import Abilities, abilities_of
 from buoyline.tokens import default_counter
 from buoyline.window.documents import Management
@@ -492,6 +493,25 @@ async def test_hooks_fire_once_also_where_what_was_added_stands_in_a_message_of_
     await agent.compress_context()
     fired = [event.hook for event in events if isinstance(event, ContextManaged)]
     assert fired == ["post_tool", "pre_llm", "pre_llm"]
+
+
+@pytest.mark.parametrize("management", [None, sliding(8)])
+async def test_the_models_archived_answers_are_counted_over_all_compressions(
+    tmp_path: Path, management: dict[str, Any] | None
+) -> None:
+    """By them `every_model_calls` counts, whoever has compressed."""
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    middleware = WorkspaceMiddleware(workspace, management=management)
+    agent = pilot(ScriptedModel(voyage(4, 5, lines=5)), middleware)
+    counted = list[int]()
+    for turn in range(4):
+        await agent.reply(UserMsg("user", f"Look at the logs of turn {turn}."))
+        if turn != 2:
+            await agent.compress_context(ContextConfig(trigger_ratio=0.01, reserve_ratio=0.005))
+        views = [detect(message).view(message) for message in archived(workspace)]
+        assert noted(agent.state).answers == sum(view.role == "assistant" for view in views) < len(views)
+        counted.append(noted(agent.state).answers)
+    assert len(set(counted)) > 2
 
 
 async def test_an_agent_may_compress_by_hand_beside_a_document(tmp_path: Path) -> None:
