@@ -26,13 +26,19 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """Return the folder of recorded sessions, which is no part of the repository; skip where there is none.
+def recorded() -> Path | None:
+    """Return the folder of recorded sessions, which is no part of the repository; None if there is none.
 
     ``BUOYLINE_SHARED_DATA`` names it; else it is looked for beside the checkout.
     """
     beside = Path(__file__).parents[2] / "shared" / "data"
     folder = Path(os.environ.get("BUOYLINE_SHARED_DATA") or beside)
-    if not folder.is_dir():
-        pytest.skip(f"no recorded sessions in {folder}; BUOYLINE_SHARED_DATA may name another folder")
-    return folder
+    return folder if folder.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def shared_data(recorded: Path | None) -> Path:
+    """Return the folder of recorded sessions; skip the test if there is none."""
+    if recorded is None:
+        pytest.skip("no recorded sessions; BUOYLINE_SHARED_DATA may name their folder")
+    return recorded
