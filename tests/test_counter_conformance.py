@@ -9,7 +9,14 @@ from buoyline.tokens import HeuristicCounter, O200kCounter, TextCounter, as_text
 
 
 class TestExactCounter(CounterConformance):
-    @pytest.fixture(params=[(2_048, 65_280), (1, 100_000), (3, 8), (1, 2)], ids=str)
+    @pytest.fixture(
+        params=[
+            (2_048, 65_280),
+            (3, 8),
+            *(pytest.param(pair, marks=pytest.mark.slow) for pair in [(1, 100_000), (1, 2)]),
+        ],
+        ids=str,
+    )
     def counter(self, request: pytest.FixtureRequest) -> TextCounter:
         chunk_chars, max_chunk_chars = request.param
         return O200kCounter(chunk_chars=chunk_chars, max_chunk_chars=max_chunk_chars)

@@ -66,22 +66,22 @@ class CounterConformance(ABC):  # noqa: B024 - abstract in that it needs the fix
 
     def test_head_is_a_prefix_within_the_limit(self, counter: TextCounter) -> None:
         """By a recount; only where even no text at all exceeds the limit, no text may exceed it."""
-        for text, max_tokens in _limits(counter):
+        for text, _, max_tokens in _limits(counter):
             head = counter.head(text, max_tokens)
             assert text.startswith(head)
             assert not head or counter.count(head) <= max_tokens
 
     def test_tail_is_a_suffix_within_the_limit(self, counter: TextCounter) -> None:
         """As for `head`."""
-        for text, max_tokens in _limits(counter):
+        for text, _, max_tokens in _limits(counter):
             tail = counter.tail(text, max_tokens)
             assert text.endswith(tail)
             assert not tail or counter.count(tail) <= max_tokens
 
     def test_a_text_within_the_limit_is_its_own_head_and_tail(self, counter: TextCounter) -> None:
         """A limit takes nothing from what it does not concern."""
-        for text, max_tokens in _limits(counter):
-            if counter.count(text) <= max_tokens:
+        for text, tokens, max_tokens in _limits(counter):
+            if tokens <= max_tokens:
                 assert counter.head(text, max_tokens) == text
                 assert counter.tail(text, max_tokens) == text
 
@@ -109,8 +109,9 @@ class CounterConformance(ABC):  # noqa: B024 - abstract in that it needs the fix
         assert counts == expected * 4
 
 
-def _limits(counter: TextCounter) -> Iterator[tuple[str, int]]:
+def _limits(counter: TextCounter) -> Iterator[tuple[str, int, int]]:
+    """Yield texts with their tokens, and limits below, at and above them."""
     for text in COUNTED_TEXTS:
         tokens = counter.count(text)
         for max_tokens in sorted({0, 1, 2, 3, 10, tokens // 3, tokens // 2, max(tokens - 1, 0), tokens, tokens + 1}):
-            yield text, max_tokens
+            yield text, tokens, max_tokens
