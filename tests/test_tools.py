@@ -226,11 +226,15 @@ class TestQuery:
     """`query` on documents of every kind."""
 
     @pytest.fixture
-    def asked(self, tmp_path: Path) -> Iterator[Any]:
+    def query_timeout_s(self) -> float:
+        return 5.0
+
+    @pytest.fixture
+    def asked(self, tmp_path: Path, query_timeout_s: float) -> Iterator[Any]:
         """Ask for an expression on a document."""
         made = LocalWorkspace(tmp_path / "w", durability="off")
         asyncio.run(made.initialize())
-        tools = _tools(made, None, timeout_s=5.0)
+        tools = _tools(made, None, query_timeout_s=query_timeout_s)
 
         def ask(content: bytes, expression: str, **more: Any) -> str:
             (made.workdir / "doc.json").write_bytes(content)
@@ -473,6 +477,7 @@ class TestQuery:
             "",
         ],
     )
+    @pytest.mark.parametrize("query_timeout_s", [1.0, pytest.param(5.0, marks=pytest.mark.slow)])
     def test_a_hostile_expression_ends_in_an_answer(self, asked: Any, expression: str) -> None:
         assert asked(b'["' + b"x" * 1_000 + b'"]', expression).startswith(("Error: ", "["))
 
