@@ -29,6 +29,7 @@ from agentscope_pilot import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thirds import examples, third_of
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.compression import SummaryRequest
@@ -100,7 +101,7 @@ async def assert_whole(
     assert_sound(workspace)
 
 
-@pytest.mark.parametrize("name", sorted(BUILT_IN))
+@pytest.mark.parametrize("name", third_of(sorted(BUILT_IN)))
 @pytest.mark.parametrize("size", [2_500, pytest.param(12_000, marks=pytest.mark.slow)])
 async def test_each_document_of_the_package_keeps_a_long_voyage_whole(tmp_path: Path, name: str, size: int) -> None:
     async with LocalWorkspace(tmp_path / "w", durability="off") as workspace:
@@ -626,7 +627,7 @@ documents = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(5, 15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(hooks=documents, calls=st.integers(1, 4), size=st.sampled_from([2_000, 20_000]))
 async def test_whatever_a_document_says_nothing_is_lost_or_there_twice(
     tmp_path_factory: pytest.TempPathFactory, hooks: dict[str, Any], calls: int, size: int

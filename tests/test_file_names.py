@@ -17,6 +17,7 @@ import pytest
 from folding_files import fold_names
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from thirds import examples
 
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader.protocol import StoredResult
@@ -114,7 +115,7 @@ async def test_the_second_of_two_ids_that_differ_in_case_gets_a_hash(tmp_path: P
     st.lists(st.tuples(ids, st.sampled_from(["x", "y"]), st.sampled_from(["", "Tool", "tool"])), max_size=12), st.data()
 )
 @example([("Ab", "x", ""), ("ab", "x", ""), ("AB", "y", ""), ("ab", "y", "")], None)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@settings(examples(10, 30), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @pytest.mark.usefixtures("file_system")
 def test_two_ids_never_share_a_file(calls: list[tuple[str, str, str]], data: st.DataObject | None) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -142,7 +143,7 @@ def test_two_ids_never_share_a_file(calls: list[tuple[str, str, str]], data: st.
 
 
 @given(st.lists(ids.filter(bool), min_size=1, max_size=8), st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@settings(examples(10, 30), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @pytest.mark.usefixtures("file_system")
 def test_two_sessions_never_share_a_directory(session_ids: list[str], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from thirds import STEP
+from thirds import examples
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace, ToolRule
 from buoyline.errors import ConfigError, StorageError
@@ -678,7 +678,7 @@ KEPT = 590
 """Results of about so many tokens are what the predicate keeps."""
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(turns=conversations(), data=st.data())
 def test_every_result_is_decided_once_and_each_turn_keeps_to_its_budget(
     turns: list[list[dict[str, Any]]], data: st.DataObject
@@ -744,9 +744,7 @@ def _check_turn(turn: list[dict[str, Any]], window: ContextWindow) -> None:
         assert is_kept or tokens <= LEAST_USEFUL_TOKENS or text == notice_of(text)
 
 
-@pytest.mark.parametrize(
-    ("step", "least_saved"), [(STEP, 500_000 / STEP), pytest.param(1, 500_000, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("step", "least_saved"), [(5, 500_000 / 5), pytest.param(1, 500_000, marks=pytest.mark.slow)])
 async def test_every_recorded_session_keeps_to_the_budget_and_no_stub_grows(
     shared_data: Path, tmp_path: Path, step: int, least_saved: float
 ) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from thirds import examples
 
 from buoyline.offloader import (
     TRUNCATION_MARKER,
@@ -90,7 +91,7 @@ def _is_cut(shown: str, own: str) -> bool:
     return cut is not None and own.startswith(cut[1]) and len(cut[1]) + int(cut[2].replace(",", "")) == len(own)
 
 
-@settings(max_examples=200)
+@examples(70, 200)
 @given(texts, st.integers(0, 400), st.sampled_from([COUNTER, COARSE]))
 @example("a\n" * 10, 12, COUNTER)
 def test_a_preview_numbers_its_lines_truly_and_stays_within_its_tokens(

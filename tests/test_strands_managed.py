@@ -41,6 +41,7 @@ from test_strands_conversation import (
     talk,
     texts,
 )
+from thirds import examples, third_of
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace, SummaryRequest
 from buoyline.errors import ConfigError, DocumentError, NotFoundError, StorageError
@@ -138,7 +139,7 @@ def known_as(messages: list[Message]) -> list[str]:
 # What holds, whatever the document says.
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", third_of(list(BUILT_IN)))
 def test_each_preset_keeps_requests_valid_and_small_and_the_workspace_has_all(name: str, tmp_path: Path) -> None:
     workspace = unsynced(tmp_path)
     manager = conversation_manager_of(name, workspace=workspace, session_id=SESSION)
@@ -160,7 +161,7 @@ def test_each_preset_keeps_requests_valid_and_small_and_the_workspace_has_all(na
         assert text == output or output in outputs
 
 
-@pytest.mark.parametrize("name", ["coding-agent", "long-conversations", "small-local-model"])
+@pytest.mark.parametrize("name", third_of(["coding-agent", "long-conversations", "small-local-model"]))
 def test_a_restarted_agent_has_the_same_history_and_goes_on(name: str, tmp_path: Path) -> None:
     workspace = unsynced(tmp_path / "w")
     answer, before, ids = working(), list[Message](), list[str]()
@@ -700,7 +701,7 @@ TWO_REQUESTS_IN_A_ROW: list[Message] = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(examples(14, 40), deadline=None)
 @given(messages=histories(), document=DOCUMENTS, overflows=st.booleans())
 @example(
     messages=TWO_REQUESTS_IN_A_ROW,
@@ -768,7 +769,7 @@ class Refusing(MemoryWorkspace):
         await super().extend_window(*args, **options)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(examples(7, 20), deadline=None)
 @given(
     messages=histories(),
     document=DOCUMENTS,

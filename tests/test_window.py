@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thirds import STEP, each_third
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Draft, SummaryRequest, pair_spans
@@ -588,8 +589,11 @@ def test_any_conversation_keeps_its_pairs_its_order_and_its_messages(
         assert Path(event.path).read_text(encoding="utf-8") == conversation[event.message]["content"]
 
 
-async def test_a_call_cancelled_at_any_moment_leaves_a_window_that_goes_on_and_loses_nothing(tmp_path: Path) -> None:
-    for delay in range(60):
+@each_third
+async def test_a_call_cancelled_at_any_moment_leaves_a_window_that_goes_on_and_loses_nothing(
+    tmp_path: Path, first: int
+) -> None:
+    for delay in range(first - 1, 60, STEP):
         workspace = LocalWorkspace(tmp_path / str(delay), durability="off")
         opened = ContextWindow(session_id="s1", offloader=workspace, size=3000)
         sent: list[Any] = []

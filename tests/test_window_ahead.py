@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thirds import examples
 from window_forms import FORMS, Form, picture, spelled, words
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
@@ -327,7 +328,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(20, 60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(script=st.lists(steps, min_size=10, max_size=70), form=st.sampled_from(FORMS), on_disk=st.booleans())
 def test_every_interleaving_keeps_every_promise(
     tmp_path_factory: pytest.TempPathFactory, script: list[tuple[str, int | None]], form: Form, *, on_disk: bool

@@ -283,8 +283,8 @@ class Workspaces(RuleBasedStateMachine):
         assert [found for found in findings if found.severity != "note" and found.kind != "stale-transcript"] == []
 
 
-FEW = settings(max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
-MANY = settings(FEW, max_examples=150, stateful_step_count=50)
+FEW = settings(max_examples=12, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(FEW, max_examples=175, stateful_step_count=50)
 
 
 @pytest.mark.parametrize(
