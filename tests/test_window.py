@@ -25,6 +25,7 @@ from buoyline.errors import (
 from buoyline.messages import detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
+from buoyline.window.adopting import HeldContext, HeldWindow
 from buoyline.window.replay import Replay, replay
 
 COUNTER = default_counter()
@@ -811,3 +812,31 @@ async def test_settings_of_a_newer_buoyline_do_not_end_a_resume(tmp_path: Path) 
 def test_an_object_that_cannot_do_its_part_is_refused_when_the_window_is_built(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         ContextWindow(session_id="s1", **options)
+
+
+async def test_a_history_that_is_shorter_than_the_archive_goes_behind_it(tmp_path: Path) -> None:
+    """An agent has returned to an older state: what the archive holds beyond that is none of its next messages."""
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    before = [user(f"{number} {words(60)}") for number in range(4)]
+    await workspace.offload_context("s1", before)
+    held = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
+    assert await held.adopt(HeldContext(messages=before[:2]), lambda _: "") == 4
+    newer = [user(f"newer {number} {words(60)}") for number in range(6)]
+    for message in newer:
+        await held.add(message)
+    await held.compress(force=True)
+
+    archived = [json.loads(line) for line in (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8").splitlines()]
+    assert archived + held.messages[1:] == [*before, *before[:2], *newer]
+
+
+async def test_a_history_that_the_archive_is_ahead_of_is_archived_once(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    said = [user(f"{number} {words(60)}") for number in range(8)]
+    await workspace.offload_context("s1", said[:3])
+    held = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
+    assert await held.adopt(HeldContext(messages=said), lambda _: "") == 0
+    await held.compress(force=True)
+
+    archived = [json.loads(line) for line in (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8").splitlines()]
+    assert archived + held.messages[1:] == said

@@ -285,6 +285,7 @@ async def test_a_window_that_was_taken_over_archives_nothing_behind_the_others_b
     await until(lambda: first._ahead.task is not None and first._ahead.task.done())
     with pytest.raises(StaleWindowError):
         await first.compress(force=True)
+    assert not (workspace.workdir / "sessions/s1/context.jsonl").read_bytes()
     await second.compress(force=True)
     assert await archived(workspace, second) + second.messages[1:] == sent
 
