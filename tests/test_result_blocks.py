@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import contextlib
+import errno
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +19,7 @@ from buoyline.cli.stats import stats_of
 from buoyline.errors import NotFoundError, QuotaExceededError, RedactionError, StorageError
 from buoyline.messages import Base64, Json, Media, Opaque, ResultPart, Text, ToolResult
 from buoyline.testing.conversation import contents, result_of_all_kinds
+from buoyline.testing.faults import every_fault
 from buoyline.workspace import layout
 from buoyline.workspace.events import ResultStored
 from buoyline.workspace.journal import decode, encode
@@ -243,6 +246,20 @@ async def test_everything_of_a_result_goes_through_the_hooks(tmp_path: Path, mak
     assert b"SECRET" not in kept
     assert "SECRET" not in " ".join(str(file) for file in tmp_path.rglob("*"))
     assert await workspace.store_result("s", given) == stored
+
+
+@pytest.mark.parametrize("quotas", [Quotas(), Quotas(session_bytes=100_000)], ids=["unlimited", "limited"])
+def test_no_result_has_its_name_before_its_picture_has(tmp_path: Path, quotas: Quotas) -> None:
+    result = shown("c", Text("a"), picture())
+    for number, faults in enumerate(every_fault(errno.EIO)):
+        workdir = tmp_path / str(number)
+        workspace = LocalWorkspace(workdir, durability="off", quotas=quotas)
+        with faults, contextlib.suppress(StorageError):
+            asyncio.run(workspace.store_result("s", result))
+        if (workdir / "sessions/s/tool_result-c.txt").exists():
+            assert [path.read_bytes() for path in (workdir / "data").glob("*.png")] == [PNG]
+        stored = asyncio.run(workspace.store_result("s", result))
+        assert Path(stored.reference).read_text("utf-8") == "a"
 
 
 async def test_nothing_of_a_result_is_stored_where_a_hook_fails(tmp_path: Path) -> None:
