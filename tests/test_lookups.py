@@ -1,6 +1,7 @@
 """What `read`, `grep` and `glob` answer."""
 
 import asyncio
+import functools
 import json
 import os
 import re
@@ -222,6 +223,17 @@ def test_a_cut_answer_says_exactly_how_to_go_on(workspace: LocalWorkspace) -> No
     following = answer.lines[-1].number + 1
     assert answer.text.endswith(f"[Cut here. To go on, repeat the call with start={following}]\n")
     assert read(workspace, name, start=following).lines[0].text == f"line number {following}"
+
+
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(60, 200))
+def test_going_on_ends_where_the_reader_wanted_to(
+    workspace: LocalWorkspace, start: int, count: int, max_tokens: int
+) -> None:
+    name = _write(workspace, "range.txt", "".join(f"line number {n}\n" for n in range(1, 131)))
+    end = start + count
+    first = read(workspace, name, start, end, max_tokens=max_tokens)
+    answers = _answers(first, functools.partial(read, workspace), max_tokens=max_tokens)
+    assert [line.number for answer in answers for line in answer.lines] == list(range(start, end + 1))
 
 
 def test_nothing_in_a_file_can_pass_for_a_line_of_the_answer(workspace: LocalWorkspace) -> None:

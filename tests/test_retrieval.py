@@ -398,6 +398,22 @@ def test_a_payload_over_the_bound_stays_where_it_is(workspace: LocalWorkspace) -
     assert retrieve(workspace, reference, max_tokens=None).media[0].content == payload
 
 
+def test_payloads_over_the_bound_together_come_up_to_it(workspace: LocalWorkspace) -> None:
+    large, small = bytes(MAX_MEDIA_BYTES * 2 // 3), PNG
+    parts = [
+        {"kind": "image", "media_type": "image/png", "bytes": len(payload), "path": str(layout.blob_behind(stored))}
+        for payload in (large, large, small)
+        for stored in (_store_blob(workspace, payload, "image/png"),)
+    ]
+    reference = _with_parts(workspace, "gallery", "", *parts)
+    found = retrieve(workspace, reference, session="s1").media
+    # Sizes, since a failure would spell the bytes.
+    assert [len(part.content or b"") for part in found] == [len(large), 0, len(small)]
+    assert found[1].problem == "too large for an answer"
+    whole = retrieve(workspace, reference, session="s1", max_tokens=None).media
+    assert [len(part.content or b"") for part in whole] == [len(large), len(large), len(small)]
+
+
 def test_a_result_is_found_by_every_form_of_its_reference(workspace: LocalWorkspace) -> None:
     absolute = workspace.session("s1").path("tool_result-plain.txt")
     references = [absolute, "sessions/s1/tool_result-plain.txt", "tool_result-plain.txt", "plain", f" {absolute}\n"]
