@@ -24,7 +24,7 @@ from strands.types.exceptions import ContextWindowOverflowException, ModelThrott
 from strands_model import ScriptedModel, call
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace, Quotas, SummaryRequest
-from buoyline.compression import pointers_in
+from buoyline.compression import ContextConfig, pointers_in
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands import (
     NullConversationManager,
@@ -34,6 +34,8 @@ from buoyline.integrations.strands import (
     WorkspaceOffloader,
     WorkspaceStorage,
 )
+from buoyline.integrations.strands.departure import Departures
+from buoyline.tokens import HeuristicCounter
 
 Message = dict[str, Any]
 SESSION = "s1"
@@ -724,6 +726,18 @@ def test_any_offloader_will_do_and_what_it_raises_stops_no_call(kind: Any) -> No
     assert "shelf://1" in texts(history(agent))[0]
     kept = history(agent)[1:]
     assert bare([*shelf.kept, *kept])[:60] == messages
+
+
+async def test_what_the_smallest_offloader_has_is_not_given_to_it_again_after_a_failure() -> None:
+    """It cannot say what it has: it was the manager's attempt that came to nothing behind the archive."""
+    shelf, messages = _Shelf(), talk(8)
+    departures = Departures(shelf, HeuristicCounter(), ContextConfig())
+    await departures.archive(SESSION, messages[:4])
+    extent, _ = await departures.archive(SESSION, messages[:6])
+    assert shelf.kept == messages[:6]
+    departures.settle(extent, None)
+    await departures.archive(SESSION, messages[6:])
+    assert shelf.kept == messages
 
 
 class _Helpless:
