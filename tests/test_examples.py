@@ -6,13 +6,40 @@ import runpy
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from frameworks import skip_without_frameworks_of
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
+Run: TypeAlias = Callable[..., str]
+
+
+@pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.slow)])
+def run_with_framework(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Return what runs an example of a framework: here, where that is loaded, or as `run` does."""
+
+    def run_here(name: str, *arguments: str, temporary: Path) -> str:
+        temporary.mkdir()
+        monkeypatch.chdir(temporary)
+        run_in_this_process(name, *arguments, temporary=temporary, monkeypatch=monkeypatch)
+        return capsys.readouterr().out
+
+    return run if request.param == "alone" else run_here
+
+
+def run_in_this_process(name: str, *arguments: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without_frameworks_of(EXAMPLES / name)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
 
 
 def run(name: str, *arguments: str, temporary: Path) -> str:
@@ -36,11 +63,8 @@ def test_an_example_leaves_nothing_behind_unless_it_is_given_a_directory(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this process: what an example prints is looked at below, in processes of their own."""
-    skip_without_frameworks_of(EXAMPLES / name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", [name])
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    run_in_this_process(name, temporary=tmp_path, monkeypatch=monkeypatch)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -74,16 +98,20 @@ def test_inspecting_a_session_shows_its_files_and_the_lines_that_the_pointers_le
     assert "Which buoy is deepest? Never round a depth." in followed
 
 
-def test_the_agent_of_agentscope_offloads_and_compresses_in_the_directory_it_is_given(tmp_path: Path) -> None:
-    printed = run("agentscope_agent.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
+def test_the_agent_of_agentscope_offloads_and_compresses_in_the_directory_it_is_given(
+    tmp_path: Path, run_with_framework: Run
+) -> None:
+    printed = run_with_framework("agentscope_agent.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
     assert "ResultOffloaded" in printed
     assert "ContextCompressed" in printed
     assert printed.splitlines()[-1] == "agent: They all raise ValueError."
     assert (tmp_path / "kept" / "sessions" / "reader" / "summaries.jsonl").is_file()
 
 
-def test_the_strands_agent_offloads_compresses_and_goes_on_in_the_directory_it_is_given(tmp_path: Path) -> None:
-    printed = run("strands_agent.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
+def test_the_strands_agent_offloads_compresses_and_goes_on_in_the_directory_it_is_given(
+    tmp_path: Path, run_with_framework: Run
+) -> None:
+    printed = run_with_framework("strands_agent.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
     sent = [int(line.split()[3].replace(",", "")) for line in printed.splitlines() if line.startswith("sent:")]
     assert len(sent) == 9
     assert max(sent) < 8_000
