@@ -13,6 +13,7 @@ pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 from agentscope_life import ACKNOWLEDGED, TURNS, Life, process
 from agentscope_pilot import archived, assert_sound, blocks_in
 from mortal_workspace import RESUMING_STEPS, WINDOW_STEPS, Killed, Mortal
+from thirds import each_of
 
 from buoyline import ContextWindow, LocalWorkspace
 from buoyline.integrations.agentscope.archived import leaving_next
@@ -70,11 +71,11 @@ async def end_at(directory: Path, at: int, *, after: bool, management: Managemen
     return workspace.steps
 
 
-EVERY = 30
+EVERY = 50
 """One step of so many, and each of them in the slow tests."""
 
 
-@pytest.mark.parametrize("first", [1, *(pytest.param(first, marks=pytest.mark.slow) for first in range(2, EVERY + 1))])
+@each_of(EVERY)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_another_process_goes_on_wherever_the_first_was_killed(
     tmp_path: Path, first: int, *, after: bool
@@ -98,7 +99,7 @@ DOCUMENTS: dict[str, Management] = {
         }
     },
 }
-RARELY = 101
+RARELY = 151
 """One step of so many, since each takes a quarter of a second; in the slow tests, one of a few."""
 
 

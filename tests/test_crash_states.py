@@ -67,7 +67,7 @@ class Effort:
 LOOKED_THROUGH = 24
 """Crashes of a call from which those are chosen whose recovery is looked at."""
 
-QUICK = Effort(one_of=12, cut=32, later=2, recoveries=2, kills=10)
+QUICK = Effort(one_of=24, cut=24, later=2, recoveries=2, kills=6)
 THOROUGH = Effort(one_of=1, cut=1024, later=8, recoveries=12, kills=1000)
 """What `make test-slow` does."""
 

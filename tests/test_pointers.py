@@ -307,7 +307,7 @@ def test_every_claim_about_a_conversation_stands_where_it_points_to(
 
 
 @each_third
-@pytest.mark.parametrize("size", [8_000, 32_000])
+@pytest.mark.parametrize("size", [8_000, pytest.param(32_000, marks=pytest.mark.slow)])
 def test_every_claim_about_a_recorded_session_stands_where_it_points_to(
     shared_data: Path, tmp_path: Path, first: int, size: int
 ) -> None:

@@ -29,7 +29,7 @@ SAMPLE = (
     ("tool-heavy", "cc_entire_02-1a892a9da1-0", 8_000),
     ("small-local-model", "deerflow_replay_github-top-trending-repo", 8_000),  # every call id is empty
     ("long-conversations", "tau_airline_task02_trial1", 8_000),  # ids that repeat
-    ("coding-agent", "cc_entire_00-c9e2351016-2", 32_000),  # a result without a call
+    ("coding-agent", "cc_entire_01-3118c3a750-0", 8_000),
     ("tool-heavy-with-summarization", "cc_entire_86-4e0c91f5c0-0", 32_000),
     ("research-agent", "deerflow_thread_3823e443", 8_000),
     ("chat", "sweagent_marshmallow_xml", 8_000),

@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 from mortal_workspace import WINDOW_STEPS, Killed, Mortal
-from thirds import STEP, each_third
+from thirds import each_of
 from window_forms import FORMS, NAMES, Form, picture, spelled, words
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
 from buoyline.workspace.verification import verify
+
+FEW = 9
+"""One step of so many, and each of them in the slow tests: to live once takes a third of a second."""
 
 CONFIG = ContextConfig(background_ratio=0.4, tool_result_limit=300, preview_tokens=200, max_images=1)
 
@@ -132,7 +135,7 @@ async def test_the_session_that_is_killed_does_all_that_a_window_can_do(tmp_path
     assert {event.stub.startswith("[image: ") for event in offloaded} == {True, False}
 
 
-@each_third
+@each_of(FEW)
 @pytest.mark.parametrize("form", FORMS, ids=NAMES)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_another_process_goes_on_wherever_the_first_was_killed(
@@ -141,7 +144,7 @@ async def test_another_process_goes_on_wherever_the_first_was_killed(
     steps = await end_at(tmp_path / "whole", form, 10_000, after=after)
     assert steps > 35
     # What happens after a step is what happens before the next: together the four cases end at each of them.
-    for at in range(1 + 2 * after + FORMS.index(form), steps + 1, 4)[first - 1 :: STEP]:
+    for at in range(1 + 2 * after + FORMS.index(form), steps + 1, 4)[first - 1 :: FEW]:
         await end_at(tmp_path / str(at), form, at, after=after)
 
 

@@ -10,9 +10,14 @@ STEP = 3
 MANY_EXAMPLES = 1_000
 """The profile of the slow tests has more."""
 
-each_third = pytest.mark.parametrize(
-    "first", [1, *(pytest.param(first, marks=pytest.mark.slow) for first in range(2, STEP + 1))]
-)
+
+def each_of(step: int) -> pytest.MarkDecorator:
+    """Give a test the argument *first*, 1 to *step*, of which 1 is fast; its points are ``[first - 1 :: step]``."""
+    firsts = [1, *(pytest.param(first, marks=pytest.mark.slow) for first in range(2, step + 1))]
+    return pytest.mark.parametrize("first", firsts)
+
+
+each_third = each_of(STEP)
 """For ``every_fault(..., first=first, step=STEP)``."""
 
 
