@@ -716,6 +716,19 @@ async def test_messages_archived_behind_a_windows_back_are_noticed(tmp_path: Pat
     assert opened.messages == sent
 
 
+async def test_an_archive_that_begins_with_the_windows_messages_and_has_more_is_noticed(tmp_path: Path) -> None:
+    """Taken for its own, the next message would never be archived: another one has its number."""
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    opened = ContextWindow(session_id="s1", offloader=workspace, size=4000)
+    sent = await fill(opened, 2)
+    await opened.save()
+    await workspace.offload_context("s1", sent)
+    assert (await ContextWindow.resume(workspace, "s1")).messages == sent
+    await workspace.offload_context("s1", [user("direct")])
+    with pytest.raises(StaleWindowError, match="did not come from its window"):
+        await ContextWindow.resume(workspace, "s1")
+
+
 @pytest.mark.parametrize(
     "poison",
     [{"n": float("inf")}, {"n": object()}, {"role": ["user"]}, {"n": {1: 2, "1": 3}}],
