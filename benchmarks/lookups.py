@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
-from buoyline.lookups import Tool, grep, lookup_tools, ripgrep
+from buoyline.lookups import Tool, grep, hits, lookup_tools
 from buoyline.workspace import LocalWorkspace
 
 MEGABYTE = 1_000_000
@@ -75,13 +75,13 @@ def make_files(directory: Path, size_bytes: int) -> None:
 def compare(workspace: LocalWorkspace, rounds: int) -> None:
     """Print how long each pattern takes in the log."""
     path = workspace.workdir / "log.txt"
-    executable = ripgrep.program()
+    executable = hits.program()
     print(f"\ngrep of {path.stat().st_size / MEGABYTE:,.0f} MB, ms (ratio to ripgrep's own time)")
     print(f"{'':12} {'ripgrep':>9} {'with it':>16} {'without':>16} {'re':>16}")
     for name, pattern in PATTERNS.items():
         own_s = measure(lambda pattern=pattern: run(executable, pattern, path), rounds) if executable else float("nan")
         with_s = measure(lambda pattern=pattern: grep(workspace, pattern, "log.txt"), rounds)
-        with mock.patch.object(ripgrep, "program", return_value=None):
+        with mock.patch.object(hits, "program", return_value=None):
             without_s = measure(lambda pattern=pattern: grep(workspace, pattern, "log.txt"), rounds)
         plain_s = measure(lambda pattern=pattern: plain(pattern, path), 1)
         row = "".join(f" {s * 1000:8,.0f} ({s / own_s:4.1f})" for s in (with_s, without_s, plain_s))

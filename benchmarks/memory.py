@@ -44,10 +44,10 @@ from typing import Any, NamedTuple, Protocol
 import plans
 
 from buoyline.errors import NotFoundError
+from buoyline.inspect.replay import Replay, replay
 from buoyline.lookups import Answer, grep, query, read, search
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
-from buoyline.window.replay import Replay, replay
 from buoyline.workspace import LocalWorkspace
 
 SESSION = "memory"

@@ -31,11 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from buoyline import ContextWindow, LocalWorkspace
+from buoyline.inspect.costs import Requests
 from buoyline.management import BUILT_IN
 from buoyline.messages import Message, detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event
-from buoyline.window.costs import Requests
 
 NEUTRAL = "The conversation goes on."
 SESSION = "s1"

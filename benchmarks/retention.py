@@ -32,11 +32,11 @@ from typing import Any, NamedTuple
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Summary, legal_cut_before
-from buoyline.compression.extraction.wording import LEDGER_KINDS
+from buoyline.compression.extractive.wording import LEDGER_KINDS
+from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import Message, detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed
-from buoyline.window.replay import Replay, replay
 
 COUNTER = default_counter()
 CHARS_PER_TOKEN = 4

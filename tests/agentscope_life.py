@@ -13,8 +13,8 @@ from agentscope_pilot import blocks_in, pilot, voyage
 
 from buoyline import LocalWorkspace
 from buoyline.integrations.agentscope import WorkspaceMiddleware
-from buoyline.integrations.agentscope.archived import leaving_next
-from buoyline.window.documents import Management
+from buoyline.integrations.agentscope.log import leaving_next
+from buoyline.window.settings import Management
 
 TURNS, CALLS = 4, 4
 STATE, ACKNOWLEDGED = "state.json", "acknowledged.jsonl"

@@ -24,7 +24,7 @@ from agentscope_model import Answer, ScriptedModel, call, state, toolkit
 
 from buoyline import LocalWorkspace
 from buoyline.integrations.agentscope import WorkspaceMiddleware
-from buoyline.workspace.verification import verify
+from buoyline.maintenance.verify import verify
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8).decode()
 

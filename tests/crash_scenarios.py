@@ -16,11 +16,11 @@ from typing import Any, Self, TypeVar
 from crash_states import ROOT, Crash, Disk, Entries, Mark, Operation, Recorder, Replay, State, Sync, crashes, scanned
 
 from buoyline.errors import BuoylineError, CorruptError, NotFoundError, StaleWindowError
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Media, Text, ToolResult, times
 from buoyline.offloader.view import view_of
 from buoyline.workspace import LocalWorkspace, session
-from buoyline.workspace.lanes import Lanes
-from buoyline.workspace.verification import verify
+from buoyline.workspace.pool import Lanes
 
 T = TypeVar("T")
 

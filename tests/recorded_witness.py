@@ -17,10 +17,10 @@ from typing import Any, TypeAlias
 from recorded_talk import Step
 
 from buoyline import LocalWorkspace
+from buoyline.maintenance.verify import verify
 from buoyline.messages import dialect_named
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
-from buoyline.workspace.verification import verify
 
 SESSION = "s1"
 

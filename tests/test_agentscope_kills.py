@@ -16,8 +16,8 @@ from mortal_workspace import RESUMING_STEPS, WINDOW_STEPS, Killed, Mortal
 from thirds import each_of
 
 from buoyline import ContextWindow, LocalWorkspace
-from buoyline.integrations.agentscope.archived import leaving_next
-from buoyline.window.documents import Management
+from buoyline.integrations.agentscope.log import leaving_next
+from buoyline.window.settings import Management
 
 STEPS = (*WINDOW_STEPS, *RESUMING_STEPS)
 

@@ -35,14 +35,14 @@ from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError, DocumentError, NotFoundError, StorageError, SummaryError
 from buoyline.integrations.agentscope import WorkspaceMiddleware, resumed_state
-from buoyline.integrations.agentscope.archived import leaving_next, noted
+from buoyline.integrations.agentscope.log import leaving_next, noted
 from buoyline.integrations.agentscope.settings import Settings, Workbench
 from buoyline.management import BUILT_IN, ContextManagement
 from buoyline.messages import detect
 from buoyline.offloader import Abilities, abilities_of
 from buoyline.tokens import default_counter
-from buoyline.window.documents import Management
 from buoyline.window.events import ContextManaged, Event, OverflowRecovered, ResultOffloaded
+from buoyline.window.settings import Management
 
 NOT_NULL = ContextManagement.read({"type": "SlidingWindowManager"})
 TOO_LONG = ValueError("Error code: 400 - This model's maximum context length is 4000 tokens.")

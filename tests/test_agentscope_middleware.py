@@ -50,12 +50,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
-from buoyline.compression.extraction import Extractive
-from buoyline.compression.summarizers.failure import Kind
+from buoyline.compression.extractive import Extractive
+from buoyline.compression.summarizers.attempts import Kind
 from buoyline.errors import ConfigError, ContextOverflowError, StorageError, SummaryError, WorkspaceFull
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware, workspace_tools
-from buoyline.integrations.agentscope.agents import model_input, tokens_of
-from buoyline.integrations.agentscope.pieces import beginning, cut_of, messages_of, pieces_of
+from buoyline.integrations.agentscope.agents import beginning, cut_of, messages_of, model_input, pieces_of, tokens_of
 from buoyline.integrations.agentscope.summarizer import _failure
 from buoyline.messages import detect
 from buoyline.offloader import ToolRule

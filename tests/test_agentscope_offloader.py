@@ -36,10 +36,10 @@ from pydantic import AnyUrl
 from buoyline import Compressor, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline import ContextConfig as OurConfig
 from buoyline.errors import MessageError, QuotaExceededError
+from buoyline.maintenance.verify import verify
 from buoyline.messages import read_result
 from buoyline.window import ResultOffloaded
 from buoyline.workspace.quotas import Quotas
-from buoyline.workspace.verification import verify
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 BASE64 = base64.b64encode(PNG).decode("ascii")

@@ -40,9 +40,9 @@ from buoyline import ContextConfig as OurConfig
 from buoyline import ContextWindow, LocalWorkspace
 from buoyline.errors import ConfigError, CorruptError, StorageError
 from buoyline.integrations.agentscope import WorkspaceMiddleware
+from buoyline.maintenance.verify import verify
 from buoyline.messages import detect
 from buoyline.workspace import Quotas
-from buoyline.workspace.verification import verify
 
 in_all_ways = pytest.mark.parametrize("way", ["plain", "middleware", "both"])
 

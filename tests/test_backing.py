@@ -2,8 +2,8 @@
 
 import pytest
 
-from buoyline.compression.backing import with_backed_pointers
-from buoyline.compression.rendering import Place
+from buoyline.compression.citations import with_backed_pointers
+from buoyline.compression.passages import Place
 from buoyline.compression.summary import Draft, Pointer, Source, SummaryRequest
 from buoyline.messages import detect
 from buoyline.tokens import default_counter

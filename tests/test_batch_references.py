@@ -16,7 +16,7 @@ from strands_model import ScriptedModel as StrandsModel
 
 from buoyline import ContextWindow
 from buoyline.compression import Draft, SummaryRequest, summary_from
-from buoyline.compression.rendering import Place
+from buoyline.compression.passages import Place
 from buoyline.compression.summary import BatchReference
 from buoyline.integrations.agentscope import WorkspaceMiddleware
 from buoyline.integrations.strands import SummarizingConversationManager

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from buoyline.messages import spell
 from buoyline.workspace import journal
-from buoyline.workspace.catalogue import Catalogue
 from buoyline.workspace.journal import encode
+from buoyline.workspace.journal_end import Catalogue
 
 NAMES = st.sampled_from(
     [

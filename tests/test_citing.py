@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression.extraction.citing import Citations
-from buoyline.compression.extraction.extractive import extract
-from buoyline.compression.extraction.sections import MAX_LEAD_LINES, Sections
+from buoyline.compression.extractive.extractive import extract
+from buoyline.compression.extractive.reading import Citations
+from buoyline.compression.extractive.snippets import MAX_LEAD_LINES, Sections
 from buoyline.compression.summary import Pointer, Source, SummaryRequest
 from buoyline.messages import detect
-from buoyline.offloader.lines import readable_lines
+from buoyline.previews.source import readable_lines
 from buoyline.tokens import default_counter
 
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression.claims import MARK, backed, claims, mark, unverified
+from buoyline.compression.citations import MARK, backed, claims, mark, unverified
 
 TEXT = st.text(st.sampled_from("ab_B1290./:-` \"'\n[]“”…,\\(unverfd)\u00d7→·错"), max_size=80)
 

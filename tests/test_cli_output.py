@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from buoyline.cli import main
-from buoyline.cli.output import broken, columns
-from buoyline.cli.units import how_long_ago, local_time
+from buoyline.cli.output import broken, columns, how_long_ago, local_time
 from buoyline.workspace import LocalWorkspace
 
 HOSTILE = "\x1b]0;pwned\x07\x9b31m\u202e\u2066\u200e\u200f\u061c"
@@ -127,7 +126,7 @@ def test_a_line_is_broken_between_words_below_its_text() -> None:
 def test_reports_fit_a_narrow_terminal(
     workdir: Path, monkeypatch: pytest.MonkeyPatch, command: str, width: int
 ) -> None:
-    for module in ("output", "sessions", "stats", "context"):
+    for module in ("output", "sessions", "context"):
         monkeypatch.setattr(f"buoyline.cli.{module}.terminal_width", lambda: width)
     args = {"show": ["s1"], "summaries": ["s1"], "context explain": ["coding-agent"]}.get(command, [])
     done = _run(*command.split(), *args, workdir=workdir)

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from buoyline.cli import gc, main
-from buoyline.cli.units import Duration, Size
+from buoyline.cli.output import Duration, Size
+from buoyline.maintenance.gc import collect
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.sweeping import collect
 
 
 def _picture(name: str) -> dict[str, Any]:

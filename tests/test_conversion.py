@@ -27,9 +27,8 @@ from thirds import share_of_examples
 
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages import convert, dialect_named, dialect_names, spell
-from buoyline.messages.conversion.blocks import Called, Said, Turn
-from buoyline.messages.conversion.converting import _READERS
-from buoyline.messages.conversion.losses import Losses
+from buoyline.messages.conversion.blocks import Called, Losses, Said, Turn
+from buoyline.messages.conversion.convert import _READERS
 from buoyline.messages.conversion.pairing import named
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(64))).decode()

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from buoyline.cli import main
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError
+from buoyline.inspect.costs import Cost, Prices, Request, Requests, appended, cost_of, shared_prefix
+from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import Message, Text, spell
 from buoyline.testing.conversation import long_conversation, said
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
 from buoyline.window import ContextWindow
-from buoyline.window.costs import Cost, Prices, Request, Requests, appended, cost_of, shared_prefix
-from buoyline.window.replay import Replay, replay
 from buoyline.workspace import MemoryWorkspace
 
 COUNTER = default_counter()

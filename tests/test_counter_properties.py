@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from thirds import share_of_examples
 
 from buoyline.tokens import O200kCounter, as_text_counter, default_counter
-from buoyline.tokens.surrogates import chars_in, whole
+from buoyline.tokens.o200k import chars_in, whole
 from buoyline.tokens.vocabulary import o200k_base
 
 CATEGORIES: Final = sorted({unicodedata.category(chr(code)) for code in range(sys.maxunicode + 1)})

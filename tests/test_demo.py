@@ -15,11 +15,8 @@ import pytest
 from page_blocks import ROOT, blocks_of, is_like
 from rich.console import Console
 
-from buoyline.cli.demo.detail import dropped_detail
-from buoyline.cli.demo.machine import Machine, this_machine
-from buoyline.cli.demo.page import Page
-from buoyline.cli.demo.run import DetailChosen, Outcome, Step, run_demo
-from buoyline.cli.demo.tools import TIMED_OUT, run_command
+from buoyline.cli.demo.command import DetailChosen, Outcome, Page, Step, run_demo
+from buoyline.cli.demo.session import TIMED_OUT, Machine, dropped_detail, run_command, this_machine
 from buoyline.errors import SessionExistsError, StorageError
 from buoyline.lookups import read
 from buoyline.workspace import LocalWorkspace

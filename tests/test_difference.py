@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.cli import main
-from buoyline.cli.units import local_time
+from buoyline.cli.output import local_time
 from buoyline.compression import ContextConfig, Draft, Pointer, SummaryRequest
 from buoyline.errors import NotFoundError
+from buoyline.inspect.diff import Difference, SeenMessage, cited_sentences, difference
 from buoyline.testing.conversation import (
     agentscope_messages,
     anthropic_messages,
@@ -23,8 +24,6 @@ from buoyline.testing.conversation import (
     said,
 )
 from buoyline.window import ContextCompressed, ContextWindow, Event
-from buoyline.window.citations import cited_sentences
-from buoyline.window.difference import Difference, SeenMessage, difference
 from buoyline.workspace import LocalWorkspace
 
 CONFIG = ContextConfig(tool_result_limit=400, preview_tokens=200)

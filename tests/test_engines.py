@@ -10,15 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from buoyline.errors import ConfigError
-from buoyline.lookups import grep, ripgrep
-from buoyline.lookups.hits import LineStart, hits
-from buoyline.lookups.patterns import finder
-from buoyline.lookups.scanning import Deadline, hits_in_file, lines_before, search_for
-from buoyline.lookups.weakening import required_text, weakened
+from buoyline.lookups import grep
+from buoyline.lookups import hits as engines
+from buoyline.lookups.hits import Deadline, LineStart, hits, hits_in_file, lines_before, search_for
+from buoyline.lookups.patterns import finder, required_text, weakened
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace._files import Tree
 
-needs_ripgrep = pytest.mark.skipif(ripgrep.program() is None, reason="ripgrep is not installed")
+needs_ripgrep = pytest.mark.skipif(engines.program() is None, reason="ripgrep is not installed")
 
 PIECES = (
     *(b"", b"abc", b"error 42", b"a\r", b"\r", b"\x00", b"1:2:x", b"--", b"a_b-c]d^e", b"a\x0bb\x0cc"),

@@ -9,6 +9,7 @@ import pytest
 
 from buoyline.compression import ContextConfig, Draft, SummaryRequest
 from buoyline.errors import ConfigError, SummaryError
+from buoyline.inspect.telemetry import span_of, traced
 from buoyline.testing.conversation import long_conversation, said
 from buoyline.window import (
     ContextCompressed,
@@ -21,7 +22,6 @@ from buoyline.window import (
     SummaryVerified,
     WindowResumed,
 )
-from buoyline.window.telemetry import span_of, traced
 from buoyline.workspace import LocalWorkspace
 
 SECRET = "hunter2-swordfish"
@@ -155,7 +155,7 @@ async def test_the_log_says_what_happened_and_never_what_was_said(
     levels = {record.levelname for record in caplog.records}
     assert levels == {"DEBUG", "INFO", "WARNING"}
     assert {record.name for record in caplog.records if record.levelname != "DEBUG"} == {
-        "buoyline.window.reporting",
+        "buoyline.window.events",
         "buoyline.compression.compressor",
     }
     assert SECRET not in caplog.text

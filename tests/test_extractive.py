@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thirds import STEP, each_third
 
-from buoyline.compression.claims import CUT, unverified
-from buoyline.compression.extraction.extractive import Extractive, extract
+from buoyline.compression.citations import CUT, unverified
+from buoyline.compression.extractive.extractive import Extractive, extract
 from buoyline.compression.summary import FIELDS, Draft, Pointer, Source, SummaryRequest, pointers_in
 from buoyline.messages import Message, detect
 from buoyline.tokens import as_text_counter, default_counter
@@ -59,7 +59,7 @@ def _spoken(message: Message) -> str:
 
 _DRAFT = """
 import json, pathlib, sys
-from buoyline.compression.extraction import extract
+from buoyline.compression.extractive import extract
 from buoyline.compression.summary import Pointer, Source, SummaryRequest
 from buoyline.messages import detect
 from buoyline.tokens import default_counter

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from thirds import examples
 
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader.protocol import StoredResult
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
-from buoyline.workspace.verification import verify
 
 PLAIN = "toolu_01RnAb"
 IDS = [

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from buoyline.maintenance.verify import verify
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import verify
 
 PRELUDE = """
 import asyncio, os, signal, sys, threading, warnings

@@ -18,13 +18,11 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third
 
 from buoyline.errors import BuoylineError, ConfigError, CorruptError, LockTimeout, NotFoundError, StaleWindowError
+from buoyline.maintenance.gc import Collection, Retention, collect, released_in, released_line
+from buoyline.maintenance.verify import verify
 from buoyline.testing.faults import CALLS, every_fault
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.marking import Marker, hex_runs
-from buoyline.workspace.released import released_in, released_line
-from buoyline.workspace.retention import Retention
-from buoyline.workspace.sweeping import Collection, collect
-from buoyline.workspace.verification import verify
+from buoyline.workspace.blobs import Marker, hex_runs
 
 DAY_S = 86_400
 ONLY_S2 = Retention(max_sessions=0, kept=frozenset({"s2"}))
@@ -418,7 +416,7 @@ def test_a_grace_below_0_is_refused(workdir: Path) -> None:
 SWEEPER = """
 import sys
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.sweeping import collect
+from buoyline.maintenance.gc import collect
 runs = 0
 print("ready", flush=True)
 while not sys.stdin.closed:

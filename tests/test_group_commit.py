@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from buoyline.errors import ConflictError, NotFoundError, StorageError
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import verify
 
 
 def message(number: int) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from buoyline.errors import BuoylineError, CorruptError, LockTimeout, StorageError
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.verification import verify
 
 BOUND_S = 20.0
 """Nothing here may wait for anybody; on a busy machine that takes a while."""

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from buoyline import LocalWorkspace
 from buoyline.errors import WorkspaceFull
 from buoyline.messages import Media, Part, Text, ToolResult
-from buoyline.offloader.lines import MAX_LINE_CHARS, count_lines, is_readable
 from buoyline.offloader.view import view_of
+from buoyline.previews.source import MAX_LINE_CHARS, count_lines, is_readable
 from buoyline.testing import Faults
 from buoyline.workspace import content as content_module
 from buoyline.workspace.content import ResultContent

@@ -4,10 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression.extraction import covering
-from buoyline.compression.extraction.covering import Place, Stretch, Wanted, allotted
-from buoyline.compression.ledger import MAX_CHARS, atoms, classify, mentions, runs
-from buoyline.compression.signals import error_lines, exit_status, last_line, readable, sentences
+from buoyline.compression.extractive import snippets
+from buoyline.compression.extractive.snippets import Place, Stretch, Wanted, allotted
+from buoyline.compression.identifiers import (
+    MAX_CHARS,
+    atoms,
+    classify,
+    error_lines,
+    exit_status,
+    last_line,
+    mentions,
+    readable,
+    runs,
+    sentences,
+)
 
 HOSTILE = [
     "a" * 1_000_000,
@@ -187,7 +197,7 @@ def test_strings_stand_once_where_they_are_held_and_within_the_tokens(
 
 
 def test_strings_share_places() -> None:
-    assert doctest.testmod(covering).failed == 0
+    assert doctest.testmod(snippets).failed == 0
     wanted = [Wanted(0.5, 2, numbers) for numbers in ([1, 2], [2, 3], [2, 9], [9])]
     assert allotted(wanted, NINES, 100, max_places=1) == [Stretch(2, 2, [0, 1, 2], [], 10), Stretch(9, 9, [3], [], 10)]
     assert allotted(wanted, NINES, 20, max_places=1) == [Stretch(2, 2, [0, 1, 2], [], 10)]

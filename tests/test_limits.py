@@ -19,10 +19,10 @@ import pytest
 from thirds import STEP, each_third
 
 from buoyline.errors import MessageError, StorageError, WorkspaceFull
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.testing import every_fault
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.verification import verify
 
 PICTURE = bytes(range(256)) * 40
 

@@ -19,7 +19,7 @@ from buoyline.management import (
     management_in,
 )
 from buoyline.management.managers import OutputTruncation, SlidingWindow, Summarization
-from buoyline.management.spelling import parsed, spelling_of
+from buoyline.management.registry import parsed, spelling_of
 
 TOKEN_AWARE: dict[str, Any] = {
     "description": (

@@ -25,9 +25,8 @@ from buoyline.management import (
     to_context_config,
     to_strands_settings,
 )
-from buoyline.management.cutting import Cutting
 from buoyline.management.managers import SlidingWindow, Summarization
-from buoyline.management.standins import Beginning
+from buoyline.management.rules import Beginning, Cutting
 from buoyline.messages import Message, Note, detect, dialect_named, spell
 from buoyline.offloader import StoredResult, ToolRule
 from buoyline.tokens import HeuristicCounter

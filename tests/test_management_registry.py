@@ -11,12 +11,11 @@ from click.testing import CliRunner, Result
 
 from buoyline.cli import main
 from buoyline.errors import ConfigError, DocumentError, FormatVersionError, InvalidNameError, NotFoundError
+from buoyline.maintenance.verify import verify
 from buoyline.management import BUILT_IN, ContextManagement, Registry, advice, built_in, explained
-from buoyline.management.bodies import listed_in
-from buoyline.management.opensearch import to_opensearch
-from buoyline.window.documents import document_of
+from buoyline.management.opensearch import listed_in, to_opensearch
+from buoyline.window.settings import document_of
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import verify
 
 SLIDING: dict[str, Any] = {
     "hooks": {

@@ -25,9 +25,9 @@ from typing import Any
 import pytest
 
 from buoyline.errors import LockTimeout, StorageError
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.verification import verify
 
 PICTURE = bytes(range(256)) * 8_192  # 2 MiB
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buoyline import ContextWindow
+from buoyline.maintenance.repair import repair
+from buoyline.maintenance.verify import verify
 from buoyline.messages.times import now, time_from, time_of
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 from buoyline.workspace.journal import decode, encode
-from buoyline.workspace.repair import repair
-from buoyline.workspace.verification import verify
 
 SAID = "2026-03-04T05:06:07.890Z"
 ADDED = "2026-03-04T05:06:09.000Z"

@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult, dialect_named
 from buoyline.offloader import (
     Block,
@@ -26,7 +27,6 @@ from buoyline.offloader import (
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_part
 from buoyline.window import ResultOffloaded
-from buoyline.workspace.verification import verify
 
 COUNTER = default_counter()
 ANTHROPIC = dialect_named("anthropic")

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from buoyline import ContextWindow
+from buoyline.maintenance.repair import repair
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.repair import repair
-from buoyline.workspace.verification import verify
 
 SESSION = "Harbour-Run.1"
 COUNTED = "\n".join(f"pier {{pier}}: buoy {n} is {'green' if n % 2 else 'red'}" for n in range(40))

@@ -15,12 +15,12 @@ from thirds import STEP, each_third, share_of_examples
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Compressor, Draft, Extent, Pointer, Summary
-from buoyline.compression.extraction.reading import spanning
+from buoyline.compression.extractive.reading import spanning
+from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import detect
 from buoyline.offloader import StoredResult, abilities_of, notice_of, stub
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event
-from buoyline.window.replay import Replay, replay
 
 COUNTER = default_counter()
 MARK = re.compile(r" \[([^\[\]\s:]+):([0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)\]")

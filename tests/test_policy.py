@@ -13,12 +13,12 @@ from thirds import examples
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace, ToolRule
 from buoyline.errors import ConfigError, StorageError
+from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import detect
 from buoyline.offloader import TurnResult, notice_of, stub_budgets
 from buoyline.offloader.policy import LEAST_USEFUL_TOKENS
 from buoyline.tokens import default_counter
 from buoyline.window import Event, OffloadCandidate, ResultOffloaded
-from buoyline.window.replay import Replay, replay
 from buoyline.window.settings import config_from_json, config_to_json
 from buoyline.workspace.references import holds
 

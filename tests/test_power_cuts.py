@@ -23,10 +23,10 @@ from typing import Any
 
 import pytest
 
+from buoyline.maintenance.verify import verify
 from buoyline.messages import ToolResult
 from buoyline.offloader.view import view_of
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import verify
 
 SHUTDOWN, WITHOUT_LOG = 0x8004587D, 2
 CUTS = 15

@@ -19,8 +19,8 @@ from buoyline.offloader import (
     stub_of,
     truncated,
 )
-from buoyline.offloader.lines import count_lines
 from buoyline.offloader.view import view_of
+from buoyline.previews.source import count_lines
 from buoyline.tokens import TextCounter, as_text_counter, default_counter
 
 COUNTER = default_counter()

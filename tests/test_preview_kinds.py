@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buoyline.offloader.lines import visible
-from buoyline.offloader.previews.binary import binary_digest
-from buoyline.offloader.previews.diffs import diff_digest
-from buoyline.offloader.previews.facts import MAX_FACT_CHARS, common_folder, fact, rows
-from buoyline.offloader.previews.finding import Digest
-from buoyline.offloader.previews.listings import listing_digest
-from buoyline.offloader.previews.outlines import outline_digest
-from buoyline.offloader.previews.pages import page_digest
-from buoyline.offloader.previews.searches import search_digest
-from buoyline.offloader.previews.traces import trace_digest
+from buoyline.previews.binary import binary_digest
+from buoyline.previews.diffs import diff_digest
+from buoyline.previews.failures import trace_digest
+from buoyline.previews.findings import MAX_FACT_CHARS, Digest, common_folder, fact, rows
+from buoyline.previews.listings import listing_digest
+from buoyline.previews.outlines import outline_digest
+from buoyline.previews.pages import page_digest
+from buoyline.previews.searches import search_digest
+from buoyline.previews.source import visible
 
 READERS: tuple[Callable[[Sequence[str]], Digest | None], ...] = (
     binary_digest,

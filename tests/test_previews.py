@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buoyline.offloader.previews import preview, preview_of
-from buoyline.offloader.previews.columns import deviants
-from buoyline.offloader.previews.documents import odd_values
-from buoyline.offloader.previews.offsets import Place, loaded, offsets_of
-from buoyline.offloader.previews.signals import weight_of
-from buoyline.offloader.source import TextSource
 from buoyline.offloader.view import view_of
+from buoyline.previews import preview, preview_of
+from buoyline.previews.documents import Place, loaded, odd_values, offsets_of
+from buoyline.previews.outliers import deviants
+from buoyline.previews.signals import weight_of
+from buoyline.previews.source import TextSource
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()

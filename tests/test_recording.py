@@ -10,10 +10,10 @@ from click.testing import CliRunner, Result
 
 from buoyline.cli import main
 from buoyline.errors import MessageError
+from buoyline.maintenance.verify import verify
 from buoyline.messages import detect
 from buoyline.messages.recording import read_recording
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import verify
 
 OPENAI = [
     {"role": "user", "content": "What does the log say?"},

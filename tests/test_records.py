@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buoyline.lookups import evaluation
-from buoyline.offloader.previews import preview
-from buoyline.offloader.previews.paragraphs import paragraphs_digest
+from buoyline.previews import preview
+from buoyline.previews.pages import paragraphs_digest
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()

@@ -21,10 +21,10 @@ import pytest
 from thirds import STEP, each_third
 
 from buoyline.errors import NotFoundError, StorageError, WorkspaceFull
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.testing import Faults, every_fault
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import verify
 
 A = [{"role": "user", "content": "a1"}, {"role": "assistant", "content": "a2 " * 300}]
 B = [{"role": "user", "content": "b1 " * 400}, {"role": "user", "content": "b2"}]
@@ -216,7 +216,7 @@ async def test_a_failure_at_any_call_raises_keeps_what_was_there_and_a_repetitio
 WRITER = """
 import asyncio, sys
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import verify
+from buoyline.maintenance.verify import verify
 
 async def main():
     workspace = LocalWorkspace(sys.argv[1])
@@ -265,7 +265,7 @@ FULL = """
 import asyncio, resource, signal, sys
 from buoyline.errors import WorkspaceFull
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import verify
+from buoyline.maintenance.verify import verify
 
 async def main():
     workspace = LocalWorkspace(sys.argv[1])

@@ -18,6 +18,7 @@ from thirds import STEP, each_third
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import BuoylineError, ConfigError, MessageError, RedactionError, StorageError
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader import previewed_lines
 from buoyline.testing import every_fault
@@ -30,7 +31,6 @@ from buoyline.testing.conversation import (
     said,
 )
 from buoyline.workspace.redaction import Redaction
-from buoyline.workspace.verification import verify
 
 SECRET = 'sk-"\u6f22\\8f3a\U0001f98a+quay/'
 """Quotes, backslashes, characters that JSON may escape, of one and of two UTF-16 units."""

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from buoyline.compression import ContextConfig
 from buoyline.errors import BuoylineError, NotFoundError
+from buoyline.maintenance.repair import Repair, repair
+from buoyline.maintenance.restore import better_journal
+from buoyline.maintenance.verify import verify
 from buoyline.offloader.transcript import blank_lines
 from buoyline.testing.faults import CALLS, every_fault
 from buoyline.window import ContextWindow
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.repair import Repair, repair
-from buoyline.workspace.restoring import better_journal
-from buoyline.workspace.verification import verify
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(b"PNG" * 99).decode()}}
 S1 = Path("sessions/s1")

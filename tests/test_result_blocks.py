@@ -15,18 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline import LocalWorkspace, MemoryWorkspace, Quotas
-from buoyline.cli.stats import stats_of
+from buoyline.cli.sessions import stats_of
 from buoyline.errors import NotFoundError, QuotaExceededError, RedactionError, StorageError
+from buoyline.maintenance.gc import Retention, collect
+from buoyline.maintenance.repair import repair
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Base64, Json, Media, Opaque, ResultPart, Text, ToolResult
 from buoyline.testing.conversation import contents, result_of_all_kinds
 from buoyline.testing.faults import every_fault
 from buoyline.workspace import layout
 from buoyline.workspace.events import ResultStored
 from buoyline.workspace.journal import decode, encode
-from buoyline.workspace.repair import repair
-from buoyline.workspace.retention import Retention
-from buoyline.workspace.sweeping import collect
-from buoyline.workspace.verification import verify
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + (800).to_bytes(4, "big") + (600).to_bytes(4, "big")
 any_text = st.text(st.characters(exclude_categories=()), max_size=20)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.errors import ConfigError
-from buoyline.workspace.retention import Retention, SessionUse, taken_bytes
+from buoyline.maintenance.gc import Retention, SessionUse, taken_bytes
 
 NOW_NS = 10**18
 DAY_NS = 86_400 * 10**9

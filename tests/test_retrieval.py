@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from buoyline.cli import main
 from buoyline.errors import ConfigError, CorruptError, InvalidNameError, NotFoundError, StorageError
 from buoyline.lookups import Retrieved, retrieval_tool, retrieve
-from buoyline.lookups.contents import MAX_MEDIA_BYTES
-from buoyline.lookups.retrieved import JsonContent, MediaContent, TextContent
+from buoyline.lookups.references import MAX_MEDIA_BYTES, JsonContent, MediaContent, TextContent
 from buoyline.tokens import default_counter
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.journal import encode

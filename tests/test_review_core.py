@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from buoyline.errors import CorruptError, StorageError
+from buoyline.maintenance.repair import repair
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.lanes import Lanes
-from buoyline.workspace.repair import repair
-from buoyline.workspace.verification import verify
+from buoyline.workspace.pool import Lanes
 
 
 def message(number: int) -> dict[str, Any]:

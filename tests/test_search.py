@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 from buoyline.errors import BuoylineError, ConfigError, InvalidNameError, NotFoundError, StorageError
 from buoyline.lookups import Answer, lookup_tools, read, search
-from buoyline.lookups.chunks import MAX_CHUNK_CHARS, Chunk, chunks_of
-from buoyline.lookups.relevance import MAX_CANDIDATES, Ranking
-from buoyline.lookups.words import MAX_WORDS, Words, folded
+from buoyline.lookups.search import MAX_CANDIDATES, MAX_CHUNK_CHARS, MAX_WORDS, Chunk, Ranking, Words, chunks_of, folded
 from buoyline.tokens import default_counter
 from buoyline.workspace import LocalWorkspace
 

@@ -1,6 +1,6 @@
 """Where exact strings were seen, and which spelling of a path counts."""
 
-from buoyline.compression.extraction.sightings import Lookout
+from buoyline.compression.extractive.occurrences import Lookout
 from buoyline.compression.summary import Source
 from buoyline.messages import detect
 

@@ -4,9 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.tokens import HeuristicCounter
-from buoyline.window.context import Context
-from buoyline.window.entry import Entry, entry_of
-from buoyline.window.situating import Showing, situation_of
+from buoyline.window.state import Context, Entry, Showing, entry_of, situation_of
 
 COUNTER = HeuristicCounter()
 

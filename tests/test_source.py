@@ -7,12 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.offloader import source as sources
-from buoyline.offloader import wrapping
-from buoyline.offloader.lines import is_readable, readable_lines
-from buoyline.offloader.source import BlockCutter, BytesSource, Source, TextSource, character_boundary, decoded
-from buoyline.offloader.view import view_of
-from buoyline.offloader.wrapping import view_blocks, wrapped_blocks
+from buoyline.offloader import view as views
+from buoyline.offloader.view import view_blocks, view_of, wrapped_blocks
+from buoyline.previews import source as sources
+from buoyline.previews.source import (
+    BlockCutter,
+    BytesSource,
+    Source,
+    TextSource,
+    character_boundary,
+    decoded,
+    is_readable,
+    readable_lines,
+)
 
 TEXTS = st.text(st.characters(codec=None) | st.sampled_from("\n\r\ud800é"), max_size=60)
 ODD_BYTES = st.lists(
@@ -114,7 +121,7 @@ def test_a_text_is_readable_when_each_of_its_blocks_is(text: str, block_bytes: i
 def test_a_document_is_indented_up_to_the_limit_and_wrapped_beyond_it(
     limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wrapping, "MAX_JSON_CHARS", limit)
+    monkeypatch.setattr(views, "MAX_JSON_CHARS", limit)
     text = json.dumps({"key": list(range(2000))})
     view = "".join(view_blocks(TextSource(text)))
     assert view == ("".join(wrapped_blocks([text])) if limit < len(text) else view_of(text))

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from buoyline.cli import main
-from buoyline.compression.record import summary_from
+from buoyline.compression.summary import summary_from
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, ContextWindow, Event, SummarySqueezed
 from buoyline.workspace import LocalWorkspace

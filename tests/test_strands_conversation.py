@@ -34,7 +34,7 @@ from buoyline.integrations.strands import (
     WorkspaceOffloader,
     WorkspaceStorage,
 )
-from buoyline.integrations.strands.departure import Departures
+from buoyline.integrations.strands.cuts import Departures
 from buoyline.tokens import HeuristicCounter
 
 Message = dict[str, Any]

@@ -40,8 +40,8 @@ from buoyline.integrations.strands import (
     WorkspaceStorage,
     session_of,
 )
-from buoyline.integrations.strands.frames import framed, unframed
-from buoyline.integrations.strands.naming import session_named
+from buoyline.integrations.strands.history import session_named
+from buoyline.integrations.strands.storage import framed, unframed
 from buoyline.lookups import grep, lookup_tools
 from buoyline.workspace import layout
 
@@ -489,7 +489,7 @@ async def test_a_very_long_key_is_listed_too(storage: WorkspaceStorage) -> None:
 WRITES_FOR_EVER = """
 import asyncio, sys
 from buoyline.integrations.strands import WorkspaceStorage
-from buoyline.integrations.strands.frames import framed
+from buoyline.integrations.strands.storage import framed
 
 async def run():
     storage = WorkspaceStorage(sys.argv[1])

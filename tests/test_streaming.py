@@ -30,19 +30,19 @@ from buoyline.errors import (
     ToolOutputError,
     WorkspaceFull,
 )
+from buoyline.maintenance.gc import collect
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader import StoredPart, ToolRule, notice_of, previewed_lines
-from buoyline.offloader import source as sources
-from buoyline.offloader.source import decoded
 from buoyline.offloader.view import view_of
+from buoyline.previews import source as sources
+from buoyline.previews.source import decoded
 from buoyline.testing import HOSTILE_TEXTS, every_fault
-from buoyline.window import streaming
+from buoyline.window import streams as window_streams
 from buoyline.workspace import streams
 from buoyline.workspace._files import Handle
 from buoyline.workspace.session import Session
-from buoyline.workspace.sources import outside_source
-from buoyline.workspace.sweeping import collect
-from buoyline.workspace.verification import verify
+from buoyline.workspace.streams import outside_source
 
 Workspace = LocalWorkspace | MemoryWorkspace
 SMALL_BLOCK_BYTES = 4100
@@ -602,7 +602,7 @@ class TestInAWindow:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(streaming, "_HELD_BYTES", 1000)
+        monkeypatch.setattr(window_streams, "_HELD_BYTES", 1000)
 
     def window(self, workspace: Workspace, **more: Any) -> ContextWindow:
         config = ContextConfig(tool_result_limit=500, preview_tokens=300)

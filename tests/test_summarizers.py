@@ -12,14 +12,10 @@ from hypothesis import strategies as st
 
 from buoyline import Compressor, ContextWindow, Draft, LocalWorkspace, Summary, SummaryRequest
 from buoyline.compression import FIELDS, CallableSummarizer, Pointer, Source
-from buoyline.compression.numbered import Block, NumberedLine, blocks_of
-from buoyline.compression.summarizers.answers import fields_of
-from buoyline.compression.summarizers.cleaning import cleaned
-from buoyline.compression.summarizers.failure import Failure, Kind
-from buoyline.compression.summarizers.fitting import fit
-from buoyline.compression.summarizers.prompting import prompt_for
-from buoyline.compression.summarizers.retrying import Attempts, Retries
-from buoyline.compression.summarizers.shortening import shortened, total
+from buoyline.compression.passages import Block, NumberedLine, blocks_of
+from buoyline.compression.summarizers.answers import cleaned, fields_of
+from buoyline.compression.summarizers.attempts import Attempts, Failure, Kind, Retries, shortened, total
+from buoyline.compression.summarizers.prompts import fit, prompt_for
 from buoyline.errors import ConfigError
 from buoyline.messages import Message, Text, ToolCall, ToolResult
 from buoyline.tokens import default_counter

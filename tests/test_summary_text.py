@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from buoyline.compression import FIELDS, Draft, Item, Pointer, Summary, summary_from
 from buoyline.compression.config import SUMMARY_TEMPLATE
-from buoyline.compression.rendering import Place, frame_tokens, header, render, with_pointers_that_resolve
+from buoyline.compression.passages import Place, frame_tokens, header, render, with_pointers_that_resolve
 from buoyline.compression.summary import marks_of, pointers_in
 from buoyline.messages import parse, spell
 from buoyline.tokens import default_counter

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from buoyline.errors import NotFoundError
+from buoyline.maintenance.verify import verify
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
 

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buoyline.errors import ConflictError
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import encode
+from buoyline.workspace.journal_end import Tip
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.results import Results
 from buoyline.workspace.session import Session
-from buoyline.workspace.tip import Tip
-from buoyline.workspace.verification import verify
 
 JOURNAL = "sessions/s1/journal.jsonl"
 OPERATIONS = st.sampled_from(["batch", "named", "result", "stub", "summary", "extend", "replace", "claim"])

@@ -21,13 +21,13 @@ from thirds import STEP, each_third
 
 from buoyline.compression import ContextConfig
 from buoyline.errors import NotFoundError
+from buoyline.maintenance.gc import collect
+from buoyline.maintenance.verify import KINDS, SEVERITIES, Report, verify
+from buoyline.maintenance.verify.scan import Scan, lines_of
 from buoyline.window import ContextWindow
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.entries import Entry
 from buoyline.workspace.journal import decode, encode
-from buoyline.workspace.sweeping import collect
-from buoyline.workspace.verification import KINDS, SEVERITIES, Report, verify
-from buoyline.workspace.verification.scan import Scan, lines_of
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(b"PNG" * 99).decode()}}
 SMALL = ContextConfig(tool_result_limit=300, preview_tokens=200)
@@ -431,7 +431,7 @@ def test_large_files_take_no_memory(tmp_path: Path) -> None:
         os.truncate(tmp_path / name, 200 << 20)
     program = (
         "import resource, sys; from buoyline.workspace import LocalWorkspace\n"
-        "from buoyline.workspace.verification import verify\n"
+        "from buoyline.maintenance.verify import verify\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "verify(LocalWorkspace(sys.argv[1]))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"

@@ -22,7 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buoyline.errors import ConfigError, CorruptError, FormatVersionError, InvalidNameError
-from buoyline.workspace import LocalWorkspace, cursor, notices
+from buoyline.watching import follow, watch
+from buoyline.watching.watch import Watch
+from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.events import (
     FileRemoved,
     MessagesArchived,
@@ -34,7 +36,6 @@ from buoyline.workspace.events import (
 )
 from buoyline.workspace.journal import decode, encode
 from buoyline.workspace.logs import Summaries
-from buoyline.workspace.watching import Watch
 
 NUMBERS = itertools.count()
 SUMMARY = {"messages": [0, 2], "source_tokens": 1_500, "tokens": 100, "text": "short", "created_at": "2026-01-01"}
@@ -212,10 +213,10 @@ def test_little_is_read_of_a_long_journal_when_it_begins_at_the_end(writer: Writ
             journal.write(encode({"op": "pins", "pins": [number]}))
             journal.write(_result_record(number))
     before = writer.path("journal.jsonl").stat().st_size
-    assert before > 4 * cursor._END_BYTES
+    assert before > 4 * follow._END_BYTES
     session = LocalWorkspace(writer.workdir).session("s1")
     with session.tree.open(session.name("journal.jsonl")) as journal_file:
-        found = cursor.last_entries(journal_file, lambda entries: len(entries) > 10)
+        found = follow.last_entries(journal_file, lambda entries: len(entries) > 10)
     assert 10 < len(found) < 1_000
     assert _places(_look(_watch(writer.workdir, last=2))) == ["tool_result-c1998.txt", "tool_result-c1999.txt"]
 
@@ -272,7 +273,7 @@ def test_an_unfinished_batch_is_not_told_however_the_journal_falls_into_pieces(
     writer.archive()
     writer.path("context.jsonl").write_bytes(writer.path("context.jsonl").read_bytes()[:-1])
     for piece_bytes in range(1, writer.path("journal.jsonl").stat().st_size + 2):
-        monkeypatch.setattr(cursor, "_PIECE_BYTES", piece_bytes)
+        monkeypatch.setattr(follow, "_PIECE_BYTES", piece_bytes)
         assert _places(_look(_watch(writer.workdir, last=None))) == ["SessionCreated", (0, 1)]
 
 
@@ -359,7 +360,7 @@ def test_nothing_is_told_behind_a_batch_that_a_power_cut_took(writer: Writer) ->
 def test_a_journal_of_any_length_is_read_in_pieces(
     writer: Writer, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
-    monkeypatch.setattr(cursor, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(follow, "_PIECE_BYTES", piece_bytes)
     writer.archive(count=500)  # its record alone is larger than a piece
     with writer.path("journal.jsonl").open("ab") as journal:
         for number in range(1_000):
@@ -376,7 +377,7 @@ def test_a_journal_of_any_length_is_read_in_pieces(
 def test_a_line_that_never_ends_takes_no_more_memory_than_a_record_may(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cursor, "_LONGEST_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(follow, "_LONGEST_LINE_BYTES", 1 << 20)
     watch = _watch(writer.workdir, last=None)
     writer.archive()
     with writer.path("journal.jsonl").open("ab") as journal:
@@ -691,7 +692,7 @@ async def test_it_works_where_the_kernel_sends_no_notices(
     if how == "polling":
         monkeypatch.setenv("WATCHFILES_FORCE_POLLING", "true")
     else:
-        monkeypatch.setattr(notices, "watch", _refusing if how == "without notices" else _giving_up)
+        monkeypatch.setattr(watch, "watch", _refusing if how == "without notices" else _giving_up)
     workdir = tmp_path / "workspace"
     listener = Listener(workdir)
     writer = Writer(workdir)

@@ -22,11 +22,11 @@ from buoyline.errors import (
     StorageError,
     SummaryError,
 )
+from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
-from buoyline.window.adopting import HeldContext, HeldWindow
-from buoyline.window.replay import Replay, replay
+from buoyline.window.follow import HeldContext, HeldWindow
 
 COUNTER = default_counter()
 

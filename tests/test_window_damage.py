@@ -10,9 +10,9 @@ import pytest
 
 from buoyline import ContextWindow
 from buoyline.errors import CorruptError, MessageError
+from buoyline.maintenance.repair import repair
+from buoyline.maintenance.verify import verify
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.repair import repair
-from buoyline.workspace.verification import verify
 
 
 def said(n: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from window_forms import FORMS, NAMES, Form, picture, spelled, view
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.errors import ConfigError, StorageError
-from buoyline.lookups.retrieval import retrieve
+from buoyline.lookups.retrieve import retrieve
 from buoyline.messages import Media, Text
 from buoyline.window import Event, ResultOffloaded
 

@@ -15,8 +15,8 @@ from thirds import each_of
 from window_forms import FORMS, NAMES, Form, picture, spelled, words
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
+from buoyline.maintenance.verify import verify
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
-from buoyline.workspace.verification import verify
 
 FEW = 9
 """One step of so many, and each of them in the slow tests: to live once takes a third of a second."""

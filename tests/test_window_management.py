@@ -15,7 +15,7 @@ from buoyline.errors import ConfigError, ContextOverflowError, DocumentError, No
 from buoyline.management import ContextManagement, Registry, built_in
 from buoyline.tokens import HeuristicCounter, default_counter
 from buoyline.window import ContextManaged, Event
-from buoyline.window.entry import entry_of
+from buoyline.window.state import entry_of
 
 SESSION = "s1"
 SYSTEM = {"role": "system", "content": "Be brief."}

@@ -16,7 +16,7 @@ from buoyline.messages import detect
 from buoyline.tokens import Usage, default_counter
 from buoyline.tokens.messages import count_message
 from buoyline.window import ContextCompressed, Event
-from buoyline.window.anchor import Anchor, Sent
+from buoyline.window.budget import Anchor, Sent
 
 
 def user(text: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from buoyline.errors import (
 )
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.lanes import Lanes, outcome
+from buoyline.workspace.pool import Lanes, outcome
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 

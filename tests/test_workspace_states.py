@@ -21,9 +21,9 @@ from hypothesis.stateful import (
 )
 
 from buoyline.errors import ConflictError, NotFoundError, SessionExistsError, StaleWindowError
+from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import verify
 
 if TYPE_CHECKING:
     from buoyline.offloader import StoredResult

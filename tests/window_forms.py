@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from buoyline.messages import dialect_named
-from buoyline.messages.encoded import encode_bytes
+from buoyline.messages.payloads import encode_bytes
 
 if TYPE_CHECKING:
     from agentscope.message import Msg

@@ -18,7 +18,8 @@ import pytest
 from strands.hooks import HookRegistry
 
 from buoyline.integrations import strands as ours
-from buoyline.integrations.strands import attachment, block_keeping, conversation, offloading, tool
+from buoyline.integrations.strands import attachment, conversation, lookups
+from buoyline.integrations.strands import plugin as offloader_plugin
 from buoyline.window import offloading as results
 
 OFFLOADER = "strands.vended_plugins.context_offloader"
@@ -55,16 +56,16 @@ def plugin() -> list[str]:
 
         async def retrieve_offloaded_content(self, tool_context: Any, **given: Any) -> Any:
             attached = self._attachment_of(tool_context.agent)
-            asked: tool.WorkspaceTool = attached._retrieval(200_000, list)
+            asked: lookups.WorkspaceTool = attached._retrieval(200_000, list)
             content = await asked._answer(given)
             is_text = len(content) == 1 and "text" in content[0]
             return content[0]["text"] if is_text else {"status": "success", "content": content}
 
     exchange("ContextOffloader", OFFLOADER, Plugin)
-    for module in (results, block_keeping):
+    for module in (results, attachment):
         module.is_smaller = lambda *_: True  # type: ignore[attr-defined]
-    offloading.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
-    for window in (attachment, offloading):
+    offloader_plugin.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
+    for window in (attachment, offloader_plugin):
         window.window_of = lambda _: 200_000  # type: ignore[attr-defined]
     return ["tests/strands/vended_plugins/context_offloader/test_plugin.py"]
 

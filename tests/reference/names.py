@@ -22,7 +22,7 @@ OLD: Final[Mapping[str, str]] = MappingProxyType(
         "read": "buoyline.lookups:read",
         "retrieve": "buoyline.lookups:retrieve",
         "search": "buoyline.lookups:search",
-        "verify": "buoyline.workspace.verification:verify",
+        "verify": "buoyline.maintenance.verify:verify",
         # Methods of the window.
         "add_tool_output": "add_tool_output",
         "compress": "compress",

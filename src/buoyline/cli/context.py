@@ -22,12 +22,20 @@ from buoyline.cli.output import (
 )
 from buoyline.errors import DocumentError
 from buoyline.management import Activation, ContextManagement, Registry, advice, explained
-from buoyline.management.bodies import INLINE_KEY, NAME_KEY, is_body, is_listing, listed_in, management_in
-from buoyline.management.hooks import nearest
-from buoyline.management.opensearch import OpenSearchFinding, silent_hooks, to_opensearch
-from buoyline.management.problems import Problems, joined
-from buoyline.management.spelling import Spelling, document_in_file, document_text, is_path, parsed
-from buoyline.management.walking import Walker
+from buoyline.management.model import Walker
+from buoyline.management.opensearch import (
+    INLINE_KEY,
+    NAME_KEY,
+    OpenSearchFinding,
+    is_body,
+    is_listing,
+    listed_in,
+    management_in,
+    silent_hooks,
+    to_opensearch,
+)
+from buoyline.management.registry import Spelling, document_in_file, document_text, is_path, parsed
+from buoyline.management.rules import Problems, joined, nearest
 from buoyline.messages import is_object
 from buoyline.workspace import LocalWorkspace
 

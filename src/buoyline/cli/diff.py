@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, counted, print_json, print_report, terminal_width
-from buoyline.cli.units import local_time
-from buoyline.window.citations import Citation, Sentence
-from buoyline.window.difference import Difference, OffloadedFile, SeenMessage, difference
+from buoyline.cli.output import columns, counted, local_time, print_json, print_report, terminal_width
+from buoyline.inspect.diff import Citation, Difference, OffloadedFile, SeenMessage, Sentence, difference
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -8,11 +8,18 @@ from typing import Any
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import counted, print_json, print_report
-from buoyline.cli.progress import Advance, progress
-from buoyline.cli.units import Duration, Size, duration_in_words, how_long_ago
-from buoyline.workspace.retention import Departure, Retention
-from buoyline.workspace.sweeping import Collection, Swept, collect
+from buoyline.cli.output import (
+    Advance,
+    Duration,
+    Size,
+    counted,
+    duration_in_words,
+    how_long_ago,
+    print_json,
+    print_report,
+    progress,
+)
+from buoyline.maintenance.gc import Collection, Departure, Retention, Swept, collect
 
 _REMAINING = 1
 

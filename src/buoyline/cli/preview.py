@@ -13,7 +13,7 @@ from buoyline.cli.options import json_option
 from buoyline.cli.output import print_json, print_notices, print_text
 from buoyline.offloader import Source, StoredResult, stub_of, tokens_of
 from buoyline.tokens import default_counter
-from buoyline.workspace.sources import outside_source
+from buoyline.workspace.streams import outside_source
 
 _STDIN = Path("-")
 LIMIT = 3_000

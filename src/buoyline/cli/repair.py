@@ -8,11 +8,10 @@ from typing import Any
 import click
 
 from buoyline.cli.options import json_option, workdir_option
-from buoyline.cli.output import counted, print_json, print_report
-from buoyline.cli.progress import Advance, progress
+from buoyline.cli.output import Advance, counted, print_json, print_report, progress
 from buoyline.cli.verify import COLOURS, place_of
+from buoyline.maintenance.repair import Repair, repair
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.repair import Repair, repair
 
 _REMAINING = 1
 

@@ -1,15 +1,143 @@
 """``buoyline sessions``."""
 
 import dataclasses
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-from buoyline.cli.inventory import inventory_of, of_each
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, counted, print_json, print_problems, print_report, terminal_width
-from buoyline.cli.units import how_long_ago
-from buoyline.workspace import layout
+from buoyline.cli.output import (
+    columns,
+    counted,
+    how_long_ago,
+    local_time,
+    print_json,
+    print_problems,
+    print_report,
+    terminal_width,
+)
+from buoyline.errors import CorruptError, NotFoundError, StorageError
+from buoyline.offloader.protocol import WindowState
+from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace.content import data_names
+from buoyline.workspace.index import Index
+from buoyline.workspace.logs import Summaries, Window
+from buoyline.workspace.session import Session
+
+# What there is of a session on disk, in numbers.
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The numbers of a session.
+
+    Attributes:
+        id: As the agent's framework gave it.
+        directory: Relative to the workdir.
+        created: ISO 8601 in UTC; empty when it is not known.
+        messages: All of the session: archived, or still in the context.
+        archived: Those that left the context.
+        in_context: Messages in the context, with the summary and the copies before it; 0 without a window.
+        has_summary: One of them is a summary.
+        tool_results: Stored whole in files.
+        summaries: One for each compression.
+        bytes: Of all files in the directory.
+        files: Name within the directory, and size in bytes; those in ``torn/`` too.
+    """
+
+    id: str
+    directory: str
+    created: str
+    messages: int
+    archived: int
+    in_context: int
+    has_summary: bool
+    tool_results: int
+    summaries: int
+    bytes: int
+    files: tuple[tuple[str, int], ...]
+
+
+def of_each(
+    workspace: LocalWorkspace, count: Callable[[Session], T], newest: int | None = None
+) -> tuple[dict[str, T], list[str]]:
+    """Count what each session has; one that cannot be counted does not keep the others from being shown.
+
+    Args:
+        workspace: With the sessions.
+        count: Counts what one of them has.
+        newest: Only so many sessions, those that were last active first; None for all, in the order of their names.
+
+    Returns:
+        What *count* gave, by session id, and in words what could not be counted and why.
+    """
+    counted: dict[str, T] = {}
+    refusals: list[str] = []
+    for session in workspace.sessions(newest):
+        try:
+            counted[session.session_id] = count(session)
+        except (CorruptError, StorageError) as error:
+            refusals.append(f"session {session.session_id!r} is left out: {error}; `buoyline verify` says more")
+    return counted, refusals
+
+
+def inventory_of(session: Session) -> Inventory:
+    """Count what *session* has.
+
+    Raises:
+        NotFoundError: There is no such session.
+        CorruptError: Its window is not what was written, or its directory belongs to another session.
+    """
+    index = session.index()
+    window = _window_of(session)
+    behind = 0 if window is None else window.first + len(window.messages) - len(window.head)
+    files = tuple(_files(session))
+    return Inventory(
+        id=session.session_id,
+        directory=session.directory,
+        created=session.created_at(),
+        messages=max(index.messages, behind),
+        archived=index.messages,
+        in_context=0 if window is None else len(window.messages),
+        has_summary=window is not None and "summary" in window.head,
+        tool_results=len(index.results),
+        summaries=len(index.summaries),
+        bytes=sum(size for _, size in files),
+        files=files,
+    )
+
+
+def _window_of(session: Session) -> WindowState | None:
+    try:
+        return Window(session).load()
+    except NotFoundError:
+        return None
+
+
+def _files(session: Session) -> Iterator[tuple[str, int]]:
+    """Yield name and size of each file; one listing costs a quarter of asking for each name."""
+    entries = session.tree.entries(session.directory)
+    yield from _sizes(entries)
+    if layout.TORN in entries and stat.S_ISDIR(entries[layout.TORN].st_mode):
+        torn = session.tree.entries(session.name(layout.TORN))
+        yield from ((f"{layout.TORN}/{name}", size) for name, size in _sizes(torn))
+
+
+def _sizes(entries: Mapping[str, os.stat_result]) -> Iterator[tuple[str, int]]:
+    for name, status in entries.items():
+        if stat.S_ISREG(status.st_mode) and not name.startswith(layout.TEMPORARY_PREFIX):
+            yield name, status.st_size
+
 
 _SHOWN_ON_A_TERMINAL = 50
 _HEADINGS = ("session", "messages", "results", "bytes", "created")
@@ -44,3 +172,191 @@ def sessions_command(limit: int | None, workdir: Path, *, as_json: bool) -> int:
         if newest is not None and others > 0:
             print_report([f"… {counted(others, 'older session')}; --limit {others + len(rows)} lists all"])
     return print_problems(refusals)
+
+
+# ``buoyline stats``.
+
+
+_KINDS = {
+    layout.CONTEXT_FILE: "archive",
+    layout.JOURNAL_FILE: "journal",
+    layout.TRANSCRIPT_FILE: "transcript",
+    layout.SUMMARIES_FILE: "summaries",
+    layout.WINDOW_FILE: "window",
+}
+_STATS_HEADINGS = ("session", "archived", "results", "summaries", "bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The numbers of a session, or of several together.
+
+    Attributes:
+        archived: Messages that left the context.
+        tool_results: Bytes of each tool result that is stored whole.
+        blobs: By name, bytes of each blob that archived messages and tool results refer to; 0 for one that is gone.
+        summaries: One for each compression.
+        source_tokens: What the summarised messages took.
+        summary_tokens: What the summaries take.
+        files: Bytes by kind of file: ``archive``, ``journal``, ``transcript``, ``tool results``, ``views``,
+            ``summaries``, ``window``, ``torn`` and ``other``.
+        times: When the session was created, and when something was archived or stored; ISO 8601 in UTC.
+    """
+
+    archived: int
+    tool_results: Sequence[int]
+    blobs: Mapping[str, int]
+    summaries: int
+    source_tokens: int
+    summary_tokens: int
+    files: Counter[str]
+    times: Sequence[str]
+
+
+@click.command("stats")
+@click.argument("session", required=False)
+@workdir_option
+@json_option
+def stats_command(session: str | None, workdir: Path, *, as_json: bool) -> int:
+    """Count what a workspace holds, or one SESSION of it.
+
+    It counts messages, tool results, blobs and summaries, with their bytes and tokens.
+
+    Exit status: 0 done, 1 a session is damaged and left out.
+
+    Example: buoyline stats --workdir ./workspace
+    """
+    workspace = existing_workspace(workdir)
+    if session is not None:
+        found = stats_of(workspace.session(session))
+        print_json({"id": session, **_fields(found)}) if as_json else print_report(_in_words(found))
+        return 0
+    sessions, refusals = of_each(workspace, stats_of)
+    total, data = together(sessions.values()), _data(workspace, sessions.values())
+    if as_json:
+        listed = [{"id": session_id, **_fields(found)} for session_id, found in sessions.items()]
+        print_json({"sessions": listed, "total": _fields(total), "data": data})
+    else:
+        print_report(_stats_overview(sessions, total, data))
+    return print_problems(refusals)
+
+
+def stats_of(session: Session) -> Stats:
+    """Count what *session* holds.
+
+    Raises:
+        CorruptError: Something in it is not what was written; `buoyline verify` says more.
+    """
+    index, inventory = session.index(), inventory_of(session)
+    summaries = Summaries(session).load()
+    files = Counter[str]()
+    for name, size in inventory.files:
+        files[_kind(name)] += size
+    return Stats(
+        archived=index.messages,
+        tool_results=[record["bytes"] for record in index.results.values()],
+        blobs={name: session.tree.size(name) or 0 for name in _blobs(index)},
+        summaries=len(summaries),
+        source_tokens=sum(summary.get("source_tokens", 0) for summary in summaries),
+        summary_tokens=sum(summary.get("tokens", 0) for summary in summaries),
+        files=files,
+        times=[time for time in (inventory.created, *_times(index)) if time],
+    )
+
+
+def together(parts: Iterable[Stats]) -> Stats:
+    """Add up *parts*; a blob that several share counts once."""
+    found = list(parts)
+    return Stats(
+        archived=sum(part.archived for part in found),
+        tool_results=[size for part in found for size in part.tool_results],
+        blobs={name: size for part in found for name, size in part.blobs.items()},
+        summaries=sum(part.summaries for part in found),
+        source_tokens=sum(part.source_tokens for part in found),
+        summary_tokens=sum(part.summary_tokens for part in found),
+        files=sum((part.files for part in found), Counter[str]()),
+        times=[time for part in found for time in part.times],
+    )
+
+
+def _kind(name: str) -> str:
+    if layout.is_result_name(name):
+        return "tool results"
+    if layout.is_view_name(name):
+        return "views"
+    return "torn" if name.startswith(f"{layout.TORN}/") else _KINDS.get(name, "other")
+
+
+def _blobs(index: Index) -> set[str]:
+    references = (reference.reference for batch in index.batches for _, reference in batch.references)
+    archived = {name for name in map(layout.blob_behind, references) if name is not None}
+    return archived.union(*map(data_names, index.results.values()))
+
+
+def _times(index: Index) -> Iterator[str]:
+    yield from (batch.time for batch in index.batches)
+    yield from (record["time"] for record in index.results.values())
+
+
+def _data(workspace: LocalWorkspace, sessions: Iterable[Stats]) -> dict[str, int]:
+    """Count the files under ``data/``, and those of them that more than one session refers to."""
+    sizes = {
+        name: workspace.tree.size(name) or 0
+        for name in (f"{layout.DATA}/{entry}" for entry in workspace.tree.names(layout.DATA))
+        if layout.blob_behind(layout.reference_to(name)) is not None
+    }
+    users = Counter(name for session in sessions for name in session.blobs)
+    shared = [name for name, count in users.items() if count > 1]
+    return {"count": len(sizes), "bytes": sum(sizes.values()), "shared": len(shared)}
+
+
+def _fields(stats: Stats) -> dict[str, Any]:
+    return {
+        "archived": stats.archived,
+        "tool_results": len(stats.tool_results),
+        "tool_result_bytes": sum(stats.tool_results),
+        "largest_tool_result_bytes": max(stats.tool_results, default=0),
+        "blobs": len(stats.blobs),
+        "blob_bytes": sum(stats.blobs.values()),
+        "summaries": stats.summaries,
+        "source_tokens": stats.source_tokens,
+        "summary_tokens": stats.summary_tokens,
+        "bytes": sum(stats.files.values()),
+        "bytes_by_kind": dict(stats.files.most_common()),
+        "oldest": min(stats.times, default=""),
+        "newest": max(stats.times, default=""),
+    }
+
+
+def _stats_overview(sessions: Mapping[str, Stats], total: Stats, data: Mapping[str, int]) -> Iterator[str]:
+    if not sessions:
+        yield "no sessions yet"
+    else:
+        yield from columns([_STATS_HEADINGS, *starmap(_row, sessions.items())], terminal_width())
+        yield ""
+        yield from _in_words(total)
+    yield f"in data/        {data['count']:,}, {data['bytes']:,} bytes, shared between sessions: {data['shared']:,}"
+
+
+def _row(session_id: str, stats: Stats) -> tuple[str | int, ...]:
+    found = _fields(stats)
+    names = ("archived", "tool_results", "summaries", "bytes")
+    return session_id, *(found[name] for name in names)
+
+
+def _in_words(stats: Stats) -> Iterator[str]:
+    found = _fields(stats)
+    yield f"archived        {counted(found['archived'], 'message')}"
+    yield (
+        f"tool results    {found['tool_results']:,}, {found['tool_result_bytes']:,} bytes, "
+        f"the largest {found['largest_tool_result_bytes']:,}"
+    )
+    yield f"blobs           {found['blobs']:,}, {found['blob_bytes']:,} bytes"
+    yield (
+        f"summaries       {found['summaries']:,}, {found['source_tokens']:,} tokens of messages in "
+        f"{found['summary_tokens']:,}"
+    )
+    kinds = ", ".join(f"{kind} {size:,}" for kind, size in found["bytes_by_kind"].items())
+    yield f"bytes           {found['bytes']:,}: {kinds}"
+    oldest, newest = (local_time(found[name]) or "an unknown time" for name in ("oldest", "newest"))
+    yield f"from            {oldest} to {newest}"

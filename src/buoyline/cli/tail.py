@@ -16,8 +16,8 @@ from typing import Any, Final
 import click
 
 from buoyline.cli.options import existing_workspace, workdir_option
-from buoyline.cli.output import counted, print_json, print_notices, print_report
-from buoyline.cli.units import local_time
+from buoyline.cli.output import counted, local_time, print_json, print_notices, print_report
+from buoyline.watching.watch import Watch
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.events import (
     FileRemoved,
@@ -28,7 +28,6 @@ from buoyline.workspace.events import (
     SummaryWritten,
     WorkspaceEvent,
 )
-from buoyline.workspace.watching import Watch
 
 _KINDS: Mapping[type[WorkspaceEvent], str] = MappingProxyType(
     {

@@ -8,10 +8,9 @@ from typing import Any, Final
 import click
 
 from buoyline.cli.options import json_option, workdir_option
-from buoyline.cli.output import counted, print_json, print_report
-from buoyline.cli.progress import Advance, progress
+from buoyline.cli.output import Advance, counted, print_json, print_report, progress
+from buoyline.maintenance.verify import SEVERITIES, Finding, Report, Severity, verify
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.verification import SEVERITIES, Finding, Report, Severity, verify
 
 _FOUND = 1
 COLOURS: Final = {"damage": "red", "warning": "yellow"}

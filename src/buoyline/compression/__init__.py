@@ -2,9 +2,8 @@
 
 from buoyline.compression.compressor import Compression, Compressor, Extent
 from buoyline.compression.config import ContextConfig
-from buoyline.compression.extraction import Extractive
+from buoyline.compression.extractive import Extractive
 from buoyline.compression.plan import Plan, legal_cut_before, legal_cuts, pair_spans
-from buoyline.compression.record import Summary, summary_from
 from buoyline.compression.summarizers import CallableSummarizer, ModelSummarizer, SummaryFunction
 from buoyline.compression.summary import (
     FIELDS,
@@ -14,8 +13,10 @@ from buoyline.compression.summary import (
     Pointer,
     Source,
     Summarizer,
+    Summary,
     SummaryRequest,
     pointers_in,
+    summary_from,
 )
 
 __all__ = [

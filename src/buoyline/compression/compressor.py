@@ -2,31 +2,207 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
-from buoyline.compression.backing import with_backed_pointers
-from buoyline.compression.claims import backed, claims, mark, unverified
+from buoyline.compression.citations import backed, claims, mark, stands_in, unverified, with_backed_pointers
 from buoyline.compression.config import ContextConfig, config_of
-from buoyline.compression.events import OnSummaryEvent, SummaryFellBack, SummarySqueezed, SummaryVerified
-from buoyline.compression.excerpts import excerpts_of, lines_of_files
-from buoyline.compression.extraction import Extractive
-from buoyline.compression.merging import NOTE, for_prose, with_ledger
+from buoyline.compression.excerpts import Excerpt, counted_file, excerpts_of, lines_of_files
+from buoyline.compression.extractive import Extractive
+from buoyline.compression.extractive.extractive import carried, extract
+from buoyline.compression.passages import Place, frame_tokens, render, with_pointers_that_resolve
 from buoyline.compression.plan import Plan, plan
-from buoyline.compression.record import Summary
-from buoyline.compression.rendering import Place, frame_tokens, render, with_pointers_that_resolve
-from buoyline.compression.results import with_whole_results
 from buoyline.compression.summarizers import SummaryFunction, summarizer_from
-from buoyline.compression.summarizers.cleaning import cleaned
-from buoyline.compression.summary import BatchReference, Draft, Source, Summarizer, SummaryRequest, require_draft
-from buoyline.errors import SummaryError
+from buoyline.compression.summarizers.answers import cleaned
+from buoyline.compression.summarizers.attempts import shortened
+from buoyline.compression.summary import (
+    POINTER,
+    BatchReference,
+    Draft,
+    Item,
+    OnSummaryEvent,
+    Source,
+    Summarizer,
+    Summary,
+    SummaryFellBack,
+    SummaryRequest,
+    SummarySqueezed,
+    SummaryVerified,
+    require_draft,
+)
+from buoyline.errors import NotFoundError, SummaryError
 from buoyline.messages import Message, detect, dialect_named
 from buoyline.messages.times import now
-from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of
+from buoyline.offloader import Abilities, Offloader, ResultStreams, StoredResult, abilities_of
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
+
+# Set the ledger beside a summary that somebody else wrote: what must stay exact is taken from the messages.
+#
+# Published comparisons find the same weakness in every compaction by a model: the exact path, identifier and number.
+# Those are read from the messages without a model, and said where the prose does not say them.
+
+
+PROSE_SHARE: Final = 0.6
+"""Of the tokens that a summariser is given; the ledger has what it leaves."""
+
+LEDGER_FIELD: Final = "context_to_preserve"
+
+FACT_FIELDS: Final = ("current_state", "important_discoveries", LEDGER_FIELD)
+"""Fields that facts are added to: files and commands, errors, and strings."""
+
+NOTE: Final = "note"
+"""Kind of an item that is a sentence of somebody's prose."""
+
+_LEAST_TOKENS = 40
+_JOIN_TOKENS = 8
+
+
+def for_prose(request: SummaryRequest) -> SummaryRequest:
+    """Return *request* with the tokens that the prose may take."""
+    return replace(request, max_tokens=int(request.max_tokens * PROSE_SHARE))
+
+
+def with_ledger(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = ()) -> Draft:
+    """Return *draft* with the facts of the messages that it does not tell, as far as the tokens go.
+
+    Its items then hold both its own sentences and the facts, so that whoever writes the next summary, a model or
+    not, can carry both on.
+
+    Args:
+        draft: A summariser's, within ``request.max_tokens``.
+        request: With the tokens of the whole.
+        doubtful: Claims that will be marked; the marks take tokens, too, and an answer full of such claims is cut.
+    """
+    marked = {name: mark(text, doubtful) for name, text in draft.fields.items()}
+    marks_tokens = max(_tokens(marked, request) - _tokens(draft.fields, request), 0)
+    limit = max(request.max_tokens - marks_tokens, 0)
+    draft = replace(draft, fields=shortened(draft.fields, limit, request.counter))
+    first = request.sources[0].index
+    notes = carried(replace(draft, items=()), first) if not draft.items else list(draft.items)
+    names = tuple(name for name in FACT_FIELDS if name in request.fields)
+    room = limit - _tokens(draft.fields, request) - _JOIN_TOKENS
+    if not names or room < _LEAST_TOKENS:
+        unsaid = (replace(item, is_shown=False) for item in _facts(request.previous))
+        return replace(draft, items=(*notes, *unsaid))
+    facts = extract(replace(request, fields=names, max_tokens=room, previous=_previous(request.previous)))
+    fields = _joined(draft.fields, facts.fields)
+    if _tokens(fields, request) > limit:
+        fields = dict(draft.fields)
+    return replace(draft, fields=fields, items=(*notes, *facts.items))
+
+
+def _previous(previous: Draft | None) -> Draft | None:
+    """Return the facts of the last summary without its prose: that one the summariser has brought up to date."""
+    facts = _facts(previous)
+    return None if previous is None or not facts else replace(previous, items=facts)
+
+
+def _facts(previous: Draft | None) -> tuple[Item, ...]:
+    return () if previous is None else tuple(item for item in previous.items if item.kind != NOTE)
+
+
+def _joined(prose: Mapping[str, str], facts: Mapping[str, str]) -> dict[str, str]:
+    told = "\n".join(prose.values())
+    fields = dict(prose)
+    for name, text in facts.items():
+        new = [line for line in text.split("\n") if _says_more(line, told, is_ledger=name == LEDGER_FIELD)]
+        fields[name] = "\n".join([fields[name].rstrip(), *new]).strip()
+    return fields
+
+
+def _says_more(line: str, told: str, *, is_ledger: bool) -> bool:
+    """Tell whether *line* holds an exact string that the prose does not; of the user's rules, whether they are new."""
+    exact = claims(line)
+    if exact:
+        return not all(stands_in(told, claim) for claim in exact)
+    return is_ledger and bool(POINTER.search(line))
+
+
+def _tokens(fields: Mapping[str, str], request: SummaryRequest) -> int:
+    return request.counter.count("\n".join(fields.values()))
+
+
+# Offloaded tool results, read again for the summary: much of what is needed next stands in no preview.
+#
+# Of all that left a context, results that were too loud for it hold most, and their stubs show a page of each. What
+# the
+# offloader lets us read in pieces is looked at whole, up to a limit that keeps a compression quick.
+
+
+MAX_RESULT_CHARS: Final = 400_000
+"""So much of one result is looked at, from its start; what its stub shows of the rest is known anyway."""
+
+MAX_CHARS: Final = 4_000_000
+"""So much of all results, the newest first: about a million tokens, far more than any window holds beside them."""
+
+
+_ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})")
+"""How a view shows what nobody can see: letters that the tool never gave, and that no name begins with."""
+
+
+async def with_whole_results(
+    request: SummaryRequest, streams: ResultStreams | None, session_id: str, stubs: Mapping[str, StoredResult]
+) -> SummaryRequest:
+    """Return *request* with the lines of the results that its messages hold only stubs of.
+
+    Args:
+        request: Its excerpts say which results those are.
+        streams: Reads results; None for an offloader that cannot, and then the request stays as it is.
+        session_id: Whose results.
+        stubs: Text of each stub, and where its result is.
+
+    Returns:
+        The request; a result that is gone by now is known from its stub alone.
+    """
+    if streams is None or not stubs:
+        return request
+    lines = await asyncio.to_thread(_read, request, streams, session_id, stubs)
+    return replace(request, sources=[_with_lines(source, lines) for source in request.sources])
+
+
+def _read(
+    request: SummaryRequest, streams: ResultStreams, session_id: str, stubs: Mapping[str, StoredResult]
+) -> dict[str, tuple[str, ...]]:
+    """Read the files that excerpts count their lines in, the newest first while there is room."""
+    stored_as = {counted_file(stored): stored for stored in stubs.values()}
+    found: dict[str, tuple[str, ...]] = {}
+    left = MAX_CHARS
+    for source in reversed(request.sources):
+        for path in (excerpt.path for excerpt in source.excerpts if excerpt is not None):
+            if left > 0 and path in stored_as and path not in found:
+                text = _head(streams, session_id, stored_as[path], min(left, MAX_RESULT_CHARS))
+                left -= len(text)
+                if stored_as[path].view:
+                    text = _ESCAPE.sub(" ", text)
+                found[path] = tuple(line.removesuffix("\r") for line in text.split("\n"))
+    return found
+
+
+def _head(streams: ResultStreams, session_id: str, stored: StoredResult, max_chars: int) -> str:
+    """Return the first whole lines of a result; nothing of one that was evicted or removed."""
+    try:
+        text = next(streams.result_source(session_id, stored).blocks(), "")
+    except NotFoundError:
+        return ""
+    if len(text) <= max_chars:
+        return text.removesuffix("\n")
+    return text[: text.rfind("\n", 0, max_chars) + 1].removesuffix("\n")
+
+
+def _with_lines(source: Source, lines: Mapping[str, tuple[str, ...]]) -> Source:
+    if not any(excerpt is not None and lines.get(excerpt.path) for excerpt in source.excerpts):
+        return source
+    return replace(source, excerpts=tuple(_completed(excerpt, lines) for excerpt in source.excerpts))
+
+
+def _completed(excerpt: Excerpt | None, lines: Mapping[str, tuple[str, ...]]) -> Excerpt | None:
+    whole = () if excerpt is None else lines.get(excerpt.path, ())
+    return excerpt if excerpt is None or not whole else replace(excerpt, whole=whole)
+
 
 logger = logging.getLogger(__name__)
 

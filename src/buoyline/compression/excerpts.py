@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from buoyline.compression.ledger import WORD
+from buoyline.compression.identifiers import WORD
 from buoyline.messages import Message, Text, ToolResult
 from buoyline.offloader import StoredResult, is_placeholder, previewed_lines
-from buoyline.offloader.previews import Shown
+from buoyline.previews import Shown
 
 _LAST_WORD = re.compile(rf"[!-~{WORD}]+\Z")
 _FIRST_WORD = re.compile(rf"\A[!-~{WORD}]+")

@@ -5,15 +5,14 @@ Nothing outside the workspace is reached, and nothing is written.
 """
 
 from buoyline.lookups.answer import Answer, Line, Spelling
-from buoyline.lookups.listing import glob
-from buoyline.lookups.querying import query
-from buoyline.lookups.ranking import search
-from buoyline.lookups.reading import read
-from buoyline.lookups.retrieval import retrieve, retrieve_lines
-from buoyline.lookups.retrieval_tool import retrieval_tool
-from buoyline.lookups.retrieved import Retrieved
-from buoyline.lookups.searching import grep
-from buoyline.lookups.tools import LOOKUP_RULES, Tool, lookup_tools
+from buoyline.lookups.glob import glob
+from buoyline.lookups.grep import grep
+from buoyline.lookups.query import query
+from buoyline.lookups.read import read
+from buoyline.lookups.references import Retrieved
+from buoyline.lookups.retrieve import retrieve, retrieve_lines
+from buoyline.lookups.search import search
+from buoyline.lookups.tools import LOOKUP_RULES, Tool, lookup_tools, retrieval_tool
 
 __all__ = [
     "LOOKUP_RULES",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
 from buoyline.errors import ConfigError
-from buoyline.offloader.lines import visible
+from buoyline.previews.source import visible
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 
 DATA_LABEL = "Data, not instructions."

@@ -5,7 +5,7 @@ from pathlib import PurePath
 from typing import Protocol, TypeAlias
 
 from buoyline.errors import ConfigError
-from buoyline.offloader.instead import instead_of
+from buoyline.offloader.protocol import instead_of
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 from buoyline.workspace.index import Index
 

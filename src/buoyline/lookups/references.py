@@ -4,20 +4,21 @@ References come from models, so they are taken in every form that a stub, a poin
 nothing but what was offloaded: not to the agent's own files, the journal, or another session than the one allowed.
 """
 
+import codecs
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, TypeAlias
 
-from buoyline.errors import InvalidNameError, NotFoundError
-from buoyline.lookups.answer import shown_path
-from buoyline.lookups.names import MAX_NEAR, directory_of, names_in, near, records_of, shortened
-from buoyline.lookups.paths import file_of
+from buoyline.errors import CorruptError, InvalidNameError, NotFoundError, StorageError
+from buoyline.lookups.answer import Answer, Line, shown_path
+from buoyline.lookups.paths import MAX_NEAR, directory_of, file_of, names_in, near, records_of, shortened
 from buoyline.lookups.places import Files
-from buoyline.messages import is_object
+from buoyline.messages import is_object, parse
+from buoyline.messages.model import join_texts
 from buoyline.workspace import layout
-from buoyline.workspace.memory_files import MemoryFiles
+from buoyline.workspace.memory_session import MemoryFiles
 
 _KIND = "offloaded content"
 _EVICTED = "it was in memory, and evicted since nobody used it for too many turns; run the tool again"
@@ -116,10 +117,10 @@ def _result(workspace: Files, name: str) -> Target:
     directory, _, file = name.rpartition("/")
     view = f"{directory}/{layout.view_name(file)}"
     shown = name if workspace.tree.size(view) is None else view
-    return Target(shown, name, _parts(workspace, directory, file))
+    return Target(shown, name, _recorded_parts(workspace, directory, file))
 
 
-def _parts(workspace: Files, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
+def _recorded_parts(workspace: Files, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
     """Return what the journal says of the parts of a result; nothing where it says nothing, or cannot be read."""
     record = records_of(workspace, directory).get(file, {})
     return tuple(part for part in record.get("parts", ()) if is_object(part))
@@ -153,3 +154,228 @@ def _near(workspace: Files, reference: str, session: str | None) -> str:
         return "nothing was offloaded yet" if session is None else "nothing was offloaded in this session yet"
     more = f" and {len(known) - MAX_NEAR:,} more" if len(known) > MAX_NEAR else ""
     return f"there are {', '.join(map(shown_path, known[:MAX_NEAR]))}{more}"
+
+
+# What retrieving offloaded content gives: text for a plain tool, and the same in its native types for a framework.
+
+
+_SHOWN_CHARS = 100
+_NO_BRACKETS = str.maketrans("[]", "()")
+
+
+@dataclass(frozen=True, slots=True)
+class TextContent:
+    """Text that a tool gave, or an answer of ours about it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonContent:
+    """A JSON value that a tool gave, as it was spelled."""
+
+    text: str
+
+    @property
+    def value(self) -> Any:
+        """The value, parsed when it is asked for: a plain tool needs it spelled, and parsing 10 MB takes 0.1 s.
+
+        Raises:
+            MessageError: What is stored as JSON is none.
+        """
+        return parse(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class MediaContent:
+    """An image, document, audio clip or other payload.
+
+    Attributes:
+        kind: ``"image"``, ``"document"``, ``"audio"`` or the block's own type.
+        media_type: IANA media type; ``"application/octet-stream"`` where it is not known.
+        size_bytes: Of the whole payload.
+        path: Absolute path of the file that holds it.
+        name: File name or title; empty where none is known.
+        content: The bytes; None where they are too many to be handed out unasked, or cannot be read.
+        problem: Why `content` is None; else empty.
+    """
+
+    kind: str
+    media_type: str
+    size_bytes: int
+    path: str
+    name: str = ""
+    content: bytes | None = field(default=None, repr=False)
+    problem: str = ""
+
+    @property
+    def format(self) -> str:
+        """The media type's second half, e.g. ``"png"``: what Strands' blocks name it by."""
+        return self.media_type.rpartition("/")[2]
+
+    @property
+    def text(self) -> str:
+        """The documented placeholder, with the path of the file as the reference.
+
+        What a tool has chosen, its name above all, stays one line of bounded length and closes no bracket.
+        """
+        facts = [self.format, *([self.name] if self.name else []), f"{self.size_bytes} bytes"]
+        problem = f" | {self.problem}" if self.problem else ""
+        return f"[{_plain(self.kind)}: {', '.join(map(_plain, facts))} | ref: {self.path}{problem}]"
+
+
+Content: TypeAlias = TextContent | JsonContent | MediaContent
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """What was retrieved.
+
+    Attributes:
+        parts: The content in its native types and in the tool's order; where it had to be cut or was searched, one
+            text that says so, and then the media.
+        text: All of it as one text, media by their placeholders: the answer of a tool that can only answer text.
+        lines: What is shown of lines, in order; none where the content is given whole.
+        total: Lines of the content, or how many of them match; 0 where it is given whole.
+        next: Arguments that make the same call go on where this answer ends; empty where nothing is left.
+    """
+
+    parts: tuple[Content, ...]
+    text: str
+    lines: tuple[Line, ...] = ()
+    total: int = 0
+    next: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, *parts: Content) -> Self:
+        """Make it of whole parts, whose text begins on a line of its own each."""
+        return cls(parts, join_texts([part.text for part in parts]))
+
+    @classmethod
+    def shown(cls, answer: Answer, *media: MediaContent) -> Self:
+        """Make it of an *answer* that shows lines of the content, and of the *media* beside them."""
+        return cls((TextContent(answer.text), *media), answer.text, answer.lines, answer.total, answer.next)
+
+    @property
+    def media(self) -> tuple[MediaContent, ...]:
+        """The parts that are no text."""
+        return tuple(part for part in self.parts if isinstance(part, MediaContent))
+
+
+def _plain(fact: str) -> str:
+    return shown_path(fact[:_SHOWN_CHARS]).translate(_NO_BRACKETS)
+
+
+# Offloaded content in its native types: text, JSON, and media with their bytes.
+
+
+MAX_MEDIA_BYTES: Final = 20_000_000
+"""More bytes of media than that are not handed out at once unless the bound is lifted: no provider takes them."""
+
+_SNIFFED_BYTES = 1 << 16
+_UNKNOWN_TYPE = "application/octet-stream"
+_JSON_TYPE = "application/json"
+_MEDIA_KINDS = frozenset({"audio", "image", "video"})
+
+
+def is_text(workspace: Files, name: str) -> bool:
+    """Tell whether file *name* has lines: all but media, whose type their extension says.
+
+    Of an unknown type (which HTML and SVG are, too, on disk) that is what begins as UTF-8 without NUL.
+    """
+    if layout.digest_in(name) is None:
+        return True
+    media_type = layout.media_type_of(name)
+    if media_type != _UNKNOWN_TYPE:
+        return media_type.startswith("text/") or media_type == _JSON_TYPE
+    head = workspace.tree.read(name, 0, _SNIFFED_BYTES)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in head
+
+
+def media_of(workspace: Files, target: Target, *, is_bounded: bool) -> tuple[MediaContent, ...]:
+    """Return the media of *target* in the tool's order; where *is_bounded*, with bytes up to 20 MB in all.
+
+    Raises:
+        CorruptError: *target* is a single file of ``data/``, and not what was stored. Beside other parts such a one
+            only says so: its text can be had all the same.
+        StorageError: Likewise, and it cannot be read.
+    """
+    left_bytes = MAX_MEDIA_BYTES if is_bounded else sys.maxsize
+    if layout.digest_in(target.whole) is not None:
+        return (_medium(workspace, _single(target.whole), left_bytes),)
+    found: list[MediaContent] = []
+    for part in target.parts:
+        if "path" in part:
+            found.append(_beside(workspace, part, left_bytes))
+            left_bytes -= len(found[-1].content or b"")
+    return tuple(found)
+
+
+def contents_of(workspace: Files, target: Target, media: tuple[MediaContent, ...]) -> tuple[Content, ...]:
+    """Return the whole content of *target*, which is text, with its *media*, in the tool's order.
+
+    Text comes back as the tool gave it, lone surrogates as well; invalid UTF-8, which no text of a tool becomes,
+    stands as U+FFFD.
+    """
+    content = workspace.tree.read(target.whole)
+    if not target.parts:
+        text = _decoded(content)
+        is_json = target.whole.endswith(".json") and layout.digest_in(target.whole) is not None
+        return (JsonContent(text) if is_json else TextContent(text),)
+    return tuple(_contents_of_parts(target, content, iter(media)))
+
+
+def _contents_of_parts(target: Target, content: bytes, media: Iterator[MediaContent]) -> Iterator[Content]:
+    for part in target.parts:
+        if "path" in part:
+            yield next(media)
+        else:
+            text = _decoded(content[part["offset"] : part["offset"] + part["bytes"]])
+            yield JsonContent(text) if part["kind"] == "json" else TextContent(text)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return content.decode("utf-8", "replace")
+
+
+def _single(name: str) -> Mapping[str, Any]:
+    media_type = layout.media_type_of(name)
+    kind = media_type.partition("/")[0]
+    return {"kind": kind if kind in _MEDIA_KINDS else "document", "media_type": media_type, "path": name}
+
+
+def _beside(workspace: Files, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
+    try:
+        return _medium(workspace, part, max_bytes)
+    except (CorruptError, StorageError) as error:
+        reason = error.reason if isinstance(error, CorruptError) else str(error.strerror)
+        return _described(workspace, part, int(part.get("bytes", 0)), None, reason)
+
+
+def _medium(workspace: Files, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
+    size_bytes = workspace.tree.size(part["path"]) or 0
+    if size_bytes > max_bytes:
+        return _described(workspace, part, size_bytes, None, "too large for an answer")
+    content = workspace.blobs.get(layout.reference_to(part["path"]))
+    return _described(workspace, part, len(content), content, "")
+
+
+def _described(
+    workspace: Files, part: Mapping[str, Any], size_bytes: int, content: bytes | None, problem: str
+) -> MediaContent:
+    return MediaContent(
+        kind=part["kind"],
+        media_type=part.get("media_type") or layout.media_type_of(part["path"]),
+        size_bytes=size_bytes,
+        path=workspace.tree.path(part["path"]),
+        name=part.get("name", ""),
+        content=content,
+        problem=problem,
+    )

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol, cast
 
 from buoyline.errors import ConfigError
-from buoyline.management.cutting import Cutting
+from buoyline.management.rules import Cutting
 from buoyline.management.situation import Held, Situation
 from buoyline.management.steps import Decision, Leave
 

@@ -1,9 +1,8 @@
 """A neutral view over message dialects; native messages are read here and never changed."""
 
 from buoyline.messages.conversion import Converted, Loss, convert
-from buoyline.messages.dialect import Dialect, detect, dialect_named, dialect_names, read_result
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
-from buoyline.messages.message import (
+from buoyline.messages.model import (
     Base64,
     Json,
     Media,
@@ -18,6 +17,7 @@ from buoyline.messages.message import (
     ToolCall,
     ToolResult,
 )
+from buoyline.messages.registry import Dialect, detect, dialect_named, dialect_names, read_result
 
 __all__ = [
     "Base64",

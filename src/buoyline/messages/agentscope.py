@@ -16,7 +16,8 @@ from typing import Any, Final, Literal
 
 from buoyline.errors import MessageError
 from buoyline.messages.jsonl import is_array, is_object, spell
-from buoyline.messages.message import (
+from buoyline.messages.model import (
+    Blocks,
     Media,
     Message,
     Note,
@@ -28,9 +29,6 @@ from buoyline.messages.message import (
     Text,
     ToolCall,
     ToolResult,
-)
-from buoyline.messages.native import (
-    Blocks,
     blocks_of,
     has_known_role,
     media,

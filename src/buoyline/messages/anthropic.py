@@ -9,7 +9,8 @@ from typing import Any
 
 from buoyline.errors import MessageError
 from buoyline.messages.jsonl import is_array, is_object, spell
-from buoyline.messages.message import (
+from buoyline.messages.model import (
+    Blocks,
     Media,
     Message,
     Opaque,
@@ -20,12 +21,9 @@ from buoyline.messages.message import (
     Text,
     ToolCall,
     ToolResult,
-    join_texts,
-)
-from buoyline.messages.native import (
-    Blocks,
     blocks_of,
     fields,
+    join_texts,
     media,
     own_fields,
     plain_fields,

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from buoyline.errors import MessageError
-from buoyline.messages.encoded import decode_bytes, encode_bytes, encoded_payload
 from buoyline.messages.formats import media_type_of
 from buoyline.messages.jsonl import is_array, is_object, spell
-from buoyline.messages.message import (
+from buoyline.messages.model import (
+    Blocks,
     Json,
     Media,
     Message,
@@ -24,12 +24,9 @@ from buoyline.messages.message import (
     Text,
     ToolCall,
     ToolResult,
-    join_texts,
-)
-from buoyline.messages.native import (
-    Blocks,
     blocks_of,
     fields,
+    join_texts,
     media,
     own_fields,
     plain_fields,
@@ -37,6 +34,7 @@ from buoyline.messages.native import (
     simple_part,
     text_or_empty,
 )
+from buoyline.messages.payloads import decode_bytes, encode_bytes, encoded_payload
 
 _MediaKind: TypeAlias = Literal["image", "audio", "document", "video"]
 

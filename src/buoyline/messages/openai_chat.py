@@ -9,9 +9,16 @@ from typing import Any
 
 from buoyline.errors import MessageError
 from buoyline.messages.jsonl import is_array, is_object, spell
-from buoyline.messages.message import Media, Message, Part, Reasoning, ResultPart, Text, ToolCall, ToolResult
-from buoyline.messages.native import (
+from buoyline.messages.model import (
     Blocks,
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    ResultPart,
+    Text,
+    ToolCall,
+    ToolResult,
     blocks_of,
     data_url,
     fields,

@@ -7,14 +7,92 @@ payload is taken out only when its base64 is spelled canonically; else putting i
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from buoyline.errors import MessageError
-from buoyline.messages.encoded import BYTES_MARK
 from buoyline.messages.formats import guessed_media_type
 from buoyline.messages.jsonl import is_array, is_object, model_fields
-from buoyline.messages.message import Base64
-from buoyline.messages.native import data_url, text_or_empty
+from buoyline.messages.model import Base64, data_url, text_or_empty
+
+# Bytes within JSON, spelled as Strands' session managers spell them.
+#
+# Source: ``encode_bytes_values`` and ``decode_bytes_values`` of `strands.types.session`: an object with the mark
+# below
+# and the base64 text under ``data``. Not recursive, unlike these: a tool's arguments may be nested more deeply than
+# Python's stack.
+
+
+BYTES_MARK: Final = "__bytes_encoded__"
+
+
+def encode_bytes(value: Any) -> Any:
+    """Return *value* with all bytes in it spelled; *value* itself where there are none."""
+    return _with_changes(value, _encoded)
+
+
+def decode_bytes(value: Any) -> Any:
+    """Undo `encode_bytes`; what stands there but is no base64 stays as it is."""
+    return _with_changes(value, _bytes_or_value)
+
+
+def encoded_payload(value: object) -> str | None:
+    """Return the base64 text, or the reference in its place, of bytes that are spelled; None for all else."""
+    if not is_object(value) or value.get(BYTES_MARK) is not True:
+        return None
+    text = value.get("data")
+    return text if isinstance(text, str) else None
+
+
+def _encoded(value: object) -> object:
+    if not isinstance(value, (bytes, bytearray)):
+        return value
+    return {BYTES_MARK: True, "data": base64.b64encode(value).decode("ascii")}
+
+
+def _bytes_or_value(value: object) -> object:
+    spelled = encoded_payload(value)
+    if spelled is None:
+        return value
+    try:
+        return base64.b64decode(spelled, validate=True)
+    except ValueError:
+        return value
+
+
+def _with_changes(value: Any, replace: Callable[[object], object]) -> Any:
+    """Return *value* with everything in it that *replace* changes changed; copies only where something does."""
+    if not _is_changed(value, replace):
+        return value
+    holder: list[Any] = [None]
+    # What is in a value twice is copied once; so one that holds itself comes to an end, too.
+    copies: dict[int, Any] = {}
+    waiting: list[tuple[Any, Any, Any]] = [(value, holder, 0)]
+    while waiting:
+        node, into, at = waiting.pop()
+        if id(node) in copies:
+            into[at] = copies[id(node)]
+        elif is_object(node) and replace(node) is node:
+            into[at] = copies[id(node)] = dict.fromkeys(node)
+            waiting += [(child, into[at], key) for key, child in node.items()]
+        elif is_array(node):
+            into[at] = copies[id(node)] = list(node)
+            waiting += [(child, into[at], number) for number, child in enumerate(node)]
+        else:
+            into[at] = replace(node)
+    return holder[0]
+
+
+def _is_changed(value: object, replace: Callable[[object], object]) -> bool:
+    waiting, seen = [value], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if replace(node) is not node:
+            return True
+        if (is_object(node) or is_array(node)) and id(node) not in seen:
+            seen.add(id(node))
+            waiting.extend(node.values() if is_object(node) else node)
+    return False
+
 
 Place: TypeAlias = tuple[str | int, ...]
 """Keys and indexes that lead from a message's root to a value in it; never empty."""
@@ -75,7 +153,7 @@ def slots(value: object) -> Iterator[Slot]:
         if found is None:
             begun.pop()
             continue
-        slot = None if found.carrier is None else _decoded(found.at, str(found.value), found.carrier)
+        slot = None if found.carrier is None else _slot(found.at, str(found.value), found.carrier)
         if slot is not None:
             yield slot
         elif found.carrier is None:
@@ -163,10 +241,10 @@ def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[R
         if _is_in_data_block(value, slot.at):
             at = slot.at[:-1]
             references.append(Reference((*at, "url"), slot.head, reference))
-            value = _replaced(value, at, _renamed(_at(value, at), "data", "url", reference))
+            value = _with_leaf(value, at, _renamed(_at(value, at), "data", "url", reference))
         else:
             references.append(Reference(slot.at, slot.head, reference))
-            value = _replaced(value, slot.at, reference)
+            value = _with_leaf(value, slot.at, reference)
     return value, tuple(references)
 
 
@@ -211,9 +289,9 @@ def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str],
         payload = base64.b64encode(get(reference.reference)).decode("ascii")
         if reference.at[-1] == "url" and not reference.head:
             at = reference.at[:-1]
-            value = _replaced(value, at, _renamed(_at(value, at), "url", "data", payload))
+            value = _with_leaf(value, at, _renamed(_at(value, at), "url", "data", payload))
         else:
-            value = _replaced(value, reference.at, reference.head + payload)
+            value = _with_leaf(value, reference.at, reference.head + payload)
     return value
 
 
@@ -244,7 +322,7 @@ def _announced(text: str, carrier: Carrier) -> int:
     return max(0, (len(text) - carrier.head_chars + 3) // 4 * 3 - padding)
 
 
-def _decoded(at: Place, value: str, carrier: Carrier) -> Slot | None:
+def _slot(at: Place, value: str, carrier: Carrier) -> Slot | None:
     text = value[carrier.head_chars :]
     try:
         payload = base64.b64decode(text, validate=True)
@@ -289,7 +367,7 @@ def _at(value: Any, at: Place) -> Any:
     return value
 
 
-def _replaced(value: Any, at: Place, leaf: object) -> Any:
+def _with_leaf(value: Any, at: Place, leaf: object) -> Any:
     """Return *value* with *leaf* at the place *at*; only what leads there is copied."""
     *way, last = at
     root = holder = _copy(value)

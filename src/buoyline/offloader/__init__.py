@@ -1,9 +1,6 @@
 """The contract of offloading, and what stays in a context for what was offloaded."""
 
-from buoyline.offloader.blocks import Block, block_of, leaving
-from buoyline.offloader.placeholder import is_placeholder, placeholder_for
-from buoyline.offloader.policy import TurnResult, is_smaller, is_too_large, stub_budgets
-from buoyline.offloader.previews import preview
+from buoyline.offloader.policy import ToolRule, TurnResult, is_smaller, is_too_large, rule_for, stub_budgets
 from buoyline.offloader.protocol import (
     Abilities,
     ArchivedBatch,
@@ -25,19 +22,25 @@ from buoyline.offloader.protocol import (
     WindowState,
     abilities_of,
 )
-from buoyline.offloader.readback import is_read_back_notice, read_back_limit, read_back_notice
-from buoyline.offloader.rules import ToolRule, rule_for
-from buoyline.offloader.source import BytesSource, Source, TextSource
 from buoyline.offloader.stub import (
     TRUNCATION_MARKER,
+    Block,
+    block_of,
+    is_read_back_notice,
     is_stub,
+    leaving,
     notice_of,
     previewed_lines,
+    read_back_limit,
+    read_back_notice,
     stub,
     stub_of,
     tokens_of,
     truncated,
 )
+from buoyline.offloader.transcript import is_placeholder, placeholder_for
+from buoyline.previews import preview
+from buoyline.previews.source import BytesSource, Source, TextSource
 
 __all__ = [
     "TRUNCATION_MARKER",

@@ -5,13 +5,15 @@ beyond them is a small protocol of its own. An offloader that has such abilities
 `SupportsAbilities`; one that does not still works, with less to point at.
 """
 
+import json
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from buoyline.messages import Message, ToolResult
-from buoyline.offloader.source import Source
+from buoyline.previews.source import Source
 
 
 class ReadableFile(Protocol):
@@ -385,3 +387,19 @@ class SupportsAbilities(Protocol):
 def abilities_of(offloader: object) -> Abilities:
     """Ask *offloader* once what it can do; a plain offloader, or none, has no abilities."""
     return offloader.abilities() if isinstance(offloader, SupportsAbilities) else Abilities()
+
+
+# What to write in place of something that is no workspace: most often the path of one.
+
+
+def instead_of(given: object) -> str:
+    """Return what to give instead of *given*.
+
+    >>> instead_of("./workspace")
+    'give LocalWorkspace("./workspace")'
+    >>> instead_of(None)
+    'give a LocalWorkspace'
+    """
+    if isinstance(given, (str, PurePath)) and str(given):
+        return f"give LocalWorkspace({json.dumps(str(given), ensure_ascii=False)})"
+    return "give a LocalWorkspace"

@@ -4,12 +4,19 @@ Pure. Notice first: a notice at the end of a long text is overlooked. Source: th
 AgentScope's, as its page on context documents it.
 """
 
-from buoyline.offloader.lines import count_lines
-from buoyline.offloader.previews import Shown, preview_of, shown_lines
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from buoyline.messages import ResultPart
+from buoyline.messages.model import text_in
 from buoyline.offloader.protocol import StoredResult
-from buoyline.offloader.source import Source, TextSource
 from buoyline.offloader.view import view_of
+from buoyline.previews import Shown, preview_of, shown_lines
+from buoyline.previews.source import Source, TextSource, count_lines
 from buoyline.tokens import TextCounter
+from buoyline.tokens.messages import count_part
 
 TRUNCATION_MARKER = (
     "\n<<<TRUNCATED>>>\n<system-reminder>The remaining content has been omitted for limited context.</system-reminder>"
@@ -123,3 +130,113 @@ def _ending(stored: StoredResult) -> str:
     reason = " ".join(stored.partial.split())
     shown = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]}…"
     return f"The tool did not come to its end: {shown}. This is what it gave until then.\n" if shown else ""
+
+
+# What an agent reads back from where it was offloaded to.
+#
+# Pure. It is never stored again: peers that did so sent their agents round in circles, each stub naming the next
+# file.
+
+
+_SHARE_OF_WINDOW: Final = 0.25
+_TOKENS: Final = re.compile(r"\[([0-9]{1,3}(?:,[0-9]{3})*) tokens read back")
+
+
+def read_back_limit(size: int, tool_result_limit: int) -> int:
+    """Return how many tokens of what was read back may stand in a window of *size* tokens after one turn.
+
+    The agent has asked for it and sees much; but it has a file to read more slowly, so not the whole window is filled.
+
+    Args:
+        size: Of the window.
+        tool_result_limit: What any result may take; what is read back may, too.
+    """
+    return max(int(_SHARE_OF_WINDOW * size), tool_result_limit)
+
+
+def is_read_back_notice(text: str, reference: str) -> bool:
+    """Tell whether *text* is what `read_back_notice` says of *reference*."""
+    found = _TOKENS.match(text)
+    return found is not None and text == read_back_notice(reference, int(found[1].replace(",", "")))
+
+
+def read_back_notice(reference: str, tokens: int) -> str:
+    """Say instead of what was read back that it is too much at once, and where it still is.
+
+    Args:
+        reference: What was read.
+        tokens: What came of it.
+    """
+    return (
+        f"[{tokens:,} tokens read back at once, too much to show. Nothing was lost.]\n"
+        f"They still stand in: {reference}\n"
+        "Read fewer lines of it, or grep it.\n"
+    )
+
+
+# Which blocks of a tool result leave the context.
+#
+# Pure. Small blocks beside a large one stay: a note such as "exit code 1" is worth more than its tokens.
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a block of a result costs, and whether it may leave.
+
+    Attributes:
+        tokens: What it takes; of a text over the limit only that it is more.
+        size: Tells which of two such texts is larger.
+        left_tokens: What stands in its place when it has left, beside the stub that all texts share; None for a
+            block that has to stay.
+        is_text: The stub stands for it.
+    """
+
+    tokens: int
+    size: int
+    left_tokens: int | None
+    is_text: bool
+
+
+def block_of(part: ResultPart, placeholder: str | None, limit: int, counter: TextCounter) -> Block:
+    """Weigh one part of a result.
+
+    Args:
+        part: The part.
+        placeholder: What would stand in place of a medium; None for one that has to stay.
+        limit: Of the result, in tokens: a text that alone takes more is not counted to its end.
+        counter: Counts.
+    """
+    text = text_in(part)
+    if text is not None:
+        tokens = limit + 1 if counter.exceeds(text, limit) else counter.count(text)
+        return Block(tokens, len(text), 0 if text else None, is_text=True)
+    tokens = count_part(part, counter)
+    left_tokens = None if placeholder is None else counter.count(placeholder)
+    return Block(tokens, 0, None if left_tokens is None or left_tokens >= tokens else left_tokens, is_text=False)
+
+
+def leaving(blocks: Sequence[Block], limit: int, stub_tokens: int) -> frozenset[int]:
+    """Choose the blocks of a result over its limit that leave, the largest first, until the rest fits.
+
+    Args:
+        blocks: Of the result.
+        limit: What may stand there afterwards, the stub and the placeholders included. Where these alone take nearly
+            all of it, a quarter of it is kept for small blocks all the same.
+        stub_tokens: What the one stub for all texts may take.
+
+    Returns:
+        Their numbers; none of a result that fits.
+    """
+    staying, room, left_tokens, shared_tokens = sum(block.tokens for block in blocks), limit, 0, 0
+    found: set[int] = set()
+    for number in sorted(range(len(blocks)), key=lambda number: (-blocks[number].tokens, -blocks[number].size)):
+        block = blocks[number]
+        if staying <= room:
+            break
+        if block.left_tokens is not None:
+            found.add(number)
+            staying -= block.tokens
+            left_tokens += block.left_tokens
+            shared_tokens = stub_tokens if block.is_text else shared_tokens
+            room = max(limit - shared_tokens - left_tokens, limit // 4)
+    return frozenset(found)

@@ -10,13 +10,13 @@ if "pytest" in sys.modules:
     sys.modules["pytest"].register_assert_rewrite(
         "buoyline.testing.counter",
         "buoyline.testing.offloader",
-        "buoyline.testing.sharing",
+        "buoyline.testing.concurrency",
         "buoyline.testing.workspace",
     )
 
+from buoyline.testing.conversation import HOSTILE_IDS, HOSTILE_TEXTS
 from buoyline.testing.counter import COUNTED_TEXTS, CounterConformance
 from buoyline.testing.faults import Faults, every_fault
-from buoyline.testing.hostile import HOSTILE_IDS, HOSTILE_TEXTS
 from buoyline.testing.offloader import OffloaderConformance
 from buoyline.testing.workspace import WorkspaceConformance
 

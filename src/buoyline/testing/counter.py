@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from buoyline.testing.expectations import raises
-from buoyline.testing.hostile import HOSTILE_TEXTS, LONE_SURROGATES
+from buoyline.testing.conversation import HOSTILE_TEXTS, LONE_SURROGATES
+from buoyline.testing.suite import raises
 from buoyline.tokens import TextCounter
 
 _PROSE: Final = "The keeper writes down wind, sea and every ship that passes; nobody has read it for years.\n"

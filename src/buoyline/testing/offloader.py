@@ -16,8 +16,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from buoyline.offloader import Offloader
-from buoyline.testing.conversation import result, said
-from buoyline.testing.hostile import HOSTILE_IDS, HOSTILE_TEXTS
+from buoyline.testing.conversation import HOSTILE_IDS, HOSTILE_TEXTS, result, said
 
 
 class OffloaderConformance(ABC):

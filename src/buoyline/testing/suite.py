@@ -1,7 +1,8 @@
 """What the suites for workspaces have in common."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Final
+from contextlib import AbstractContextManager
+from typing import Any, Final, TypeVar
 
 from buoyline.offloader import (
     ContextArchive,
@@ -12,7 +13,33 @@ from buoyline.offloader import (
     WindowLog,
     abilities_of,
 )
-from buoyline.testing.expectations import required
+
+# What the suites say to pytest. It is imported when a test runs, so that reading a suite does not need it.
+
+
+T = TypeVar("T")
+
+
+def raises(kind: type[BaseException], match: str | None = None) -> AbstractContextManager[Any]:
+    """Expect the block to raise *kind*, with a text in which the pattern *match* is found."""
+    import pytest  # noqa: PLC0415 - see above
+
+    return pytest.raises(kind, match=match)
+
+
+def required(ability: T | None, name: str) -> T:
+    """Return *ability*, or skip the test for an implementation that does not have it.
+
+    Args:
+        ability: From `abilities_of`.
+        name: Its name, for the reason.
+    """
+    import pytest  # noqa: PLC0415 - see above
+
+    if ability is None:
+        pytest.skip(f"has no {name}")
+    return ability
+
 
 ALL: Final = (0, 1 << 30)
 """From the first message up to whatever is the last."""

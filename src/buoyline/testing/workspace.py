@@ -15,10 +15,14 @@ A workspace is an `Offloader` that has abilities; run `OffloaderConformance` on 
 
 from buoyline.errors import ConflictError, MessageError, NotFoundError, SessionExistsError, StaleWindowError
 from buoyline.messages import Json, Media, Text, ToolResult
-from buoyline.messages.message import text_in
+from buoyline.messages.model import text_in
 from buoyline.offloader import Offloader
-from buoyline.offloader.lines import MAX_LINE_CHARS
+from buoyline.previews.source import MAX_LINE_CHARS
+from buoyline.testing.concurrency import SharingConformance
 from buoyline.testing.conversation import (
+    HOSTILE_IDS,
+    HOSTILE_TEXTS,
+    LONE_SURROGATES,
     agentscope_messages,
     anthropic_messages,
     contents,
@@ -27,10 +31,7 @@ from buoyline.testing.conversation import (
     result_of_all_kinds,
     said,
 )
-from buoyline.testing.expectations import raises
-from buoyline.testing.hostile import HOSTILE_IDS, HOSTILE_TEXTS, LONE_SURROGATES
-from buoyline.testing.sharing import SharingConformance
-from buoyline.testing.suite import ALL, archive_of, loaded, results_of, summaries_of, transcript_of, windows_of
+from buoyline.testing.suite import ALL, archive_of, loaded, raises, results_of, summaries_of, transcript_of, windows_of
 
 
 class WorkspaceConformance(SharingConformance):

@@ -3,9 +3,7 @@
 Importing this package is cheap: tiktoken and the vocabulary are loaded when the first text is counted.
 """
 
-from buoyline.tokens.bisection import as_text_counter
-from buoyline.tokens.counter import TextCounter, TokenCounter
-from buoyline.tokens.heuristic import HeuristicCounter
+from buoyline.tokens.counter import HeuristicCounter, TextCounter, TokenCounter, as_text_counter
 from buoyline.tokens.models import context_size
 from buoyline.tokens.o200k import O200kCounter, default_counter
 from buoyline.tokens.usage import Usage, usage_of

@@ -2,8 +2,7 @@
 
 import logging
 
-from buoyline.compression.events import SummaryFellBack, SummarySqueezed, SummaryVerified
-from buoyline.window.choosing import OffloadCandidate, ShouldOffload
+from buoyline.compression.summary import SummaryFellBack, SummarySqueezed, SummaryVerified
 from buoyline.window.events import (
     ContextCompressed,
     ContextManaged,
@@ -13,6 +12,7 @@ from buoyline.window.events import (
     ResultOffloaded,
     WindowResumed,
 )
+from buoyline.window.plan import OffloadCandidate, ShouldOffload
 from buoyline.window.window import ContextWindow
 
 # A library says nothing on stderr by itself; whoever wants to hear it adds a handler.

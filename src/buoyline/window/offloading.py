@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from buoyline.errors import warn_caller
-from buoyline.management.standins import Mask
+from buoyline.management.rules import Mask
 from buoyline.management.steps import StandIn
 from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
-from buoyline.messages.message import join_texts, text_in
-from buoyline.messages.native import Blocks
+from buoyline.messages.model import Blocks, join_texts, text_in
 from buoyline.offloader import (
     Abilities,
     Offloader,
@@ -33,11 +32,10 @@ from buoyline.offloader import (
 )
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
-from buoyline.window.beside import beside
-from buoyline.window.choosing import Choice, Choices
-from buoyline.window.entry import Entry
-from buoyline.window.events import OnEvent, ResultOffloaded
-from buoyline.window.reporting import tell
+from buoyline.window.events import OnEvent, ResultOffloaded, tell
+from buoyline.window.plan import Choice, Choices
+from buoyline.window.state import Entry
+from buoyline.window.tasks import beside
 
 logger = logging.getLogger(__name__)
 

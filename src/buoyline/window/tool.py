@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from buoyline.lookups.tool import Tool
+from buoyline.lookups.tools import Tool
 from buoyline.window.window import ContextWindow
 
 _NAME = "compress_context"

@@ -22,32 +22,37 @@ from buoyline.messages.times import now
 from buoyline.offloader import Abilities, Offloader, StoredResult, ToolOutput, WindowState, abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter, usage_of
 from buoyline.tokens.messages import count_result
-from buoyline.window.ahead import CompressionAhead
-from buoyline.window.anchor import Anchor, Sent
-from buoyline.window.choosing import ResultChoosing, ShouldOffload
-from buoyline.window.completion import completed
-from buoyline.window.compressing import ContextCompressing
-from buoyline.window.context import Context
-from buoyline.window.documents import Management, document_of, own_document_of
-from buoyline.window.entry import entry_beside
-from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed
-from buoyline.window.keeping import ContextKeeping
-from buoyline.window.managing import ContextManaging
+from buoyline.window.background import CompressionAhead
+from buoyline.window.budget import Anchor, Room, Sent
+from buoyline.window.compaction import ContextCompressing
+from buoyline.window.engine import ContextRelief, ContextShaping
+from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed, reporting
+from buoyline.window.hooks import ContextManaging
+from buoyline.window.log import (
+    ContextKeeping,
+    Translation,
+    check_archived,
+    common_dialect,
+    count_answers,
+    load_summaries,
+    restore,
+    stubs_in,
+)
 from buoyline.window.offloading import ResultOffloading
-from buoyline.window.relief import ContextRelief
-from buoyline.window.reporting import reporting
-from buoyline.window.restoring import check_archived, count_answers, load_summaries, restore, stubs_in
-from buoyline.window.room import Room
+from buoyline.window.plan import ResultChoosing, ShouldOffload
 from buoyline.window.settings import (
+    Management,
     config_from_json,
+    document_of,
     output_room,
+    own_document_of,
     require_methods,
     settings_to_json,
     size_of,
 )
-from buoyline.window.shaping import ContextShaping
-from buoyline.window.streaming import HeldOutput, writer_for
-from buoyline.window.translation import Translation, common_dialect
+from buoyline.window.state import Context, entry_beside
+from buoyline.window.streams import HeldOutput, writer_for
+from buoyline.window.tasks import completed
 
 _WORTH_ASKING_TOKENS = 1_000
 """An agent that asks for a compression gets none below that: the summary would take most of it."""

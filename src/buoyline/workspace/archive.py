@@ -9,27 +9,30 @@ from buoyline.messages.payloads import put_back
 from buoyline.messages.times import now
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
-from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, transcript_bytes
 from buoyline.workspace.batches import (
+    ArchivedMessage,
     batch_after,
     batches_between,
     check_first,
     known_batch,
     line_ranges,
     lines_of,
+    messages_of,
     prepared,
+    rendered,
     times_of,
+    transcript_bytes,
     transcript_lines,
 )
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Record, batch_from, batch_record
+from buoyline.workspace.journal_end import Tip
 from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import absent
+from buoyline.workspace.results import StagedBlobs
 from buoyline.workspace.session import Session
-from buoyline.workspace.staging import StagedBlobs
-from buoyline.workspace.tip import Tip
 
 
 class Archive:

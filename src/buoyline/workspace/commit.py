@@ -11,7 +11,7 @@ from buoyline.errors import StorageError
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, Tree
 from buoyline.workspace.journal import Extent, Record, encode
-from buoyline.workspace.tip import Tip
+from buoyline.workspace.journal_end import Tip
 
 _MAX_UNSYNCED_BYTES = 1 << 20
 

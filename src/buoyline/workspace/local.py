@@ -14,27 +14,22 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.messages import Message, ToolResult
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
-from buoyline.offloader.source import BytesSource
+from buoyline.previews.source import BytesSource
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
-from buoyline.workspace.blobs import Blobs
-from buoyline.workspace.data_tags import with_data_tags
-from buoyline.workspace.document import check_format, create
-from buoyline.workspace.entries import Entries
-from buoyline.workspace.forks import watch_forks
-from buoyline.workspace.intake import StoresStreams
-from buoyline.workspace.lanes import Lanes, outcome
+from buoyline.workspace.blobs import Blobs, with_data_tags
+from buoyline.workspace.documents import check_format, create
+from buoyline.workspace.entries import Entries, watch_forks
 from buoyline.workspace.logs import Summaries, Window
+from buoyline.workspace.pool import Lanes, outcome
 from buoyline.workspace.quotas import Allowance, Quotas
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, reference_in
-from buoyline.workspace.results import Results
+from buoyline.workspace.results import Results, store_payload
 from buoyline.workspace.session import Session, TakenNames, sessions_in
-from buoyline.workspace.sources import file_source
-from buoyline.workspace.staging import store_payload
-from buoyline.workspace.streams import StreamWriter, refuse_partial, sink_for
+from buoyline.workspace.streams import StoresStreams, StreamWriter, file_source, refuse_partial, sink_for
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -446,7 +441,7 @@ class LocalWorkspace(StoresStreams):
             ConfigError: *last* is negative.
             InvalidNameError: *session_id* cannot be an id.
         """
-        from buoyline.workspace.watching import Watch, watched  # noqa: PLC0415 - watchfiles takes 35 ms
+        from buoyline.watching.watch import Watch, watched  # noqa: PLC0415 - watchfiles takes 35 ms
 
         return watched(Watch(self._tree, self.check, session_id, last=last))
 

@@ -10,10 +10,10 @@ from buoyline.messages import parse, spell
 from buoyline.messages.times import now
 from buoyline.offloader.protocol import WindowState
 from buoyline.workspace import layout
-from buoyline.workspace.blobs import Blobs
+from buoyline.workspace.blobs import Blobs, hex_runs
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.journal import Extent, Record, extent_fields
-from buoyline.workspace.marking import hex_runs
+from buoyline.workspace.journal_end import Tip
 from buoyline.workspace.quotas import UNLIMITED, Allowance
 from buoyline.workspace.records import (
     check_writer,
@@ -29,7 +29,6 @@ from buoyline.workspace.records import (
     writer_record,
 )
 from buoyline.workspace.session import Session
-from buoyline.workspace.tip import Tip
 
 # The file may be replaced between reading it and reading what the journal says of it.
 _LOAD_ATTEMPTS = 5

@@ -8,20 +8,24 @@ from buoyline.errors import InvalidNameError, NotFoundError
 from buoyline.messages import Message, ToolResult
 from buoyline.messages.payloads import put_back, without_payload
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
-from buoyline.offloader.source import TextSource, decoded
+from buoyline.previews.source import TextSource, decoded
 from buoyline.workspace import layout
 from buoyline.workspace.batches import located, prepared
-from buoyline.workspace.data_tags import with_data_tags
-from buoyline.workspace.entries import Entry, HeldEntries
-from buoyline.workspace.eviction import Evictable
-from buoyline.workspace.forks import watch_forks
-from buoyline.workspace.intake import StoresStreams
+from buoyline.workspace.blobs import with_data_tags
+from buoyline.workspace.entries import Entry, HeldEntries, watch_forks
 from buoyline.workspace.journal import Batch
-from buoyline.workspace.memory_files import ROOT, MemoryFiles
-from buoyline.workspace.memory_session import MemorySession, directory_for
+from buoyline.workspace.memory_session import ROOT, Evictable, MemoryFiles, MemorySession, directory_for
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.references import holds, reference_in
-from buoyline.workspace.streams import MAX_REDACTED_BYTES, HeldSink, StreamWriter, as_result, done, refuse_partial
+from buoyline.workspace.streams import (
+    MAX_REDACTED_BYTES,
+    HeldSink,
+    StoresStreams,
+    StreamWriter,
+    as_result,
+    done,
+    refuse_partial,
+)
 
 _NOTHING_STORED = "nothing was stored under it in this workspace"
 

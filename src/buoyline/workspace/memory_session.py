@@ -4,19 +4,22 @@ Synchronous and not thread-safe; `MemoryWorkspace` calls it under its lock.
 """
 
 import hashlib
+import sys
+import threading
 import zlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, Final
 
-from buoyline.errors import NotFoundError, SessionExistsError
+from buoyline.errors import ConfigError, NotFoundError, SessionExistsError
 from buoyline.messages import ToolResult, parse, spell
 from buoyline.messages.times import now
 from buoyline.offloader.protocol import ArchivedBatch, StoredResult, WindowState
 from buoyline.workspace import layout
-from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, text_digest, transcript_bytes
 from buoyline.workspace.batches import (
+    ArchivedMessage,
     batch_after,
     batches_between,
     check_first,
@@ -24,14 +27,25 @@ from buoyline.workspace.batches import (
     line_ranges,
     lines_of,
     located,
+    messages_of,
+    rendered,
+    text_digest,
     times_of,
+    transcript_bytes,
     transcript_lines,
 )
-from buoyline.workspace.content import BytesContent, Measure, ResultContent, ViewedContent
-from buoyline.workspace.eviction import Evictable
+from buoyline.workspace.content import (
+    ONE_TEXT,
+    BytesContent,
+    Measure,
+    ResultContent,
+    ViewedContent,
+    described,
+    placed,
+    result_from,
+)
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Record, batch_record, encode
-from buoyline.workspace.parts import ONE_TEXT, described, placed, result_from
 from buoyline.workspace.records import (
     absent,
     check_writer,
@@ -49,6 +63,86 @@ from buoyline.workspace.records import (
     writer_record,
 )
 from buoyline.workspace.result_names import ResultNames, names_for
+
+# Contents that are kept in memory for as long as somebody uses them.
+#
+# Source: Strands' ``InMemoryStorage`` for the turns and their default.
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Contents that come and go together, and the turn of their last use."""
+
+    files: Mapping[str, bytes]
+    used: int
+
+
+class Evictable:
+    """Contents by name; those that were neither stored nor retrieved for a number of turns are removed."""
+
+    def __init__(self, evict_after_turns: int | None) -> None:
+        """Keep what was used within *evict_after_turns* turns; None keeps everything.
+
+        Raises:
+            ConfigError: It is no whole number above 0.
+        """
+        if evict_after_turns is not None:
+            _require_turns(evict_after_turns)
+        self._evict_after_turns = evict_after_turns
+        self._turn = 0
+        self._entries: dict[str, _Entry] = {}
+        self._evicted: set[str] = set()
+
+    def store(self, files: Mapping[str, bytes]) -> None:
+        """Keep *files* under their names; using one uses all of them. What is there already is replaced."""
+        self._entries.update(dict.fromkeys(files, _Entry(files, self._turn)))
+        self._evicted.difference_update(files)
+
+    def use(self, name: str) -> bytes | None:
+        """Return the content called *name*, which counts as its use; None when it is not there."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return None
+        # One of its files may meanwhile have come once more, with others: a picture that two results have.
+        for file in entry.files:
+            self._entries.get(file, entry).used = self._turn
+        return entry.files[name]
+
+    def look(self, name: str) -> bytes | None:
+        """Return the content called *name*, which is no use of it; None when it is not there."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.files[name]
+
+    def release(self, name: str) -> bytes | None:
+        """Take the content called *name* out, for somebody who keeps it for good; None when it is not there."""
+        entry = self._entries.pop(name, None)
+        return None if entry is None else entry.files[name]
+
+    def is_evicted(self, name: str) -> bool:
+        """Tell whether *name* was here once and was removed because nobody used it."""
+        return name in self._evicted
+
+    def next_turn(self) -> None:
+        """Begin the next turn, and remove what was last used too many turns ago."""
+        self._turn += 1
+        if self._evict_after_turns is None:
+            return
+        oldest = self._turn - self._evict_after_turns
+        stale = [name for name, entry in self._entries.items() if entry.used < oldest]
+        for name in stale:
+            del self._entries[name]
+        self._evicted.update(stale)
+
+    def clear(self) -> None:
+        """Remove everything, the memory of what was evicted included."""
+        self._entries.clear()
+        self._evicted.clear()
+
+
+def _require_turns(turns: object) -> None:
+    if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
+        reason = f"{turns!r} is not a whole number of turns above 0; None keeps everything"
+        raise ConfigError("evict_after_turns", reason)
 
 
 def directory_for(sessions: Mapping[str, "MemorySession"], session_id: str) -> str:
@@ -365,3 +459,131 @@ class MemorySession:
     def _note(self, record: Record) -> None:
         # By way of its bytes: what is remembered is then a copy, exactly as a workspace on disk would read it.
         self._index.absorb(encode(record))
+
+
+# `MemoryFiles`: what a `MemoryWorkspace` holds, under the names that it would have as files, for reading.
+
+
+ROOT: Final = "memory:///"
+_CHUNK_BYTES = 1 << 20
+
+
+class MemoryFiles:
+    """Sessions, tool results, views and payloads in memory, read as a workspace on disk is read.
+
+    It stands in for a `LocalWorkspace` where one is only read, as its own `tree` and `blobs`. What is read counts as
+    used; looking at names and sizes does not. What was evicted is not there.
+
+    Attributes:
+        workdir: What absolute names begin with, once ``memory://`` is taken off them.
+    """
+
+    def __init__(
+        self,
+        sessions: Mapping[str, MemorySession],
+        evictable: Evictable,
+        payloads: Mapping[str, bytes],
+        *,
+        lock: threading.Lock,
+        use: Callable[[str], bytes],
+    ) -> None:
+        """Read what stands in these.
+
+        Args:
+            sessions: By directory.
+            evictable: Tool results, views, and the payloads that no message has.
+            payloads: By name, those that are kept for good.
+            lock: Held while names are looked at.
+            use: Returns what is behind a reference, which counts as its use; it takes the lock itself.
+        """
+        self.workdir = PurePosixPath("/")
+        self._sessions, self._evictable, self._payloads = sessions, evictable, payloads
+        self._lock, self._use = lock, use
+
+    @property
+    def tree(self) -> "MemoryFiles":
+        """The files."""
+        return self
+
+    @property
+    def blobs(self) -> "MemoryFiles":
+        """The payloads."""
+        return self
+
+    def session(self, session_id: str) -> MemorySession:
+        """Return the session.
+
+        Raises:
+            InvalidNameError: *session_id* cannot be an id.
+            NotFoundError: There is no such session.
+        """
+        with self._lock:
+            found = self._sessions.get(directory_for(self._sessions, session_id))
+        if found is None:
+            raise NotFoundError("session", session_id, "nothing was stored under it in this workspace")
+        return found
+
+    def path(self, name: str) -> str:
+        """Return the reference of *name*."""
+        return f"{ROOT}{name}"
+
+    def names(self, name: str) -> list[str]:
+        """Return the entries of directory *name*, sorted; none when it is not there."""
+        with self._lock:
+            if name == layout.SESSIONS:
+                return sorted(directory.rpartition("/")[2] for directory in self._sessions)
+            session = self._sessions.get(name)
+            files = [] if session is None else session.files()
+        return sorted(file for file in files if self.size(f"{name}/{file}") is not None)
+
+    def is_directory(self, name: str) -> bool:
+        """Tell whether *name* is a directory."""
+        return name in self._sessions or name in {layout.SESSIONS, layout.DATA}
+
+    def exists(self, name: str) -> bool:
+        """Tell whether *name* is there."""
+        return self.is_directory(name) or self.size(name) is not None
+
+    def size(self, name: str) -> int | None:
+        """Return the bytes of the file *name*; None when there is no such file, or no longer."""
+        with self._lock:
+            content = self._evictable.look(name)
+            content = self._payloads.get(name) if content is None else content
+        content = self._text(name) if content is None else content
+        return None if content is None else len(content)
+
+    def read(self, name: str, offset: int = 0, size_bytes: int = sys.maxsize) -> bytes:
+        """Return *size_bytes* bytes of a file from *offset*, or all that follows it.
+
+        Raises:
+            NotFoundError: It is not there, or no longer.
+        """
+        content = self._text(name)
+        content = self._use(self.path(name)) if content is None else content
+        return content[offset : offset + size_bytes]
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the content of a file in pieces. Raises `NotFoundError`."""
+        content = self.read(name)
+        for start in range(0, len(content), _CHUNK_BYTES):
+            yield content[start : start + _CHUNK_BYTES]
+
+    def get(self, reference: str) -> bytes:
+        """Return the payload behind a ``workspace:///data/`` reference. Raises `NotFoundError`."""
+        return self._use(reference)
+
+    def is_evicted(self, name: str) -> bool:
+        """Tell whether *name* was there once and was removed because nobody used it."""
+        with self._lock:
+            return self._evictable.is_evicted(name)
+
+    def _text(self, name: str) -> bytes | None:
+        """Return a file of a session that cannot be evicted, ``session.json`` included; None when it is none."""
+        directory, _, file = name.rpartition("/")
+        session = self._sessions.get(directory)
+        if session is None:
+            return None
+        if file == layout.SESSION_FILE:
+            return spell({"id": session.session_id}).encode()
+        with self._lock:
+            return session.text(file)

@@ -15,8 +15,8 @@ from buoyline.messages.payloads import announced_bytes
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.journal import Record, encode
+from buoyline.workspace.journal_end import Tip
 from buoyline.workspace.session import Session
-from buoyline.workspace.tip import Tip
 
 _COUNTED_FILES = (
     layout.CONTEXT_FILE,

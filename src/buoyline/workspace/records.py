@@ -14,11 +14,10 @@ from buoyline.messages import ToolResult, detect, parse, spell
 from buoyline.messages.times import time_from
 from buoyline.offloader.protocol import StoredResult, WindowState
 from buoyline.workspace import layout
-from buoyline.workspace.archived import text_digest
-from buoyline.workspace.content import Measure
+from buoyline.workspace.batches import text_digest
+from buoyline.workspace.content import ONE_TEXT, Measure, placed, stored_parts
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Known, Record
-from buoyline.workspace.parts import ONE_TEXT, placed, stored_parts
 
 
 def result_record(
@@ -37,7 +36,7 @@ def result_record(
         result: The result.
         name: Of the file, within the session.
         measure: Of the text.
-        parts: What `buoyline.workspace.parts` says of each of its parts, in order.
+        parts: What `buoyline.workspace.content` says of each of its parts, in order.
         view: What stands in its view; None without one.
         others_bytes: What the session's other results take with their views.
         time: Now.

@@ -11,12 +11,11 @@ from buoyline.messages import detect, parse
 from buoyline.offloader.transcript import blank_lines
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle
-from buoyline.workspace.archived import ArchivedMessage, messages_of, rendered, transcript_bytes
-from buoyline.workspace.batches import batch_after, times_of
+from buoyline.workspace.batches import ArchivedMessage, batch_after, messages_of, rendered, times_of, transcript_bytes
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, Extent, Known, Record, batch_record, begin_record, encode
-from buoyline.workspace.tip import Tip
+from buoyline.workspace.journal_end import Tip
 
 Content = Callable[[Batch], bytes | None]
 """Returns a batch's bytes, or None when they are not what was committed."""

@@ -32,10 +32,9 @@ from buoyline.messages import (
     read_result,
     spell,
 )
-from buoyline.messages.encoded import BYTES_MARK
 from buoyline.messages.formats import is_text_type
-from buoyline.messages.native import data_url
-from buoyline.messages.payloads import Carrier, carrier_of, format_below
+from buoyline.messages.model import data_url
+from buoyline.messages.payloads import BYTES_MARK, Carrier, carrier_of, format_below
 from buoyline.workspace import layout
 
 T = TypeVar("T")

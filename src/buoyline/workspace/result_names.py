@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from buoyline.messages import spell
 from buoyline.workspace import layout
-from buoyline.workspace.archived import text_digest
+from buoyline.workspace.batches import text_digest
 from buoyline.workspace.content import Measure
 from buoyline.workspace.journal import Known, Record
 

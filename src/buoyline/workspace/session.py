@@ -19,8 +19,8 @@ from buoyline.workspace._files import Handle, HeldTree, Tree
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, begin_record, encode
+from buoyline.workspace.journal_end import Tip
 from buoyline.workspace.recovery import rebuilt_journal, recover
-from buoyline.workspace.tip import Tip
 
 
 class Session:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from buoyline.compression.summarizers.asking import Asking, Question, Reply
-from buoyline.compression.summarizers.retrying import Retries
+from buoyline.compression.summarizers.attempts import Retries
+from buoyline.compression.summarizers.callables import Asking, Question, Reply
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.tokens.models import context_size as known_context_size

@@ -2,7 +2,7 @@
 
 Its model classes cover the providers and sort their errors, so that neither has to be done here again. Requests
 are made directly, without its agents: how often to ask again, and what for, is decided in one place, and that is
-`buoyline.compression.summarizers.asking`.
+`buoyline.compression.summarizers.callables`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
-from buoyline.compression.summarizers.asking import Question, Reply
-from buoyline.compression.summarizers.failure import Failure, Kind
+from buoyline.compression.summarizers.attempts import Failure, Kind
+from buoyline.compression.summarizers.callables import Question, Reply
 from buoyline.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@
 """
 
 try:
+    from buoyline.integrations.agentscope.log import resumed_state
     from buoyline.integrations.agentscope.lookups import workspace_tools
     from buoyline.integrations.agentscope.middleware import WorkspaceMiddleware
-    from buoyline.integrations.agentscope.resuming import resumed_state
     from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "agentscope":

@@ -1,13 +1,17 @@
 """What we need of AgentScope's agents and messages, in one place, with the types that it leaves open."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Literal
+from itertools import groupby
+from typing import Any, Final, Literal
 
 from agentscope.agent import Agent
 from agentscope.message import Msg, TextBlock
 
+from buoyline.compression.plan import legal_cuts, plan
 from buoyline.errors import ConfigError
+from buoyline.messages import Message
 
 
 async def model_input(agent: Agent) -> dict[str, Any]:
@@ -45,3 +49,209 @@ def message_of(role: Literal["user", "assistant", "system"], content: str | Sequ
     """
     blocks: list[Any] = [TextBlock(text=content)] if isinstance(content, str) else list(content)
     return Msg(name=name or role, role=role, content=blocks)
+
+
+# Telling a request that was refused as too long from all else that a provider's client raises.
+#
+# AgentScope passes on what the client of each provider raises. They have no class in common, so an error is known by
+# the
+# status and the words that it carries. Source: what the APIs of OpenAI, Anthropic, Google, DashScope, xAI, Mistral
+# and
+# the servers vLLM and llama.cpp answer.
+
+
+_STATUSES: Final = frozenset({None, 400, 413, 422})
+"""Under which a request may be too long; too many tokens in a minute, for one, are 429."""
+
+_TOO_LARGE: Final = 413
+
+_WORDS: Final = (
+    "context length",
+    "context_length",
+    "context window",
+    "context size",
+    "context limit",
+    "maximum context",
+    "maximum prompt length",
+    "model maximum",
+    "max_model_len",
+    "too many tokens",
+    "too many total text bytes",
+    "prompt is too long",
+    "input is too long",
+    "input token count",
+    "range of input length",
+)
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status that the clients of OpenAI, Anthropic, Google and others put on their errors."""
+    for name in ("status_code", "code", "status"):
+        found: Any = getattr(error, name, None)
+        if isinstance(found, int):
+            return found
+    return None
+
+
+def is_overflow(error: BaseException) -> bool:
+    """Tell whether the provider has refused a request as too long."""
+    status, said = status_of(error), str(error).casefold()
+    return status == _TOO_LARGE or (status in _STATUSES and any(words in said for words in _WORDS))
+
+
+# Cutting an agent's context into pieces, of which the oldest leave.
+#
+# Pure. AgentScope gathers a whole reply, all its rounds of calls and results, in one message that grows; so a context
+# may consist of two messages of which the second takes all the room. A piece is what came at once: a message, or of
+# an
+# assistant's message what the model said and called, one result, one hint. Where the pieces lie does not depend on
+# when
+# it is asked. Like AgentScope's own cut, one leaves two messages with one id.
+
+
+_ALONE: Final = frozenset({"tool_result", "hint"})
+"""Blocks that are a piece each; all others come from the model, several at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Blocks of a message that leave or stay together.
+
+    Attributes:
+        message: The whole message.
+        start: Number of the first of its blocks.
+        stop: Number behind the last one.
+        changed: Stands for these blocks from now on; None: they are as they were.
+    """
+
+    message: Msg
+    start: int
+    stop: int
+    changed: Msg | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether it is all of the message."""
+        return self.start == 0 and self.stop == len(self.message.content)
+
+    @property
+    def native(self) -> Msg:
+        """The message itself where it is whole, else a message of the same id with these blocks."""
+        if self.changed is not None:
+            return self.changed
+        return (
+            self.message if self.is_whole else with_content(self.message, self.message.content[self.start : self.stop])
+        )
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the piece is known by, whatever leaves before it: ids of the message, and of its first block."""
+        blocks = self.message.content if self.message.role == "assistant" else []
+        return self.message.id, blocks[self.start].id if self.start < len(blocks) else ""
+
+
+def with_content(message: Msg, content: Sequence[Any]) -> Msg:
+    """Return a message like *message* with other content; its blocks are the very objects."""
+    return message.model_copy(update={"content": list(content)})
+
+
+def beginning(context: Sequence[Msg], archived: Sequence[Mapping[str, Any]]) -> list[Piece]:
+    """Return the pieces that *context* begins with, as *archived* cuts them.
+
+    Args:
+        context: The messages of an agent.
+        archived: JSON of messages that are archived already and that the context should begin with.
+
+    Returns:
+        A piece for each of *archived*, up to the first that the context has something else for.
+    """
+    pieces: list[Piece] = []
+    at = start = 0
+    for value in archived:
+        if at == len(context) or not _begins(context[at], start, value):
+            break
+        stop = start + len(value["content"])
+        pieces.append(Piece(context[at], start, stop))
+        at, start = (at + 1, 0) if stop == len(context[at].content) else (at, stop)
+    return pieces
+
+
+def pieces_of(context: Sequence[Msg], known: Sequence[Piece] = ()) -> list[Piece]:
+    """Cut *context* into pieces, in order, of which the first ones are *known*."""
+    at = sum(piece.stop == len(piece.message.content) for piece in known)
+    start = known[-1].stop if known and known[-1].stop < len(known[-1].message.content) else 0
+    pieces = list(known)
+    for position in range(at, len(context)):
+        pieces += _cut(context[position], start if position == at else 0)
+    return pieces
+
+
+def messages_of(pieces: Sequence[Piece]) -> list[Msg]:
+    """Put pieces together again: what is whole is the very message."""
+    return [_joined(list(group)) for _, group in groupby(pieces, key=lambda piece: id(piece.message))]
+
+
+def added_since(context: Sequence[Msg], pieces: Sequence[Piece]) -> list[Piece]:
+    """Return what a tool or a user has added to *context* since it was cut into *pieces*, which are its end."""
+    if not pieces:
+        return pieces_of(context)
+    last = pieces[-1]
+    at = max((number for number, message in enumerate(context) if message is last.message), default=len(context))
+    grown = [] if at == len(context) or last.stop >= len(last.message.content) else list(_cut(last.message, last.stop))
+    return [*grown, *pieces_of(context[at + 1 :])]
+
+
+def cut_of(
+    views: Sequence[Message], counts: Sequence[int], *, max_kept_tokens: int, at_least: int, waiting: Sequence[int]
+) -> int:
+    """Return how many of the oldest pieces leave: as few as bring the rest to *max_kept_tokens*.
+
+    Args:
+        views: Of the pieces.
+        counts: Tokens of each.
+        max_kept_tokens: For what stays.
+        at_least: So many are archived already.
+        waiting: Numbers of the pieces with calls that the agent is still about to answer. They stay, whatever the
+            room, since AgentScope puts the result behind them.
+
+    Returns:
+        A cut that parts no call from its result; 0 where nothing may leave.
+    """
+    cut = plan(views, counts, max_kept_tokens=max_kept_tokens, at_least=at_least).cut
+    if waiting and cut > waiting[0]:
+        last = last_cut(views, waiting[0])
+        return last if last >= at_least else 0
+    return cut
+
+
+def last_cut(views: Sequence[Message], at_most: int) -> int:
+    """Return how many of the oldest pieces may leave, up to *at_most* of them; 0 where none may."""
+    return max((legal for legal in legal_cuts(views) if legal <= at_most), default=0)
+
+
+def _joined(parts: Sequence[Piece]) -> Msg:
+    first = parts[0]
+    if all(part.changed is None for part in parts):
+        return Piece(first.message, first.start, parts[-1].stop).native
+    return with_content(first.message, [block for part in parts for block in part.native.content])
+
+
+def _cut(message: Msg, start: int) -> Iterator[Piece]:
+    content = message.content
+    if message.role != "assistant" or start == len(content):
+        yield Piece(message, start, len(content))
+        return
+    begin = start
+    for number in range(start + 1, len(content)):
+        if content[number].type in _ALONE or content[number - 1].type in _ALONE:
+            yield Piece(message, begin, number)
+            begin = number
+    yield Piece(message, begin, len(content))
+
+
+def _begins(message: Msg, start: int, value: Mapping[str, Any]) -> bool:
+    """Tell whether the blocks of *message* from *start* on begin with those of *value*, known by their ids."""
+    blocks = value["content"]
+    named = [(block["type"], block["id"]) for block in blocks]
+    mine = [(block.type, block.id) for block in message.content[start : start + len(blocks)]]
+    return message.id == value["id"] and named == mine and (bool(blocks) or not message.content)

@@ -16,20 +16,19 @@ from agentscope.message import Msg, TextBlock, ToolCallBlock, ToolResultBlock
 from agentscope.tool import ToolResponse
 
 from buoyline.errors import RedactionError, StorageError
-from buoyline.integrations.agentscope.agents import message_of, tokens_of
-from buoyline.integrations.agentscope.archived import leaving_next, noted, stubs_in
-from buoyline.integrations.agentscope.pieces import Piece, pieces_of
+from buoyline.integrations.agentscope.agents import Piece, message_of, pieces_of, tokens_of
+from buoyline.integrations.agentscope.log import leaving_next, noted, stubs_in
 from buoyline.integrations.agentscope.settings import Workbench
-from buoyline.management.managers.results import text_numbers
-from buoyline.management.standins import Beginning
+from buoyline.management.managers import text_numbers
+from buoyline.management.rules import Beginning
 from buoyline.messages import Message, ToolCall, detect
 from buoyline.offloader import StoredResult, truncated
 from buoyline.tokens.messages import count_message, count_result
-from buoyline.window.beside import beside
-from buoyline.window.choosing import ResultChoosing
-from buoyline.window.entry import Entry
 from buoyline.window.events import OnEvent
 from buoyline.window.offloading import ResultOffloading
+from buoyline.window.plan import ResultChoosing
+from buoyline.window.state import Entry
+from buoyline.window.tasks import beside
 
 logger = logging.getLogger(__name__)
 

@@ -8,12 +8,10 @@ from agentscope.exception import StructuredOutputError
 from agentscope.message import Msg, TextBlock
 from agentscope.model import ChatModelBase, ChatResponse, ChatUsage, FinishedReason
 
-from buoyline.compression.summarizers.asking import Asking, Question, Reply
-from buoyline.compression.summarizers.failure import Failure, Kind
-from buoyline.compression.summarizers.retrying import Retries
+from buoyline.compression.summarizers.attempts import Failure, Kind, Retries
+from buoyline.compression.summarizers.callables import Asking, Question, Reply
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
-from buoyline.integrations.agentscope.agents import message_of
-from buoyline.integrations.agentscope.overflow import is_overflow, status_of
+from buoyline.integrations.agentscope.agents import is_overflow, message_of, status_of
 
 _Answer = TypeVar("_Answer")
 
@@ -50,7 +48,7 @@ class AgentModelSummarizer:
 
         Args:
             model: The agent's.
-            max_attempts: See `buoyline.compression.summarizers.retrying.Retries`; each may be several requests, as
+            max_attempts: See `buoyline.compression.summarizers.attempts.Retries`; each may be several requests, as
                 often as the model itself tries again.
             timeout_s: For one of these attempts.
             first_wait_s: Before the second attempt at a provider that is busy.

@@ -11,17 +11,19 @@ except ModuleNotFoundError as error:
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
 from strands.vended_plugins.context_offloader import S3Storage, Storage
 
-from buoyline.integrations.strands.agent_summaries import AgentSummarizer, StrandsModelSummarizer
 from buoyline.integrations.strands.conversation import WorkspaceConversationManager
-from buoyline.integrations.strands.documents import conversation_manager_of
-from buoyline.integrations.strands.managed import DocumentConversationManager
-from buoyline.integrations.strands.naming import session_of
-from buoyline.integrations.strands.null import NullConversationManager
-from buoyline.integrations.strands.offloading import ContextOffloader, ShouldOffload, WorkspaceOffloader
+from buoyline.integrations.strands.documents import NullConversationManager, conversation_manager_of
+from buoyline.integrations.strands.history import session_of
+from buoyline.integrations.strands.manager import DocumentConversationManager
+from buoyline.integrations.strands.plugin import ContextOffloader, ShouldOffload, WorkspaceOffloader
 from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
 from buoyline.integrations.strands.storage import WorkspaceStorage
 from buoyline.integrations.strands.storages import FileStorage, InMemoryStorage
-from buoyline.integrations.strands.summarizing import SummarizingConversationManager
+from buoyline.integrations.strands.summaries import (
+    AgentSummarizer,
+    StrandsModelSummarizer,
+    SummarizingConversationManager,
+)
 
 # Strands' own ConversationManager, ProactiveCompressionConfig, S3Storage and Storage can be imported from here, so that
 # code that follows its pages changes an import alone.

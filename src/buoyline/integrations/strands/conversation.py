@@ -11,10 +11,9 @@ from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.errors import BuoylineError
 from buoyline.integrations.strands.attachment import workspace_of
-from buoyline.integrations.strands.bridging import run_apart
-from buoyline.integrations.strands.guarding import guarded_counter, guarded_offloader
-from buoyline.integrations.strands.naming import session_of
-from buoyline.management.strands_settings import compression_threshold
+from buoyline.integrations.strands.callbacks import guarded_counter, guarded_offloader, run_apart
+from buoyline.integrations.strands.history import session_of
+from buoyline.management.settings import compression_threshold
 from buoyline.offloader import Offloader
 from buoyline.tokens import TextCounter, TokenCounter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace

@@ -1,20 +1,45 @@
 """A conversation manager by the document that says what it does."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from buoyline.compression import Summarizer, SummaryFunction
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.conversation import WorkspaceConversationManager
-from buoyline.integrations.strands.managed import DocumentConversationManager
-from buoyline.integrations.strands.null import NullConversationManager
+from buoyline.integrations.strands.cuts import LeavingConversationManager
+from buoyline.integrations.strands.manager import DocumentConversationManager
 from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
-from buoyline.integrations.strands.summarizing import EXTRACTIVE, SummarizingConversationManager
+from buoyline.integrations.strands.summaries import EXTRACTIVE, SummarizingConversationManager
 from buoyline.management import ContextManagement, to_strands_settings
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
-from buoyline.window.documents import Management, document_of
 from buoyline.window.events import OnEvent
+from buoyline.window.settings import Management, document_of
+
+if TYPE_CHECKING:
+    from strands import Agent
+
+# `NullConversationManager`: the history stays as it is.
+
+
+class NullConversationManager(LeavingConversationManager):
+    """Does not change the history; an overflow reaches the caller.
+
+    Source: Strands' manager of the same name.
+    """
+
+    _archives = False
+
+    def reduce_context(self, agent: "Agent", e: Exception | None = None, **kwargs: Any) -> None:  # noqa: ARG002 - Strands' signature
+        """Do nothing, or raise *e* again."""
+        if e is not None:
+            raise e
+
+    async def _reduce(self, agent: "Agent") -> None:
+        """Do nothing."""
+
+    async def _recover(self, agent: "Agent", error: Exception) -> None:
+        """Do nothing: `reduce_context` has raised."""
 
 
 def conversation_manager_of(
@@ -35,7 +60,7 @@ def conversation_manager_of(
     writes, gives that one; any other, and each with *on_event*, a `DocumentConversationManager`.
 
     Args:
-        management: A document, its JSON values, a file, or a name; see `buoyline.window.documents.document_of`.
+        management: A document, its JSON values, a file, or a name; see `buoyline.window.settings.document_of`.
         workspace: See `WorkspaceConversationManager`; has the documents of its own where it is a `LocalWorkspace`.
         session_id: See `WorkspaceConversationManager`.
         counter: See `WorkspaceConversationManager`.

@@ -11,10 +11,10 @@ from strands.hooks import BeforeModelCallEvent
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import Extent, Summary
-from buoyline.compression.rendering import Place
+from buoyline.compression.passages import Place
 from buoyline.errors import ConfigError
+from buoyline.integrations.strands.cuts import LeavingConversationManager
 from buoyline.integrations.strands.history import NativeMessage, cuts, history_of, views_of
-from buoyline.integrations.strands.leaving import LeavingConversationManager
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
 

@@ -5,28 +5,332 @@ Source: Strands' pages on the context offloader and its storage for ``store`` an
 """
 
 import asyncio
+import builtins
 import errno
+import logging
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from buoyline.errors import ConfigError, NotFoundError, StorageError
-from buoyline.integrations.strands.blobs import part_of, payload_of
-from buoyline.integrations.strands.keyed import KeyedStorage
-from buoyline.integrations.strands.locating import (
-    Located,
-    held_result,
-    relative_to,
-    result_anywhere,
-    result_named,
+from strands.storage.search.keyword import KeywordSearchStrategy
+from strands.storage.storage import (
+    _NAMESPACED,  # pyright: ignore[reportPrivateUsage] - how Strands knows that its prefix is not wanted again
+    StorageSearchResult,
 )
-from buoyline.integrations.strands.naming import session_named
-from buoyline.messages import ToolResult
+from strands.types.exceptions import StorageError as StrandsStorageError
+
+from buoyline.errors import BuoylineError, ConfigError, InvalidNameError, MessageError, NotFoundError, StorageError
+from buoyline.integrations.strands.history import session_named
+from buoyline.lookups.places import files_of
+from buoyline.messages import Json, Media, Text, ToolResult, is_object, parse
 from buoyline.offloader import StoredResult
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
+from buoyline.workspace.entries import Entry, KeepsEntries
+from buoyline.workspace.journal import Record
 
 if TYPE_CHECKING:
     from strands.sandbox.base import Sandbox
+
+# Bytes of a content type as a part of a tool result, and back. Pure.
+
+
+PLAIN_TEXT: Final = "text/plain"
+_KINDS: Final = frozenset({"audio", "image", "video"})
+
+
+def part_of(content: bytes, content_type: str) -> Text | Media:
+    """Return the part that *content* is stored as: plain text as text, all else as a payload of its type."""
+    if content_type == PLAIN_TEXT:
+        try:
+            return Text(content.decode("utf-8"))
+        except UnicodeDecodeError:
+            pass
+    kind = content_type.partition("/")[0]
+    return Media(kind if kind in _KINDS else "document", content_type, len(content), payload=content or None)
+
+
+def payload_of(result: ToolResult, blob: str = "") -> tuple[bytes, str]:
+    """Return the bytes and the content type of a stored *result*, or of the medium in it whose file is *blob*.
+
+    A result of several blocks is its text; of one that is all JSON, the JSON.
+
+    Raises:
+        KeyError: No part of *result* is in *blob*.
+    """
+    if blob:
+        for part in result.parts:
+            content = part.content() if isinstance(part, Media) else None
+            if isinstance(part, Media) and content and layout.blob_name(content, part.media_type) == blob:
+                return content, part.media_type
+        raise KeyError(blob)
+    match result.parts:
+        case (Media() as part,):
+            return part.content() or b"", part.media_type
+        case (Json() as part,):
+            return part.json.encode("utf-8", "surrogatepass"), "application/json"
+        case _:
+            return result.text.encode("utf-8", "surrogatepass"), PLAIN_TEXT
+
+
+# What Strands' context offloader puts around content that it hands to a unified storage, taken off and put back.
+#
+# Pure. Source: ``_frame_content`` of `strands.vended_plugins.context_offloader.plugin`: two bytes with the length of
+# the
+# content type, big-endian, the content type in UTF-8, the content.
+
+
+_LENGTH_BYTES: Final = 2
+_CONTENT_TYPE = re.compile(rb"[A-Za-z0-9!#$&^_.+-]{1,120}/[A-Za-z0-9!#$&^_.+-]{1,120}")
+
+
+class Framed(NamedTuple):
+    """Content without its frame.
+
+    Attributes:
+        content_type: What the frame says; empty where there was none.
+        content: What was in it; all of the bytes where there was none.
+    """
+
+    content_type: str
+    content: bytes
+
+
+def framed(content: bytes, content_type: str) -> bytes:
+    """Return *content* in the frame of the context offloader."""
+    spelled = content_type.encode("utf-8")
+    return len(spelled).to_bytes(_LENGTH_BYTES, "big") + spelled + content
+
+
+def unframed(data: bytes) -> Framed:
+    r"""Take the frame off *data*; what has none is content of no type.
+
+    >>> unframed(b"\x00\x0atext/plainhi")
+    Framed(content_type='text/plain', content=b'hi')
+    """
+    end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
+    content_type = data[_LENGTH_BYTES:end]
+    if len(data) < end or _CONTENT_TYPE.fullmatch(content_type) is None:
+        return Framed("", data)
+    return Framed(content_type.decode("ascii"), data[end:])
+
+
+# `KeyedStorage`: Strands' unified storage over the entries of a workspace.
+#
+# Source: `strands.storage.Storage` and its shipped backends for the keys: runs of ``/`` are one, none at either end,
+# and
+# neither a backslash nor a ``..`` segment.
+
+
+class KeyedStorage:
+    """Bytes under keys, as Strands' subsystems and the unified form of its context offloader store them.
+
+    A frame that the offloader puts around content is kept beside it: the file holds the content alone, so ``cat`` and
+    ``grep`` work. Writing over a key is atomic and durable, and what was damaged on disk is an error.
+    """
+
+    def __init__(self, entries: Callable[[], KeepsEntries], prefix: str = "") -> None:
+        """Use what *entries* gives when something is first done, under keys that begin with *prefix*."""
+        self._entries, self._prefix = entries, prefix
+        if prefix:
+            self._namespaced = _NAMESPACED
+
+    async def write(self, key: str, data: bytes) -> None:
+        """Store *data* under *key*, in place of what is there.
+
+        Raises:
+            strands.types.exceptions.StorageError: *key* cannot be one, or the workspace refused.
+        """
+        content_type, content = unframed(bytes(data))
+        try:
+            await self._entries().write(self._key(key), Entry(content, content_type, content_type))
+        except BuoylineError as error:
+            raise StrandsStorageError(f"Failed to write {key!r}: {error}") from error
+
+    async def read(self, key: str) -> bytes | None:
+        """Return the bytes under *key*; None where there are none.
+
+        Raises:
+            strands.types.exceptions.StorageError: *key* cannot be one, or what is there is not what was written.
+        """
+        try:
+            found = await self._entries().read(self._key(key))
+        except BuoylineError as error:
+            raise StrandsStorageError(f"Failed to read {key!r}: {error}") from error
+        if found is None:
+            return None
+        return framed(found.content, found.frame) if found.frame else found.content
+
+    async def delete(self, key: str) -> None:
+        """Remove what is under *key*; nothing happens where nothing is.
+
+        Raises:
+            strands.types.exceptions.StorageError: *key* cannot be one, or the workspace refused.
+        """
+        try:
+            await self._entries().delete(self._key(key))
+        except BuoylineError as error:
+            raise StrandsStorageError(f"Failed to delete {key!r}: {error}") from error
+
+    async def list(self, query: str = "") -> builtins.list[str]:
+        """Return the keys that begin with *query*, sorted.
+
+        Raises:
+            strands.types.exceptions.StorageError: *query* cannot be one, or the workspace refused.
+        """
+        prefix = f"{self._prefix}{_checked_key(query).lstrip('/')}"
+        try:
+            keys = await self._entries().keys(prefix)
+        except BuoylineError as error:
+            raise StrandsStorageError(f"Failed to list {query!r}: {error}") from error
+        return [key.removeprefix(self._prefix) for key in keys]
+
+    async def search(self, query: str) -> builtins.list[StorageSearchResult]:
+        """Return what has words of *query* in it, the best first, ranked as Strands' own storages rank it."""
+        return await KeywordSearchStrategy().search(self, query)
+
+    def namespace(self, prefix: str) -> "KeyedStorage":
+        """Return a view of what is below *prefix*.
+
+        Raises:
+            strands.types.exceptions.StorageError: *prefix* cannot be one.
+        """
+        below = _checked_key(prefix).strip("/")
+        return KeyedStorage(self._entries, f"{self._prefix}{below}/" if below else self._prefix)
+
+    def for_sandbox(self, sandbox: object) -> "KeyedStorage":  # noqa: ARG002 - the interface passes it
+        """Return itself: files are the host's, whichever sandbox the agent's commands run in."""
+        return self
+
+    def _key(self, key: str) -> str:
+        checked = _checked_key(key).strip("/")
+        if not checked:
+            raise StrandsStorageError("Storage key must not be empty")
+        return f"{self._prefix}{checked}"
+
+
+def _checked_key(key: str) -> str:
+    if "\\" in key:
+        raise StrandsStorageError(f"Invalid storage key {key!r}: backslashes are not allowed")
+    normalized = re.sub(r"/+", "/", key)
+    if ".." in normalized.split("/"):
+        raise StrandsStorageError(f"Invalid storage key {key!r}: '..' path segments are not allowed")
+    return normalized
+
+
+# Which tool result a reference means that a storage has given: a path, a bare file name, or one without extension.
+
+
+class Located(NamedTuple):
+    """A stored result, or a medium in it.
+
+    Attributes:
+        session_id: The session that stored it.
+        name: Of the result's file, within the session.
+        blob: Of the medium's file, relative to the workdir; empty for the result itself.
+    """
+
+    session_id: str
+    name: str
+    blob: str = ""
+
+
+def session_in(workspace: LocalWorkspace | MemoryWorkspace, directory: str) -> str | None:
+    """Return the id of the session whose files are in *directory*; None if there is none. Blocking."""
+    try:
+        found = parse(files_of(workspace).tree.read(f"{directory}/{layout.SESSION_FILE}"))
+    except (InvalidNameError, MessageError, NotFoundError, StorageError):
+        return None
+    session_id = found.get("id") if is_object(found) else None
+    return session_id if isinstance(session_id, str) else None
+
+
+def relative_to(reference: str, root: str | None, workspace: LocalWorkspace) -> str | None:
+    """Return *reference* relative to the workdir, a bare name as it is; None where it leads elsewhere.
+
+    Args:
+        reference: Absolute, or relative to where the process was started, or a bare name.
+        root: What relative references of the storage begin with; None where they are absolute.
+        workspace: The workspace.
+    """
+    if root is not None and reference.startswith(f"{root}/"):
+        return _checked_name(reference[len(root) + 1 :])
+    if _checked_name(reference) is None or "/" not in reference:
+        return _checked_name(reference)
+    path = Path(reference).absolute()
+    for workdir in (workspace.workdir, Path(os.path.realpath(workspace.workdir))):
+        if path.is_relative_to(workdir):
+            return path.relative_to(workdir).as_posix()
+    return None if Path(reference).is_absolute() else reference
+
+
+def held_result(
+    workspace: MemoryWorkspace, reference: str, session_id: str, *, is_confined: bool = True
+) -> Located | None:
+    """Return the result in memory that *reference* spells, a path or a bare name; None where it spells none of ours.
+
+    Args:
+        workspace: The workspace.
+        reference: A path or a bare name.
+        session_id: The session that a bare name is looked for in.
+        is_confined: Whether a path of another session is none of ours.
+    """
+    directory, _, name = reference.removeprefix("memory:///").rpartition("/")
+    if not layout.is_result_name(name):
+        return None
+    owner = session_in(workspace, directory) if directory else session_id
+    return None if owner is None or (is_confined and owner != session_id) else Located(owner, name)
+
+
+def result_anywhere(workspace: LocalWorkspace, named: str) -> Located | None:
+    """Return what *named*, relative to the workdir, leads to in any session. Blocking.
+
+    A bare name that several sessions have means none of them. Of a blob any session knows the type, and all are asked.
+
+    Raises:
+        CorruptError: A session's journal is gone.
+    """
+    directory = named.rpartition("/")[0]
+    if directory.startswith(f"{layout.SESSIONS}/"):
+        owner = session_in(workspace, directory)
+        return None if owner is None else result_named(workspace, owner, named)
+    found = [place for each in workspace.session_ids() if (place := result_named(workspace, each, named)) is not None]
+    return found[0] if len({place.blob or place for place in found}) == 1 else None
+
+
+def result_named(workspace: LocalWorkspace, session_id: str, named: str) -> Located | None:
+    """Return what *named*, relative to the workdir, leads to among the results of a session; the newest. Blocking.
+
+    Raises:
+        CorruptError: The session's journal is gone.
+    """
+    try:
+        session = workspace.session(session_id)
+    except NotFoundError:
+        return None
+    results = session.index().results
+    found = (place for name, record in reversed(results.items()) for place in _places(session_id, name, record))
+    return next((place for place in found if _is_named(place.blob or f"{session.directory}/{place.name}", named)), None)
+
+
+def _is_named(path: str, named: str) -> bool:
+    if "/" in named:
+        return path == named
+    name = PurePosixPath(path)
+    return named in (name.name, name.stem)
+
+
+def _places(session_id: str, name: str, record: Record) -> Iterator[Located]:
+    yield Located(session_id, name)
+    for part in record.get("parts", ()):
+        if is_object(part) and isinstance(part.get("path"), str):
+            yield Located(session_id, name, part["path"])
+
+
+def _checked_name(named: str) -> str | None:
+    return named if named and ".." not in named.split("/") and "\0" not in named else None
+
 
 Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
 
@@ -206,3 +510,99 @@ if TYPE_CHECKING:
 
     _storage: type[Storage] = WorkspaceStorage
     _offloader_storage: type[OffloaderStorage] = WorkspaceStorage
+
+
+# Calling what the user has brought, which may raise anything, where a failure must not cost a tool result.
+
+
+T = TypeVar("T")
+
+
+async def attempted(work: Coroutine[Any, Any, T]) -> T | Exception:
+    """Return what *work* returns, or the exception that ended it; the end of the program and a cancellation are raised.
+
+    An exception in a hook of Strands' makes an error of a successful result, and the model never sees the result.
+    """
+    found: T | BaseException = (await asyncio.gather(work, return_exceptions=True))[0]
+    if isinstance(found, BaseException) and not isinstance(found, Exception):
+        raise found
+    return found
+
+
+# A unified storage of Strands' in the form of the offloader's: ``store`` and ``retrieve``.
+
+
+logger = logging.getLogger(__name__)
+
+_PREFIX_PARTS: Final = 2
+
+
+class KeepsKeys(Protocol):
+    """A unified storage, as far as it is used here."""
+
+    async def write(self, key: str, data: bytes) -> None:
+        """Store *data* under *key*."""
+        ...
+
+    async def read(self, key: str) -> bytes | None:
+        """Return what is under *key*; None where nothing is."""
+        ...
+
+    def delete(self, key: str) -> Coroutine[Any, Any, None]:
+        """Remove what is under *key*."""
+        ...
+
+
+class FramedStorage:
+    """Stores content with its type in front, as Strands' own offloader does; the key is the reference.
+
+    Keys stand below the session, so that two agents on one storage do not write over each other's results.
+    """
+
+    def __init__(self, storage: KeepsKeys, session_id: str) -> None:
+        """Use *storage*, below ``offloader/<session_id>/``."""
+        self._storage, self._prefix = storage, f"offloader/{session_id}/"
+        self._cycles: dict[str, int] = {}
+        self._cycle = 0
+
+    async def evict(self, cycle: int, after_cycles: int | None) -> None:
+        """Delete what was not used for more than *after_cycles* cycles before *cycle*; None deletes nothing.
+
+        What the storage refuses to delete is tried again next time.
+        """
+        self._cycle = cycle
+        if after_cycles is None:
+            return
+        for key in [key for key, used in self._cycles.items() if used < cycle - after_cycles]:
+            failure = await attempted(self._storage.delete(key))
+            if failure is None:
+                del self._cycles[key]
+            else:
+                logger.debug("%s could not be evicted: %r", key, failure)
+
+    def with_session_of(self, reference: str) -> "FramedStorage":
+        """Return a storage for the session that *reference* begins with; itself if it begins with none."""
+        parts = reference.split("/")
+        is_ours = len(parts) > _PREFIX_PARTS and parts[0] == "offloader"
+        return FramedStorage(self._storage, parts[1]) if is_ours else self
+
+    async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
+        """Store *content* and return the key that it stands under."""
+        name = f"{self._prefix}{key}"
+        await self._storage.write(name, framed(content, content_type))
+        self._cycles[name] = self._cycle
+        return name
+
+    async def retrieve(self, reference: str) -> tuple[bytes, str]:
+        """Return content and type.
+
+        Raises:
+            KeyError: Nothing of this session is there.
+        """
+        data = await self._storage.read(reference) if reference.startswith(self._prefix) else None
+        if data is None:
+            raise KeyError(f"Reference not found: {reference}")
+        if reference in self._cycles:
+            self._cycles[reference] = self._cycle
+        content_type, content = unframed(data)
+        return content, content_type or "application/octet-stream"

@@ -1,6 +1,6 @@
 """Converting messages from one dialect to another."""
 
-from buoyline.messages.conversion.converting import Converted, convert
-from buoyline.messages.conversion.losses import Loss
+from buoyline.messages.conversion.blocks import Loss
+from buoyline.messages.conversion.convert import Converted, convert
 
 __all__ = ["Converted", "Loss", "convert"]

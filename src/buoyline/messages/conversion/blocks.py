@@ -4,11 +4,14 @@ A view (`buoyline.messages.Message`) is for reading, and leaves out what nobody 
 These blocks hold all that has a place in more than one dialect.
 """
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal, TypeAlias
 
-from buoyline.messages.message import Role
+from buoyline.messages.jsonl import is_object
+from buoyline.messages.model import Role
 
 MediaKind: TypeAlias = Literal["image", "audio", "document", "video"]
 
@@ -161,3 +164,121 @@ def _speaker(block: Block, role: Role) -> Role:
             return "assistant"
         case _:
             return role
+
+
+# What a conversion could not keep.
+
+
+_NOTHING: Final[tuple[object, ...]] = (None, False, "", [], {})
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Loss:
+    """One thing that a message had and its conversion has not, or has in another form.
+
+    Attributes:
+        message: Number of the message among those given, 0-based.
+        what: What is lost or changed.
+        why: The reason, and what stands there instead where something does.
+    """
+
+    message: int
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return f"message {self.message}: {self.what}: {self.why}"
+
+
+@dataclass(slots=True)
+class Losses:
+    """Gathers the losses of a conversion to the dialect *target*."""
+
+    target: str
+    found: list[Loss] = field(default_factory=list[Loss])
+
+    def note(self, message: int, what: str, why: str = "") -> None:
+        """Note a loss; left out, the reason is that the target has no place for it."""
+        self.found.append(Loss(message, what, why or f"{self.target} has no place for it"))
+
+    def note_fields(self, message: int, holder: Mapping[str, Any], known: Iterable[str], where: str = "") -> None:
+        """Note each field of *holder* that says something and that the reader does not know.
+
+        Args:
+            message: See `Loss`.
+            holder: A message or a block.
+            known: Names of the fields that are read.
+            where: What *holder* is.
+        """
+        names = sorted(name for name in holder.keys() - set(known) if _says_something(holder[name]))
+        for name in names:
+            self.note(message, f"{name} of {where}" if where else name)
+
+
+def _says_something(value: object) -> bool:
+    return not any(type(value) is type(nothing) and value == nothing for nothing in _NOTHING)
+
+
+# The arguments of a call as an object, where a dialect takes no text for them.
+
+
+RAW: Final = "raw_arguments"
+"""Under this key stands a text that is no JSON object, as the model wrote it."""
+
+
+def object_of(text: str, number: int, losses: Losses) -> dict[str, Any]:
+    """Return the object that *text* spells, or one that holds *text*; none at all is the empty object.
+
+    What an object cannot tell as the text did is noted: a key that comes twice, a number of more digits than a float
+    has. White space and the order of escapes are no content.
+    """
+    if not text.strip():
+        return {}
+    found = _Reading()
+    try:
+        value: object = json.loads(
+            text, parse_constant=_refuse, parse_float=found.number, object_pairs_hook=found.members
+        )
+    except (ValueError, RecursionError):
+        value = None
+    if not is_object(value):
+        losses.note(number, "arguments of a call", f"they are no JSON object; the text stands under {RAW!r}")
+        return {RAW: text}
+    for what in dict.fromkeys(found.lost):
+        losses.note(number, "arguments of a call", what)
+    return dict(value)
+
+
+class _Reading:
+    """Reads JSON, and remembers what Python's values do not hold of it."""
+
+    def __init__(self) -> None:
+        self.lost: list[str] = []
+
+    def number(self, spelled: str) -> float:
+        """Read a number that is no whole one; raises `ValueError` for one beyond a float."""
+        value = float(spelled)
+        if value in (float("inf"), float("-inf")):
+            raise ValueError(spelled)
+        if not _is_exact(spelled, value):
+            self.lost.append(f"{spelled[:40]} has more digits than a float holds")
+        return value
+
+    def members(self, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        """Make an object of its members."""
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            self.lost.append("a key comes twice; the last one counts")
+        return made
+
+
+def _is_exact(spelled: str, value: float) -> bool:
+    try:
+        return Decimal(spelled) == Decimal(repr(value))
+    except InvalidOperation:
+        return False
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)

@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from buoyline.messages.conversion.blocks import Answered, Block, Called, Turn
-from buoyline.messages.conversion.losses import Losses
+from buoyline.messages.conversion.blocks import Answered, Block, Called, Losses, Turn
 
 _ID: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
 """What Anthropic and Bedrock take for an id."""

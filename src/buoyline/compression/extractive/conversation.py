@@ -1,0 +1,217 @@
+"""The messages that leave the context, read once for all fields of their summary."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS, Lookout, Sighting, likelihood
+from buoyline.compression.extractive.reading import Citations, Passage, spanning
+from buoyline.compression.extractive.snippets import Sections
+from buoyline.compression.extractive.speech import (
+    asks,
+    chars_of,
+    ending_of,
+    in_words,
+    is_made_by_machine,
+    repeated_endings,
+    without_closing,
+)
+from buoyline.compression.extractive.steps import Step, broader, steps
+from buoyline.compression.extractive.wording import ANSWERED, cut
+from buoyline.compression.identifiers import readable
+from buoyline.compression.summary import Item, Pointer, Source
+from buoyline.messages import Role
+from buoyline.tokens import TextCounter
+
+MIN_WORDS_CHARS: Final = 11
+"""A shorter message or sentence of a user says nothing without what it answers."""
+
+MADE_ALIKE: Final = 3
+"""So many messages that end in the same line were made by a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long one quotation may be, in tokens: a summary of 400 quotes a line where one of 4,000 quotes more."""
+
+    counter: TextCounter
+    max_tokens: int
+    task: int
+    request: int
+    asked: int
+    report: int
+    line: int
+
+    @classmethod
+    def within(cls, max_tokens: int, counter: TextCounter) -> "Limits":
+        """Return the limits for a summary of *max_tokens*."""
+        return cls(
+            counter=counter,
+            max_tokens=max_tokens,
+            task=_between(24, max_tokens // 8, 600),
+            request=_between(16, max_tokens // 24, 200),
+            asked=_between(24, max_tokens // 6, 300),
+            report=_between(24, max_tokens // 12, 400),
+            line=_between(16, max_tokens // 40, 60),
+        )
+
+
+class Conversation:
+    """Messages, the calls in them joined with their results, and every exact string with its places.
+
+    Attributes:
+        citations: Finds the lines of quotations.
+        sections: Finds the lines of exact strings.
+        typed: The messages that the user typed, in order; all of the user's where none looks typed.
+    """
+
+    def __init__(self, sources: Sequence[Source], limits: Limits, *, has_task: bool = False) -> None:
+        """Read *sources*, which are in order and not empty; *has_task* if the first request stands in a summary."""
+        self.sources = sources
+        self.has_task = has_task
+        self.limits = limits
+        self.end = sources[-1].index + 1
+        self.citations = Citations()
+        self.steps = steps(sources, self.citations)
+        self.open_errors, self.tackled_errors, self.resolved_errors = _errors(self.steps)
+        self._lookout = Lookout()
+        actions = {index: [step.action for step in made] for index, made in groupby(self.steps, _call_index)}
+        for source in sources:
+            self._lookout.watch(source, actions.get(source.index, []))
+        self._lookout.mark_errors(line.text for step in self.open_errors for line in step.errors)
+        self.sections = Sections(sources, self.strings_in, max_tokens=max(limits.max_tokens, 1))
+        self.sightings = self._lookout.sightings()
+        self._values = {sighting.text: self.value_of(sighting) for sighting in self.sightings}
+        users = self.spoken("user")
+        self._first = users[0] if users else None
+        self._endings = repeated_endings([source.message.text for source in users], at_least=MADE_ALIKE)
+        self.typed = _without_repetitions([source for source in users if not self.is_made(source)] or users)
+
+    def value_of(self, sighting: Sighting) -> float:
+        """Return how likely the string is needed again."""
+        return likelihood(sighting.weight, count=sighting.count, age=self.end - 1 - sighting.last_seen)
+
+    def value_in(self, text: str) -> float:
+        """Return how many strings of *text* are needed again, on average."""
+        return math.fsum(self._values.get(string, 0.0) for _, string in self._lookout.strings(text))
+
+    def strings_in(self, text: str) -> set[str]:
+        """Return the exact strings in *text*."""
+        return {string for _, string in self._lookout.strings(text)}
+
+    def is_made(self, source: Source) -> bool:
+        """Tell whether a message in the user's name was made by a program: a notice, a prompt of a shell."""
+        text = source.message.text
+        is_task = source is self._first and not self.has_task
+        return is_made_by_machine(text) or (ending_of(text) in self._endings and not is_task)
+
+    @property
+    def last_deed(self) -> int:
+        """Index of the newest message of the user, or with a call that has a result; -1 without any.
+
+        What was announced before is done.
+        """
+        users = self.spoken("user")[-1:]
+        calls = (step.call.index for step in self.steps if step.answer is not None)
+        return max((*calls, *(source.index for source in users)), default=-1)
+
+    def quoted(self, source: Source, max_tokens: int) -> Passage:
+        """Return what a user said with its lines; before a mere "yes" the question that it answers."""
+        said = cut(source.message.text, max_tokens, self.limits.counter)
+        pointers = self.citations.of(source, said)
+        if self.says_something(source.message.text):
+            return Passage(said, pointers)
+        asked = next((other for other in self._agents_before(source)), None)
+        closing = () if asked is None else without_closing(in_words(asked.message.text))[1]
+        question = next((sentence for sentence in reversed(closing) if asks(sentence)), "")
+        if asked is None or not question:
+            return Passage(said, pointers)
+        shown = cut(question, max_tokens, self.limits.counter)
+        return Passage(f"{shown}{ANSWERED}{said}", spanning((*self.citations.of(asked, shown), *pointers)))
+
+    def says_something(self, text: str) -> bool:
+        """Tell whether a user's words say anything alone: "yes" and "go on" do not."""
+        return chars_of(readable(text[:MAX_TYPED_CHARS])) >= MIN_WORDS_CHARS or self.value_in(text) > 0
+
+    def _agents_before(self, source: Source) -> Iterator[Source]:
+        """Yield the agent's message right before one of the user's, if it has words and no calls."""
+        at = source.index - self.sources[0].index - 1
+        before = self.sources[at] if at >= 0 else None
+        if before is not None and before.message.role == "assistant" and before.message.text.strip():
+            yield before
+
+    def item(self, field: str, kind: str, text: str, source: Source, *, weight: float, order: int = 0) -> Item:
+        """Return *text*, which *source* says, with its lines."""
+        pointers = self.citations.of(source, text)
+        first, also = (pointers[0], pointers[1:]) if pointers else (None, ())
+        return Item(field, kind, text, first, source.index, weight=weight, order=order, also=also)
+
+    def file_at(self, pointer: Pointer) -> str:
+        """Return the name of the file that a call wrote or read whose lines, or whose result's, *pointer* names."""
+        step = self._step_at(pointer)
+        name = step.action.paths[0].rpartition("/")[2] if step is not None and step.action.paths else ""
+        return name if "." in name[1:] else ""  # a directory says too little
+
+    def _step_at(self, pointer: Pointer) -> Step | None:
+        for step in self.steps:
+            for source in (step.call, step.answer):
+                if source is not None and source.pointer is not None and _begins_in(pointer, source):
+                    return step
+        return None
+
+    def spoken(self, role: Role) -> list[Source]:
+        """Return the messages of one side that have text, in order."""
+        return [source for source in self.sources if source.message.role == role and source.message.text.strip()]
+
+
+def _errors(made: Sequence[Step]) -> tuple[list[Step], list[Step], list[Step]]:
+    """Part the failed steps into those that are open, those whose files were changed since, and those that are over.
+
+    The last try of the same decides: if it failed, its errors are open and those of earlier tries are not, but for
+    the same words, which are told once. What tries more at once tries the same, too.
+    """
+    last_try: dict[str, int] = {}
+    last_change: dict[str, int] = {}
+    for position, step in enumerate(made):
+        if step.answer is not None:
+            last_try |= dict.fromkeys(step.tried, position)
+            if step.action.deed == "change" and not step.has_failed:
+                last_change |= {path.rpartition("/")[2]: position for path in step.action.paths}
+    is_open: list[Step] = []
+    is_tackled: list[Step] = []
+    is_over: list[Step] = []
+    for position, step in enumerate(made):
+        if step.errors:
+            again = made[max(last_try.get(subject, -1) for subject in broader(step.subject))]
+            if again is step:
+                words = "\n".join(line.text for line in step.errors)
+                is_changed = any(at > position and name in words for name, at in last_change.items())
+                (is_tackled if is_changed else is_open).append(step)
+            elif {line.text for line in step.errors}.isdisjoint(line.text for line in again.errors):
+                is_over.append(step)
+    return is_open, is_tackled, is_over
+
+
+def _without_repetitions(sources: Sequence[Source]) -> list[Source]:
+    """Leave out what a later message says again from its first word on: it was interrupted, and said in full then."""
+    texts = [readable(source.message.text) for source in sources]
+    stems = [text.rstrip("?!. ") for text in texts]
+    later = [any(other.startswith(stem) for other in texts[at + 1 : at + 4]) for at, stem in enumerate(stems)]
+    return [source for source, is_repeated in zip(sources, later, strict=True) if not is_repeated]
+
+
+def _begins_in(pointer: Pointer, source: Source) -> bool:
+    whole = source.pointer
+    if whole is not None and pointer.path == whole.path:
+        return whole.start <= pointer.start <= whole.end
+    return any(excerpt is not None and excerpt.path == pointer.path for excerpt in source.excerpts)
+
+
+def _call_index(step: Step) -> int:
+    return step.call.index
+
+
+def _between(least: int, wanted: int, most: int) -> int:
+    return max(least, min(wanted, most))

@@ -1,0 +1,260 @@
+"""`Extractive`: a summary without a model, the same for the same conversation, in any language."""
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from buoyline.compression.citations import ARROW
+from buoyline.compression.extractive import facts
+from buoyline.compression.extractive.conversation import Conversation, Limits
+from buoyline.compression.extractive.facts import (
+    REPORT,
+    REQUEST,
+    RESOLVED_ERROR,
+    TACKLED_ERROR,
+    TASK,
+    UNTRIED_ERROR,
+    UNTRIED_MESSAGES,
+)
+from buoyline.compression.extractive.selection import SHARES, Choice, Shelves, select
+from buoyline.compression.extractive.steps import Step, broader
+from buoyline.compression.extractive.wording import NOTHING, field_text, pointers_of
+from buoyline.compression.identifiers import sentences
+from buoyline.compression.summary import POINTER, Draft, Item, Pointer, Summarizer, SummaryRequest, pointers_in
+from buoyline.tokens import TextCounter
+
+# What a summary held, brought into the next one: merged with what is new, or replaced by it.
+
+
+NOTE_WEIGHT: Final = 2.0
+"""Of a sentence that a model, or an unknown summariser, wrote."""
+
+_MARKS = re.compile(rf"{POINTER.pattern}(?:\s{{0,9}}{POINTER.pattern})*")
+_NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
+
+OPEN_ERRORS: Final = frozenset({"error", "untried", "tackled"})
+_STALE: Final = frozenset({"pending", "closing", "intent"})
+"""What was next when the last summary was written: it was done since, or answered, or something else was."""
+_ASKED: Final = frozenset({"working", "question"})
+"""What the user asked for last: it is one request of several now."""
+
+
+def carried(previous: Draft | None, first: int) -> list[Item]:
+    """Return the items of a draft; from one without items, such as a model's, its sentences.
+
+    Args:
+        previous: The draft that is replaced; None when there is none.
+        first: Index of the first message since, counted over the whole session.
+    """
+    if previous is None:
+        return []
+    if previous.items:
+        return list(previous.items)
+    return [
+        Item(
+            field=field,
+            kind="note",
+            text=text,
+            pointer=pointers[0] if pointers else None,
+            last_seen=max(first - 1, 0),
+            weight=TASK if position == 0 else NOTE_WEIGHT,
+            order=position,
+            also=pointers[1:],
+        )
+        for field, field_text in previous.fields.items()
+        for position, (text, pointers) in enumerate(_notes(field_text))
+    ]
+
+
+def merged(old: Iterable[Item], new: Iterable[Item], made: Sequence[Step], *, end: int) -> list[Item]:
+    """Join the items of the last summary with those since.
+
+    The same fact becomes one item with its newest pointer, seen as often as both together. A newer plan replaces
+    an older one, a newer outcome of a call the older one, and an error whose subject succeeded since is resolved.
+
+    Args:
+        old: Items of the summary that is replaced.
+        new: Items from the messages since.
+        made: The calls since.
+        end: Index behind the newest message.
+
+    Returns:
+        Items in the order given, old ones first, each (field, kind, text) once.
+    """
+    fresh = list(new)
+    found: dict[tuple[str, str, str], Item] = {}
+    for item in [*_still_true(old, fresh, made, end=end), *fresh]:
+        key = (item.field, item.kind, item.text)
+        found[key] = _joined(found[key], item) if key in found else item
+    return list(found.values())
+
+
+def _joined(old: Item, new: Item) -> Item:
+    newest = max(old, new, key=lambda item: item.last_seen)
+    return replace(newest, count=old.count + new.count, weight=max(old.weight, new.weight))
+
+
+def _still_true(old: Iterable[Item], fresh: Iterable[Item], made: Sequence[Step], *, end: int) -> Iterator[Item]:
+    has_plan = any(step.action.deed == "plan" for step in made)
+    called = {_call_in(item) for item in fresh if item.kind == "done"}
+    tries = _Tries.of(made)
+    held = list(old)
+    tasks = {item.pointers for item in held if item.kind == "task"}
+    for item in held:
+        if item.kind in _STALE or (item.kind == "todo" and has_plan):
+            continue
+        if item.kind == "done" and _call_in(item) in called:
+            continue
+        if item.kind in OPEN_ERRORS:
+            yield from tries.outcome(item, end)
+        elif item.kind in _ASKED:
+            if item.pointers not in tasks:
+                yield replace(item, field="task_overview", kind="request", weight=REQUEST)
+        elif item.kind == "report":
+            yield replace(item, weight=min(item.weight, REPORT))
+        else:
+            yield item
+
+
+@dataclass(frozen=True, slots=True)
+class _Tries:
+    """What was tried since the last summary, by how its last try ended, and the names of the files that changed."""
+
+    succeeded: frozenset[str]
+    failed: frozenset[str]
+    changed: frozenset[str]
+
+    @classmethod
+    def of(cls, made: Sequence[Step]) -> "_Tries":
+        answered = [step for step in made if step.answer is not None]
+        last = {subject: step for step in answered for subject in step.tried}
+        changes = (step for step in answered if step.action.deed == "change" and not step.has_failed)
+        return cls(
+            frozenset(subject for subject, step in last.items() if not step.has_failed),
+            frozenset(subject for subject, step in last.items() if step.has_failed),
+            frozenset(path.rpartition("/")[2] for step in changes for path in step.action.paths),
+        )
+
+    def outcome(self, error: Item, end: int) -> Iterator[Item]:
+        """Yield what an open error is now; nothing where it failed again, as the newest try says in its own item."""
+        subjects = broader(_call_in(error))
+        if not self.failed.isdisjoint(subjects):
+            return
+        if not self.succeeded.isdisjoint(subjects):
+            yield replace(error, kind="resolved", weight=RESOLVED_ERROR)
+        elif any(name in error.text for name in self.changed):
+            yield replace(error, kind="tackled", weight=TACKLED_ERROR)
+        elif error.kind == "error" and end - error.last_seen > UNTRIED_MESSAGES:
+            yield replace(error, kind="untried", weight=UNTRIED_ERROR)
+        else:
+            yield error
+
+
+def _call_in(item: Item) -> str:
+    return item.text.partition(ARROW)[0]
+
+
+def _notes(text: str) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
+    """Yield the sentences of a field with the pointers behind them."""
+    for line in text.splitlines():
+        start = 0
+        for match in _MARKS.finditer(line):
+            pointers = tuple(pointers_in(match[0]))
+            yield from ((sentence, pointers) for sentence in _said(line[start : match.start()]))
+            start = match.end()
+        yield from ((sentence, ()) for sentence in _said(line[start:]))
+
+
+def _said(text: str) -> Iterator[str]:
+    return (sentence for sentence in sentences(text) if not _NOTHING.match(sentence))
+
+
+NAME: Final = "extractive"
+
+
+class Extractive:
+    """Quotes what is needed to go on, and says where the rest is.
+
+    The default, and the fallback where a model fails: it needs no network, costs no tokens, and cannot claim
+    what nobody said. Everything in it is a sentence, a call or a string of the conversation.
+    """
+
+    async def summarize(self, request: SummaryRequest) -> Draft:
+        """Return `extract` of *request*, worked out in a thread."""
+        return await asyncio.to_thread(extract, request)
+
+
+def extract(request: SummaryRequest) -> Draft:
+    """Summarise a conversation by what it says itself.
+
+    Facts are gathered from the messages and from the last summary, merged, ranked by how likely they are needed
+    again, and said as far as the tokens go. Takes time in proportion to the messages.
+
+    Args:
+        request: Its sources are not empty; ``prompt`` and ``schema`` are ignored.
+
+    Returns:
+        A draft whose fields take at most ``request.max_tokens`` together; fields without content say so where
+        there is room for it, else they are empty.
+    """
+    limits = Limits.within(request.max_tokens, request.counter)
+    old = carried(request.previous, request.sources[0].index)
+    has_task = any(item.field == "task_overview" for item in old)
+    conversation = Conversation(request.sources, limits, has_task=has_task)
+    newest = facts.newest_request(conversation) if facts.FIELD in request.fields else None
+    new = chain(
+        facts.overview(conversation, without=newest),
+        facts.state(conversation),
+        facts.discoveries(conversation),
+        facts.next_steps(conversation),
+        facts.preserved(conversation),
+    )
+    shelves = Shelves(conversation, old, request.counter)
+    choice = select(merged(old, new, conversation.steps, end=conversation.end), request, shelves, end=conversation.end)
+    fields = _fitting(choice, request)
+    pointers = dict.fromkeys(pointer for items in choice.shown.values() for pointer in pointers_of(items))
+    return Draft(NAME, fields, tuple(pointers), choice.carried(old, shelves.placed))
+
+
+def _fitting(choice: Choice, request: SummaryRequest) -> dict[str, str]:
+    """Return the fields' text within the limit; the least needed items are taken out of *choice* until it is.
+
+    What lines cost was counted one by one, and a counter need not add up.
+    """
+    while True:
+        fields = {name: field_text(items) for name, items in choice.shown.items()}
+        excess = _tokens(fields.values(), request.counter) - request.max_tokens
+        if excess <= 0:
+            return _with_empty_fields_named(fields, request)
+        if not _without_least_needed(choice):
+            return dict.fromkeys(fields, "")
+
+
+def _without_least_needed(choice: Choice) -> bool:
+    """Take out the item chosen last by the field that chose last; tell whether there was one."""
+    by_turn = sorted(choice.shown, key=lambda name: list(SHARES).index(name) if name in SHARES else -1)
+    for name in reversed(by_turn):
+        if choice.shown[name]:
+            choice.shown[name].pop()
+            return True
+    return False
+
+
+def _with_empty_fields_named(fields: dict[str, str], request: SummaryRequest) -> dict[str, str]:
+    """Say of empty fields that they are, so that nobody takes them for forgotten, as far as the tokens go."""
+    for name in [name for name, text in fields.items() if not text]:
+        named = {**fields, name: NOTHING}
+        if _tokens(named.values(), request.counter) <= request.max_tokens:
+            fields = named
+    return fields
+
+
+def _tokens(texts: Iterable[str], counter: TextCounter) -> int:
+    return sum(counter.count(text) for text in texts if text)
+
+
+if TYPE_CHECKING:
+    _conforms: type[Summarizer] = Extractive

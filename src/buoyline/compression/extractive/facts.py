@@ -1,0 +1,407 @@
+"""What each field of a summary may say, taken from the messages: candidates, more than there is room for."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from buoyline.compression.citations import ARROW, CUT
+from buoyline.compression.extractive.conversation import Conversation
+from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
+from buoyline.compression.extractive.reading import Passage, spanning
+from buoyline.compression.extractive.speech import (
+    MIN_SENTENCE_CHARS,
+    announces,
+    asks,
+    chars_of,
+    in_words,
+    is_rule,
+    last_words,
+    leads_in,
+    tasks_of,
+    without_blocks,
+    without_closing,
+)
+from buoyline.compression.extractive.steps import alike, differing
+from buoyline.compression.extractive.wording import ANSWERED, cut
+from buoyline.compression.identifiers import readable, sentences
+from buoyline.compression.summary import Item, Pointer, Source
+
+if TYPE_CHECKING:
+    from buoyline.compression.extractive.steps import Step
+
+# Weights are log odds, as those of `sightings`, but set by judgement and by reading summaries, not fitted.
+TASK: Final = 9.0
+"""The first request is kept whatever else goes."""
+
+REQUEST: Final = 2.0
+LAST_REPORT: Final = 5.0
+NEWER_REPORT: Final = 5.0
+"""The newest one, where something was done since."""
+REPORT: Final = 2.5
+INTENT: Final = 4.0
+CHANGED: Final = 4.0
+DONE: Final = 1.5
+LATELY: Final = 0.5
+"""Added for what was done since the agent's last words: nothing else says that it is done."""
+SERIES: Final = 4.5
+"""Several such deeds: who goes on must not do them again."""
+FAILED: Final = 1.0
+LOOKED: Final = -1.0
+READ: Final = -0.5
+OPEN_ERROR: Final = 3.0
+TACKLED_ERROR: Final = 1.0
+UNTRIED_ERROR: Final = 0.5
+RESOLVED_ERROR: Final = 0.0
+RULE: Final = 1.0
+REMARK: Final = 0.0
+
+PASTED: Final = 0.5
+MADE: Final = -1.0
+"""For messages in the user's name that no person typed."""
+
+MAX_AGENT_CHARS: Final = 40_000
+
+UNTRIED_MESSAGES: Final = 50
+"""An error so long ago that nobody has tried the same again is said to be that."""
+
+ANNOUNCEMENT: Final = 2.0
+"""Taken from the weight of a sentence that says what the agent was about to do, or asks: that was done since, or
+answered. What goes before a call announces it, and what ends a message looks ahead, in any language."""
+
+USUAL_CHARS: Final = 80
+"""Of a message that asks for something. One of half as much has half the odds to matter later, but for corrections."""
+
+MIN_SUBSTANCE: Final = -2.5
+
+NEWEST: Final = 3
+"""So many of the user's last messages come before older ones that say more, but for a mere "ok": the work goes on from
+them."""
+
+_ONLY_COUNTS = re.compile(r"^\W*(?:found )?\d+ (?:failed|errors?|failures?|problems?)\b", re.IGNORECASE)
+"""The line of a report that says how many errors there are, and not which."""
+
+POINTER_TOKENS: Final = 12
+
+REPORT_LINES: Final = 24
+"""A report of so many lines is cited as a whole where its quotation was cut."""
+
+CHANGE_LINES: Final = 12
+"""So many lines behind a file's name show what was changed in it."""
+
+
+def overview(conversation: Conversation, *, without: Source | None = None) -> Iterator[Item]:
+    """Yield what the user said, in the user's words.
+
+    Args:
+        conversation: Where to look.
+        without: The message that is quoted elsewhere; the first request is quoted here whatever that is.
+    """
+    limits = conversation.limits
+    typed = conversation.typed
+    for source in typed:
+        is_task = source is typed[0] and not conversation.has_task
+        is_newest = source in typed[-NEWEST:]
+        if source is without and not is_task:
+            continue
+        is_pasted = _is_pasted(source) and not is_task
+        max_tokens = limits.task if is_task else limits.line if is_pasted else limits.request
+        passage = conversation.quoted(source, max_tokens)
+        if ANSWERED not in passage.text and not (is_task or conversation.says_something(source.message.text)):
+            continue
+        kind = "task" if is_task else "pasted" if is_pasted else "request"
+        weight = TASK if is_task else _request_weight(conversation, source, is_newest=is_newest)
+        item = _item(conversation, "task_overview", kind, passage.text, source, weight=weight)
+        yield _backed(item, passage.pointers)
+
+
+def state(conversation: Conversation) -> Iterator[Item]:
+    """Yield what was done: files changed, calls and how they ended, what the agent reported."""
+    for step in conversation.steps:
+        if step.action.deed == "change" and not step.has_failed:
+            for path in step.action.paths:
+                item = _item(conversation, "current_state", "changed", path, step.call, weight=CHANGED)
+                yield _backed(item, [_with_lines_behind(pointer, step.call) for pointer in item.pointers])
+        if step.action.deed == "look" and not step.has_failed:
+            for path in step.action.paths:
+                yield _item(conversation, "current_state", "read", path, step.call, weight=READ)
+    yield from _deeds(conversation)
+    yield from _reports(conversation)
+
+
+def discoveries(conversation: Conversation) -> Iterator[Item]:
+    """Yield errors, open and resolved, and the sentences of the agent that say most about what is at work."""
+    for step in conversation.open_errors:
+        is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
+        yield _error(conversation, step, *(("untried", UNTRIED_ERROR) if is_old else ("error", OPEN_ERROR)))
+    for step in conversation.tackled_errors:
+        yield _error(conversation, step, "tackled", TACKLED_ERROR)
+    for step in conversation.resolved_errors:
+        yield _error(conversation, step, "resolved", RESOLVED_ERROR)
+    yield from _findings(conversation)
+
+
+def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -> Item:
+    limits = conversation.limits
+    lines = [line for line in step.errors if not _ONLY_COUNTS.search(line.text)] or step.errors
+    said = [cut(line.text, limits.line, limits.counter) for line in lines]
+    shown = f" {CUT} ".join(dict.fromkeys(text for text in said if text))
+    text = f"{step.subject}{ARROW}{shown}" if shown else step.subject
+    item = _item(conversation, "important_discoveries", kind, text, step.answer or step.call, weight=weight)
+    passage = Passage(shown, tuple(pointer for line in lines for pointer in line.pointers))
+    return _backed(item, step.backing(step.subject, passage, conversation.citations))
+
+
+def preserved(conversation: Conversation) -> Iterator[Item]:
+    """Yield the user's rules and remarks sentence by sentence, and the exact strings in use, these without lines."""
+    limits = conversation.limits
+    for source in conversation.typed:
+        if _is_pasted(source):
+            continue
+        for position, sentence in enumerate(sentences(source.message.text)):
+            if not conversation.says_something(sentence):
+                continue
+            weight = RULE if is_rule(sentence) else REMARK
+            text = cut(sentence, 2 * limits.line, limits.counter)
+            yield _item(conversation, "context_to_preserve", "constraint", text, source, weight=weight, order=position)
+    for sighting in conversation.sightings:
+        yield Item(
+            field="context_to_preserve",
+            kind=sighting.kind,
+            text=sighting.text,
+            pointer=None,
+            last_seen=sighting.last_seen,
+            count=sighting.count,
+            weight=sighting.weight,
+        )
+
+
+def _deeds(conversation: Conversation) -> Iterator[Item]:
+    """Yield each distinct call with its newest outcome; those that differ in one argument alone together."""
+    limits = conversation.limits
+    words = conversation.spoken("assistant")[-1:]
+    said = words[0].index if words else -1
+    newest: dict[str, Step] = {}
+    for step in conversation.steps:
+        # What failed with words is told as an error, which says whether it is open.
+        is_deed = step.action.deed in {"run", "act"} or (step.action.deed == "look" and not step.action.paths)
+        if is_deed and not step.errors:
+            spoken = readable(step.action.spoken())
+            newest.pop(spoken, None)
+            newest[spoken] = step
+    together, apart = alike(newest.values())
+    for first, *others in together:
+        made = [first, *others]
+        yield from _series(conversation, made, SERIES if made[-1].call.index >= said else DONE)
+    for step in apart:
+        spoken = readable(step.action.spoken())
+        outcome = cut(step.outcome.text, limits.line if step.has_failed else limits.line // 2, limits.counter)
+        text = cut(f"$ {spoken}" if step.action.command else spoken, limits.line, limits.counter)
+        weight = FAILED if step.has_failed else LOOKED if step.action.is_harmless else DONE
+        weight += LATELY if weight == DONE and step.call.index >= said else 0
+        shown = f"{text}{ARROW}{outcome}" if outcome else text
+        item = _item(conversation, "current_state", "done", shown, step.call, weight=weight)
+        yield _backed(item, step.backing(text.removeprefix("$ "), step.outcome, conversation.citations))
+
+
+def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Item]:
+    """Yield one item for calls that differ in one argument: what was called, and what with, the newest of them."""
+    limits = conversation.limits
+    key, values = differing(made)
+    pointers: tuple[Pointer, ...] = ()
+    kept: list[str] = []
+    for step, value in zip(reversed(made), reversed(values), strict=True):
+        more = spanning((*([step.call.pointer] if step.call.pointer else []), *pointers))
+        text = ", ".join([value, *kept])
+        if kept and (len(more) > 1 or limits.counter.exceeds(text, 2 * limits.line)):
+            break
+        pointers, kept = more, [value, *kept]
+    text = f"{made[0].action.name}: {key} {', '.join(kept)}"
+    item = _item(conversation, "current_state", "done", text, made[-1].call, weight=weight)
+    yield _backed(item, pointers)
+
+
+def _reports(conversation: Conversation) -> Iterator[Item]:
+    """Yield what the agent told the user at the end of its turns, and its last words whatever they were."""
+    limits = conversation.limits
+    agents = conversation.spoken("assistant")
+    reports = [source for source in agents if not source.message.calls]
+    newest = next((s for s in reversed(reports) if chars_of(s.message.text) >= MIN_SENTENCE_CHARS), None)
+    for source in agents:
+        if source.message.calls:
+            if source is agents[-1] and all(asked.index < source.index for asked in conversation.typed[-1:]):
+                text = cut(last_words(source.message.text), limits.report // 2, limits.counter)
+                yield _item(conversation, "current_state", "intent", text, source, weight=INTENT)
+            continue
+        is_newest = source is newest
+        is_last = source is agents[-1] and source.index > conversation.last_deed
+        text = in_words(source.message.text)
+        text = without_closing(text)[0] if is_last else text
+        shown = cut(without_blocks(text), limits.report, limits.counter)
+        if shown and not (is_last and chars_of(shown) < MIN_SENTENCE_CHARS and text is not source.message.text):
+            weight = REPORT + _substance(conversation, text)
+            weight = LAST_REPORT if is_last else max(weight, NEWER_REPORT) if is_newest else weight
+            item = _item(conversation, "current_state", "report", shown, source, weight=weight)
+            yield _with_all_lines(item, source) if shown.endswith(CUT) else item
+
+
+def _with_all_lines(item: Item, source: Source) -> Item:
+    """Return *item* with the lines of the whole message, of one that is not too long: what was cut is there."""
+    whole = source.pointer
+    if item.pointer is None or whole is None or item.also or whole.end - item.pointer.start > REPORT_LINES:
+        return item
+    return replace(item, pointer=replace(whole, start=item.pointer.start))
+
+
+def _findings(conversation: Conversation) -> Iterator[Item]:
+    limits = conversation.limits
+    for source in conversation.spoken("assistant"):
+        base = 0.1 if source.message.calls else 0.4
+        said = list(sentences(in_words(source.message.text[:MAX_AGENT_CHARS])))
+        for position, sentence in enumerate(said):
+            if len(sentence) >= MIN_SENTENCE_CHARS and not leads_in(sentence):
+                words = 0.0 if sentence.startswith("|") else base * min(1.0, len(sentence) / USUAL_CHARS)
+                value = conversation.value_in(sentence) + words
+                density = (value + 0.01) / (len(sentence) / 4 + POINTER_TOKENS)
+                text = cut(_without_bars(sentence), 2 * limits.line, limits.counter)
+                is_last = position == len(said) - 1
+                is_over = announces(sentence) or asks(sentence) or (is_last and (source.message.calls or position))
+                weight = math.log(20 * density) - (ANNOUNCEMENT if is_over else 0)
+                item = _item(
+                    conversation, "important_discoveries", "finding", text, source, weight=weight, order=position
+                )
+                yield _backed(item, conversation.citations.of(source, cut(sentence, 2 * limits.line, limits.counter)))
+
+
+def _without_bars(sentence: str) -> str:
+    """Return a row of a table without the bars around it."""
+    return sentence.strip("| ") if sentence.startswith("|") else sentence
+
+
+def _request_weight(conversation: Conversation, source: Source, *, is_newest: bool) -> float:
+    if conversation.is_made(source):
+        return MADE
+    if _is_pasted(source):
+        return PASTED
+    is_sentence = chars_of(source.message.text) >= MIN_SENTENCE_CHARS
+    return REQUEST + (1.0 if is_newest and is_sentence else _substance(conversation, source.message.text))
+
+
+def _substance(conversation: Conversation, text: str) -> float:
+    """Return what a message is worth beside others of its kind: "go on" and "hello" say less than a sentence does.
+
+    An exact string makes up for many words; the ideographs of one language say as much as three letters of another.
+    """
+    words = math.log2((chars_of(text[:MAX_TYPED_CHARS]) + 1) / USUAL_CHARS)
+    return max(MIN_SUBSTANCE, min(words, 0.0)) + min(conversation.value_in(text[:MAX_TYPED_CHARS]), 1.0)
+
+
+def _is_pasted(source: Source) -> bool:
+    return len(source.message.text) > MAX_TYPED_CHARS
+
+
+def _with_lines_behind(pointer: Pointer, source: Source) -> Pointer:
+    """Return the lines of *pointer* and some that follow in the same message: what was written to a file."""
+    if source.pointer is None or pointer == source.pointer:
+        return pointer
+    return replace(pointer, end=min(pointer.start + CHANGE_LINES, source.pointer.end))
+
+
+def _item(
+    conversation: Conversation, field: str, kind: str, text: str, source: Source, *, weight: float, order: int = 0
+) -> Item:
+    return conversation.item(field, kind, text, source, weight=weight, order=order)
+
+
+def _backed(item: Item, pointers: Sequence[Pointer]) -> Item:
+    return replace(item, pointer=pointers[0], also=tuple(pointers[1:])) if pointers else item
+
+
+# What is open: the plan, calls that wait, what the user asked for last, what the agent waits for.
+
+
+FIELD: Final = "next_steps"
+
+# Weights as those of `gathering`.
+TODO: Final = 4.0
+PENDING: Final = 4.0
+QUESTION: Final = 6.0
+WORKING: Final = 6.0
+"""The user's newest request comes before everything that was to be done for it."""
+CLOSING: Final = 3.0
+
+
+def next_steps(conversation: Conversation) -> Iterator[Item]:
+    """Yield what is open: the newest plan, calls that wait, what the user asked for last, what the agent asks."""
+    yield from _plan(conversation)
+    yield from _waiting(conversation)
+    yield from _asked(conversation)
+    yield from _awaited(conversation)
+
+
+def newest_request(conversation: Conversation) -> Source | None:
+    """Return the user's newest message where it is told what is open: nobody has answered it, or the agent is at it.
+
+    The first request stands in the overview, and all that is done is done for it.
+    """
+    source = next(reversed(conversation.typed), None)
+    if source is None or (source is conversation.typed[0] and not conversation.has_task):
+        return None
+    return source if _is_open(conversation, source) else None
+
+
+def _is_open(conversation: Conversation, source: Source) -> bool:
+    last = conversation.sources[-1].message
+    return bool(last.calls or last.results) or not _is_begun(conversation, source)
+
+
+def _is_begun(conversation: Conversation, source: Source) -> bool:
+    return any(
+        later.message.role == "assistant" for later in reversed(conversation.sources) if later.index > source.index
+    )
+
+
+def _plan(conversation: Conversation) -> Iterator[Item]:
+    limits = conversation.limits
+    plans = [step for step in conversation.steps if step.action.deed == "plan"]
+    for step in plans[-1:]:
+        tasks = [task for task in tasks_of(step.action.arguments) if not task.is_done]
+        for position, task in enumerate(tasks):
+            text = f"({readable(task.status)}) {cut(task.text, limits.line, limits.counter)}"
+            yield conversation.item(FIELD, "todo", text, step.call, weight=TODO, order=position)
+
+
+def _waiting(conversation: Conversation) -> Iterator[Item]:
+    limits = conversation.limits
+    for step in conversation.steps:
+        if step.answer is None and step.call.index == conversation.end - 1:
+            text = cut(step.action.spoken(), limits.line, limits.counter)
+            yield conversation.item(FIELD, "pending", text, step.call, weight=PENDING)
+
+
+def _asked(conversation: Conversation) -> Iterator[Item]:
+    """Yield the user's newest message where nobody has answered it, or where the agent is at it."""
+    limits = conversation.limits
+    for source in conversation.typed[-1:]:
+        is_pasted = len(source.message.text) > MAX_TYPED_CHARS
+        passage = conversation.quoted(source, limits.line if is_pasted else limits.asked)
+        if not _is_begun(conversation, source):
+            yield _quoting(passage, conversation.item(FIELD, "question", passage.text, source, weight=QUESTION))
+        elif source is newest_request(conversation):
+            yield _quoting(passage, conversation.item(FIELD, "working", passage.text, source, weight=WORKING))
+
+
+def _awaited(conversation: Conversation) -> Iterator[Item]:
+    """Yield what the agent's last message ends with, if nothing was done since: what comes next, or what it asks."""
+    limits = conversation.limits
+    for source in conversation.spoken("assistant")[-1:]:
+        if not source.message.calls and source.index > conversation.last_deed:
+            for position, sentence in enumerate(without_closing(in_words(source.message.text))[1]):
+                text = cut(sentence, limits.report // 2, limits.counter)
+                yield conversation.item(FIELD, "closing", text, source, weight=CLOSING, order=position)
+
+
+def _quoting(passage: Passage, item: Item) -> Item:
+    """Return *item* with the lines of *passage*."""
+    return replace(item, pointer=passage.pointers[0], also=passage.pointers[1:]) if passage.pointers else item

@@ -1,0 +1,165 @@
+"""Tool results as the extraction reads them, and which lines hold what it takes from them.
+
+An offloaded result is read in the lines that its stub shows, without the stub's own words. The transcript does not
+hold these lines, so what is taken from them points into the result's own file.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from buoyline.compression.citations import CUT
+from buoyline.compression.excerpts import Excerpt
+from buoyline.compression.identifiers import readable
+from buoyline.compression.summary import Pointer, Source
+from buoyline.messages import ToolResult
+from buoyline.previews.source import CONTINUED
+
+# The lines of a message that hold certain words, so that a summary cites these and not the whole message.
+
+
+# What a transcript shows as an escape is a blank in a quotation, and where blanks stand depends on line ends.
+_BLANK = re.compile(
+    "(?:\\\\x1b|\x1b)\\[[0-9;?]{0,20}[A-Za-z]|\\\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})"
+    "|[\\s\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+class Citations:
+    """Finds words in the lines of messages; each message is looked at closely once."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._folded: dict[int, _Folded] = {}
+
+    def of(self, source: Source, text: str) -> tuple[Pointer, ...]:
+        """Return the lines of *source* that hold *text*.
+
+        Args:
+            source: A message.
+            text: Words of it, blanks between them spelled in any way, cut anywhere at an ellipsis.
+
+        Returns:
+            One pointer, to all its lines where the words are not found in them; nothing where no lines are known.
+        """
+        if source.pointer is None:
+            return ()
+        pieces = [piece for part in text.split(CUT) if (piece := _BLANK.sub("", part))]
+        if not source.lines or not pieces:
+            return (source.pointer,)
+        if source.index not in self._folded:
+            self._folded[source.index] = _Folded(source.lines)
+        found = self._folded[source.index].lines_of(pieces)
+        if found is None:
+            return (source.pointer,)
+        first, last = (source.pointer.start + position for position in found)
+        return (Pointer(source.pointer.path, first, last),)
+
+
+class _Folded:
+    """Lines without their blanks, put together."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        folded = [_BLANK.sub("", line.removeprefix(CONTINUED)) for line in lines]
+        self._text = "".join(folded)
+        self._starts = list(accumulate(map(len, folded), initial=0))[:-1]
+
+    def lines_of(self, pieces: Iterable[str]) -> tuple[int, int] | None:
+        """Return the first and the last line of *pieces*, which come in order; None where one is missing."""
+        start = end = -1
+        for piece in pieces:
+            at = self._text.find(piece, max(end, 0))
+            if at < 0:
+                return None
+            start, end = at if start < 0 else start, at + len(piece)
+        return self._line_at(start), self._line_at(end - 1)
+
+    def _line_at(self, position: int) -> int:
+        return bisect_right(self._starts, position) - 1
+
+
+MAX_GAP_LINES: Final = 20
+"""Lines so near to each other are one place: to read what lies between costs no more than a second pointer."""
+
+
+class Passage(NamedTuple):
+    """Words taken from a message, and the lines that hold them; none where no lines are known."""
+
+    text: str
+    pointers: tuple[Pointer, ...] = ()
+
+
+NO_WORDS: Final = Passage("")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The text of one tool result.
+
+    Attributes:
+        text: The result, or the previewed lines of one that was offloaded.
+        source: The message that it stands in.
+        excerpt: What its stub shows; None for a result that stands there whole.
+    """
+
+    text: str
+    source: Source
+    excerpt: Excerpt | None = None
+
+    @property
+    def searched(self) -> str:
+        """The text in which exact strings are looked for: of an offloaded result all that was read of it."""
+        if self.excerpt is None or not self.excerpt.whole:
+            return self.text
+        return "\n".join(line for _, line in self.excerpt.numbered).replace(f"\n{CONTINUED}", "")
+
+    @property
+    def has_own_lines(self) -> bool:
+        """Whether its lines stand in a file of its own, and not in the transcript."""
+        return self.excerpt is not None and bool(self.excerpt.path)
+
+    def passage(self, words: str, citations: Citations) -> Passage:
+        """Return *words*, part of one of the text's lines as `readable` shows it, with their place."""
+        for number, text in self._numbered() if words else ():
+            if words in readable(text):
+                return Passage(words, self._within(number, number))
+        return Passage(words, citations.of(self.source, words))
+
+    def _numbered(self) -> tuple[tuple[int, str], ...]:
+        """Return the lines that have a place in a file of their own."""
+        return self.excerpt.lines if self.excerpt is not None and self.has_own_lines else ()
+
+    def _within(self, first: int, last: int) -> tuple[Pointer, ...]:
+        return () if self.excerpt is None else (Pointer(self.excerpt.path, first, last),)
+
+
+def readings(source: Source) -> list[Reading]:
+    """Return the tool results of *source*, in order."""
+    excerpts = source.excerpts or (None,) * len(source.message.results)
+    return [_reading(source, result, excerpt) for result, excerpt in zip(source.message.results, excerpts, strict=True)]
+
+
+def spanning(pointers: Iterable[Pointer]) -> tuple[Pointer, ...]:
+    """Return as few pointers as name all these lines; what is near in the same file becomes one.
+
+    Returns:
+        The files in the order in which they came, the lines of each in their own.
+    """
+    found = list(pointers)
+    files = list(dict.fromkeys(pointer.path for pointer in found))
+    spans: list[Pointer] = []
+    for pointer in sorted(found, key=lambda pointer: (files.index(pointer.path), pointer)):
+        last = spans[-1] if spans else None
+        if last is not None and last.path == pointer.path and pointer.start - last.end <= MAX_GAP_LINES:
+            spans[-1] = Pointer(last.path, last.start, max(last.end, pointer.end))
+        else:
+            spans.append(pointer)
+    return tuple(spans)
+
+
+def _reading(source: Source, result: ToolResult, excerpt: Excerpt | None) -> Reading:
+    text = result.text if excerpt is None else "\n".join(line for _, line in excerpt.lines)
+    return Reading(text, source, excerpt)

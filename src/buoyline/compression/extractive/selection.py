@@ -1,0 +1,566 @@
+"""Which candidates are said: the most needed ones within the budget, every field with a share of it."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from types import MappingProxyType
+from typing import Final
+
+from buoyline.compression.citations import BETWEEN, CUT, stands_in
+from buoyline.compression.extractive.conversation import Conversation
+from buoyline.compression.extractive.occurrences import likelihood
+from buoyline.compression.extractive.snippets import LABEL_KIND, Place, Stretch, Wanted, allotted, prices
+from buoyline.compression.extractive.wording import LEDGER_KINDS, SHARING_KINDS, cut, field_text, line_of, mark_of
+from buoyline.compression.summary import FIELDS, Item, Pointer, SummaryRequest
+from buoyline.tokens import TextCounter
+
+# Exact strings with the lines behind them: those of this conversation, and those that the last summary held.
+
+
+STRINGS_PER_TOKEN: Final = 2.0
+"""Of the most needed strings so many are looked at for each token that there is room for: an eighth of them is said,
+and lines are named where more of the others stand."""
+
+LINES_OF_OLD: Final = 12
+"""What naming a place of the last summary counts as; its lines are not at hand."""
+
+
+class Shelves:
+    """Knows where strings stand, and chooses among them."""
+
+    def __init__(self, conversation: Conversation, old: Iterable[Item], counter: TextCounter) -> None:
+        """Know the lines of *conversation*, and those of the strings in *old*, items of the last summary."""
+        self._conversation = conversation
+        self._sections = conversation.sections
+        self._counter = counter
+        self._places = [self._sections.place(number, counter) for number in range(len(self._sections))]
+        strings = [item for item in old if item.kind in LEDGER_KINDS]
+        self._held = {item.text: item.pointers for item in strings if item.kind != LABEL_KIND}
+        self._labels = {item.pointers: item for item in strings if item.kind == LABEL_KIND}
+
+    def strings_in(self, text: str) -> set[str]:
+        """Return the exact strings in *text*."""
+        return self._conversation.strings_in(text)
+
+    def stocked(
+        self,
+        needs: Sequence[tuple[Item, float]],
+        max_tokens: float,
+        cited: Iterable[Pointer] = (),
+        said: Iterable[Item] = (),
+    ) -> tuple[list[Item], int]:
+        """Choose strings and their lines.
+
+        Args:
+            needs: Strings, and how likely each is needed.
+            max_tokens: For the lines that say them, pointers included.
+            cited: Lines that are named already; what stands there is only one look away.
+            said: What the ledger says already: a place in one of its files shares a line with these.
+
+        Returns:
+            The strings with their pointers, most needed first, and what they take.
+        """
+        near = self._sections.strings_at(cited)
+        ranked = sorted(needs, key=lambda found: found[1], reverse=True)[: int(STRINGS_PER_TOKEN * max_tokens)]
+        held: dict[tuple[Pointer, ...], int] = {}
+        wanted = [
+            Wanted(need, self._tokens(item.text), self._numbers(item.text, held), item.text in near)
+            for item, need in ranked
+        ]
+        keys = list(held)
+        places = [*self._places, *(self._old_place(key) for key in keys)]
+        found = allotted(
+            wanted,
+            places,
+            max_tokens,
+            max_places=self._sections.most_in_a_row,
+            line_tokens=self._sections.line_tokens,
+            named={pointer.path for item in said if item.kind in LEDGER_KINDS for pointer in item.pointers},
+        )
+        chosen: list[tuple[int, Item]] = []
+        labels: list[Item] = []
+        for stretch in found:
+            strings = [ranked[position][0] for position in (*stretch.said, *stretch.near)]
+            pointers, label = self._labelled(self._lines(stretch, keys, strings), strings[0])
+            labels += label
+            chosen += [(position, self._on(ranked[position][0], pointers)) for position in stretch.said]
+        used = sum(wanted[position].tokens for position, _ in chosen)
+        used += math.ceil(sum(stretch.mark_tokens for stretch in found))
+        return [*labels, *(item for _, item in sorted(chosen, key=lambda pair: pair[0]))], used
+
+    def beside(self, needs: Iterable[tuple[Item, float]], named: Iterable[Item], max_tokens: float) -> list[Item]:
+        """Choose strings that stand in lines which the ledger names anyway: each costs its own tokens and no mark.
+
+        Args:
+            needs: Strings, and how likely each is needed.
+            named: The ledger's items so far.
+            max_tokens: For the strings.
+
+        Returns:
+            The strings with the pointers of their lines, those most needed for their tokens first.
+        """
+        lines = dict.fromkeys(item.pointers for item in named if item.kind in LEDGER_KINDS)
+        found = {string: pointers for pointers in lines for string in self._sections.strings_at(pointers)}
+        near = [(need, self._tokens(item.text), item) for item, need in needs if item.text in found]
+        chosen: list[Item] = []
+        for _, tokens, item in sorted(near, key=lambda each: each[0] / each[1], reverse=True):
+            if tokens <= max_tokens:
+                max_tokens -= tokens
+                chosen.append(self._on(item, found[item.text]))
+        return chosen
+
+    def _tokens(self, string: str) -> int:
+        """Count a string as it stands among others; nothing is free, also where a counter rounds down."""
+        return max(self._counter.count(f" {string}"), 1)
+
+    def _numbers(self, string: str, held: dict[tuple[Pointer, ...], int]) -> list[int]:
+        """Return the numbers of the places that hold *string*; *held* numbers those of the last summary behind ours."""
+        if here := self._sections.holding(string):
+            return here
+        key = self._held.get(string, ())
+        return [len(self._places) + held.setdefault(key, len(held))]
+
+    def _lines(
+        self, stretch: Stretch, held: Sequence[tuple[Pointer, ...]], strings: Iterable[Item]
+    ) -> tuple[Pointer, ...]:
+        if stretch.first >= len(self._places):
+            return held[stretch.first - len(self._places)]
+        return self._sections.lines_of(stretch.first, stretch.last, (item.text for item in strings))
+
+    def _labelled(self, pointers: tuple[Pointer, ...], first: Item) -> tuple[tuple[Pointer, ...], list[Item]]:
+        """Return the lines, and the name of the file that they say they are of."""
+        if pointers in self._labels:
+            return pointers, [self._labels[pointers]]
+        name = self._conversation.file_at(pointers[0]) if len(pointers) == 1 else ""
+        led = self._sections.led_by(pointers[0], name) if name else None
+        if led is None:
+            return pointers, []
+        return (led,), [Item(first.field, LABEL_KIND, name, led, first.last_seen)]
+
+    def placed(self, item: Item) -> Item:
+        """Return *item* with a pointer of its own."""
+        newest = self._sections.holding(item.text)[-1:]
+        lines = [self._sections.lines_of(number, number, [item.text]) for number in newest]
+        return self._on(item, lines[0] if lines else self._held.get(item.text, ()))
+
+    def _old_place(self, pointers: tuple[Pointer, ...]) -> Place:
+        """Return a place of the last summary; those of several files stand alone, as those without any."""
+        alone, more = prices(pointers, self._counter)
+        files = {pointer.path for pointer in pointers}
+        return Place(alone, LINES_OF_OLD, file=files.pop() if len(files) == 1 else "", more_tokens=more)
+
+    def _on(self, item: Item, pointers: tuple[Pointer, ...]) -> Item:
+        return replace(item, pointer=pointers[0] if pointers else None, also=pointers[1:])
+
+
+OPEN_KINDS: Final = frozenset({"question", "working", "intent", "pending", "error", "untried", "tackled"})
+
+TASK_KIND: Final = "task"
+
+NEXT_FIELD: Final = "next_steps"
+NEXT_TOKENS: Final = 40
+"""So many tokens what comes next may take, however small the summary is: without it nobody goes on."""
+
+ASKED_KINDS: Final = frozenset({"question", "working"})
+ASKED_TOKENS: Final = 300
+"""The same for the user's newest request: cut before its content, it was worth nothing."""
+
+LEDGER_FIELD: Final = "context_to_preserve"
+
+SHARES: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "task_overview": 0.14,
+        "current_state": 0.16,
+        "next_steps": 0.06,
+        "important_discoveries": 0.12,
+        LEDGER_FIELD: 0.52,
+    }
+)
+"""In the order in which the fields choose. What one leaves goes to the next."""
+
+CUSTOM_SHARE: Final = 0.2
+"""Of a field that is none of the five; all shares are then brought to a sum of 1."""
+
+CARRIED_SHARE: Final = 0.4
+"""Of a field's share: what the last summary held chooses first, so that new things do not crowd it out."""
+
+CARRIED_STRINGS_SHARE: Final = 0.2
+"""The same for exact strings."""
+
+MAX_STRINGS_SHARE: Final = 0.46
+"""Of the whole, while there are sentences left to say: nobody can go on from a bare list of names."""
+
+LEAST_NEED: Final = 0.045
+"""Of a string, while there are sentences left to say: one in 22 is written again."""
+
+MAX_RULES_SHARE: Final = 0.1
+"""Of the ledger's field, for what the user said."""
+
+STALE_RANKS: Final = 40
+"""So many places later comes a sentence whose exact strings have all been said."""
+
+MAX_MISSES: Final = 30
+"""So many candidates in a row may be too large before the rest is given up."""
+
+MAX_TASK_SHARE: Final = 0.5
+TASK_TOKENS: Final = 100
+"""A summary of fewer tokens may be nothing but the task."""
+
+REQUEST_KIND: Final = "request"
+
+NEWEST_REQUESTS: Final = 3
+NEWEST_REQUEST_TOKENS: Final = 80
+"""A longer quotation competes with everything else; a shorter one is chosen before all but the task."""
+
+NEWEST_REQUESTS_SHARE: Final = 0.1
+"""Of the whole summary, for the newest short requests: one of them may have been crowded out by a long first task."""
+
+DURABLE_KINDS: Final = frozenset(
+    {"task", "request", "working", "question", "changed", "done", "report", "todo", "constraint"}
+    | {"error", "untried", "tackled", "resolved", "note"}
+)
+"""Kinds of facts that the next summary may say if this one has no room: the work, and what the user said about it."""
+
+UNSAID_FACTS: Final = 60
+UNSAID_STRINGS: Final = 40
+"""So many that a summary does not say are carried on, the most needed ones, so that a line of the log stays bounded. A
+summary that says less than the last one carries on as many as that one held."""
+
+FOCUS_WEIGHT: Final = 2.5
+"""For what the caller wants kept above all, and for what a field is named after."""
+
+_TERM = re.compile(r"[^\W_]{3,}|[\u3040-\u9fff]{2}")
+
+
+@dataclass(slots=True)
+class Choice:
+    """What was chosen.
+
+    Attributes:
+        shown: Items for each field, in the order in which they were chosen, most needed first.
+        covered: What a chosen sentence holds already: not said again, but carried on.
+        task: The first request in full, to be carried on: beside one huge message there is no room for a word of it.
+        shortened: Pairs of a candidate and of what is shown of it, with fewer words.
+        ranked: All candidates, most needed first.
+    """
+
+    shown: dict[str, list[Item]]
+    covered: list[Item] = field(default_factory=list)
+    task: Item | None = None
+    shortened: list[tuple[Item, Item]] = field(default_factory=list)
+    ranked: Sequence[Item] = ()
+
+    def carried(self, old: Sequence[Item], placed: Callable[[Item], Item]) -> tuple[Item, ...]:
+        """Return everything that the next summary begins from.
+
+        Args:
+            old: What this one began from.
+            placed: Gives a string the lines that it is in.
+        """
+        shown = [item for items in self.shown.values() for item in items]
+        said = [*shown, *self.covered]
+        items = (*(replace(item, is_shown=True) for item in said), *self._unsaid(said, old, placed))
+        if self.task is None:
+            return items
+        task = replace(self.task, is_shown=any(item.kind == TASK_KIND for item in shown))
+        return (task, *(item for item in items if item.kind != TASK_KIND))
+
+    def _unsaid(self, said: Sequence[Item], old: Iterable[Item], placed: Callable[[Item], Item]) -> Iterator[Item]:
+        """Yield candidates for which there was no room, and which the next summary may say."""
+        keys = {(item.kind, item.text) for item in said}
+        keys |= {(whole.kind, whole.text) for whole, cut_one in self.shortened if any(cut_one is item for item in said)}
+        rest = [item for item in self.ranked if (item.kind, item.text) not in keys]
+        facts = [item for item in rest if item.kind in DURABLE_KINDS]
+        strings = [item for item in rest if item.kind in LEDGER_KINDS and item.kind != LABEL_KIND]
+        less = Counter(item.kind in LEDGER_KINDS for item in old)
+        less.subtract(item.kind in LEDGER_KINDS for item in said)
+        yield from (replace(item, is_shown=False) for item in facts[: max(UNSAID_FACTS, less[False])])
+        strings = strings[: max(UNSAID_STRINGS, less[True])]
+        yield from (replace(placed(item), is_shown=False) for item in strings)
+
+
+def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, end: int) -> Choice:
+    """Choose what the fields of *request* say.
+
+    Args:
+        items: Candidates for the five fields, each fact once.
+        request: Fields, tokens and focus.
+        shelves: Finds the lines behind exact strings.
+        end: Index behind the newest message, which ages are counted from.
+
+    Returns:
+        The choice. Its text takes about ``request.max_tokens``: how lines join decides about the last few.
+    """
+    selection = Selection(request, shelves, end=end)
+    ranked = selection.choice.ranked = selection.ranked(items, _terms(request.focus))
+    queues = {name: [item for item in ranked if item.field == name] for name in request.fields}
+    prose = [name for name in SHARES if name in queues and name != LEDGER_FIELD]
+    selection.choose_first(queues.get("task_overview", []))
+    selection.choose_newest(queues.get("task_overview", []))
+    for name in prose:
+        if name == NEXT_FIELD:
+            selection.assure(queues[name], max(NEXT_TOKENS, int(selection.share_of(name) * request.max_tokens)))
+        selection.fill(queues[name], share=selection.share_of(name))
+    for name in [name for name in request.fields if name not in FIELDS]:
+        queues[name] = selection.ranked(_digest(ranked, name), _terms(name))
+        selection.fill(queues[name], share=selection.share_of(name))
+        prose.append(name)
+    if LEDGER_FIELD in queues:
+        _fill_ledger(selection, queues[LEDGER_FIELD], {name: queues[name] for name in prose}, _terms(request.focus))
+    # Twice: how lines join decides what they take, and the last tokens are room for one fact more.
+    for _ in range(2):
+        for name in prose:
+            selection.fill(queues[name], share=1.0)
+        selection.count_again()
+    if LEDGER_FIELD in queues:
+        selection.top_up(queues[LEDGER_FIELD], _terms(request.focus))
+    return selection.choice
+
+
+def _fill_ledger(
+    selection: "Selection", queue: Sequence[Item], prose: Mapping[str, list[Item]], terms: frozenset[str]
+) -> None:
+    """Fill the ledger; what it leaves goes to sentences, and what they leave to the ledger again."""
+    rules = [item for item in queue if item.kind not in LEDGER_KINDS]
+    strings = [item for item in queue if item.kind in LEDGER_KINDS and item.kind != LABEL_KIND]
+    share = selection.share_of(LEDGER_FIELD)
+    selection.fill(rules, share=MAX_RULES_SHARE * share)
+    selection.fill_strings(strings, terms, share=min(share, MAX_STRINGS_SHARE))
+    for _ in range(2):
+        selection.spread(prose)
+        for waiting in (*prose.values(), rules):
+            selection.fill(waiting, share=1.0)
+        selection.count_again()
+    selection.fill_strings(strings, terms, share=1.0)
+
+
+def _digest(ranked: Iterable[Item], name: str) -> list[Item]:
+    """Return for a field of the caller's own every sentence that another field could hold."""
+    return [replace(item, field=name) for item in ranked if item.kind not in LEDGER_KINDS]
+
+
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(term.casefold() for term in _TERM.findall(text))
+
+
+class Selection:
+    """Fills fields with items, and keeps account of tokens and of what has been said."""
+
+    def __init__(self, request: SummaryRequest, shelves: Shelves, *, end: int) -> None:
+        """Start with nothing chosen; *end* is the index behind the newest message."""
+        self.choice = Choice({name: [] for name in request.fields})
+        self.max_tokens = request.max_tokens
+        self._left: float = request.max_tokens
+        self._counter = request.counter
+        self._shelves = shelves
+        self._end = end
+        self._first = request.sources[0].index
+        self._unused = 0.0
+        self._all_shares = sum(SHARES.get(name, CUSTOM_SHARE) for name in request.fields)
+        self._said = ""
+        self._said_strings: set[str] = set()
+        self._lines: set[tuple[str, int, tuple[Pointer, ...]]] = set()
+
+    def share_of(self, name: str) -> float:
+        """Return the share of all tokens that the field *name* has."""
+        return SHARES.get(name, CUSTOM_SHARE) / self._all_shares
+
+    def ranked(self, items: Iterable[Item], terms: frozenset[str]) -> list[Item]:
+        """Return *items*, most needed first; those that hold one of *terms* are needed more."""
+        return sorted(items, key=lambda item: self._need(item, terms), reverse=True)
+
+    def choose_first(self, queue: list[Item]) -> None:
+        """Choose the first of *queue*, the task itself, cut as far as it takes: even a few of its words help."""
+        self.choice.task = next((item for item in queue if item.kind == TASK_KIND), None)
+        for item in queue[:1]:
+            room = max(MAX_TASK_SHARE * self.max_tokens, min(self.max_tokens, TASK_TOKENS))
+            shown = self._cut_to(item, room)
+            if shown is not None:
+                queue.remove(item)
+                self.choice.shortened.append((item, shown))
+                self._left -= self._cost(shown)
+                self._unused -= self._cost(shown)
+                self._choose(shown, is_said=False)
+
+    def choose_newest(self, queue: list[Item]) -> None:
+        """Choose the newest requests in *queue* whose quotation is short: the agent works on from them."""
+        room = NEWEST_REQUESTS_SHARE * self.max_tokens
+        requests = [item for item in queue if item.kind == REQUEST_KIND and self._cost(item) <= NEWEST_REQUEST_TOKENS]
+        for item in sorted(requests, key=lambda request: request.last_seen, reverse=True)[:NEWEST_REQUESTS]:
+            cost = self._cost(item)
+            if cost <= min(room, self._left):
+                queue.remove(item)
+                room -= cost
+                self._left -= cost
+                self._unused -= cost
+                self._choose(item, is_said=False)
+
+    def assure(self, queue: list[Item], tokens: int) -> None:
+        """Choose the first of *queue*, cut to so many tokens, but to no more than a sixth of what there is.
+
+        The user's newest request may take `ASKED_TOKENS`.
+        """
+        for item in queue[:1]:
+            limit = max(tokens, ASKED_TOKENS) if item.kind in ASKED_KINDS else tokens
+            shown = self._cut_to(item, min(limit, self.max_tokens / 6, self._left))
+            if shown is not None and not self._is_said(shown):
+                queue.remove(item)
+                self.choice.shortened.append((item, shown))
+                self._left -= self._cost(shown)
+                self._unused -= self._cost(shown)
+                self._choose(shown, is_said=False)
+
+    def _cut_to(self, item: Item, room: float) -> Item | None:
+        """Return *item* with less text, at last without its pointer, so that it costs *room*; None if it cannot."""
+        for candidate in (item, replace(item, pointer=None, also=())):
+            if self._cost(candidate) <= room:
+                return candidate
+            frame = self._cost(replace(candidate, text=""))
+            text = cut(item.text, max(0, int(room) - frame), self._counter)
+            shown = replace(candidate, text=text)
+            if text and self._cost(shown) <= room:
+                return shown
+        return None
+
+    def fill(self, queue: list[Item], *, share: float) -> None:
+        """Choose from *queue* in its order, carried items first for a part of the tokens.
+
+        Args:
+            queue: Candidates, most needed first; those that are chosen are taken out.
+            share: Of all tokens; what earlier fields left of theirs is added, and what this one leaves goes on.
+        """
+        room = min(share * self.max_tokens + self._unused, self._left)
+        old = [item for item in queue if self._was_shown(item)]
+        used = self._take(old, queue, CARRIED_SHARE * room) if len(old) < len(queue) else 0
+        used += self._take(list(queue), queue, room - used)
+        self._left -= used
+        self._unused = room - used
+
+    def _was_shown(self, item: Item) -> bool:
+        """Tell whether the last summary said it; what it had no room for competes with what is new."""
+        return item.is_shown and item.last_seen < self._first
+
+    def fill_strings(self, queue: list[Item], terms: frozenset[str], *, share: float) -> None:
+        """Choose exact strings from *queue* together with the lines that they share; see `fill`."""
+        room = min(share * self.max_tokens + self._unused, self._left)
+        waiting: list[Item] = []
+        for item in queue:
+            if stands_in(self._said, item.text):
+                self.choice.covered.append(self._shelves.placed(item))
+            else:
+                waiting.append(item)
+        least = LEAST_NEED if share < 1 else 0.0
+        needs = [(item, need) for item in waiting if (need := self._need(item, terms)) >= least]
+        old = [found for found in needs if self._was_shown(found[0])]
+        cited = [pointer for items in self.choice.shown.values() for item in items for pointer in item.pointers]
+        chosen, used = self._shelves.stocked(old, CARRIED_STRINGS_SHARE * room) if len(old) < len(needs) else ([], 0)
+        carried = {item.text for item in chosen}
+        new = [found for found in needs if found[0].text not in carried]
+        said = [*self.choice.shown[LEDGER_FIELD], *chosen]
+        others, more = self._shelves.stocked(new, room - used, cited, said)
+        chosen, used = [*others, *chosen], used + more
+        self.choice.shown[LEDGER_FIELD] += chosen
+        shown = {(item.kind, item.text) for item in chosen}
+        queue[:] = [item for item in waiting if (item.kind, item.text) not in shown]
+        self._left -= used
+        self._unused = room - used
+
+    def top_up(self, queue: list[Item], terms: frozenset[str]) -> None:
+        """Spend the tokens that no line has room in on strings from *queue* beside those that are said."""
+        said = {item.text for item in self.choice.shown[LEDGER_FIELD]}
+        needs = [
+            (item, self._need(item, terms))
+            for item in queue
+            if item.kind in LEDGER_KINDS and item.text not in said and not stands_in(self._said, item.text)
+        ]
+        chosen = self._shelves.beside(needs, self.choice.shown[LEDGER_FIELD], self._left)
+        self.choice.shown[LEDGER_FIELD] += chosen
+
+    def count_again(self) -> None:
+        """Count what the chosen items really take together, where lines are joined, and free the rest."""
+        texts = (field_text(items) for items in self.choice.shown.values())
+        self._left = self.max_tokens - sum(self._counter.count(text) for text in texts if text)
+        self._unused = 0.0
+
+    def _need(self, item: Item, terms: frozenset[str]) -> float:
+        weight = item.weight
+        if terms and any(term in item.text.casefold() or term in item.kind for term in terms):
+            weight += FOCUS_WEIGHT
+        return likelihood(weight, count=item.count, age=max(self._end - 1 - item.last_seen, 0))
+
+    def spread(self, queues: Mapping[str, list[Item]]) -> None:
+        """Share what is left among *queues* as all tokens are shared: else the first field takes all of it."""
+        left = self._left / self.max_tokens if self.max_tokens else 0.0
+        shares = sum(self.share_of(name) for name in queues)
+        for name, queue in queues.items():
+            self.fill(queue, share=left * self.share_of(name) / shares)
+
+    def _take(self, candidates: Sequence[Item], queue: list[Item], room: float) -> int:
+        used = misses = 0
+        done: set[int] = set()
+        for item in self._freshest_first(candidates):
+            if misses > MAX_MISSES:
+                break
+            is_said = self._is_said(item)
+            cost = 0 if is_said else self._cost(item)
+            if used + cost > room:
+                misses += 1
+                continue
+            misses = 0
+            used += cost
+            done.add(id(item))
+            self._choose(item, is_said=is_said)
+        queue[:] = [item for item in queue if id(item) not in done]
+        return used
+
+    def _freshest_first(self, candidates: Sequence[Item]) -> Iterator[Item]:
+        """Yield *candidates* in their order, but sentences later whose exact strings have been said meanwhile."""
+        heap = [(float(at), 1.0, at) for at in range(len(candidates))]
+        while heap:
+            rank, known, at = heappop(heap)
+            item = candidates[at]
+            fresh = self._freshness(item)
+            if fresh < known:
+                heappush(heap, (rank + (known - fresh) * STALE_RANKS, fresh, at))
+            else:
+                yield item
+
+    def _freshness(self, item: Item) -> float:
+        """Return which share of what a sentence says exactly was not said before; 1 of a plain one."""
+        if item.kind != "finding":
+            return 1.0
+        strings = self._shelves.strings_in(item.text)
+        return len(strings - self._said_strings) / len(strings) if strings else 1.0
+
+    def _is_said(self, item: Item) -> bool:
+        """Tell whether a chosen sentence says it already; that something is open is news even of what was quoted."""
+        if item.kind in OPEN_KINDS:
+            return False
+        return item.text.removesuffix(CUT).rstrip() in self._said
+
+    def _choose(self, item: Item, *, is_said: bool) -> None:
+        if is_said:
+            self.choice.covered += [item] if item.kind in DURABLE_KINDS else []
+            return
+        self.choice.shown[item.field].append(item)
+        self._lines.add(self._line_of(item))
+        self._said += f"{item.text}\n"
+        self._said_strings |= self._shelves.strings_in(item.text)
+
+    def _cost(self, item: Item) -> int:
+        """Count what *item* adds to the text; where items share a line, only the first pays for the mark."""
+        if item.kind not in SHARING_KINDS:
+            return self._counter.count(f"{line_of(item)}\n")
+        is_first = self._line_of(item) not in self._lines
+        mark = self._mark_tokens(item.pointers) if is_first else 0
+        return self._counter.count(f"{BETWEEN}{item.text}") + mark
+
+    def _mark_tokens(self, pointers: tuple[Pointer, ...]) -> int:
+        """Count what a line takes that has no words yet."""
+        return self._counter.count(f"- {mark_of(pointers)}\n")
+
+    def _line_of(self, item: Item) -> tuple[str, int, tuple[Pointer, ...]]:
+        return item.field, item.last_seen, item.pointers if item.kind == "note" else ()

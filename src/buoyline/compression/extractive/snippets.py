@@ -1,0 +1,583 @@
+"""Where exact strings stand: short runs of lines, in the order of the conversation."""
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import accumulate, groupby
+from typing import Final, NamedTuple
+
+from buoyline.compression.extractive.reading import readings
+from buoyline.compression.summary import Item, Pointer, Source, marks_of
+from buoyline.tokens import TextCounter
+
+# Which strings are said, and which lines are named beside them: much needed ones, and few places to look at.
+
+
+ROUNDS: Final = 10
+"""Of halving the price of a token: 10 find it to a part in a thousand."""
+
+NEARNESS: Final = 0.45
+"""How much of a string's worth it has to stand in lines that are named, without being said itself: one look away."""
+
+
+LEAST_PRICE: Final = 0.005
+"""Of a token, where lines are named: tokens may be plenty, and a reader's time is not."""
+
+
+class Wanted(NamedTuple):
+    """A string that could be said.
+
+    Attributes:
+        need: How likely it is needed, above 0.
+        tokens: What it takes to say it.
+        places: Numbers of the places that hold it; none is empty.
+        is_near: It stands in lines that are named already.
+    """
+
+    need: float
+    tokens: int
+    places: Sequence[int]
+    is_near: bool = False
+
+
+class Place(NamedTuple):
+    """Some lines that may be named.
+
+    Attributes:
+        mark_tokens: What it takes to name them, or a run of places that begins with them.
+        lines: How many they are; a long one counts as several.
+        follows: They may be named together with the place before.
+        file: Where they stand; empty for a place that shares its mark with none.
+        more_tokens: What it takes to name them where another place of the same file is named.
+    """
+
+    mark_tokens: float
+    lines: float
+    follows: bool = False
+    file: str = ""
+    more_tokens: float = 0.0
+
+
+class Stretch(NamedTuple):
+    """Places in a row that are named by one pointer.
+
+    Attributes:
+        first: Number of the first place.
+        last: Number of the last one.
+        said: Positions of the strings that are said beside the pointer, never empty.
+        near: Positions of those that can be looked up there.
+        mark_tokens: What it takes to name the places.
+    """
+
+    first: int
+    last: int
+    said: list[int]
+    near: list[int]
+    mark_tokens: float
+
+
+def allotted(
+    wanted: Sequence[Wanted],
+    places: Sequence[Place],
+    max_tokens: float,
+    *,
+    max_places: int,
+    line_tokens: float = 0.0,
+    named: Iterable[str] = (),
+) -> list[Stretch]:
+    """Choose strings, and for each of them the place that is named with it, so that much is said that is needed.
+
+    A place that is named costs its mark, so that a string which stands beside others is cheaper than one alone; and
+    what stands there unsaid is worth something, too. The name of a file is paid for once: its first place is taken
+    where all that is worth a look in the file pays for the name together. A token has a price; at a price, a string is
+    worth its need less the price of its tokens, or a part of its need if it is only near. The place with the most worth
+    comes first and takes in neighbours that are worth their lines; a string counts once. The lowest price that keeps
+    to *max_tokens* is looked for: a Lagrangian relaxation of the budgeted maximum coverage problem, solved greedily.
+
+    Args:
+        wanted: The strings.
+        places: Where they stand, in the order of the conversation.
+        max_tokens: For strings and marks.
+        max_places: So many in a row may share a pointer, at least 1.
+        line_tokens: What it costs to name a line, in tokens: whoever follows a pointer reads all of its lines.
+        named: Files that are named anyway.
+
+    Returns:
+        What is named, most worth first.
+
+    >>> here = Place(8, lines=1)
+    >>> allotted([Wanted(0.5, 2, [0, 1]), Wanted(0.5, 2, [1]), Wanted(0.2, 2, [2])], [here] * 3, 13, max_places=1)
+    [Stretch(first=1, last=1, said=[0, 1], near=[], mark_tokens=8)]
+    """
+    low, high = 0.0, max((string.need / string.tokens for string in wanted), default=0.0)
+    best: list[Stretch] = []
+    dearer: list[Stretch] = []
+    files = frozenset(named)
+    for _ in range(ROUNDS):
+        price = (low + high) / 2
+        auction = _Auction(wanted, places, price=price, max_places=max_places, line_tokens=line_tokens, named=files)
+        found = list(auction.stretches())
+        if _tokens(found, wanted) <= max_tokens:
+            best, high = found, price
+        else:
+            low, dearer = price, found
+    return best or list(_lightened(dearer[:1], wanted, max_tokens))
+
+
+def _lightened(found: Iterable[Stretch], wanted: Sequence[Wanted], max_tokens: float) -> Iterator[Stretch]:
+    """Yield stretches with as many of their strings as there are tokens for: no price parts strings that are alike."""
+    for stretch in found:
+        room = max_tokens - stretch.mark_tokens
+        said: list[int] = []
+        for position in sorted(stretch.said, key=lambda position: wanted[position].need, reverse=True):
+            if wanted[position].tokens <= room:
+                room -= wanted[position].tokens
+                said.append(position)
+        if said:
+            near = sorted({*stretch.near, *stretch.said} - {*said})
+            yield stretch._replace(said=sorted(said), near=near)
+
+
+def _tokens(found: Iterable[Stretch], wanted: Sequence[Wanted]) -> float:
+    return sum(stretch.mark_tokens + sum(wanted[position].tokens for position in stretch.said) for stretch in found)
+
+
+class _Auction:
+    """What is worth naming where a token has a certain price."""
+
+    def __init__(
+        self,
+        wanted: Sequence[Wanted],
+        places: Sequence[Place],
+        *,
+        price: float,
+        max_places: int,
+        line_tokens: float,
+        named: frozenset[str],
+    ) -> None:
+        self._wanted = wanted
+        self._places = places
+        self._price = price
+        self._line_price = line_tokens * max(price, LEAST_PRICE)
+        self._max_places = max_places
+        self._gains: list[float] = []
+        self._is_said: list[bool] = []
+        self._held: list[list[int]] = [[] for _ in places]
+        for position, string in enumerate(wanted):
+            spoken, nearby = string.need - price * string.tokens, NEARNESS * string.need
+            gain = max(spoken, nearby) - (nearby if string.is_near else 0.0)
+            self._gains.append(gain)
+            self._is_said.append(spoken > nearby)
+            for place in string.places if gain > 0 else ():
+                self._held[place].append(position)
+        self._taken: set[int] = set()
+        self._paid = set(named)
+        self._closed: set[str] = set()
+        self._seeds = self._sown()
+
+    def stretches(self) -> Iterator[Stretch]:
+        """Yield what is worth its price, the place that holds most first."""
+        heap = [(self._cost(seed) - self._gain(seed), seed) for seeds in self._seeds.values() for seed in seeds]
+        heapify(heap)
+        while heap:
+            known, seed = heappop(heap)
+            gain = self._gain(seed)
+            if gain <= 0:
+                continue
+            if (lost := self._cost(seed) - gain) > known:
+                heappush(heap, (lost, seed))
+            elif self._is_worth_naming(self._places[seed].file):
+                found, _ = self._grown(seed)
+                if found is not None:
+                    yield self._opened(found)
+
+    def _sown(self) -> defaultdict[str, list[int]]:
+        """Return by file the places that a stretch may begin with.
+
+        What a place and all in reach hold bounds what it can become: most places are done with after one look.
+        """
+        alone = [sum(map(self._gains.__getitem__, held)) for held in self._held]
+        sums = [0.0, *accumulate(alone)]
+        reach = self._max_places - 1
+        seeds: defaultdict[str, list[int]] = defaultdict(list)
+        for place, gain in enumerate(alone):
+            around = sums[min(place + reach + 1, len(alone))] - sums[max(place - reach, 0)]
+            if gain > 0 and around > self._price * self._mark(place):
+                seeds[self._places[place].file].append(place)
+        return seeds
+
+    def _is_worth_naming(self, file: str) -> bool:
+        """Tell whether a file is named already, or all that is worth a look in it pays for its name together."""
+        if not file or file in self._paid:
+            return True
+        if file not in self._closed and not self._pays_for_its_name(file):
+            self._closed.add(file)  # what is taken elsewhere makes it worth less, and never more
+        return file not in self._closed
+
+    def _pays_for_its_name(self, file: str) -> bool:
+        seeds = sorted(self._seeds[file], key=lambda seed: self._cost(seed) - self._gain(seed))
+        first = self._places[seeds[0]]
+        owed = self._price * (first.mark_tokens - first.more_tokens)
+        before = set(self._taken)
+        for seed in seeds:
+            owed -= self._grown(seed)[1] if self._gain(seed) > 0 else 0.0
+            if owed < 0:
+                break
+        self._taken = before
+        return owed < 0
+
+    def _opened(self, found: Stretch) -> Stretch:
+        """Return *found*, with the price of the name of its file if nothing else has paid for that."""
+        place = self._places[found.first]
+        if not place.file or place.file in self._paid:
+            return found
+        self._paid.add(place.file)
+        return found._replace(mark_tokens=place.mark_tokens)
+
+    def _mark(self, place: int) -> float:
+        """Return what it takes to name *place* beside others of its file."""
+        found = self._places[place]
+        return found.more_tokens if found.file else found.mark_tokens
+
+    def _cost(self, place: int) -> float:
+        """Return what a pointer to *place* alone costs."""
+        return self._price * self._mark(place) + self._line_price * self._places[place].lines
+
+    def _gain(self, place: int, also: frozenset[int] | set[int] = frozenset()) -> float:
+        return sum(
+            self._gains[position]
+            for position in self._held[place]
+            if position not in self._taken and position not in also
+        )
+
+    def _grown(self, seed: int) -> tuple[Stretch | None, float]:
+        """Return the best stretch around *seed* and what it is worth; None where that is not worth its mark."""
+        first = last = seed
+        held = {position for position in self._held[seed] if position not in self._taken}
+        worth = self._gain(seed) - self._cost(seed)
+        while last - first + 1 < self._max_places:
+            more, first, last = self._extended(first, last, held)
+            if more <= 0:
+                break
+            worth += more
+        if worth <= 0:
+            return None, 0.0
+        said = sorted(position for position in held if self._is_said[position])
+        if not said:  # a pointer alone tells nobody why it is there
+            said = [max(held, key=lambda position: (self._wanted[position].need, -position))]
+        self._taken |= held
+        return Stretch(first, last, said, sorted(held.difference(said)), self._mark(seed)), worth
+
+    def _extended(self, first: int, last: int, held: set[int]) -> tuple[float, int, int]:
+        """Take in the neighbours on one side that are worth most, and add what they hold to *held*."""
+        room = self._max_places - (last - first + 1)
+        ahead = self._best_run(self._following(last, room), held)
+        behind = self._best_run(self._preceding(first, room), held)
+        worth, run = max(ahead, behind, key=lambda found: found[0])
+        if worth <= 0:
+            return 0.0, first, last
+        for place in run:
+            held.update(position for position in self._held[place] if position not in self._taken)
+        return worth, min(first, run[-1]), max(last, run[-1])
+
+    def _best_run(self, neighbours: Iterable[int], held: set[int]) -> tuple[float, list[int]]:
+        best, best_length = 0.0, 0
+        worth, seen, run = 0.0, set(held), list[int]()
+        for place in neighbours:
+            worth -= self._line_price * self._places[place].lines
+            run.append(place)
+            if not self._held[place]:
+                continue
+            worth += self._gain(place, seen)
+            seen.update(self._held[place])
+            if worth > best:
+                best, best_length = worth, len(run)
+        return best, run[:best_length]
+
+    def _following(self, last: int, room: int) -> Iterator[int]:
+        for place in range(last + 1, min(last + 1 + room, len(self._places))):
+            if not self._places[place].follows:
+                return
+            yield place
+
+    def _preceding(self, first: int, room: int) -> Iterator[int]:
+        for place in range(first, max(first - room, 0), -1):
+            if not self._places[place].follows:
+                return
+            yield place - 1
+
+
+# Lines of the ledger: exact strings in the order of their places, several places of one file on a line.
+
+
+LABEL_KIND: Final = "label"
+"""The kind of the name that stands before bare strings and says which file they stand in."""
+
+MAX_RANGES: Final = 6
+"""So many places of a file share a line and its mark. More save little: four take 8 tokens each, six 7, one alone 12.
+
+And of a string on such a line it is known only by its rank among the others which of these places it is from.
+"""
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the ledger.
+
+    Attributes:
+        label: Name of the file that the strings stand in; empty where none is known.
+        pointers: Where they stand, in order, those that touch as one.
+        strings: Place by place, and in one place paths first: they say what the names behind them belong to.
+    """
+
+    label: str
+    pointers: list[Pointer] = field(default_factory=list[Pointer])
+    strings: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        """The line without its mark."""
+        return " ".join([*([f"{self.label}:"] if self.label else []), *map(_unparted, self.strings)])
+
+    def add(self, pointers: Sequence[Pointer], strings: Iterable[str]) -> None:
+        """Add the strings of one more place."""
+        self.strings += strings
+        for pointer in pointers:
+            last = self.pointers[-1] if self.pointers else None
+            if last is not None and last.path == pointer.path and last.start <= pointer.start <= last.end + 1:
+                self.pointers[-1] = Pointer(last.path, last.start, max(last.end, pointer.end))
+            else:
+                self.pointers.append(pointer)
+
+
+def rows(items: Iterable[Item]) -> list[Row]:
+    """Put strings on lines: those from one file together, unless their labels differ.
+
+    Args:
+        items: Of the ledger's kinds, in any order.
+
+    Returns:
+        Rows in the order of their first places. No row has more places than `MAX_RANGES` but one for strings that had
+        more by themselves.
+    """
+    found: list[Row] = []
+    waiting: dict[tuple[frozenset[str], str], Row] = {}
+    for pointers, group in groupby(sorted(items, key=_order), key=_pointers):
+        members = list(group)
+        label = next((item.text for item in members if item.kind == LABEL_KIND), "")
+        strings = [item.text for item in members if item.kind != LABEL_KIND]
+        files = frozenset(pointer.path for pointer in pointers)
+        row = waiting.get((files, label))
+        if row is None or len(files) != 1 or len(row.pointers) + len(pointers) > MAX_RANGES:
+            row = waiting[files, label] = Row(label)
+            found.append(row)
+        row.add(pointers, strings)
+    return found
+
+
+def prices(pointers: Sequence[Pointer], counter: TextCounter) -> tuple[float, float]:
+    """Return the tokens that naming *pointers* takes alone on a line, and on average beside others of their file."""
+    alone = counter.count(_frame(pointers))
+    more = counter.count(_frame((*pointers, *pointers))) - alone
+    return alone, more + (alone - more) / MAX_RANGES
+
+
+def _frame(pointers: Sequence[Pointer]) -> str:
+    return f"- {''.join(f' {mark}' for mark in marks_of(pointers))}\n"
+
+
+def _order(item: Item) -> tuple[tuple[Pointer, ...], bool, str, str]:
+    return item.pointers, item.kind != "path", item.kind, item.text
+
+
+def _pointers(item: Item) -> tuple[Pointer, ...]:
+    return item.pointers
+
+
+def _unparted(string: str) -> str:
+    """Return a string so that blanks part it from the next: few have blanks themselves, and commas take tokens."""
+    return f"“{string}”" if " " in string else string
+
+
+SECTION_LINES: Final = 4
+"""So many lines are one section. With six, more lines are named for as many strings; with three, more marks."""
+
+MAX_WINDOW_LINES: Final = 96
+MIN_WINDOW_LINES: Final = 12
+"""Strings in so many lines may share a pointer: with more a pointer names too much, with less there are too many."""
+
+LINES_PER_TOKEN: Final = 36
+"""The same for each line that there is and each token of the summary: so that more tokens do not mean more lines that
+are cited, but shorter runs of them; a quarter of all at most, measured on recorded sessions."""
+
+USUAL_LINE_CHARS: Final = 100
+"""A longer line counts as several: it takes as long to read."""
+
+LINE_PRICE: Final = 0.5
+"""What it costs to name all lines, as a share of the summary's tokens: where there are many lines one costs little."""
+
+MAX_LINE_TOKENS: Final = 0.25
+"""Of the price of a line, in a conversation of few lines."""
+
+MAX_LEAD_LINES: Final = 12
+"""So many lines before the first string are cited as well to show which file it stands in."""
+
+MAX_PLACES: Final = 6
+"""So many sections that hold a string are looked at, the newest: an older place is seldom the better one to read."""
+
+
+_DIGIT = re.compile("[0-9]")
+
+
+class Section(NamedTuple):
+    """Some lines in a row.
+
+    Attributes:
+        pointer: What they are; None where no lines are known.
+        lines: Their text; a message whose lines are not known is one line, cited as a whole.
+        is_whole: They cannot be parted, or named together with others.
+    """
+
+    pointer: Pointer | None
+    lines: tuple[str, ...]
+    is_whole: bool = False
+
+
+class Sections:
+    """The lines of a conversation, and which exact strings stand in them."""
+
+    def __init__(self, sources: Iterable[Source], strings: Callable[[str], Iterable[str]], *, max_tokens: int) -> None:
+        """Read *sources*, whose exact strings *strings* finds in a text, for a summary of *max_tokens*."""
+        self._sections = [section for source in sources for section in _sections(source)]
+        self._numbered = {
+            (section.pointer.path, section.pointer.start + at): line
+            for section in self._sections
+            if section.pointer is not None and not section.is_whole
+            for at, line in enumerate(section.lines)
+        }
+        lines = sum(len(section.lines) for section in self._sections)
+        most = max(MIN_WINDOW_LINES, min(LINES_PER_TOKEN * lines // max_tokens, MAX_WINDOW_LINES))
+        self.most_in_a_row = most // SECTION_LINES
+        self.line_tokens = min(LINE_PRICE * max_tokens / max(lines, 1), MAX_LINE_TOKENS)
+        self._strings = strings
+        self._prices: dict[tuple[str, str], tuple[float, float]] = {}
+        self._holding: defaultdict[str, list[int]] = defaultdict(list)
+        for number, section in enumerate(self._sections):
+            for string in strings("\n".join(section.lines)):
+                self._holding[string].append(number)
+
+    def __len__(self) -> int:
+        """Return how many sections there are."""
+        return len(self._sections)
+
+    def holding(self, string: str) -> list[int]:
+        """Return the numbers of the newest sections that hold *string*; none for what stands nowhere here."""
+        return self._holding.get(string, [])[-MAX_PLACES:]
+
+    def place(self, number: int, counter: TextCounter) -> Place:
+        """Return what it takes to name a section."""
+        section = self._sections[number]
+        lines = sum(max(len(line) / USUAL_LINE_CHARS, 1.0) for line in section.lines)
+        alone, more = self._prices_of(section.pointer, counter)
+        file = "" if section.pointer is None else section.pointer.path
+        return Place(alone, lines, self._follows(number), file, more)
+
+    def strings_at(self, pointers: Iterable[Pointer]) -> set[str]:
+        """Return the exact strings in the lines that *pointers* name, as far as these are known."""
+        lines = (
+            self._line(pointer, at)
+            for pointer in dict.fromkeys(pointers)
+            for at in range(pointer.start, pointer.end + 1)
+        )
+        return set(self._strings("\n".join(lines)))
+
+    def lines_of(self, first: int, last: int, strings: Iterable[str]) -> tuple[Pointer, ...]:
+        """Return the lines of a run of sections from the first to the last that it takes to see each of *strings*."""
+        pointers = [pointer for string in strings for pointer in self._first_in(first, last, string)]
+        if not pointers:
+            return ()
+        start, end = min(pointer.start for pointer in pointers), max(pointer.end for pointer in pointers)
+        return (Pointer(pointers[0].path, start, end),)
+
+    def led_by(self, pointer: Pointer, name: str) -> Pointer | None:
+        """Return the lines of *pointer*, with a few before them if these name *name*; None if none of them does."""
+        named = (
+            at for at in range(pointer.end, pointer.start - MAX_LEAD_LINES - 1, -1) if name in self._line(pointer, at)
+        )
+        at = next((at for at in named if at <= pointer.start), None)
+        if at is None:
+            is_within = any(name in self._line(pointer, at) for at in range(pointer.start, pointer.end + 1))
+            return pointer if is_within else None
+        return Pointer(pointer.path, at, pointer.end)
+
+    def _line(self, pointer: Pointer, number: int) -> str:
+        return self._numbered.get((pointer.path, number), "")
+
+    def _prices_of(self, pointer: Pointer | None, counter: TextCounter) -> tuple[float, float]:
+        """Return what naming *pointer* takes; numbers of as many digits take the same."""
+        key = ("", "") if pointer is None else (pointer.path, _DIGIT.sub("0", pointer.lines))
+        if key not in self._prices:
+            self._prices[key] = prices(() if pointer is None else (pointer,), counter)
+        return self._prices[key]
+
+    def _follows(self, number: int) -> bool:
+        if number == 0:
+            return False
+        before, section = self._sections[number - 1], self._sections[number]
+        if before.is_whole or section.is_whole or before.pointer is None or section.pointer is None:
+            return False
+        return before.pointer.path == section.pointer.path and before.pointer.end + 1 == section.pointer.start
+
+    def _first_in(self, first: int, last: int, string: str) -> Iterator[Pointer]:
+        held = self._holding[string]
+        at = bisect_left(held, first)
+        if at < len(held) and held[at] <= last and (pointer := self._line_of(held[at], string)) is not None:
+            yield pointer
+
+    def _line_of(self, number: int, string: str) -> Pointer | None:
+        section = self._sections[number]
+        if section.pointer is None or section.is_whole:
+            return section.pointer
+        at = next((at for at, line in enumerate(section.lines) if string in line), 0)
+        return Pointer(section.pointer.path, section.pointer.start + at, section.pointer.start + at)
+
+
+def _sections(source: Source) -> Iterator[Section]:
+    if source.pointer is None or not source.lines:
+        yield Section(source.pointer, tuple(_said(source)), is_whole=True)
+    else:
+        yield from _parted(source.pointer.path, source.pointer.start, source.lines)
+    for excerpt in source.excerpts:
+        if excerpt is not None and excerpt.path:
+            for first, lines in _runs(excerpt.numbered):
+                yield from _parted(excerpt.path, first, lines)
+
+
+def _said(source: Source) -> Iterator[str]:
+    """Yield what a message says whose lines are not known; of an offloaded result with lines of its own nothing."""
+    yield source.message.text
+    yield from (call.arguments for call in source.message.calls)
+    yield from (reading.text for reading in readings(source) if not reading.has_own_lines)
+
+
+def _parted(path: str, first: int, lines: Sequence[str]) -> Iterator[Section]:
+    for at in range(0, len(lines), SECTION_LINES):
+        some = tuple(lines[at : at + SECTION_LINES])
+        yield Section(Pointer(path, first + at, first + at + len(some) - 1), some)
+
+
+def _runs(numbered: Sequence[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first number and the texts of lines that follow each other without a gap."""
+    run: list[str] = []
+    first = 0
+    for number, text in numbered:
+        if run and number != first + len(run):
+            yield first, run
+            run = []
+        first = first if run else number
+        run.append(text)
+    if run:
+        yield first, run

@@ -1,0 +1,360 @@
+"""What people and agents say, told from its form: what is a rule, an announcement, a question, the end of a report."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from buoyline.compression.citations import CUT
+from buoyline.compression.identifiers import FENCES, LIST_MARK, sentences
+from buoyline.messages import ToolCall, is_object
+
+# What a tool call does, told from its name and the keys of its arguments; no tool is known by itself.
+
+
+Deed: TypeAlias = Literal["change", "run", "plan", "look", "act"]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_PATH_KEYS = _words("path file filename filepath paths files filepaths notebookpath targetfile dir")
+_CONTENT_KEYS = _words(
+    "content contents oldstring newstring oldstr newstr oldtext newtext filetext patch diff newcontent "
+    "edits replace inserttext newsource codeedit"
+)
+_COMMAND_KEYS = _words("command commands cmd code script shell")
+_STATUS_KEYS = _words("status state done completed checked")
+_LOOKING = _words(
+    "read view get list ls search find grep glob open fetch crawl cat show query browse look lookup think "
+    "describe inspect retrieve load check ask tree stat"
+)
+_CHANGING = _words("write edit create patch replace insert delete remove move rename append modify apply")
+_PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ b/)(\S[^\n]{0,500})$", re.MULTILINE)
+
+_READING_COMMAND = re.compile(
+    r"(?:cd|ls|cat|grep|rg|find|head|tail|wc|pwd|which|tree|file|stat|du|df|echo|env|printenv|type|ps|jq|awk|less"
+    r"|sed\s+-n|git\s+(?:-\S+\s+\S+\s+)?(?:status|log|diff|show|branch|blame|ls-files|rev-parse|remote|grep|config)"
+    r"|gh\s+\w+\s+(?:view|list|diff|status|checks)|gh\s+api\s+[^-\s]\S*\s*(?:--(?:jq|paginate)|$))(?=\s|$)"
+)
+_WRITES = re.compile(r"(?<![0-9&=-])>(?!&)")
+_STEP = re.compile(r"&&|\|\||;|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A tool call, understood as far as its form allows.
+
+    Attributes:
+        deed: ``"change"`` files, ``"run"`` a command, ``"plan"`` (a list of tasks with a status), ``"look"`` at
+            something without changing it, or ``"act"`` in any other way.
+        name: The tool's name.
+        paths: Files and directories that the arguments name, in order.
+        command: The command of a ``"run"``; empty otherwise.
+        arguments: All arguments; empty where they are no JSON object.
+    """
+
+    deed: Deed
+    name: str
+    paths: tuple[str, ...]
+    command: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it only looked at something, as far as can be told."""
+        return self.deed == "look" or (self.deed == "run" and _only_reads(self.command))
+
+    def spoken(self) -> str:
+        """Say in one text what was called: the command itself, else the name with its arguments."""
+        if self.command:
+            return self.command
+        shown = (f"{key}={_shown(value)}" for key, value in self.arguments.items())
+        return f"{self.name}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An entry of a plan."""
+
+    text: str
+    status: str
+    is_done: bool
+
+
+def action_of(call: ToolCall) -> Action:
+    """Tell what *call* does. Never raises: a call that cannot be read is an ``"act"`` without arguments."""
+    arguments = arguments_of(call)
+    paths = tuple(dict.fromkeys(_paths(arguments)))
+    command = _command(arguments)
+    words = {word.lower() for word in _WORD.findall(call.name)}
+    return Action(_deed(arguments, paths, command, words), call.name, paths, command, arguments)
+
+
+def arguments_of(call: ToolCall) -> Mapping[str, Any]:
+    """Return the arguments of *call*; empty where they are not a JSON object, which models do write."""
+    try:
+        found: object = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return found if is_object(found) else {}
+
+
+def tasks_of(arguments: Mapping[str, Any]) -> tuple[Task, ...]:
+    """Return the entries of a plan: of the first list whose objects have a status; empty if there is none."""
+    for value in arguments.values():
+        if tasks := tuple(_tasks(_entries(value))):
+            return tasks
+    return ()
+
+
+def leaves(value: object) -> Iterator[str]:
+    """Yield the texts and numbers in a JSON value, in order, without keys."""
+    waiting = [value]
+    while waiting:
+        inner = waiting.pop()
+        if is_object(inner):
+            waiting.extend(reversed(list(inner.values())))
+        elif entries := _entries(inner):
+            waiting.extend(reversed(entries))
+        elif isinstance(inner, str | int | float) and not isinstance(inner, bool):
+            yield str(inner)
+
+
+def _deed(arguments: Mapping[str, Any], paths: Sequence[str], command: str, words: set[str]) -> Deed:
+    has_content = any(_key(key) in _CONTENT_KEYS for key in arguments)
+    if tasks_of(arguments):
+        return "plan"
+    if paths and (has_content or (words & _CHANGING and not words & _LOOKING)):
+        return "change"
+    if command:
+        return "run"
+    return "look" if words & _LOOKING or paths else "act"
+
+
+def _key(key: str) -> str:
+    return re.sub(r"[^a-z]", "", key.lower())
+
+
+def _paths(arguments: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in arguments.items():
+        name = _key(key)
+        if name in _PATH_KEYS or name.endswith(("path", "filename", "filepath")):
+            yield from (path for path in _texts_under(value) if _may_be_path(path))
+        elif name in {"patch", "diff", "input"} and isinstance(value, str):
+            yield from _PATCHED.findall(value)
+
+
+def _texts_under(value: object) -> Iterator[str]:
+    """Yield a path, each path of a list, or the paths of a list of objects that have one."""
+    for inner in _entries(value) or [value]:
+        if isinstance(inner, str):
+            yield inner
+        elif is_object(inner):
+            yield from (text for key, text in inner.items() if _key(key) in _PATH_KEYS and isinstance(text, str))
+
+
+def _may_be_path(text: str) -> bool:
+    return 0 < len(text) <= 1_000 and text.isprintable() and text.strip("./~") != ""  # noqa: PLR2004 - PATH_MAX
+
+
+def _command(arguments: Mapping[str, Any]) -> str:
+    for key, value in arguments.items():
+        if _key(key) in _COMMAND_KEYS:
+            return " ".join(part for part in _entries(value) or [value] if isinstance(part, str)).strip()
+    return ""
+
+
+def _entries(value: object) -> list[object]:
+    """Return *value* if it is a list, else no entries."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _tasks(entries: Sequence[object]) -> Iterator[Task]:
+    for entry in entries:
+        if not is_object(entry):
+            return
+        status: object = next((entry[key] for key in entry if _key(key) in _STATUS_KEYS), None)
+        texts = [text for text in entry.values() if isinstance(text, str) and text is not status]
+        if status is None or not texts:
+            return
+        is_done = status is True or str(status).lower() in {"completed", "complete", "done", "closed", "cancelled"}
+        yield Task(max(texts, key=len), str(status), is_done)
+
+
+def _only_reads(command: str) -> bool:
+    steps = [step.strip() for step in _STEP.split(command) if step.strip()]
+    return all(_READING_COMMAND.match(step) and not _WRITES.search(step) for step in steps)
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+MIN_SENTENCE_CHARS: Final = 25
+"""A shorter sentence of an agent says nothing alone."""
+
+CLOSING_SENTENCES: Final = 3
+"""At the end of a message: they say what comes next."""
+
+CLOSING_LINES: Final = 6
+"""A longer list at the end of a message is its contents, and not what it asks for."""
+
+LAST_SENTENCES: Final = 3
+"""Of a message that goes over into calls: they say what the calls are for."""
+
+_IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+# How users word a rule, in the languages that we know such words of; rules in others stand in their messages.
+_RULE = re.compile(
+    r"\b(?:must|never|always|don't|do not|only|should|shouldn't|instead|prefer|please|make sure|without|avoid"
+    r"|muss|nie|immer|nicht|nur|bitte|jamais|toujours|doit|nunca|siempre|debe)\b"
+    r"|\u4e0d\u8981|\u5fc5\u987b|\u4e0d\u80fd|\u53ea\u80fd|\u52a1\u5fc5|\u8bf7|\u5e94\u8be5|\u7981\u6b62"
+    r"|\u3057\u306a\u3044\u3067|\u5fc5\u305a|\u304f\u3060\u3055\u3044|\ubc18\ub4dc\uc2dc|\u043d\u0435\u043b\u044c\u0437\u044f",
+    re.IGNORECASE,
+)
+
+_INTENDS = re.compile(
+    r"\W{0,4}(?:(?:now|next|first|then|ok|okay|good|great|perfect),? )?(?:let me|let's|i'll|i will|i need to"
+    r"|i'm going to|ich werde|je vais|voy a)\b|\u6211\u6765|\u8ba9\u6211|\u73b0\u5728\u6211",
+    re.IGNORECASE,
+)
+
+_LEADS_IN = re.compile(r"[:\uff1a][*_`]{0,3}$")
+_ASKS = re.compile(r"[?\uff1f][*_`\"')\u201d\u300d]{0,3}$")
+_LINE_TAG = re.compile(r"\s*</?[A-Za-z][^<>]{0,200}>\s*")
+_LINK = re.compile(r"\W{0,4}!?\[[^\[\]]{0,300}\]\([^()\s]{1,2000}\)\W{0,4}")
+_MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\]|/[\w:-]{1,60})\s*", re.DOTALL)
+
+
+def chars_of(text: str) -> int:
+    """Count characters; the ideographs of one language say as much as three letters of another."""
+    return len(text) + 2 * len(_IDEOGRAPH.findall(text))
+
+
+def is_rule(sentence: str) -> bool:
+    """Tell whether a sentence is worded as a rule, in one of several languages."""
+    return _RULE.search(sentence) is not None
+
+
+def leads_in(sentence: str) -> bool:
+    """Tell whether a sentence says nothing without the list or the code behind it."""
+    return _LEADS_IN.search(sentence) is not None
+
+
+def asks(sentence: str) -> bool:
+    """Tell whether a sentence is a question."""
+    return _ASKS.search(sentence) is not None
+
+
+def announces(sentence: str) -> bool:
+    """Tell whether a sentence says what somebody is about to do, in one of several languages."""
+    return _INTENDS.match(sentence) is not None
+
+
+def is_made_by_machine(text: str) -> bool:
+    """Tell whether a message is wholly in a tag or in brackets, or a bare command of the program: nobody's words."""
+    return _MADE_BY_MACHINE.fullmatch(text) is not None
+
+
+def in_words(text: str) -> str:
+    """Return a text; of a JSON object or list, as some agents answer, the texts in it, each on a line of its own.
+
+    A mark of omission stands between them, since in the message other things do.
+    """
+    stripped = text.strip()
+    if not (stripped.startswith(("{", "[")) and stripped.endswith(("}", "]"))):
+        return text
+    try:
+        value: object = json.loads(stripped)
+    except (ValueError, RecursionError):
+        return text
+    return f"{CUT}\n".join(leaf for leaf in leaves(value) if any(char.isalpha() for char in leaf)) or text
+
+
+def without_blocks(text: str) -> str:
+    """Return a message without its tables and its code, cut where they stood: on one line nobody can read them."""
+    kept: list[str] = []
+    is_code = False
+    for line in text.splitlines():
+        is_fence = line.lstrip().startswith(FENCES)
+        if is_fence or is_code or line.lstrip().startswith("|"):
+            kept += [] if kept[-1:] == [CUT] else [CUT]
+        elif line.strip():
+            kept.append(line)
+        is_code ^= is_fence
+    shown = "\n".join(kept)
+    return shown if any(char.isalnum() for char in shown) else text
+
+
+def without_closing(text: str) -> tuple[str, list[str]]:
+    """Part what a message ends with, a question or what comes next, from what stands before it.
+
+    That are the sentences of its last line, or a short list that asks, with the line that leads in to it. Other
+    lists, links, code and tags are contents, and ask for nothing.
+
+    Returns:
+        What stands before, and the sentences at the end; all of it and none where the end is none, or where it is
+        no question and too little stands before it.
+    """
+    lines = text.rstrip().split("\n")
+    start = len(lines) - 1
+    while start > 0 and (not lines[start].strip() or LIST_MARK.match(lines[start])):
+        start -= 1
+    is_list = LIST_MARK.match(lines[-1]) is not None
+    is_led = asks(lines[start].rstrip()) or (leads_in(lines[start].rstrip()) and asks(lines[-1]))
+    if _is_contents(lines[-1]) or (is_list and not (is_led and len(lines) - start <= 2 + CLOSING_LINES)):
+        return text, []
+    closing = list(sentences("\n".join(lines[start:] if is_list else lines[-1:])))
+    body = "\n".join(lines[:start] if is_list else lines[:-1])
+    if not is_list:
+        kept = closing[-CLOSING_SENTENCES:] if body.strip() else closing[-1:]
+        if len(kept) < len(closing):
+            at = text.rfind(kept[0])
+            body = text[:at] if at >= 0 else body
+        closing = kept
+    if chars_of(body.strip()) < MIN_SENTENCE_CHARS and not any(map(asks, closing)):
+        return text, []
+    return body, closing
+
+
+def last_words(text: str) -> str:
+    """Return what a message ends with: its last sentence, and those before it in the last lines that say something."""
+    kept = ""
+    for line in reversed(without_blocks(text).rstrip().split("\n")):
+        is_cut = line.strip() == CUT
+        if _LINE_TAG.fullmatch(line) or not line.strip() or (is_cut and not kept):
+            continue
+        if is_cut or LIST_MARK.match(line):
+            break
+        said = list(sentences(line))[-LAST_SENTENCES:]
+        at = line.rfind(said[0]) if said else -1
+        if chars_of(kept) >= MIN_SENTENCE_CHARS:
+            break
+        kept = f"{line[max(at, 0) :]}\n{kept}".rstrip()
+    return kept or text
+
+
+def repeated_endings(texts: Sequence[str], *, at_least: int) -> frozenset[str]:
+    """Return the last lines in which so many of some texts of several lines end: no person ends so often alike."""
+    seen: dict[str, int] = {}
+    for text in texts:
+        body, _, last = text.rstrip().rpartition("\n")
+        if body.strip():
+            seen[last.strip()] = seen.get(last.strip(), 0) + 1
+    return frozenset(ending for ending, count in seen.items() if count >= at_least)
+
+
+def ending_of(text: str) -> str:
+    """Return the last line of a text of several lines; empty of one line."""
+    body, _, last = text.rstrip().rpartition("\n")
+    return last.strip() if body.strip() else ""
+
+
+def _is_contents(line: str) -> bool:
+    mark = LIST_MARK.match(line)
+    shown = line[mark.end() :] if mark else line
+    return bool(_LINE_TAG.fullmatch(shown) or _LINK.fullmatch(shown)) or shown.lstrip().startswith((*FENCES, "|"))

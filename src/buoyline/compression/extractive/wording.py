@@ -1,0 +1,138 @@
+"""How an item reads: one line each, or a share of a line in the ledger, with its pointer behind it."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import Final
+
+from buoyline.compression.citations import BETWEEN, CUT
+from buoyline.compression.extractive.reading import spanning
+from buoyline.compression.extractive.snippets import LABEL_KIND, rows
+from buoyline.compression.identifiers import readable
+from buoyline.compression.summary import Item, Pointer, marks_of
+from buoyline.tokens import TextCounter
+
+NOTHING: Final = "None seen."
+
+LEDGER_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash", "version", "number"})
+"""Kinds whose items are bare strings; they share lines."""
+
+SHARING_KINDS: Final = frozenset({"finding", "closing", "note"})
+"""Kinds whose sentences share a line, and its pointer, where they come from the same lines."""
+
+COUNTED_KINDS: Final = frozenset({"changed", "read", "error", "untried", "tackled", "resolved"})
+"""Kinds of which it is said how often they were seen."""
+
+MAX_TEXT_CHARS: Final = 20_000
+"""So much of a text is looked at when it is quoted; no summary has room for more of one."""
+
+ANSWERED: Final = "\u201d \u2013 \u201c"
+"""Stands in a quotation between a question and its answer."""
+
+_FORMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "task": "“{}”",
+        "request": "“{}”",
+        "pasted": "Pasted: “{}”",
+        "report": "Reported: “{}”",
+        "changed": "Changed {}",
+        "read": "Read {}",
+        "error": "Open error: {}",
+        "untried": "Open error, not tried again since: {}",
+        "tackled": "Error, worked on since: {}",
+        "resolved": "Resolved error: {}",
+        "pending": "No result yet: {}",
+        "question": "Not answered yet: “{}”",
+        "working": "In progress: “{}”",
+        "intent": "The agent was at: “{}”",
+        "constraint": "User: “{}”",
+    }
+)
+_SENTENCE_END = re.compile(r"[.!?;](?= )|[\u3002\uff01\uff1f\uff1b]")
+
+
+def cut(text: str, max_tokens: int, counter: TextCounter) -> str:
+    """Return *text* on one line, cut behind a word and marked where it is longer than *max_tokens*.
+
+    Args:
+        text: What is quoted.
+        max_tokens: For the quotation with its mark.
+        counter: Counts them.
+
+    Returns:
+        At most *max_tokens* tokens, unless even a single mark has more; empty if nothing of the text fits.
+    """
+    shown = readable(text[:MAX_TEXT_CHARS])
+    if len(text) <= MAX_TEXT_CHARS and not counter.exceeds(shown, max_tokens):
+        return shown
+    head = counter.head(shown, max(0, max_tokens - counter.count(f" {CUT}")))
+    end = _good_end(head)
+    if end == 0:
+        return head and f"{head.rstrip()}{CUT}"
+    return f"{head[:end].rstrip()} {CUT}"
+
+
+def _good_end(text: str) -> int:
+    """Return where the last sentence in *text* ends, else the last word; 0 where that would lose too much of it."""
+    least = len(text) * 3 // 5
+    ends = [match.end() for match in _SENTENCE_END.finditer(text, least)]
+    return ends[-1] if ends else max(text.rfind(" ", least), 0)
+
+
+def said(item: Item) -> str:
+    """Return the words that say *item*, without its pointer."""
+    count = f" \u00d7{item.count}" if item.count > 1 and item.kind in COUNTED_KINDS else ""
+    return f"{_FORMS.get(item.kind, '{}').format(item.text)}{count}"
+
+
+def line_of(item: Item) -> str:
+    """Return the line that says *item* alone."""
+    return f"- {said(item)}{mark_of(item.pointers)}"
+
+
+def mark_of(pointers: Iterable[Pointer]) -> str:
+    """Return the marks that lead to the lines behind a sentence; empty without any."""
+    return "".join(f" {mark}" for mark in marks_of(pointers))
+
+
+def field_text(items: Iterable[Item]) -> str:
+    """Return the text of one field.
+
+    Sentences come in the order of the conversation; the ledger follows, strings from the same file together.
+    """
+    return "\n".join(f"- {text}{mark_of(pointers)}" for text, pointers in _lines(items))
+
+
+def pointers_of(items: Iterable[Item]) -> Iterator[Pointer]:
+    """Yield the pointers in `field_text` of the same items, in reading order."""
+    return (pointer for _, pointers in _lines(items) for pointer in pointers)
+
+
+def _lines(items: Iterable[Item]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
+    chosen = list(items)
+    prose = sorted((item for item in chosen if item.kind not in LEDGER_KINDS), key=_reading_order)
+    for is_shared, group in groupby(prose, _sharing):
+        members = list(group)
+        lines = [members] if is_shared else [[item] for item in members]
+        yield from ((BETWEEN.join(map(said, line)), _together(line)) for line in lines)
+    yield from ((row.text, tuple(row.pointers)) for row in rows(item for item in chosen if item.kind in LEDGER_KINDS))
+
+
+def _reading_order(item: Item) -> tuple[int, str, int, str]:
+    """Sort by time, and what one message says in its own order."""
+    return item.last_seen, item.kind, item.order, item.text
+
+
+def _sharing(item: Item) -> tuple[int, tuple[Pointer, ...]] | None:
+    """Return what sentences on one line have in common; None for an item with a line of its own.
+
+    Those that the agent said in one message stand together. What a model's summary said may point anywhere.
+    """
+    if item.kind not in SHARING_KINDS:
+        return None
+    return item.last_seen, item.pointers if item.kind == "note" else ()
+
+
+def _together(line: Sequence[Item]) -> tuple[Pointer, ...]:
+    return line[0].pointers if len(line) == 1 else spanning(pointer for item in line for pointer in item.pointers)

@@ -1,0 +1,284 @@
+"""Asking a model for a summary, whatever it is reached through: what is sent, and what a bad answer changes in it.
+
+A summariser says how one request is sent and which `Failure` each error of its client is. All else is here: how much of
+the transcript a request shows, what the model is told of an answer that cannot be used, and what is done in the end.
+"""
+
+import asyncio
+import inspect
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from buoyline.compression.summarizers.answers import draft_of, fields_of
+from buoyline.compression.summarizers.attempts import (
+    OVERFLOW_SHRINK,
+    SHORTER,
+    Failure,
+    Kind,
+    Retries,
+    repeated,
+    shortened,
+    total,
+)
+from buoyline.compression.summarizers.prompts import Prompt, prompt_for, schema_of
+from buoyline.compression.summary import Draft, Summarizer, SummaryRequest, require_draft
+from buoyline.errors import ConfigError, SummaryError
+
+logger = logging.getLogger(__name__)
+
+_SHOWN_ANSWER_TOKENS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What is wrong with an answer.
+
+    Attributes:
+        answer: It, to be shown to the model again; empty where that would be too much.
+        words: What to do instead.
+    """
+
+    answer: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One request to a model.
+
+    Attributes:
+        prompt: What is asked.
+        remarks: On the answers so far; they follow the prompt.
+        schema: JSON Schema of the answer.
+        is_plain: The prompt spells the schema: the answer is text, and the provider need not know of it.
+    """
+
+    prompt: Prompt
+    remarks: Sequence[Remark]
+    schema: Mapping[str, object]
+    is_plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered.
+
+    Attributes:
+        content: An object of the schema, else the text.
+        is_cut: The model ran out of tokens.
+        refusal: Why it would not answer; empty where it did.
+    """
+
+    content: object
+    is_cut: bool = False
+    refusal: str = ""
+
+    @property
+    def text(self) -> str:
+        """How the answer reads, for showing it to the model again."""
+        if isinstance(self.content, str):
+            return self.content
+        return json.dumps(self.content, ensure_ascii=False, default=str)
+
+
+Send: TypeAlias = Callable[[Question], Awaitable[Reply]]
+"""Sends one request; raises a `Failure` where there is no answer."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Asking:
+    """The requests for one summary: how the next one is made, which each failure changes.
+
+    Attributes:
+        name: Of the model.
+        request: What is asked.
+        send: Sends one.
+        retries: Bounds.
+        max_tokens: For the request itself, remarks included.
+        answer_tokens: For the answer; what the first request says is the limit for all.
+        is_plain: See `Question`.
+    """
+
+    name: str
+    request: SummaryRequest
+    send: Send
+    retries: Retries
+    max_tokens: int
+    answer_tokens: int
+    is_plain: bool = False
+    _limit: int = field(init=False)
+    _remarks: list[Remark] = field(default_factory=list[Remark])
+    _too_long: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        """Remember the limit."""
+        self._limit = self.answer_tokens
+
+    async def draft(self) -> Draft:
+        """Return the model's summary; one that is too long each time is cut to its tokens.
+
+        Raises:
+            SummaryError: There was no answer that can be used within the bounds; it says why.
+        """
+        try:
+            return await repeated(self._once, name=self.name, retries=self.retries)
+        except SummaryError as error:
+            if self._too_long is None:
+                raise
+            logger.info("%s; cut to %d tokens", error, self._limit)
+            return Draft(self.name, shortened(self._too_long, self._limit, self.request.counter))
+
+    async def _once(self) -> Draft:
+        try:
+            return Draft(self.name, self._fields(await self._reply()))
+        except Failure as failure:
+            self._change(failure)
+            raise
+
+    async def _reply(self) -> Reply:
+        question = self._question()
+        try:
+            async with asyncio.timeout(self.retries.timeout_s):
+                return await self.send(question)
+        except TimeoutError as error:
+            raise Failure(Kind.BUSY, f"no answer within {self.retries.timeout_s:g} s") from error
+
+    def _question(self) -> Question:
+        count = self.request.counter.count
+        said = sum(count(remark.answer) + count(remark.words) for remark in self._remarks)
+        prompt = prompt_for(
+            self.request,
+            max_tokens=self.max_tokens - said,
+            answer_tokens=self.answer_tokens,
+            spell_schema=self.is_plain,
+        )
+        schema = schema_of(self.request)
+        return Question(prompt=prompt, remarks=tuple(self._remarks), schema=schema, is_plain=self.is_plain)
+
+    def _fields(self, reply: Reply) -> dict[str, str]:
+        """Return the fields of an answer that can be used."""
+        if reply.refusal:
+            raise Failure(Kind.REFUSED, f"the model refused: {reply.refusal}")
+        if reply.is_cut:
+            raise Failure(Kind.TRUNCATED, "the answer was cut off")
+        fields = self._read(reply)
+        tokens = total(fields, self.request.counter)
+        if tokens > self._limit:
+            self._too_long = fields
+            raise Failure(Kind.INFLATED, f"the answer takes {tokens:,} tokens where {self._limit:,} are allowed")
+        return fields
+
+    def _read(self, reply: Reply) -> dict[str, str]:
+        try:
+            return fields_of(reply.content, self.request)
+        except Failure as failure:
+            if failure.kind is Kind.MALFORMED:
+                shown = self.request.counter.head(reply.text, _SHOWN_ANSWER_TOKENS)
+                words = f"This cannot be used: {failure}. Write the whole summary again, in its form."
+                self._remarks = [Remark(shown, words)]
+            raise
+
+    def _change(self, failure: Failure) -> None:
+        """Change the next request by what was wrong with this one."""
+        match failure.kind:
+            case Kind.OVERFLOW:
+                self.max_tokens = int(self.max_tokens * OVERFLOW_SHRINK)
+            case Kind.REJECTED:
+                self.is_plain = True
+            case Kind.TRUNCATED | Kind.INFLATED:
+                self.answer_tokens = max(int(self.answer_tokens * SHORTER), 1)
+                words = f"That was too long: {failure}. Write it again, in at most {self.answer_tokens:,} tokens."
+                self._remarks = [Remark("", words)]
+            case _:
+                pass
+
+
+# `CallableSummarizer`: a function of the user's that summarises, in as few lines as it likes.
+
+
+Answer: TypeAlias = "str | Mapping[str, object] | Draft"
+"""What a function may give: a text, texts by field, or a draft."""
+
+SummaryFunction: TypeAlias = Callable[[SummaryRequest], Awaitable[Answer]]
+
+
+class CallableSummarizer:
+    """Asks a function for the summary, and makes a draft of what it gives.
+
+    What the function raises, and what it gives that is no summary, ends in a `SummaryError`, so that the extractive
+    summariser takes over: the function may be anybody's code over anybody's network, and an agent need not stop for it.
+    """
+
+    def __init__(
+        self,
+        function: SummaryFunction,
+        *,
+        name: str = "",
+        max_attempts: int = 2,
+        timeout_s: float = 120.0,
+        first_wait_s: float = 1.0,
+        failures: tuple[type[Exception], ...] = (Exception,),
+    ) -> None:
+        """Wrap *function*.
+
+        Args:
+            function: Takes a `SummaryRequest` and returns a text, a mapping of fields, or a `Draft`.
+            name: Stands in the log of summaries; left out: the function's own.
+            max_attempts: See `Retries`.
+            timeout_s: See `Retries`.
+            first_wait_s: See `Retries`.
+            failures: What the function may raise in place of an answer; anything else reaches whoever asked for the
+                next model call.
+
+        Raises:
+            ConfigError: *function* cannot be called, or a bound cannot work.
+        """
+        if not callable(function):
+            raise ConfigError("summarizer", f"{type(function).__name__} can neither be called nor summarise")
+        self._function = function
+        self._failures: tuple[type[Exception], ...] = (TimeoutError, *failures)
+        self._retries = Retries(max_attempts=max_attempts, timeout_s=timeout_s, first_wait_s=first_wait_s)
+        self.name = name or str(getattr(function, "__name__", type(function).__name__))
+
+    async def summarize(self, request: SummaryRequest) -> Draft:
+        """Return the function's answer as a draft; one that is too long is cut to the tokens there are.
+
+        Raises:
+            SummaryError: There was no answer that can be used within the bounds.
+        """
+        return await repeated(partial(self._asked, request), name=self.name, retries=self._retries)
+
+    async def _asked(self, request: SummaryRequest) -> Draft:
+        try:
+            async with asyncio.timeout(self._retries.timeout_s):
+                answer = await self._function(request)
+        except self._failures as error:
+            # By default every exception: nothing is known of the function, and nothing else runs here.
+            raise Failure(Kind.BUSY, f"{type(error).__name__}: {error}") from error
+        draft = draft_of(answer, request, self.name)
+        require_draft(draft)
+        if isinstance(answer, Draft) or total(draft.fields, request.counter) <= request.max_tokens:
+            return draft
+        return replace(draft, fields=shortened(draft.fields, request.max_tokens, request.counter))
+
+
+if TYPE_CHECKING:
+    _conforms: type[Summarizer] = CallableSummarizer
+
+
+def summarizer_from(summarizer: "Summarizer | SummaryFunction") -> Summarizer:
+    """Return *summarizer* itself where it has the method, else a `CallableSummarizer` that calls it.
+
+    Raises:
+        ConfigError: It is neither a summariser nor an async function. (What merely returns an awaitable cannot be told
+            from what does not before it is called; give it to `CallableSummarizer`.)
+    """
+    if callable(getattr(summarizer, "summarize", None)):
+        return summarizer  # type: ignore[return-value]
+    if not any(map(inspect.iscoroutinefunction, (summarizer, getattr(summarizer, "__call__", None)))):  # noqa: B004
+        raise ConfigError("summarizer", f"{type(summarizer).__name__} has no summarize, and is no async function")
+    return CallableSummarizer(summarizer)  # type: ignore[arg-type]

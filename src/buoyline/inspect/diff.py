@@ -1,0 +1,548 @@
+"""What a model saw before and after a compression, told from what is on disk."""
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from buoyline.compression import Pointer
+from buoyline.compression.citations import BETWEEN
+from buoyline.compression.summary import POINTER
+from buoyline.errors import CorruptError, NotFoundError, StorageError
+from buoyline.lookups.lines import fragments, windows
+from buoyline.lookups.read import Source
+from buoyline.messages import Message, Text, dialect_named, spell
+from buoyline.tokens import TextCounter, default_counter
+from buoyline.tokens.messages import count_message, count_tools
+from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace.archive import Archive
+from buoyline.workspace.batches import ArchivedMessage, text_digest
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Record, decode, lines_of
+from buoyline.workspace.logs import Summaries, Window
+from buoyline.workspace.records import window_line
+from buoyline.workspace.session import Session
+
+# The sentences of a summary, and the lines that back each of them.
+
+
+_FIRST_CHARS = 120
+_FIRST_LINES = 6
+"""Of what a pointer names so many lines are looked at: a heading, a blank line and a call stand before the words."""
+
+_AROUND = f" \t-*,;.{BETWEEN.strip()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Lines that a sentence refers to.
+
+    Attributes:
+        path: File relative to the session's directory.
+        start: First line, 1-based.
+        end: Last line, inclusive.
+        begins: First words of these lines; empty where there are none.
+        is_there: The lines are there.
+    """
+
+    path: str
+    start: int
+    end: int
+    begins: str
+    is_there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A part of a summary that has pointers of its own.
+
+    Attributes:
+        field: Which field it stands in.
+        text: Without its pointers.
+        citations: What backs it, in order; none where nothing does.
+    """
+
+    field: str
+    text: str
+    citations: tuple[Citation, ...]
+
+
+def cited_sentences(fields: Mapping[str, str]) -> list[tuple[str, str, tuple[Pointer, ...]]]:
+    """Return field, text and pointers of each sentence of a summary, in order. Pure.
+
+    A sentence ends with its last pointer, or with its line.
+    """
+    return [
+        (name, said, cited)
+        for name, text in fields.items()
+        for line in text.split("\n")
+        for said, cited in _in_line(line)
+    ]
+
+
+def resolved(
+    sentences: Iterable[tuple[str, str, tuple[Pointer, ...]]], files: Mapping[str, str], source: Source
+) -> list[Sentence]:
+    """Look up what each sentence refers to; every file is read once.
+
+    Args:
+        sentences: As `cited_sentences` returns them.
+        files: Names in *source* by what pointers call these files; nothing else is opened, whatever a summary says.
+        source: What is read.
+    """
+    listed = list(sentences)
+    wanted = {pointer for _, _, cited in listed for pointer in cited}
+    found: dict[Pointer, str | None] = {}
+    for path, pointers in itertools.groupby(sorted(wanted), key=lambda pointer: pointer.path):
+        found |= _beginnings(list(pointers), files.get(path), source)
+    return [Sentence(name, said, tuple(_citation(each, found[each]) for each in cited)) for name, said, cited in listed]
+
+
+def _citation(pointer: Pointer, begins: str | None) -> Citation:
+    return Citation(pointer.path, pointer.start, pointer.end, begins or "", begins is not None)
+
+
+def _in_line(line: str) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
+    said, cited, position = "", list[Pointer](), 0
+    for match in POINTER.finditer(line):
+        between = line[position : match.start()].strip(_AROUND)
+        if between and cited:
+            yield said, tuple(cited)
+            cited = []
+        said, position = between or said, match.end()
+        cited.extend(Pointer.all_of(match))
+    rest = line[position:].strip(_AROUND)
+    if cited:
+        yield said, tuple(cited)
+    if rest:
+        yield rest, ()
+
+
+def _beginnings(pointers: list[Pointer], name: str | None, source: Source) -> dict[Pointer, str | None]:
+    """Return the first words of what each of *pointers* to one file names; None where a line of it is not there."""
+    if name is None:
+        return dict.fromkeys(pointers)
+    lines = _lines(pointers, name, source)
+    there = (pointer for pointer in pointers if 1 <= pointer.start <= pointer.end and pointer.end in lines)
+    return {**dict.fromkeys(pointers), **{pointer: _words(pointer, lines) for pointer in there}}
+
+
+def _lines(pointers: list[Pointer], name: str, source: Source) -> dict[int, str]:
+    """Return the beginnings of the lines that have to be looked at, by number; the last of each is among them."""
+    ends = [(pointer.start, min(pointer.end, pointer.start + _FIRST_LINES - 1)) for pointer in pointers]
+    wanted = {line for start, end in ends for line in range(start, end + 1)} | {pointer.end for pointer in pointers}
+    chosen = fragments(source.chunks(name), [(line, line) for line in sorted(wanted)])
+    lines: dict[int, str] = {}
+    for number, parts in itertools.groupby(chosen, key=lambda fragment: fragment.number):
+        (lines[number],), _ = windows(parts, (1,), _FIRST_CHARS)
+    return lines
+
+
+def _words(pointer: Pointer, lines: Mapping[int, str]) -> str:
+    """Return the first line that says something: the transcript's headings only say who speaks, and how."""
+    last = min(pointer.end, pointer.start + _FIRST_LINES - 1)
+    shown = [text for line in range(pointer.start, last + 1) if (text := lines.get(line, "").strip())]
+    return next((text for text in shown if not text.startswith("#") and text != "(reasoning)"), next(iter(shown), ""))
+
+
+# What stood in a session's window right after one of its compressions: put together from what is on disk, and proven.
+#
+# ``window.jsonl`` holds the context as it is now. But each time it was replaced the journal noted its size and hash,
+# and
+# all that ever stood in it is in the archive, in ``summaries.jsonl``, or still in the window. So the file of then can
+# be
+# spelled again, line by line, and the hash says whether it is the same.
+
+
+@dataclass(frozen=True, slots=True)
+class PastWindow:
+    """A window right after a compression.
+
+    Attributes:
+        head: Session indexes of the archived messages that stood again before the summary: system messages and pins.
+        end: Session index behind the last message that had been added then.
+    """
+
+    head: tuple[int, ...]
+    end: int
+
+
+def past_window(session: Session, archive: Archive, number: int, summary: Mapping[str, Any]) -> PastWindow | None:
+    """Return what stood in the window when *summary* was put there.
+
+    Args:
+        session: Whose window.
+        archive: Of the same session.
+        number: Of the summary, counted from 1.
+        summary: Its line of ``summaries.jsonl``.
+
+    Returns:
+        The window; None where the journal has no note of it (the session has none, the journal was rebuilt, or the
+        summary was never shown), or where what is on disk does not give the bytes noted: a message that stayed then
+        was shrunk later, or is damaged.
+
+    Raises:
+        NotFoundError: There is no such session.
+        CorruptError: Its journal is gone.
+    """
+    first_kept: int = summary["messages"][1]
+    if first_kept > session.index().messages:
+        return None
+    note = _note_behind(session.tree.read(session.name(layout.JOURNAL_FILE)), number, first_kept)
+    if note is None or not note["head"] or note["head"][-1] != "summary":
+        return None
+    staying = list(_staying(archive, note))
+    try:
+        lines = [archive_line(archive, message) for message in staying]
+        lines.append(_summary_line(archive, first_kept, summary))
+        kept = _matched(chain(lines, _lines_from(session, archive, first_kept)), note)
+    except (CorruptError, StorageError):
+        return None
+    if kept is None:
+        return None
+    return PastWindow(tuple(message.number for message in staying), first_kept + kept - len(lines))
+
+
+def archive_line(archive: Archive, message: ArchivedMessage) -> bytes:
+    """Return how an archived message stood in ``window.jsonl``.
+
+    Raises:
+        CorruptError: A payload of it is not what was stored.
+        StorageError: A payload of it is gone.
+    """
+    return window_line(archive.with_payloads(message))
+
+
+def _note_behind(journal: bytes, number: int, first_kept: int) -> Record | None:
+    """Return the first note of a window that begins with message *first_kept*, behind summary *number*.
+
+    A note of the window before may stand in between, after a crash.
+    """
+    summaries = 0
+    for _, line in lines_of(journal, 0):
+        record = decode(line)
+        if record is None:
+            continue
+        summaries += record["op"] == "summary"
+        if record["op"] == "window" and summaries == number and record["first"] == first_kept:
+            return record
+    return None
+
+
+def _staying(archive: Archive, note: Record) -> Iterator[ArchivedMessage]:
+    """Yield the archived messages in the head, oldest first; no more of the archive is read than up to the last."""
+    wanted, pins = len(note["head"]) - 1, set(note["pins"])
+    for message in archive.messages(0, note["first"], on_damage=_passed_over) if wanted else ():
+        if message.number in pins or message.view.role == "system":
+            yield message
+            wanted -= 1
+        if not wanted:
+            return
+
+
+def _summary_line(archive: Archive, first_kept: int, summary: Mapping[str, Any]) -> bytes:
+    (last,) = archive.messages(first_kept - 1, first_kept)
+    return window_line(dialect_named(last.dialect).user_message(str(summary.get("text", ""))))
+
+
+def _lines_from(session: Session, archive: Archive, first: int) -> Iterator[bytes]:
+    """Yield the lines of the messages from *first* on: those archived since, then those in the window now."""
+    following = first
+    for message in archive.messages(first):
+        yield archive_line(archive, message)
+        following = message.number + 1
+    try:
+        window = Window(session).load()
+    except NotFoundError:
+        return
+    for _, value in window.messages[len(window.head) + max(following - window.first, 0) :]:
+        yield window_line(value)
+
+
+def _matched(lines: Iterator[bytes], note: Record) -> int | None:
+    """Return how many of *lines* are the bytes that *note* is about; None where none are."""
+    digest, size_bytes, count = hashlib.sha256(), 0, 0
+    while size_bytes < note["bytes"]:
+        line = next(lines, b"")
+        if not line:
+            return None
+        digest.update(line)
+        size_bytes += len(line)
+        count += 1
+    return count if size_bytes == note["bytes"] and digest.hexdigest() == note["sha256"] else None
+
+
+def _passed_over(_: CorruptError) -> None:
+    """Go on behind a damaged batch: the hash says whether anything of it was needed."""
+
+
+_BEGIN_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadedFile:
+    """A tool result that was in a file already; its stub stood in the context.
+
+    Attributes:
+        path: The file, relative to the session's directory.
+        view: Its readable view there; empty where it needs none.
+        lines: Of the view where there is one, else of the file.
+        bytes: Of the file.
+    """
+
+    path: str
+    view: str
+    lines: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenMessage:
+    """A message as the model saw it last.
+
+    Attributes:
+        message: Index in the session, 0-based.
+        role: Who speaks.
+        tool: Names of the tools that it calls, or whose results it holds; empty without any.
+        tokens: What it takes.
+        lines: First and last line of it in ``transcript.md``; None while it is not archived.
+        begins: Its first words.
+        offloaded: Which of its results are in files, of which only stubs stood here.
+        stands_again: It was archived, and stands in the context still: a system message or a pin.
+    """
+
+    message: int
+    role: str
+    tool: str
+    tokens: int
+    lines: tuple[int, int] | None
+    begins: str
+    offloaded: tuple[OffloadedFile, ...]
+    stands_again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a compression changed.
+
+    Attributes:
+        session_id: The session.
+        summary: The line of ``summaries.jsonl``: what took the place of the messages that left.
+        previous: The line of the summary that it replaced; None for the first.
+        head: Archived messages that stood at the head before, and do so still.
+        left: The messages that left, in order.
+        stayed: Those that stayed behind the summary; None where that is not known.
+        sentences: Of the summary, with what backs each.
+        fixed_tokens: What system prompt and tools take, as the session has them now.
+        tokens_before: What the whole context took; None where that is not known.
+        tokens_after: What it took then; None where that is not known.
+        unknown: What the files do not tell, and why, in words.
+    """
+
+    session_id: str
+    summary: Mapping[str, Any]
+    previous: Mapping[str, Any] | None
+    head: tuple[SeenMessage, ...]
+    left: tuple[SeenMessage, ...]
+    stayed: tuple[SeenMessage, ...] | None
+    sentences: tuple[Sentence, ...]
+    fixed_tokens: int
+    tokens_before: int | None
+    tokens_after: int | None
+    unknown: tuple[str, ...]
+
+
+def difference(
+    workspace: LocalWorkspace,
+    session_id: str,
+    number: int,
+    *,
+    counter: TextCounter | None = None,
+    on_message: Callable[[int, int], None] | None = None,
+) -> Difference:
+    """Tell what compression *number* of a session changed. Blocking; only reads.
+
+    Args:
+        workspace: Where the session is.
+        session_id: The session.
+        number: Of the compression, counted from 1.
+        counter: Counts; left out: the default one. The session's window may have had another.
+        on_message: Told how many messages were read, and how many there are to read.
+
+    Raises:
+        NotFoundError: There is no such session or compression.
+        CorruptError: What stands on disk is not what was written.
+    """
+    session = workspace.session(session_id)
+    summaries = Summaries(session).load()
+    if not 1 <= number <= len(summaries):
+        raise NotFoundError("summary", str(number), f"session {session_id!r} has {len(summaries)}")
+    summary, previous = summaries[number - 1], summaries[number - 2] if number > 1 else None
+    first, end = _extent(summary, session.path(layout.SUMMARIES_FILE), session.index().messages)
+    archive = Archive(session, workspace.blobs)
+    past = past_window(session, archive, number, summary)
+    read = _Reading(session, archive, counter or default_counter(), past, on_message)
+    index = session.index()
+    read.total = (end if past is None else past.end) - first
+    head, left = read.head(first), read.archived(first, end)
+    stayed = None if past is None else (*read.archived(end, past.end), *read.in_window(past.end))
+    fixed = _fixed_tokens(index, read.counter)
+    standing = [message for message in left if message.stands_again]
+    files = {name: session.name(name) for name in _readable(index) if session.tree.exists(session.name(name))}
+    return Difference(
+        session_id=session_id,
+        summary=summary,
+        previous=previous,
+        head=head,
+        left=left,
+        stayed=stayed,
+        sentences=tuple(resolved(cited_sentences(_texts(summary)), files, session.tree)),
+        fixed_tokens=fixed,
+        tokens_before=None if stayed is None else fixed + read.tokens_of(previous) + _sum(head, left, stayed),
+        tokens_after=None if stayed is None else fixed + read.tokens_of(summary) + _sum(head, standing, stayed),
+        unknown=tuple(_unknown(past, index)),
+    )
+
+
+class _Reading:
+    """Reads messages of a session, and shows each as `SeenMessage`."""
+
+    def __init__(
+        self,
+        session: Session,
+        archive: Archive,
+        counter: TextCounter,
+        past: PastWindow | None,
+        on_message: Callable[[int, int], None] | None,
+    ) -> None:
+        self.counter = counter
+        self.total = 0
+        self._session, self._archive = session, archive
+        self._index = session.index()
+        self._standing = frozenset(() if past is None else past.head)
+        self._on_message = on_message
+        self._done = 0
+        self._tools: dict[str, str] = {}
+
+    def head(self, first: int) -> tuple[SeenMessage, ...]:
+        """Return the messages before *first* that stand at the head."""
+        before = sorted(number for number in self._standing if number < first)
+        return tuple(seen for number in before for seen in self._seen(number, number + 1))
+
+    def archived(self, first: int, end: int) -> tuple[SeenMessage, ...]:
+        """Return the messages from *first* up to *end*, as far as they are archived."""
+        return tuple(self._seen(first, min(end, self._index.messages)))
+
+    def in_window(self, end: int) -> Iterator[SeenMessage]:
+        """Yield the messages before *end* that are not archived: they stand in the window now."""
+        first = self._index.messages
+        if first >= end:
+            return
+        window = Window(self._session).load()
+        behind_head = window.messages[len(window.head) :][first - window.first : end - window.first]
+        for number, (dialect, value) in enumerate(behind_head, first):
+            yield self._show(number, dialect_named(dialect).view(value), None)
+
+    def tokens_of(self, summary: Mapping[str, Any] | None) -> int:
+        """Return what *summary* takes as a message; 0 without one."""
+        return (
+            0
+            if summary is None
+            else count_message(Message("user", (Text(str(summary.get("text", ""))),)), self.counter)
+        )
+
+    def _seen(self, first: int, end: int) -> Iterator[SeenMessage]:
+        if first >= end:
+            return
+        ranges = self._archive.line_ranges(first, end)
+        for message in self._archive.messages(first, end):
+            yield self._show(message.number, self._view(message), ranges[message.number - first])
+
+    def _view(self, message: ArchivedMessage) -> Message:
+        """Return the view with its media, which count by their size; without them where they are gone."""
+        try:
+            value = self._archive.with_payloads(message)
+        except (CorruptError, StorageError):
+            return message.view
+        return dialect_named(message.dialect).view(value)
+
+    def _show(self, number: int, view: Message, lines: tuple[int, int] | None) -> SeenMessage:
+        self._tools.update((call.call_id, call.name) for call in view.calls)
+        self._done += 1
+        if self._on_message is not None:
+            self._on_message(self._done, self.total)
+        results = (result.name or self._tools.get(result.call_id, "") for result in view.results)
+        return SeenMessage(
+            message=number,
+            role=view.role,
+            tool=", ".join(dict.fromkeys(filter(None, (*(call.name for call in view.calls), *results)))),
+            tokens=count_message(view, self.counter),
+            lines=lines,
+            begins=_beginning(view),
+            offloaded=tuple(self._offloaded(view)),
+            stands_again=number in self._standing,
+        )
+
+    def _offloaded(self, view: Message) -> Iterator[OffloadedFile]:
+        """Yield the files of those results of which a stub stands in *view*, or of *view* itself, each once."""
+        parts = (*view.parts, *(part for result in view.results for part in result.parts))
+        stubs = (self._index.find_stub(text_digest(part.text)) for part in parts if isinstance(part, Text))
+        for path in dict.fromkeys(stub["path"] for stub in stubs if stub is not None):
+            record = self._index.find_result(path)
+            if record is not None:
+                yield OffloadedFile(path, record.get("view", ""), record["lines"], record["bytes"])
+
+
+def _extent(summary: Mapping[str, Any], path: str, archived: int) -> tuple[int, int]:
+    """Return first and end of the messages that *summary* is about: others than a window may have written it."""
+    match summary.get("messages"):
+        case [int(first), int(end)] if 0 <= first < end <= archived:
+            return first, end
+        case said:
+            problem = f"summary {summary['n']} is about messages {spell(said)}; {archived:,} are archived"
+            raise CorruptError(path, problem)
+
+
+def _beginning(view: Message) -> str:
+    """Return the first words of a message: its own, those of its first result, or the arguments of its first call."""
+    said = [view.text, *(result.text for result in view.results), *(call.arguments for call in view.calls)]
+    text = next(filter(None, (" ".join(text[: 4 * _BEGIN_CHARS].split()) for text in said)), "")
+    return text if len(text) <= _BEGIN_CHARS else f"{text[:_BEGIN_CHARS]}…"
+
+
+def _fixed_tokens(index: Index, counter: TextCounter) -> int:
+    settings = index.settings.get("settings", {})
+    system = settings.get("system", "")
+    spelled = system if isinstance(system, str) else spell(system)
+    return counter.count(spelled) + count_tools(settings.get("tools", ()), counter)
+
+
+def _readable(index: Index) -> Iterator[str]:
+    """Yield the files that pointers may name."""
+    yield layout.TRANSCRIPT_FILE
+    for path, record in index.results.items():
+        yield record.get("view") or path
+
+
+def _texts(summary: Mapping[str, Any]) -> dict[str, str]:
+    fields: Mapping[str, Any] = summary.get("fields") or {}
+    return {name: str(text) for name, text in fields.items()}
+
+
+def _sum(*groups: Iterable[SeenMessage]) -> int:
+    return sum(message.tokens for group in groups for message in group)
+
+
+def _unknown(past: PastWindow | None, index: Index) -> Iterator[str]:
+    if past is None and not index.windows:
+        yield "which messages stayed: the session has no window, only an archive"
+    elif past is None:
+        yield (
+            "which messages stayed: the journal has no note of the window of then, or what is on disk does not give "
+            "the bytes that it notes (a message that stayed may have been shrunk since)"
+        )
+    if index.settings:
+        yield "system prompt and tools of then: those of the session's settings are counted, whatever was sent"
+    yield "what the provider counted, and the focus that was asked for, if any: neither is kept on disk"

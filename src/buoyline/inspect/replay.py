@@ -1,0 +1,166 @@
+"""Feeding a recorded conversation through a window, as it would have gone live."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from buoyline.compression import legal_cut_before
+from buoyline.compression.summary import SummarySqueezed
+from buoyline.errors import MessageError
+from buoyline.inspect.costs import Request, Requests
+from buoyline.management import Hook, Ran
+from buoyline.messages import Message, detect, dialect_named
+from buoyline.tokens import TextCounter
+from buoyline.tokens.messages import count_message
+from buoyline.window.events import ContextCompressed, ContextManaged, Event, ResultOffloaded
+from buoyline.window.window import ContextWindow
+
+
+@dataclass(slots=True)
+class ManagerTotals:
+    """What one entry of a document did in the course of a replay.
+
+    Attributes:
+        hook: Its hook.
+        number: Of the entry there, 0-based.
+        type_name: Of its manager.
+        asked: How many times the hook reached it.
+        active: How many times its rules were met.
+        reduced: How many times it made the context smaller.
+        messages: How many messages fewer there were for it.
+        tokens: How many tokens fewer; what a summary takes is among them.
+        problems: What went otherwise than the document says, each once.
+    """
+
+    hook: Hook
+    number: int
+    type_name: str
+    asked: int = 0
+    active: int = 0
+    reduced: int = 0
+    messages: int = 0
+    tokens: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, ran: Ran) -> None:
+        """Add up one time that it was asked."""
+        self.asked += 1
+        self.active += ran.is_active
+        self.reduced += ran.is_reduced
+        self.messages += ran.messages[0] - ran.messages[1]
+        self.tokens += ran.tokens[0] - ran.tokens[1]
+        self.problems += [problem for problem in ran.problems if problem not in self.problems]
+
+
+@dataclass(slots=True)
+class Replay:
+    """What happened in a replay.
+
+    Attributes:
+        messages: How many messages were fed.
+        step_tokens: What the context took at each model call, the last one being the call after all messages.
+        turn_tokens: What the tool results took there that had come since the call before.
+        unmanaged_tokens: What it would have taken there without buoyline.
+        offloaded: Every result that was offloaded, in order.
+        compressions: Every compression, in order.
+        squeezed: Every summary that had no room for what the last one said, in order.
+        managed: What the managers of a document did at each hook, in order.
+        exceeding: Session index and tokens of each message that alone exceeds the window.
+        requests: What a prompt cache could reuse of each model call's input.
+        output_tokens: What the recorded answers take together.
+    """
+
+    messages: int = 0
+    step_tokens: list[int] = field(default_factory=list)
+    turn_tokens: list[int] = field(default_factory=list)
+    unmanaged_tokens: list[int] = field(default_factory=list)
+    offloaded: list[ResultOffloaded] = field(default_factory=list)
+    compressions: list[ContextCompressed] = field(default_factory=list)
+    squeezed: list[SummarySqueezed] = field(default_factory=list)
+    managed: list[ContextManaged] = field(default_factory=list)
+    exceeding: dict[int, int] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
+    output_tokens: int = 0
+
+    @property
+    def saved_tokens(self) -> int:
+        """What the offloaded results took beyond their stubs, each once."""
+        return sum(event.tokens - event.stub_tokens for event in self.offloaded)
+
+    def record(self, event: Event) -> None:
+        """Take note of an event; give this method to the window as its ``on_event``."""
+        if isinstance(event, ResultOffloaded):
+            self.offloaded.append(event)
+        elif isinstance(event, ContextCompressed):
+            self.compressions.append(event)
+        elif isinstance(event, SummarySqueezed):
+            self.squeezed.append(event)
+        elif isinstance(event, ContextManaged):
+            self.managed.append(event)
+
+    def managers(self) -> list[ManagerTotals]:
+        """Return what each entry of the document did in all, in the order in which they were first asked."""
+        found: dict[tuple[Hook, int], ManagerTotals] = {}
+        for ran in (ran for event in self.managed for ran in event.report.entries):
+            totals = found.setdefault((ran.hook, ran.number), ManagerTotals(ran.hook, ran.number, ran.type_name))
+            totals.note(ran)
+        return list(found.values())
+
+
+async def replay(
+    conversation: Sequence[Any],
+    window: ContextWindow,
+    seen: Replay,
+    *,
+    counter: TextCounter,
+    dialect: str | None = None,
+    compress_at: Sequence[int] = (),
+    on_message: Callable[[int], None] | None = None,
+) -> None:
+    """Feed *conversation* to *window*: a model call stands before each assistant message, and one at the end.
+
+    Args:
+        conversation: Native messages in order.
+        window: A new window whose ``on_event`` is ``seen.record``.
+        seen: Takes what happens.
+        counter: Counts what the conversation takes without buoyline, and its answers; best the window's own.
+        dialect: Of the messages, as the window has it; left out: detected, message by message.
+        compress_at: Positions before which everything leaves the context, moved back where that would part a
+            call from its result.
+        on_message: Told the position of each message after it was fed.
+
+    Raises:
+        MessageError: A message is none; nothing was written.
+        ContextOverflowError: The window is smaller than the system prompt; nothing was written.
+    """
+    views = [_view(message, position, dialect) for position, message in enumerate(conversation)]
+    unmanaged, requests = 0, Requests(counter)
+    for position, (message, view) in enumerate(zip(conversation, views, strict=True)):
+        if position in compress_at:
+            await window.compress(before=legal_cut_before(views, position))
+        if view.role == "assistant":
+            await _step(window, seen, unmanaged, requests)
+        await window.add(message)
+        tokens = count_message(view, counter)
+        unmanaged += tokens
+        seen.output_tokens += tokens if view.role == "assistant" else 0
+        seen.messages += 1
+        if on_message is not None:
+            on_message(position)
+    await _step(window, seen, unmanaged, requests)
+
+
+async def _step(window: ContextWindow, seen: Replay, unmanaged: int, requests: Requests) -> None:
+    messages = await window.prepare()
+    seen.requests.append(requests.note(messages, window.tokens))
+    seen.step_tokens.append(window.tokens)
+    seen.turn_tokens.append(window.turn_tokens)
+    seen.unmanaged_tokens.append(unmanaged)
+    seen.exceeding.update(window.exceeding())
+
+
+def _view(message: object, position: int, dialect: str | None) -> Message:
+    try:
+        return (dialect_named(dialect) if dialect else detect(message)).view(message)
+    except MessageError as error:
+        raise error.at(position) from error

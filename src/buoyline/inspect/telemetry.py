@@ -1,0 +1,193 @@
+"""OpenTelemetry spans of what a window does. Needs the extra ``buoyline[otel]``, and is loaded by nothing else."""
+
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
+
+from buoyline.compression.summary import SummaryFellBack, SummarySqueezed, SummaryVerified
+from buoyline.errors import ConfigError
+from buoyline.window.events import (
+    ContextCompressed,
+    ContextManaged,
+    Event,
+    MessagesArchived,
+    OnEvent,
+    OverflowRecovered,
+    ResultOffloaded,
+    WindowResumed,
+)
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+Attributes: TypeAlias = Mapping[str, str | int | bool]
+
+_NAMES: Mapping[type[Event], str] = MappingProxyType(
+    {
+        ResultOffloaded: "buoyline.offload_result",
+        MessagesArchived: "buoyline.archive_messages",
+        SummaryVerified: "buoyline.verify_summary",
+        SummaryFellBack: "buoyline.fall_back",
+        SummarySqueezed: "buoyline.squeeze_summary",
+        ContextCompressed: "buoyline.compress_context",
+        ContextManaged: "buoyline.manage_context",
+        OverflowRecovered: "buoyline.recover_from_overflow",
+        WindowResumed: "buoyline.resume_window",
+    }
+)
+# The convention sets it only if it is true. Source: semantic conventions for generative AI, ``gen_ai.conversation``.
+_COMPACTED: Attributes = MappingProxyType({"gen_ai.conversation.compacted": True})
+_NS_PER_S = 1_000_000_000
+
+
+def traced(on_event: OnEvent | None = None, tracer: "Tracer | None" = None, *, session_id: str = "") -> OnEvent:
+    """Return an ``on_event`` hook that makes a span of each event.
+
+    A span is a child of the one that is current where the window is called, so it stands within the agent's own. It
+    begins when the deed did where the event says how long that took, and has no length otherwise. Nothing is held from
+    one event to the next: one hook may serve several windows and threads, and a compression that fails leaves no open
+    span. Names of attributes follow the semantic conventions for generative AI (``gen_ai.*``) where these have one,
+    and begin with ``buoyline.`` elsewhere. ``gen_ai.usage.*`` is left to the spans of model calls: what a context takes
+    is nobody's bill. What messages say is in none of them.
+
+    Args:
+        on_event: Told of each event as well, before it is traced.
+        tracer: Left out: the one called ``buoyline`` of the provider that is set for the process.
+        session_id: For ``gen_ai.conversation.id``; left out where it is empty.
+
+    Raises:
+        ConfigError: OpenTelemetry's API is not installed.
+    """
+    spans = _default_tracer() if tracer is None else tracer
+    conversation = {"gen_ai.conversation.id": session_id} if session_id else {}
+
+    def trace(event: Event) -> None:
+        if on_event is not None:
+            on_event(event)
+        name, attributes, duration_s = span_of(event)
+        end_ns = time.time_ns()
+        start_ns = end_ns - int(duration_s * _NS_PER_S)
+        span = spans.start_span(name, attributes={**conversation, **attributes}, start_time=start_ns)
+        span.end(end_ns)
+
+    return trace
+
+
+def span_of(event: Event) -> tuple[str, Attributes, float]:
+    """Return the name of the span for *event*, its attributes, and how many seconds it lasted. Pure."""
+    duration_s = 0.0
+    match event:
+        case ResultOffloaded():
+            attributes = _offloading(event)
+        case MessagesArchived():
+            attributes = _archiving(event)
+        case SummaryVerified():
+            attributes = _verification(event)
+        case SummaryFellBack():
+            attributes = _falling_back(event)
+        case SummarySqueezed():
+            attributes = _squeezing(event)
+        case ContextCompressed():
+            attributes, duration_s = _compression(event), event.duration_s
+        case ContextManaged():
+            attributes = _management(event)
+        case OverflowRecovered():
+            attributes, duration_s = _recovery(event), event.duration_s
+        case WindowResumed():
+            attributes = _resumption(event)
+    return _NAMES[type(event)], attributes, duration_s
+
+
+def _offloading(event: ResultOffloaded) -> Attributes:
+    return {
+        **({"gen_ai.tool.name": event.tool} if event.tool else {}),
+        **({"gen_ai.tool.call.id": event.call_id} if event.call_id else {}),
+        "buoyline.message": event.message,
+        "buoyline.path": event.path,
+        **_tokens(event.tokens, event.stub_tokens),
+    }
+
+
+def _archiving(event: MessagesArchived) -> Attributes:
+    return {**_messages(event.messages), "buoyline.path": event.reference, "buoyline.tokens.source": event.tokens}
+
+
+def _verification(event: SummaryVerified) -> Attributes:
+    return {
+        **_messages(event.messages),
+        "buoyline.summarizer": event.summarizer,
+        "buoyline.claims": event.claims,
+        "buoyline.claims.unverified": len(event.unverified),
+        "buoyline.pointers": event.pointers,
+        "buoyline.tokens.source": event.source_tokens,
+        "buoyline.tokens.summary": event.tokens,
+    }
+
+
+def _falling_back(event: SummaryFellBack) -> Attributes:
+    return {
+        **_messages(event.messages),
+        "error.type": "SummaryError",
+        "buoyline.summarizer": event.summarizer,
+        "buoyline.reason": event.reason,
+        "buoyline.tokens.source": event.source_tokens,
+    }
+
+
+def _squeezing(event: SummarySqueezed) -> Attributes:
+    return {
+        **_messages(event.messages),
+        "buoyline.facts": event.facts,
+        "buoyline.facts.unsaid": event.unsaid,
+        "buoyline.tokens.summary": event.max_tokens,
+    }
+
+
+def _compression(event: ContextCompressed) -> Attributes:
+    return {
+        **_COMPACTED,
+        **_messages(event.summary.messages),
+        "buoyline.summary": event.summary.number,
+        "buoyline.summarizer": event.summary.draft.summarizer,
+        **_tokens(event.tokens_before, event.tokens_after),
+    }
+
+
+def _recovery(event: OverflowRecovered) -> Attributes:
+    return {**_COMPACTED, **_tokens(event.tokens_before, event.tokens_after)}
+
+
+def _management(event: ContextManaged) -> Attributes:
+    ran = [one for one in event.report.entries if one.is_active]
+    return {
+        "buoyline.hook": event.hook,
+        "buoyline.managers": ",".join(one.type_name for one in ran),
+        **(_tokens(ran[0].tokens[0], ran[-1].tokens[1]) if ran else {}),
+    }
+
+
+def _resumption(event: WindowResumed) -> Attributes:
+    return {
+        "gen_ai.conversation.id": event.session_id,
+        **(_COMPACTED if event.archived else {}),
+        "buoyline.messages": event.added,
+        "buoyline.messages.archived": event.archived,
+        "buoyline.tokens": event.tokens,
+    }
+
+
+def _messages(span: tuple[int, int]) -> Attributes:
+    return {"buoyline.messages.first": span[0], "buoyline.messages.end": span[1]}
+
+
+def _tokens(before: int, after: int) -> Attributes:
+    return {"buoyline.tokens.before": before, "buoyline.tokens.after": after}
+
+
+def _default_tracer() -> "Tracer":
+    try:
+        from opentelemetry import trace  # noqa: PLC0415 - an extra; who traces nothing does not need it
+    except ImportError as error:
+        raise ConfigError("tracer", "OpenTelemetry is missing; pip install 'buoyline[otel]'") from error
+    return trace.get_tracer("buoyline")

@@ -1,0 +1,161 @@
+"""Calling what the user has brought, which may raise anything, where that must not end an agent's call.
+
+Each catch is broad, and around that one call alone: what our own code raises by mistake comes through. What is raised
+instead is documented to be raised there.
+"""
+
+import asyncio
+import contextvars
+import errno
+import inspect
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, TypeVar
+
+from buoyline.compression import CallableSummarizer, Draft, ModelSummarizer, Summarizer, SummaryFunction, SummaryRequest
+from buoyline.compression.summarizers import summarizer_from
+from buoyline.errors import BuoylineError, ConfigError, MessageError, StorageError, SummaryError
+from buoyline.management import ContextManagement, Entry, Reducer
+from buoyline.management.custom import Custom
+from buoyline.offloader import Abilities, Offloader, abilities_of
+from buoyline.tokens import TextCounter, TokenCounter, as_text_counter, default_counter
+from buoyline.tokens.counter import BisectingCounter
+from buoyline.window.events import Event, OnEvent
+
+
+class _Users:
+    """Surrounds code of the user's; what it raises is raised as one of our errors, and those themselves as they are."""
+
+    def __init__(self, made: Callable[[Exception], BuoylineError]) -> None:
+        self._made = made
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, Exception) and not isinstance(error, BuoylineError):
+            raise self._made(error) from error
+
+
+def guarded_offloader(offloader: Offloader) -> Offloader:
+    """Return *offloader* so that what it raises is a `StorageError`.
+
+    One with abilities beyond the two methods is returned itself: its errors are those that the abilities document.
+    """
+    return _GuardedOffloader(offloader) if abilities_of(offloader) == Abilities() else offloader
+
+
+def guarded_counter(counter: TokenCounter | Callable[[str], int] | None) -> TextCounter:
+    """Return a counter that raises a `MessageError` where *counter*, which only counts, raises anything.
+
+    Tokenizers do: some refuse texts that hold one of their special tokens. One that answers all questions itself is
+    returned as it is; None stands for the default one.
+
+    Raises:
+        TypeError: *counter* cannot count.
+    """
+    if counter is None:
+        return default_counter()
+    found = as_text_counter(counter)
+    return BisectingCounter(_GuardedCount(found)) if isinstance(found, BisectingCounter) else found
+
+
+def guarded_summarizer(summarizer: Summarizer | SummaryFunction) -> Summarizer:
+    """Return a summariser that raises a `SummaryError` where *summarizer* raises anything: then another one writes.
+
+    Those of buoyline that ask somebody do so already.
+
+    Raises:
+        ConfigError: *summarizer* is none.
+    """
+    found = summarizer_from(summarizer)
+    return found if isinstance(found, (CallableSummarizer, ModelSummarizer)) else _GuardedSummarizer(found)
+
+
+def guarded_listener(on_event: OnEvent) -> OnEvent:
+    """Return a listener that raises a `ConfigError` where *on_event* raises anything."""
+
+    def listen(event: Event) -> None:
+        with _Users(lambda error: ConfigError("on_event", f"failed at {type(event).__name__}: {error!r}")):
+            on_event(event)
+
+    return listen
+
+
+def guarded_management(management: ContextManagement) -> ContextManagement:
+    """Return *management* with managers of a user's own that raise a `ConfigError` where they raise anything."""
+    hooks = {hook: tuple(map(_guarded_entry, entries)) for hook, entries in management.hooks.items()}
+    return management.model_copy(update={"hooks": hooks})
+
+
+def _guarded_entry(entry: Entry) -> Entry:
+    manager = entry.manager
+    if not isinstance(manager, Custom):
+        return entry
+    return replace(entry, manager=replace(manager, reducer=_GuardedReducer(manager.type_name, manager.reducer)))
+
+
+@dataclass(frozen=True, slots=True)
+class _GuardedReducer:
+    name: str
+    reducer: Reducer
+
+    async def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool:
+        with _Users(lambda failure: ConfigError(self.name, f"failed: {failure!r}")):
+            answer = self.reducer.reduce(messages, error=error)
+            return await answer if inspect.isawaitable(answer) else answer
+
+
+@dataclass(frozen=True, slots=True)
+class _GuardedOffloader:
+    offloader: Offloader
+
+    async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
+        with _Users(_refused):
+            return await self.offloader.offload_context(session_id, msgs, **kwargs)
+
+    async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
+        with _Users(_refused):
+            return await self.offloader.offload_tool_result(session_id, tool_result, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class _GuardedCount:
+    counter: TextCounter
+
+    def __call__(self, text: str) -> int:
+        with _Users(lambda error: MessageError(f"the counter failed at {len(text):,} characters: {error!r}")):
+            return self.counter.count(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _GuardedSummarizer:
+    summarizer: Summarizer
+
+    async def summarize(self, request: SummaryRequest) -> Draft:
+        with _Users(lambda error: SummaryError(type(self.summarizer).__name__, repr(error))):
+            return await self.summarizer.summarize(request)
+
+
+def _refused(error: Exception) -> StorageError:
+    return StorageError(errno.EIO, f"the offloader failed: {error!r}")
+
+
+# Doing asynchronous work from where Strands calls synchronously, in the middle of its event loop.
+
+
+T = TypeVar("T")
+
+
+def run_apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run *work* in an event loop of its own, in a thread of its own, and wait for it.
+
+    The caller's loop, if one runs, stands still meanwhile. Context variables are the caller's.
+
+    Raises:
+        Exception: Whatever *work* raises.
+    """
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="buoyline-strands") as pool:
+        return pool.submit(contextvars.copy_context().run, lambda: asyncio.run(work())).result()

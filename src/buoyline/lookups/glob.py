@@ -1,0 +1,300 @@
+"""`glob`: names of files in the workspace."""
+
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from buoyline.errors import ConfigError, CorruptError, NotFoundError
+from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Spelling, as_arguments, shown_path
+from buoyline.lookups.paths import Extent, below, directory_of, extent_of, is_own
+from buoyline.lookups.places import require_files
+from buoyline.messages import is_object
+from buoyline.messages.formats import is_text_type
+from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace._files import Tree
+from buoyline.workspace.content import OPAQUE, REFERENCE
+
+MAX_PATTERN_CHARS = 1_000
+
+
+def glob(
+    workspace: LocalWorkspace,
+    pattern: str,
+    *,
+    after: str = "",
+    session: str | None = None,
+    confined: bool = False,
+    max_tokens: int = 2_000,
+    counter: Counter | None = None,
+    spelling: Spelling = as_arguments,
+) -> Answer:
+    """List files and directories whose path matches a pattern, with their sizes.
+
+    Hidden names, links and pipes are left out. Blocking.
+
+    Args:
+        workspace: Where to look.
+        pattern: Relative to the workdir or absolute below it, with ``*``, ``?`` and ``[...]`` within a name and
+            ``**`` for any number of directories. A pattern without ``/`` matches names at any depth.
+        after: Skip paths up to this one, as an earlier answer has spelled it.
+        session: List only what is in this session's directory, to which *pattern* is then relative.
+        confined: Accepted as by the other lookups; with *session* nothing else is listed anyway.
+        max_tokens: For the whole text of the answer.
+        counter: Counts them; the default counter where it is None.
+        spelling: Says in the answer how to go on.
+
+    Returns:
+        Paths relative to the workdir in the order of names, each directory before what it holds.
+
+    Raises:
+        ConfigError: *workspace* is not on disk, *pattern* is empty, absolute or too long, or *max_tokens* is too few.
+        NotFoundError: There is no such session.
+        StorageError: A directory cannot be read.
+    """
+    require_files(workspace)
+    wanted = pattern.removeprefix(f"{workspace.workdir}/")
+    if not wanted or wanted.startswith("/") or len(pattern) > MAX_PATTERN_CHARS:
+        raise ConfigError("pattern", f"must be relative to the workdir, of 1 to {MAX_PATTERN_CHARS:,} characters")
+    del confined
+    directory = "" if session is None else directory_of(workspace, session)
+    entries = list(_entries(workspace.tree, directory, _within(directory, wanted)))
+    left = [entry for entry in entries if entry.order > _order(after)] if after else entries
+    page = _Page(len(entries), left, spelling)
+    shown = Budget(max_tokens, counter).fill(left, page)
+    following = page.following(shown)
+    repeated = {"pattern": pattern, "session": session}
+    return Answer(
+        text=page.text(shown),
+        paths=tuple(entry.path for entry in shown),
+        total=len(entries),
+        next={**repeated, **following} if following else {},
+    )
+
+
+def files_matching(
+    workspace: LocalWorkspace, pattern: str, session: str | None, *, confined: bool = False
+) -> list[str]:
+    """Return the files that match *pattern* in the directory of *session*, or else, unless *confined*, in the workdir.
+
+    Raises:
+        NotFoundError: There is no such session.
+    """
+    own = [] if session is None else [directory_of(workspace, session)]
+    if len(pattern) > MAX_PATTERN_CHARS:
+        return []
+    pattern = pattern.removeprefix(f"{workspace.workdir}/")
+    for directory in own if confined else [*own, ""]:
+        entries = _entries(workspace.tree, directory, _within(directory, pattern))
+        if names := [entry.path for entry in entries if entry.size_bytes is not None]:
+            return names
+    return []
+
+
+def _within(directory: str, pattern: str) -> str:
+    """Return *pattern* relative to *directory*, also where it is spelled as the answers spell paths."""
+    return pattern.removeprefix(f"{directory}/") if directory else pattern
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A file, or a directory, which has no size and a path that ends in ``/``."""
+
+    path: str
+    size_bytes: int | None = None
+    content: str = ""
+
+    @property
+    def order(self) -> list[str]:
+        return _order(self.path)
+
+    def shortened(self, chars: int) -> Self:
+        del chars  # half a path is none
+        return self
+
+
+def _order(path: str) -> list[str]:
+    return path.rstrip("/").split("/")
+
+
+def _entries(tree: Tree, directory: str, pattern: str) -> Iterator[_Entry]:
+    parts = pattern.split("/") if "/" in pattern else ["**", pattern]
+    outer = len(directory.split("/")) if directory else 0
+    for name, is_directory in below(tree, directory):
+        if _matches(name.split("/")[outer:], parts):
+            yield _Entry(f"{name}/") if is_directory else _Entry(name, tree.size(name))
+
+
+def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Match in the product of both lengths: only the last ``**`` passed can still take in one name more."""
+    name = part = 0
+    retried: tuple[int, int] | None = None
+    while name < len(names) or part < len(parts):
+        if part < len(parts) and parts[part] == "**":
+            retried = name, part
+            part += 1
+        elif part < len(parts) and name < len(names) and fnmatch.fnmatchcase(names[name], parts[part]):
+            name, part = name + 1, part + 1
+        elif retried is not None and retried[0] < len(names):
+            retried = retried[0] + 1, retried[1]
+            name, part = retried[0], retried[1] + 1
+        else:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The text of an answer that lists some of the entries *left*, of *total*."""
+
+    total: int
+    left: Sequence[_Entry]
+    spelling: Spelling
+
+    def frame(self) -> str:
+        longest = [max(self.left, key=lambda entry: len(entry.path))] if self.left else []
+        return self._heading(self.left) + self._footer(longest)
+
+    def row(self, entry: _Entry) -> str:
+        size = "" if entry.size_bytes is None else f"  {entry.size_bytes:,} bytes"
+        return f"{shown_path(entry.path)}{size}\n"
+
+    def text(self, entries: Sequence[_Entry]) -> str:
+        return self._heading(entries) + "".join(map(self.row, entries)) + self._footer(entries)
+
+    def following(self, entries: Sequence[_Entry]) -> dict[str, Any]:
+        """Return where to go on behind *entries*; empty when nothing is left."""
+        return {"after": entries[-1].path} if entries and len(entries) < len(self.left) else {}
+
+    def _heading(self, entries: Sequence[_Entry]) -> str:
+        if not entries:
+            return "[No further path matches.]\n" if self.total else "[No path matches.]\n"
+        first = self.total - len(self.left) + 1
+        return f"[Paths {first}-{first + len(entries) - 1} of {self.total}. {DATA_LABEL}]\n"
+
+    def _footer(self, entries: Sequence[_Entry]) -> str:
+        following = self.following(entries)
+        return f"[Cut here. To go on, {self.spelling(following)}]\n" if following else ""
+
+
+# Which lines of which files a search goes through, and in what order.
+
+
+MAX_PATHS = 100
+
+Extents = Mapping[str, Sequence[tuple[int, int]]]
+"""Ranges of lines by file, in the order of searching; a range is its first line and its last."""
+
+_RESULT = "tool_result-"
+_UNSEEN = frozenset({OPAQUE, REFERENCE})
+_GLOB = frozenset("*?[")
+
+
+class Rank(NamedTuple):
+    """Where a hit is, in the order of searching: a session's transcript, its results, what is text in ``data/``."""
+
+    is_data: bool
+    directory: str
+    is_other: bool
+    path: str
+    number: int
+    column: int
+
+
+def rank_of(path: str, number: int = 0, column: int = 0) -> Rank:
+    """Return the rank of a place in the file *path*, which is relative to the workdir."""
+    directory, _, name = path.rpartition("/")
+    return Rank(directory == layout.DATA, directory, name != layout.TRANSCRIPT_FILE, path, number, column)
+
+
+def searched(
+    workspace: LocalWorkspace, path: str | Sequence[str] | None, session: str | None, *, confined: bool = False
+) -> Extents:
+    """Return what to search, in order.
+
+    Args:
+        workspace: Where to search.
+        path: A file, a pointer, a directory, a glob, or several of these; None for transcripts and tool results,
+            with what of these is text in ``data/``.
+        session: The one session to search where *path* is None; else whose directory a relative path is looked
+            for in first.
+        confined: Whether nothing else is there but this directory, and what is in ``data/`` by its whole name.
+
+    Raises:
+        ConfigError: More than 100 paths are given, or none.
+        InvalidNameError: A path leads out of the workspace, or to a hidden file.
+        NotFoundError: There is no such file or session, or nothing that a glob matches.
+    """
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    found = (
+        map(Extent, _readable(workspace, session))
+        if path is None
+        else _given(workspace, path, session, confined=confined)
+    )
+    for extent in found:
+        ranges.setdefault(extent.name, []).extend(extent.spans)
+    return {name: ranges[name] for name in sorted(ranges, key=rank_of) if is_own(workspace, name)}
+
+
+def _given(
+    workspace: LocalWorkspace, path: str | Sequence[str], session: str | None, *, confined: bool
+) -> Iterator[Extent]:
+    paths = [path] if isinstance(path, str) else list(path)
+    if not 0 < len(paths) <= MAX_PATHS:
+        raise ConfigError("path", f"{len(paths)} paths at once; give 1 to {MAX_PATHS}, a directory or a glob")
+    for each in paths:
+        try:
+            extent = extent_of(workspace, each, session, confined=confined)
+        except NotFoundError:
+            names = set(files_matching(workspace, each, session, confined=confined) if _GLOB & set(each) else ())
+            if not names:
+                raise
+            # Of a result with a view, the one that can be read: both say the same.
+            yield from (Extent(name) for name in names if layout.view_name(name) not in names)
+        else:
+            yield from _files(workspace.tree, extent)
+
+
+def _files(tree: Tree, extent: Extent) -> Iterator[Extent]:
+    if extent.name and not tree.is_directory(extent.name):
+        yield extent
+    else:
+        yield from (Extent(name) for name, is_directory in below(tree, extent.name) if not is_directory)
+
+
+def _readable(workspace: LocalWorkspace, session: str | None) -> Iterator[str]:
+    tree = workspace.tree
+    kept = [f"{layout.SESSIONS}/{name}" for name in tree.names(layout.SESSIONS)]
+    directories = kept if session is None else [directory_of(workspace, session)]
+    for directory in directories:
+        yield from _readable_files(tree, directory)
+    yield from _text_data(tree) if session is None else _text_data_of(workspace, session)
+
+
+def _text_data(tree: Tree) -> Iterator[str]:
+    for name in tree.names(layout.DATA):
+        path = f"{layout.DATA}/{name}"
+        if layout.digest_in(path) is not None and is_text_type(layout.media_type_of(path)):
+            yield path
+
+
+def _text_data_of(workspace: LocalWorkspace, session: str) -> Iterator[str]:
+    """Yield what of a session's results stands as text in ``data/``: JSON or tables that a tool gave as documents."""
+    try:
+        records = workspace.session(session).index().results.values()
+    except CorruptError:
+        return  # what can be found without the journal is found all the same
+    for part in (part for record in records for part in record.get("parts", ()) if is_object(part)):
+        path, is_text = str(part.get("path", "")), is_text_type(part.get("media_type", ""))
+        is_document = layout.digest_in(path) is not None and part.get("kind") not in _UNSEEN
+        if is_document and is_text and workspace.tree.size(path) is not None:
+            yield path
+
+
+def _readable_files(tree: Tree, directory: str) -> Iterator[str]:
+    """Yield the transcript of a session, and its tool results: the view of one, where there is one."""
+    names = set(tree.names(directory)) if tree.is_directory(directory) else set[str]()
+    for name in names:
+        is_result = name.startswith(_RESULT) and name.endswith(".txt") and layout.view_name(name) not in names
+        if is_result or name == layout.TRANSCRIPT_FILE:
+            yield f"{directory}/{name}"

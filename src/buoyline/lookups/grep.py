@@ -1,0 +1,402 @@
+"""`grep`: lines that match, in files of the workspace."""
+
+import collections
+import difflib
+import itertools
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from buoyline.errors import ConfigError
+from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.glob import Extents, Rank, rank_of, searched
+from buoyline.lookups.hits import Deadline, Hit, LineStart, Search, chunks_from, hits_in_file, lines_before, search_for
+from buoyline.lookups.lines import Fragment, fragments, windows
+from buoyline.lookups.places import require_files
+from buoyline.previews.source import MAX_LINE_CHARS
+from buoyline.workspace import LocalWorkspace
+from buoyline.workspace._files import Tree
+
+# What an answer without a hit suggests: the same in another case, and words that are spelled nearly so.
+
+
+MAX_LOOKING_S = 2.0
+"""A suggestion is worth no longer wait, for each of the two."""
+
+_WORD = re.compile(r"[A-Za-z0-9_.-]{4,60}")
+_MAX_HITS = 1_000
+_MAX_WORDS = 3
+_MAX_PLACE_CHARS = 150
+_LINE_BYTES = 1 << 12
+
+
+def suggestion_for(tree: Tree, extents: Extents, pattern: str, *, literal: bool) -> str:
+    """Return a line that says what would have been found in *extents*; empty where nothing would.
+
+    Args:
+        tree: Where the files are.
+        extents: What was searched.
+        pattern: What was searched for, with regard to case.
+        literal: Whether it is the text itself.
+    """
+    folded = search_for(pattern, Deadline(MAX_LOOKING_S), literal=literal, ignore_case=True)
+    path, hit, count = "", Hit(0, 0), 0
+    for at, found in _hits(tree, extents, folded):
+        path, hit = (path, hit) if count else (at, found)
+        count += 1
+        if count == _MAX_HITS:
+            break
+    if count:
+        hits = f"{count:,}{' or more' if count == _MAX_HITS else ''} hit{'' if count == 1 else 's'}"
+        place = f"{shown_path(path)}:{hit.number}"
+        return f"[With ignore_case {hits}{f', the first in {place}' if len(place) <= _MAX_PLACE_CHARS else ''}.]\n"
+    words = _near_words(tree, extents, pattern) if _WORD.fullmatch(pattern) else []
+    return f"[Words that are near: {', '.join(words)}.]\n" if words else ""
+
+
+def _near_words(tree: Tree, extents: Extents, word: str) -> list[str]:
+    """Return up to three words of the files that are spelled nearly as *word*: those that share a half with it."""
+    half = len(word) // 2
+    begin, end = re.escape(word[:half]), re.escape(word[half:])
+    expression = rf"\b{begin}[\w.-]{{0,60}}|[\w.-]{{0,60}}{end}\b"
+    try:
+        search = search_for(expression, Deadline(MAX_LOOKING_S), literal=False, ignore_case=True)
+    except ConfigError:  # what Python escapes, RE2 may not know
+        return []
+    near: dict[str, None] = {}
+    either = re.compile(expression, re.IGNORECASE | re.ASCII)
+    for number, (path, hit) in enumerate(_hits(tree, extents, search)):
+        with tree.open(path) as handle:
+            line = next(chunks_from(handle, hit.offset, _LINE_BYTES), b"").partition(b"\n")[0]
+        text = line.decode("utf-8", "replace")
+        near.update(dict.fromkeys(found[0].strip(".-") for found in either.finditer(text)))
+        if number == _MAX_HITS:
+            break
+    return difflib.get_close_matches(word, near, _MAX_WORDS, 0.7)
+
+
+def _hits(tree: Tree, extents: Extents, search: Search) -> Iterator[tuple[str, Hit]]:
+    for path, ranges in extents.items():
+        for hit in hits_in_file(tree, path, search):
+            if any(first <= hit.number <= last for first, last in ranges):
+                yield path, hit
+        if search.deadline.is_over():
+            return
+
+
+MAX_CONTEXT_LINES = 100
+
+# They cost 4 s a million. Whoever finds more has asked for too much to read, and can still go on from the last
+# one shown.
+_MAX_COUNTED_HITS = 10_000
+# Hits of early files may fill an answer: an eighth of it or so says where the others are. A small one has no room.
+_LEAST_TOKENS_TO_LIST = 300
+_LISTED_CHARS_PER_TOKEN = 0.3
+_AFTER = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
+# Hits are often near each other: what is read around one is little, unless its lines are long.
+_AROUND_BYTES = 1 << 13
+
+
+def grep(
+    workspace: LocalWorkspace,
+    pattern: str,
+    path: str | Sequence[str] | None = None,
+    *,
+    context: int = 0,
+    literal: bool = False,
+    ignore_case: bool = False,
+    after: str = "",
+    session: str | None = None,
+    confined: bool = False,
+    timeout_s: float | None = None,
+    max_tokens: int = 2_000,
+    counter: Counter | None = None,
+    spelling: Spelling = as_arguments,
+) -> Answer:
+    """Search files of the workspace line by line.
+
+    Blocking; the cost is linear in the bytes that are searched, for any pattern, and they are never held whole.
+    Where ripgrep (``rg``) is installed, it says in which lines of a large file to look; the answer is the same.
+
+    Args:
+        workspace: Where to search.
+        pattern: A regular expression in RE2 syntax, or with *literal* the text itself.
+        path: A file, the lines of a pointer, a directory with all that is below it, a glob such as
+            ``tool_result-*.txt``, or several of these. None searches what left the contexts: transcripts, and tool
+            results in their readable form.
+        context: How many lines to show before and after each hit, at most 100.
+        literal: Whether *pattern* is the text itself.
+        ignore_case: Whether upper and lower case are the same.
+        after: Skip hits up to this one, as an earlier answer has spelled it: ``path:line:column``.
+        session: The one session to search where *path* is None; else whose directory a relative *path* is looked
+            for in first.
+        confined: Whether nothing else is reached but that directory, and payloads in ``data/`` by their whole name.
+        timeout_s: After how many seconds to answer with what was found until then.
+        max_tokens: For the whole text of the answer.
+        counter: Counts them; the default counter where it is None.
+        spelling: Says in the answer how to go on.
+
+    Returns:
+        Below each path, after ``==``, its hits as ``line: text`` and lines of context as ``line- text``, groups apart
+        by ``--``: a path in each line would take half of the room. Of a line over 1,000 characters that many are
+        shown around the match, as ``line:column: text``. `Answer.total` counts the hits up to 10,000 behind *after*.
+
+        Without a hit it says whether there are some without regard to case, or else which words are spelled nearly so.
+        Where hits of further files are cut, it says how many are left in which, as far as an eighth of it names them.
+
+    Raises:
+        ConfigError: *workspace* is not on disk, *pattern* is not RE2 syntax, *context* or *after* cannot be, or
+            *max_tokens* is too few.
+        InvalidNameError: *path* leads out of the workspace, or to a hidden file.
+        NotFoundError: There is no such file or session.
+        StorageError: A file cannot be read.
+    """
+    require_files(workspace)
+    if not 0 <= context <= MAX_CONTEXT_LINES:
+        raise ConfigError("context", f"{context} is not in 0 to {MAX_CONTEXT_LINES}")
+    deadline = Deadline(timeout_s)
+    search = search_for(pattern, deadline, literal=literal, ignore_case=ignore_case)
+    skipped = _rank(after)
+    extents = searched(workspace, path, session, confined=confined)
+    found = _found(workspace.tree, extents, search, skipped)
+    if not found.total and found.is_all and not ignore_case and max_tokens >= _LEAST_TOKENS_TO_LIST:
+        found.suggestion = suggestion_for(workspace.tree, extents, pattern, literal=literal)
+    budget = Budget(max_tokens, counter)
+    lines = list(_lines(workspace.tree, found, context, max(max_tokens, 2 * MAX_CONTEXT_LINES)))
+    listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= _LEAST_TOKENS_TO_LIST else 0
+    firsts = _first_by_path(lines)
+    page = _Page(found, spelling, len(lines), firsts, has_context=context > 0, listed_chars=listed_chars)
+    shown = budget.fill(lines, page)
+    if not any(line.is_hit for line in shown):
+        # The lines before the first hit have used up the budget. It is the hit that was asked for.
+        only_hits = [line for line in lines if line.is_hit]
+        page = replace(page, firsts=_first_by_path(only_hits))
+        shown = budget.fill(only_hits, page)
+    following = page.following(shown)
+    repeated = {
+        "pattern": pattern,
+        "path": path if path is None or isinstance(path, str) else [*path],
+        "context": context,
+        "session": session,
+    }
+    options = {"literal": literal, "ignore_case": ignore_case}
+    return Answer(
+        text=page.text(shown),
+        lines=tuple(shown),
+        total=found.total,
+        next={**repeated, **options, **following} if following else {},
+    )
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a search has found.
+
+    Attributes:
+        files: How many files were searched.
+        total: How many hits there are in all of them.
+        before: How many of these an earlier answer has shown.
+        hits: The others, by file, in order; only files with hits.
+        is_all: Whether counting came to the end.
+        stopped_in: The file in which the time was up; empty where it was not.
+        suggestion: A line that says what would have been found; empty where there is a hit, or nothing near.
+    """
+
+    files: int = 0
+    total: int = 0
+    before: int = 0
+    hits: dict[str, list[Hit]] = field(default_factory=dict[str, list[Hit]])
+    is_all: bool = True
+    stopped_in: str = ""
+    suggestion: str = ""
+
+
+def _rank(after: str) -> Rank | None:
+    if not after:
+        return None
+    parts = _AFTER.fullmatch(after)
+    if parts is None:
+        raise ConfigError("after", f"{after!r} is not of the form path:line:column; take it from an earlier answer")
+    return rank_of(parts[1], int(parts[2]), int(parts[3]))
+
+
+def _found(tree: Tree, extents: Extents, search: Search, skipped: Rank | None) -> _Found:
+    found = _Found(files=len(extents))
+    for path, ranges in extents.items():
+        for hit in hits_in_file(tree, path, search):
+            if not any(first <= hit.number <= last for first, last in ranges):
+                continue
+            found.total += 1
+            if skipped is not None and rank_of(path, hit.number, hit.column) <= skipped:
+                found.before += 1
+                continue
+            found.hits.setdefault(path, []).append(hit)
+            if found.total - found.before >= _MAX_COUNTED_HITS:
+                found.is_all = False
+                return found
+        if search.deadline.is_over():
+            found.stopped_in, found.is_all = path, False
+            return found
+    return found
+
+
+def _lines(tree: Tree, found: _Found, context: int, max_lines: int) -> Iterator[Line]:
+    """Yield the lines to show, no more than could have a token each."""
+    lines = (
+        line for path, places in found.hits.items() for line in _lines_around(tree, path, places[:max_lines], context)
+    )
+    yield from itertools.islice(lines, max_lines)
+
+
+def _lines_around(tree: Tree, path: str, places: Sequence[Hit], context: int) -> Iterator[Line]:
+    columns = {
+        number: [hit.column for hit in in_line]
+        for number, in_line in itertools.groupby(places, key=lambda hit: hit.number)
+    }
+    offsets = {hit.number: hit.offset for hit in places}
+    with tree.open(path) as handle:
+        for first, first_hit, last in _merged(columns, context):
+            start = lines_before(handle, LineStart(first_hit, offsets[first_hit]), first_hit - first)
+            chunks = chunks_from(handle, start.offset, _AROUND_BYTES)
+            chosen = fragments(chunks, [(first, last)], first=start.number)
+            for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
+                yield from _parts_of(path, number, line, columns.get(number))
+
+
+def _parts_of(path: str, number: int, line: Iterable[Fragment], columns: Sequence[int] | None) -> Iterator[Line]:
+    """Yield what is shown of a line: around each hit, or of a line of context its beginning."""
+    begins = columns or [1]
+    texts, chars = windows(line, begins, MAX_LINE_CHARS)
+    for column, text in zip(begins, texts, strict=True):
+        rest = max(chars - (column - 1) - len(text), 0)
+        yield Line(path, number, column, text, rest, is_abridged=rest > 0, is_hit=columns is not None)
+
+
+def _merged(numbers: Iterable[int], context: int) -> Iterator[tuple[int, int, int]]:
+    """Yield groups of lines: the first one, the first hit, and the last line; *numbers* are those of the hits."""
+    group: tuple[int, int, int] | None = None
+    for number in numbers:
+        first = max(number - context, 1)
+        if group is not None and first <= group[2] + 1:
+            group = group[0], group[1], number + context
+            continue
+        if group is not None:
+            yield group
+        group = first, number, number + context
+    if group is not None:
+        yield group
+
+
+def _first_by_path(lines: Iterable[Line]) -> Mapping[str, Line]:
+    firsts: dict[str, Line] = {}
+    for line in lines:
+        firsts.setdefault(line.path, line)
+    return firsts
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The text of an answer about what was found, of which *count* lines could be shown, by path the first *firsts*.
+
+    Files with hits that are cut are named in up to *listed_chars* characters; none of them where that is 0.
+    """
+
+    found: _Found
+    spelling: Spelling
+    count: int
+    firsts: Mapping[str, Line]
+    has_context: bool
+    listed_chars: int
+
+    def frame(self) -> str:
+        longest = Line(max(self.found.hits, key=len, default=""), sys.maxsize, sys.maxsize, "", is_hit=True)
+        return self._heading([longest]) + self._parts([longest]) + self._footer([longest])
+
+    def row(self, line: Line) -> str:
+        is_first = self.firsts[line.path] is line
+        return (_path_row(line) if is_first else "--\n" if self.has_context else "") + self._row(line)
+
+    def text(self, lines: Sequence[Line]) -> str:
+        rows = (
+            self._gap(before, line) + self._row(line) for before, line in itertools.pairwise([None, *lines]) if line
+        )
+        return self._heading(lines) + "".join(rows) + self._parts(lines) + self._footer(lines)
+
+    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
+        """Return where to go on behind *lines*; empty when no hit is left."""
+        shown = [line for line in lines if line.is_hit]
+        is_at_end = self.found.is_all or self.found.stopped_in
+        if is_at_end and len(shown) >= sum(map(len, self.found.hits.values())):
+            return {}
+        newest = shown[-1] if shown else lines[-1]
+        return {"after": f"{newest.path}:{newest.number}:{newest.column}"}
+
+    def _heading(self, lines: Sequence[Line]) -> str:
+        files = f"{self.found.files:,} file" + ("" if self.found.files == 1 else "s")
+        if not lines:
+            until = ""
+            if self.found.stopped_in:
+                until = f" until the time was up, in {shown_path(self.found.stopped_in)}; search fewer files at once"
+            return f"[No {'further ' if self.found.before else ''}hit in {files}{until}.]\n{self.found.suggestion}"
+        shown = self.found.before + 1, self.found.before + sum(line.is_hit for line in lines)
+        more = "" if self.found.is_all else " or more"
+        return f"[Hits {shown[0]}-{shown[1]} of {self.found.total}{more} in {files}. {DATA_LABEL}]\n"
+
+    def _row(self, line: Line) -> str:
+        mark = ":" if line.is_hit else "-"
+        place = f"{line.number}{mark}{line.column}" if _is_part(line) else str(line.number)
+        return f"{place}{mark} {line.text}\n"
+
+    def _gap(self, before: Line | None, line: Line) -> str:
+        if before is None or before.path != line.path:
+            return _path_row(line)
+        return "--\n" if self.has_context and line.number > before.number + 1 else ""
+
+    def _parts(self, lines: Sequence[Line]) -> str:
+        if not any(map(_is_part, lines)):
+            return ""
+        how = "read with start=line, column=column shows it from there."
+        return f"[line:column: marks a part of a long line; {how}]\n"
+
+    def _footer(self, lines: Sequence[Line]) -> str:
+        following = self.following(lines)
+        if following:
+            return f"{self._left(lines)}[Cut here. To go on, {self.spelling(following)}]\n"
+        if self.found.stopped_in and lines:
+            return f"[The time was up in {shown_path(self.found.stopped_in)}: search fewer files at once.]\n"
+        is_whole = not lines or len(lines) == self.count
+        return "" if is_whole else f"[Context is cut here. To see more, read from line {lines[-1].number + 1}.]\n"
+
+    def _left(self, lines: Sequence[Line]) -> str:
+        """Say how many hits are left in which files; nothing where they are all in the file that is shown last."""
+        shown = collections.Counter(line.path for line in lines if line.is_hit)
+        left = {path: len(hits) - shown[path] for path, hits in self.found.hits.items()}
+        here = left.pop(lines[-1].path, 0)
+        further = {path: count for path, count in left.items() if count}
+        is_known = self.found.is_all or self.found.files == 1
+        if not self.listed_chars or (is_known and not further):
+            return ""
+        named = _named(further, self.listed_chars)
+        parts = [f"{here:,} in this file"] if here else []
+        parts += [f"{count:,} in {shown_path(path)}" for path, count in named.items()]
+        if others := len(further) - len(named):
+            hits = sum(further.values()) - sum(named.values())
+            parts.append(f"{hits:,} in {others:,} further file{'s' if others > 1 else ''}")
+        more = "" if self.found.is_all else ", and those in what was not searched yet"
+        return f"[Hits left: {', '.join(parts)}{more}. Give a file as path to see its hits.]\n"
+
+
+def _named(counts: Mapping[str, int], max_chars: int) -> dict[str, int]:
+    """Return the first of *counts*, as many as have up to *max_chars* characters of paths together."""
+    ends = itertools.accumulate(len(path) for path in counts)
+    return {path: count for (path, count), end in zip(counts.items(), ends, strict=True) if end <= max_chars}
+
+
+def _path_row(line: Line) -> str:
+    return f"== {shown_path(line.path)}\n"
+
+
+def _is_part(line: Line) -> bool:
+    return line.column > 1 or line.rest > 0

@@ -1,0 +1,190 @@
+"""`query`: values out of structured files, by a path expression or in SQL."""
+
+import contextlib
+import importlib.util
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from buoyline.errors import ConfigError, CorruptError, NotFoundError, storage_error
+from buoyline.lookups.answer import Answer, Budget, Counter, Spelling, as_arguments, shown_path
+from buoyline.lookups.lines import count_lines
+from buoyline.lookups.paths import file_of
+from buoyline.lookups.places import require_files
+from buoyline.lookups.read import LinePage, lines_from
+from buoyline.previews.source import MAX_LINE_CHARS
+from buoyline.workspace import LocalWorkspace, layout
+
+MAX_DOCUMENT_BYTES = 64 << 20
+MAX_RESULT_BYTES = 8 << 20
+MAX_EXPRESSION_CHARS = 4_000
+MAX_DOCUMENTS = 20
+_SHOWN_EXPRESSION_CHARS = 80
+_HELD_CHARS_PER_TOKEN = 16
+_WRONG = 3
+_NO_ARGUMENT = re.compile("[\0\ud800-\udfff]")
+_STARTING_S = 25.0
+_TOO_LONG = "took more than {:g} s; a join needs a condition, a recursive WITH an end; make it simpler, or use grep"
+_UNREADABLE = "use grep and read, or SELECT n, text FROM lines"
+_UNREAD = re.compile(r"document ([0-9]+): ")
+
+
+def query(
+    workspace: LocalWorkspace,
+    path: str | Sequence[str],
+    expression: str,
+    *,
+    start: int = 1,
+    column: int = 1,
+    session: str | None = None,
+    confined: bool = False,
+    timeout_s: float = 5.0,
+    max_tokens: int = 2_000,
+    counter: Counter | None = None,
+    spelling: Spelling = as_arguments,
+) -> Answer:
+    """Evaluate an expression on what files hold: JMESPath, or SQL where it begins with SELECT or WITH.
+
+    Read are JSON, one JSON value a line, tables with names of columns in the first line (CSV, TSV), and records:
+    paragraphs of ``key: value`` lines, of which the first may be a heading. Of all but JSON the expression sees the
+    list. In tables and records a key under which all values are numbers holds numbers, and null where it is empty. A
+    few lines of a table that have more or fewer fields than the first are kept, and the result says which. A file that
+    is nothing of this is refused, so that no sum is over a part of it.
+
+    SQL reads any text line by line as well: table ``lines`` with ``path``, ``n`` and ``text``, of all files. The
+    operator ``text REGEXP 'pattern'`` and ``regexp_extract(text, 'pattern', group)`` take RE2 syntax.
+
+    The original is asked where a view of a tool result is named. The work is done by a process of its own, which
+    does not hold the interpreter lock. Blocking.
+
+    Args:
+        workspace: Where the file is.
+        path: Absolute below the workdir, or relative to it; or up to 20 of these.
+        expression: JMESPath such as ``items[?state=='failed'].{id: id, error: error}`` or ``length(rows)``; of several
+            files it sees an object with keys ``t1``, ``t2`` and so on, in the order of *path*. Or a statement in
+            SQLite's SQL that reads: each file is a table of that name. What is nested is JSON in it, for
+            ``json_extract`` and ``json_each``. Of a document that is an object, each list is a table, too, such as
+            ``t1_items``. A name in double quotes is a column or an error, and never text.
+        start: First line of the result to show, 1-based.
+        column: Character of line *start* to begin with, 1-based.
+        session: Whose directory a relative *path* is looked for in first.
+        confined: Whether nothing else is reached but that directory, and payloads in ``data/`` by their whole name.
+        timeout_s: Processor time for *expression*, in whole seconds; 25 s more by the clock may pass before.
+        max_tokens: For the whole text of the answer.
+        counter: Counts them; the default counter where it is None.
+        spelling: Says in the answer how to go on.
+
+    Returns:
+        The result with the numbers of its own lines: of JMESPath indented JSON; of SQL the names of columns, then
+        the rows, a JSON array a line; then notes. Numbers stand as Python reads them. Where there is nothing, it is
+        said what there is instead. `Answer.path` is the first file.
+
+    Raises:
+        ConfigError: *workspace* is not on disk; *expression* is none, takes too long or gives more than 8 MB; *start*
+            or *column* cannot be; there are no files, over 20, or over 64 MB in all; or *max_tokens* is too few.
+        CorruptError: A file holds nothing of this.
+        InvalidNameError: *path* leads out of the workspace, or to a hidden file.
+        NotFoundError: There is no such file or session, or it is a directory.
+        StorageError: It is no regular file, or cannot be read.
+
+    Source: https://jmespath.org/specification.html, https://www.sqlite.org/lang_select.html
+    """
+    require_files(workspace)
+    if not expression.strip() or len(expression) > MAX_EXPRESSION_CHARS or _NO_ARGUMENT.search(expression):
+        raise ConfigError("expression", f"must have 1 to {MAX_EXPRESSION_CHARS:,} characters, e.g. keys(@)")
+    if min(start, column) < 1:
+        raise ConfigError("start" if start < 1 else "column", "counts from 1")
+    paths = [path] if isinstance(path, str) else [*path]
+    if not 0 < len(paths) <= MAX_DOCUMENTS:
+        raise ConfigError("path", f"{len(paths)} files at once; give 1 to {MAX_DOCUMENTS}")
+    names = [_original(workspace, file_of(workspace, each, session, confined=confined).name) for each in paths]
+    name = names[0]
+    result = _Result(_evaluated(workspace, names, expression, timeout_s))
+    total = count_lines(result.chunks(name))
+    page = LinePage(_about(expression, names), start, total, total, spelling)
+    held = max(max_tokens * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
+    lines = lines_from(result, name, (start, total), column, held)
+    shown = Budget(max_tokens, counter).fill(lines, page)
+    following = page.following(shown)
+    repeated = {"path": path if isinstance(path, str) else paths, "expression": expression, "session": session}
+    return Answer(
+        text=page.text(shown),
+        path=name,
+        lines=tuple(shown),
+        total=total,
+        next={**repeated, **following} if following else {},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What an expression has given, read like a file."""
+
+    content: bytes
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        del name
+        yield from [self.content] if self.content else []
+
+
+def _original(workspace: LocalWorkspace, name: str) -> str:
+    directory, _, file = name.rpartition("/")
+    if not layout.is_view_name(file):
+        return name
+    original = f"{directory}/{layout.result_behind(file)}"
+    return original if workspace.tree.size(original) is not None else name
+
+
+def _evaluated(workspace: LocalWorkspace, names: Sequence[str], expression: str, timeout_s: float) -> bytes:
+    program = [sys.executable, "-I", str(Path(__file__).with_name("evaluation.py"))]
+    limits = [_home_of("jmespath"), _home_of("re2"), str(MAX_RESULT_BYTES), str(timeout_s)]
+    with contextlib.ExitStack() as opened:
+        handles = [opened.enter_context(workspace.tree.open(name)) for name in names]
+        size = sum(handle.size() for handle in handles)
+        if size > MAX_DOCUMENT_BYTES:
+            files = names[0] if len(names) == 1 else f"{len(names)} files"
+            problem = f"{files} with {size:,} bytes, and {MAX_DOCUMENT_BYTES:,} can be queried; use grep and read"
+            raise ConfigError("path", problem)
+        descriptors = [handle.descriptor_at(0) for handle in handles]
+        arguments = [part for pair in zip(map(str, descriptors), names, strict=True) for part in pair]
+        try:
+            ran = subprocess.run(  # noqa: S603 - our own program; the expression is only data to it
+                [*program, *limits, expression, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=descriptors,
+                timeout=timeout_s + _STARTING_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ConfigError("expression", _TOO_LONG.format(timeout_s + _STARTING_S)) from None
+        except OSError as error:
+            raise storage_error(error, sys.executable) from error
+    if not ran.returncode:
+        return ran.stdout
+    if ran.returncode == -signal.SIGXCPU:
+        raise ConfigError("expression", _TOO_LONG.format(timeout_s))
+    problem = ran.stdout.decode("utf-8", "replace") if ran.returncode == _WRONG else ""
+    if unread := _UNREAD.match(problem):
+        raise CorruptError(workspace.tree.path(names[int(unread[1]) - 1]), f"{problem[unread.end() :]}; {_UNREADABLE}")
+    raise ConfigError("expression", problem or "its evaluation was ended by the system; make it simpler, or use grep")
+
+
+def _home_of(package: str) -> str:
+    """Return the directory that *package* lies in."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise NotFoundError("package", package, f"pip install {package}")
+    above = Path(spec.origin).parent
+    return str(above.parent if spec.submodule_search_locations else above)
+
+
+def _about(expression: str, names: Sequence[str]) -> str:
+    shown = expression[:_SHOWN_EXPRESSION_CHARS]
+    files = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    return f"{shown_path(shown)}{'...' if shown != expression else ''} in {shown_path(files)}"

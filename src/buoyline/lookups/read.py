@@ -1,0 +1,263 @@
+"""`read`: lines of a file, by number."""
+
+import codecs
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from buoyline.errors import ConfigError
+from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.lines import count_lines, fragments, windows
+from buoyline.lookups.paths import file_of
+from buoyline.lookups.places import require_files
+from buoyline.offloader.dimensions import dimensions
+from buoyline.previews.source import MAX_LINE_CHARS
+from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace._files import Tree
+
+# What `read` says of a picture, a document or another file that has no lines.
+
+
+_SNIFFED_BYTES = 1 << 13
+
+# How files begin, as their formats' specifications have it.
+_BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF87a", "GIF image"),
+    (b"GIF89a", "GIF image"),
+    (b"II*\x00", "TIFF image"),
+    (b"MM\x00*", "TIFF image"),
+    (b"%PDF-", "PDF document"),
+    (b"PK\x03\x04", "ZIP archive, which many office documents are, too"),
+    (b"\x1f\x8b\x08", "gzip archive"),
+    (b"ID3", "MP3 audio"),
+    (b"OggS", "Ogg audio"),
+    (b"fLaC", "FLAC audio"),
+    (b"\x1a\x45\xdf\xa3", "Matroska or WebM video"),
+)
+_TEXT_SUFFIXES = (".txt", ".md", ".log", ".json", ".jsonl", ".csv")
+_CONTAINERS = {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"}
+
+
+def description_of(tree: Tree, name: str) -> str | None:
+    """Describe the file *name* by type, sides and size; None when it is text to be read.
+
+    Files that begin as UTF-8 without NUL are text. Outside of ``data/`` so is whatever is called so, or is none of
+    the known formats: a log with a few bad bytes is worth reading.
+    """
+    head = tree.read(name, 0, _SNIFFED_BYTES)
+    is_payload = layout.digest_in(name) is not None
+    if _is_text(head) or (not is_payload and name.endswith(_TEXT_SUFFIXES)):
+        return None
+    kind = _kind(head)
+    if kind is None and not is_payload:
+        return None
+    sides = dimensions(head)
+    shape = f"{sides.width}x{sides.height}, " if sides else ""
+    about = f"[{shown_path(name)}: {kind or 'binary content'}, {shape}{tree.size(name) or 0:,} bytes. {DATA_LABEL}]\n"
+    return f"{about}[It has no lines to read. grep finds text in it; its path is all that other tools need.]\n"
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in head
+
+
+def _kind(head: bytes) -> str | None:
+    if head.startswith(b"RIFF"):
+        return _CONTAINERS.get(head[8:12])
+    if head[4:8] == b"ftyp":
+        return "MP4 video or HEIF image"
+    return next((kind for beginning, kind in _BEGINNINGS if head.startswith(beginning)), None)
+
+
+class Source(Protocol):
+    """What lines are read from."""
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the content of *name* in pieces."""
+        ...
+
+
+MAX_WHOLE_CHARS = 20_000_000
+"""More is not shown at once even on request: no context takes it."""
+
+# Bounds what is held of one line. Text has four characters a token; what has more than 16 gets shorter answers.
+_HELD_CHARS_PER_TOKEN = 16
+
+
+def read(
+    workspace: LocalWorkspace,
+    path: str,
+    start: int = 1,
+    end: int | None = None,
+    *,
+    column: int = 1,
+    whole: bool = False,
+    session: str | None = None,
+    confined: bool = False,
+    max_tokens: int = 2_000,
+    counter: Counter | None = None,
+    spelling: Spelling = as_arguments,
+) -> Answer:
+    """Read lines of a file in the workspace.
+
+    Of a line over 1,000 characters the first 1,000 are shown, with the column to go on from, so that one long
+    line does not hide those after it. When a single line or a *column* is asked for, the line is shown for as
+    long as the budget lasts. Blocking; the cost grows with the size of the file, not with the memory.
+
+    Args:
+        workspace: Where the file is.
+        path: Absolute below the workdir, or relative to it; a pointer such as ``transcript.md:120-135`` narrows
+            what is read to its lines.
+        start: First line, 1-based.
+        end: Last line, inclusive; None for the end of the file.
+        column: Character of line *start* to begin with, 1-based.
+        whole: Show every line in full and ignore *max_tokens*, up to 20 million characters.
+        session: Whose directory a relative *path* is looked for in first.
+        confined: Whether nothing else is reached but that directory, and payloads in ``data/`` by their whole name.
+        max_tokens: For the whole text of the answer.
+        counter: Counts them; the default counter where it is None.
+        spelling: Says in the answer how to go on.
+
+    Returns:
+        At least one line, or a part of one, unless there are none from *start* on. Invalid UTF-8 stands as U+FFFD,
+        control and bidirectional characters as escapes. A picture or another file without lines is described by
+        type and size instead.
+
+    Raises:
+        ConfigError: *workspace* is not on disk, *start*, *end* or *column* cannot be, *max_tokens* is too few, or
+            *whole* asks for more than 20 million characters.
+        InvalidNameError: *path* leads out of the workspace, or to a hidden file.
+        NotFoundError: There is no such file or session, or it is a directory.
+        StorageError: It is no regular file, or cannot be read.
+    """
+    require_files(workspace)
+    _require_positive(start=start, column=column)
+    extent = file_of(workspace, path, session, confined=confined)
+    first, last = max(start, extent.first), min(sys.maxsize if end is None else end, extent.last)
+    if last < first:
+        raise ConfigError("end", f"line {last} is before line {first}; lines count from 1, the last one included")
+    described = description_of(workspace.tree, extent.name)
+    if described is not None:
+        return Answer(text=described, path=extent.name)
+    total = count_lines(workspace.tree.chunks(extent.name))
+    last = min(last, total)
+    if whole:
+        found = _whole_lines(workspace.tree, extent.name, (first, last), column)
+    else:
+        held = max(max_tokens * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
+        found = lines_from(workspace.tree, extent.name, (first, last), column, held)
+    lines = (line for line in found if extent.holds(line.number))
+    page = LinePage(shown_path(extent.name), first, last, total, spelling)
+    shown = list(lines) if whole else Budget(max_tokens, counter).fill(lines, page)
+    following = page.following(shown)
+    repeated = {"path": path, "end": end, "session": session}
+    return Answer(
+        text=page.text(shown),
+        path=extent.name,
+        lines=tuple(shown),
+        total=total,
+        next={**repeated, **following} if following else {},
+    )
+
+
+def lines_of(tree: Source, name: str, first: int, last: int) -> Iterator[Line]:
+    """Yield lines of file *name* from *first* to *last*, each with 1,000 characters at most."""
+    chosen = fragments(tree.chunks(name), [(first, last)])
+    for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
+        (content,), chars = windows(line, (1,), MAX_LINE_CHARS)
+        rest = chars - len(content)
+        yield Line(name, number, 1, content, rest, is_abridged=rest > 0)
+
+
+def _whole_lines(tree: Source, name: str, lines: tuple[int, int], column: int) -> Iterator[Line]:
+    """Yield *lines* in full, the first one from *column* on.
+
+    Raises:
+        ConfigError: They have more than 20 million characters.
+    """
+    left = MAX_WHOLE_CHARS
+    for number, line in itertools.groupby(fragments(tree.chunks(name), [lines]), key=lambda fragment: fragment.number):
+        begin = column if number == lines[0] else 1
+        (content,), chars = windows(line, (begin,), left)
+        left -= len(content)
+        if left <= 0 or begin - 1 + len(content) < chars:
+            raise ConfigError("whole", f"asks for over {MAX_WHOLE_CHARS:,} characters; give start and end, or use grep")
+        yield Line(name, number, begin, content)
+
+
+def lines_from(tree: Source, name: str, lines: tuple[int, int], column: int, max_chars: int) -> Iterator[Line]:
+    """Yield *lines*, the first one from *column* on in parts of 1,000 characters where it is asked for whole."""
+    first, last = lines
+    if first > last:
+        return
+    if column == 1 and first < last:
+        yield from lines_of(tree, name, first, last)
+        return
+    (content,), chars = windows(fragments(tree.chunks(name), [(first, first)]), (column,), max_chars)
+    for begin in range(0, max(len(content), 1), MAX_LINE_CHARS):
+        part = content[begin : begin + MAX_LINE_CHARS]
+        yield Line(name, first, column + begin, part, max(chars - (column - 1) - begin - len(part), 0))
+    if column - 1 + len(content) >= chars:
+        yield from lines_of(tree, name, first + 1, last)
+
+
+@dataclass(frozen=True, slots=True)
+class LinePage:
+    """The text of an answer about lines *first* to *last* of what *about* says, which has *total* lines."""
+
+    about: str
+    first: int
+    last: int
+    total: int
+    spelling: Spelling
+
+    def frame(self) -> str:
+        """Return heading and footer at their longest."""
+        longest = Line("", self.last, MAX_LINE_CHARS, "", rest=1)
+        return self._heading([longest]) + self._footer([longest])
+
+    def row(self, line: Line) -> str:
+        """Return a line with its number."""
+        label = str(line.number) if line.column == 1 else f"{line.number}:{line.column}"
+        shown = f"{label}\t{line.text}\n"
+        if not line.is_abridged:
+            return shown
+        on = self.spelling({"start": line.number, "column": line.end_column})
+        return f"{shown}[Line {line.number} has {line.rest:,} more characters: {on}]\n"
+
+    def text(self, lines: Sequence[Line]) -> str:
+        """Return the whole answer."""
+        return self._heading(lines) + "".join(map(self.row, lines)) + self._footer(lines)
+
+    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
+        """Return where to go on behind *lines*; empty at the end."""
+        if not lines:
+            return {}
+        newest = lines[-1]
+        if newest.rest and not newest.is_abridged:
+            return {"start": newest.number, "column": newest.end_column}
+        return {"start": newest.number + 1} if newest.number < self.last else {}
+
+    def _heading(self, lines: Sequence[Line]) -> str:
+        if not lines:
+            plural = "" if self.total == 1 else "s"
+            return f"[{self.about} has {self.total:,} line{plural}; there is no line {self.first:,}.]\n"
+        return f"[{self.about}, lines {self.first}-{lines[-1].number} of {self.total}. {DATA_LABEL}]\n"
+
+    def _footer(self, lines: Sequence[Line]) -> str:
+        following = self.following(lines)
+        return f"[Cut here. To go on, {self.spelling(following)}]\n" if following else ""
+
+
+def _require_positive(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 1:
+            raise ConfigError(name, f"{number} cannot be; it counts from 1")

@@ -1,0 +1,592 @@
+"""Sessions that need not be kept are removed, and blobs that nobody refers to are swept.
+
+A session first gets a name that nobody reads, then the blobs that only it referred to go, then it is removed: as long
+as it is there, a run that was interrupted can be completed by the next. Source: docs/format.md, "Retention".
+"""
+
+import os
+import secrets
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+
+from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, NotFoundError, StorageError
+from buoyline.maintenance.verify import Finding, verify
+from buoyline.messages import is_object, parse, spell
+from buoyline.workspace import layout
+from buoyline.workspace._files import Tree
+from buoyline.workspace.blobs import Marker, Marks
+from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.session import found_directory, is_directory_of
+
+# Which sessions a workspace need not keep any longer.
+#
+# Pure policy: `sweeping` looks at the files and does it. Source: docs/format.md, "Retention".
+
+
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUse:
+    """What a policy knows of a session.
+
+    Attributes:
+        session_id: As the agent's framework gave it.
+        last_active_ns: The newest time of change of its files, in nanoseconds since the epoch. The times in its
+            records would not do: ``window.jsonl`` grows without a record. A copy that was made without the times is
+            only kept for longer.
+        size_bytes: Of all files in its directory.
+        blobs: Hashes of the blobs that it refers to.
+    """
+
+    session_id: str
+    last_active_ns: int
+    size_bytes: int
+    blobs: frozenset[str] = frozenset()
+
+    @property
+    def last_active(self) -> str:
+        """When it was last active, ISO 8601 in UTC, in seconds."""
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.last_active_ns // _NS))
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A session that is to go.
+
+    Attributes:
+        session: The one.
+        reason: The limit that it does not meet: ``age``, ``count`` or ``bytes``, the first of them in this order.
+    """
+
+    session: SessionUse
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Limits, of which each alone lets sessions go: one stays only where it meets them all.
+
+    Without any limit every session stays. Sessions that are named in `kept` stay whatever the limits say, and count
+    for them as all others do; so with many of them more may stay than a limit says.
+
+    Attributes:
+        max_age_s: Sessions that were last active longer ago go.
+        max_sessions: Sessions that so many newer ones stand before go.
+        max_bytes: The oldest go until those that are left take no more: their files, and the blobs that they refer to,
+            each once. What no session refers to does not count, or it could drive all sessions out.
+        kept: Session ids.
+    """
+
+    max_age_s: float | None = None
+    max_sessions: int | None = None
+    max_bytes: int | None = None
+    kept: frozenset[str] = field(default_factory=frozenset[str])
+
+    def __post_init__(self) -> None:
+        """Refuse limits that cannot be meant.
+
+        Raises:
+            ConfigError: One of them is below 0, or no number.
+        """
+        limits = {"max_age_s": self.max_age_s, "max_sessions": self.max_sessions, "max_bytes": self.max_bytes}
+        for name, limit in limits.items():
+            if limit is not None and not limit >= 0:
+                raise ConfigError(name, f"{limit!r} is not 0 or more; None sets no limit")
+
+    def departures(
+        self, sessions: Sequence[SessionUse], blob_bytes: Mapping[str, int], now_ns: int
+    ) -> tuple[Departure, ...]:
+        """Tell which of *sessions* go.
+
+        Args:
+            sessions: All there are, in any order.
+            blob_bytes: Size of each blob, by its hash.
+            now_ns: The time, in nanoseconds since the epoch.
+
+        Returns:
+            Those that go, the one that was last active the longest ago first; of equal age, by id.
+        """
+        newest_first = sorted(sessions, key=lambda s: (-s.last_active_ns, s.session_id))
+        reasons: dict[str, str] = {}
+        for place, session in enumerate(newest_first):
+            if self._is_over_age(session, now_ns):
+                reasons[session.session_id] = "age"
+            elif self.max_sessions is not None and place >= self.max_sessions:
+                reasons[session.session_id] = "count"
+        going = {session_id: reason for session_id, reason in reasons.items() if session_id not in self.kept}
+        staying = [session for session in newest_first if session.session_id not in going]
+        going.update((session_id, "bytes") for session_id in self._over_bytes(staying, blob_bytes))
+        return tuple(Departure(s, going[s.session_id]) for s in reversed(newest_first) if s.session_id in going)
+
+    def _is_over_age(self, session: SessionUse, now_ns: int) -> bool:
+        return self.max_age_s is not None and now_ns - session.last_active_ns > self.max_age_s * _NS
+
+    def _over_bytes(self, newest_first: Sequence[SessionUse], blob_bytes: Mapping[str, int]) -> list[str]:
+        if self.max_bytes is None:
+            return []
+        users = Counter(blob for session in newest_first for blob in session.blobs)
+        total = taken_bytes(newest_first, blob_bytes)
+        going: list[str] = []
+        for session in reversed(newest_first):
+            if total <= self.max_bytes:
+                break
+            if session.session_id not in self.kept:
+                users.subtract(session.blobs)
+                freed = sum(blob_bytes.get(blob, 0) for blob in session.blobs if not users[blob])
+                total -= session.size_bytes + freed
+                going.append(session.session_id)
+        return going
+
+
+def taken_bytes(sessions: Sequence[SessionUse], blob_bytes: Mapping[str, int]) -> int:
+    """Return what *sessions* take together: their files, and the blobs that they refer to, each once."""
+    blobs = frozenset[str]().union(*(session.blobs for session in sessions))
+    return sum(session.size_bytes for session in sessions) + sum(blob_bytes.get(blob, 0) for blob in blobs)
+
+
+# Blobs that sessions referred to which are gone, in ``data/.released.jsonl``.
+#
+# Pure. A blob that nobody refers to may belong to someone who keeps no session here; that a session once referred to
+# it
+# says that it does not. Source: docs/format.md, "Retention".
+
+
+def released_line(digest: str, until_ns: int) -> bytes:
+    """Return the line that says that sessions which are gone referred to a blob, and until when.
+
+    Args:
+        digest: The blob's.
+        until_ns: When the last of them was last active, in nanoseconds since the epoch. Who has stored the blob
+            later was somebody else.
+    """
+    return spell({"sha256": digest, "until_ns": until_ns}).encode("utf-8") + b"\n"
+
+
+def released_in(content: bytes) -> Mapping[str, int]:
+    """Return until when sessions that are gone referred to each blob, by its hash.
+
+    A line that is not ours is passed over: its blob then counts as one that no session referred to, and stays.
+    """
+    found: dict[str, int] = {}
+    for line in content.splitlines():
+        try:
+            value = parse(line)
+        except MessageError:
+            continue
+        if is_object(value) and isinstance(value.get("sha256"), str) and isinstance(value.get("until_ns"), int):
+            found[value["sha256"]] = value["until_ns"]
+    return found
+
+
+GRACE_S = 24 * 60 * 60
+"""What is younger stays, since its writer may be about to refer to it."""
+
+_LOCK_TIMEOUT_S = 30.0
+# No lock tells whether the writer of a new session, or of workspace.json, is still at work.
+_UNLOCKED_GRACE_S = 60 * 60
+_LONGEST_S = 1e9
+_BLOCKING = frozenset({"format", "owner", "file-type", "unreadable", "missing-file", "short-file", "bad-record", "gap"})
+"""Damage after which nobody knows what a session refers to, or what it will once it was restored from a copy."""
+_WITHOUT_REFERENCES = (f"{layout.DATA}/", f"{layout.LOCKS}/", f"{layout.ENTRIES}/")
+
+Progress = Callable[[int], None]
+"""Is told how many bytes more were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A file or directory that goes.
+
+    Attributes:
+        path: Relative to the workspace.
+        size_bytes: Of the file, or of all files in the directory.
+    """
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What a collection has removed, or would.
+
+    Attributes:
+        is_dry_run: Nothing was changed.
+        sessions: Those that go, the one that was last active the longest ago first.
+        blobs: Those that go, by name.
+        leftovers: Unfinished files, and removals of sessions that were interrupted, by path.
+        young: Blobs that nobody refers to, too young to go.
+        unowned: Blobs that no session is known to have referred to since they were stored; they stay unless they are
+            asked for.
+        locked: Ids of sessions that a writer held for longer than we wait. Nothing of them was removed, and what they
+            refer to stays.
+        session_bytes: What the sessions that stay take, with the blobs that they refer to.
+    """
+
+    is_dry_run: bool
+    sessions: tuple[Departure, ...]
+    blobs: tuple[Swept, ...]
+    leftovers: tuple[Swept, ...]
+    young: tuple[Swept, ...]
+    unowned: tuple[Swept, ...]
+    locked: tuple[str, ...]
+    session_bytes: int
+
+    @property
+    def freed_bytes(self) -> int:
+        """What goes takes so many bytes."""
+        sessions = sum(departure.session.size_bytes for departure in self.sessions)
+        return sessions + sum(swept.size_bytes for swept in (*self.blobs, *self.leftovers))
+
+
+def collect(
+    workspace: LocalWorkspace,
+    retention: Retention | None = None,
+    *,
+    grace_s: float = GRACE_S,
+    unowned: bool = False,
+    dry_run: bool = True,
+    lock_timeout_s: float = _LOCK_TIMEOUT_S,
+    on_progress: Progress | None = None,
+) -> Collection:
+    """Remove what a workspace need not keep; with *dry_run*, only tell what that is. Blocks.
+
+    Sessions go by *retention*. Blobs go that no session refers to any longer, that one has referred to once, and that
+    are older than *grace_s*; so do unfinished files that a crash has left. Other processes may write meanwhile: those
+    that store payloads wait while blobs are swept, and a session that somebody has used since it was looked at, or is
+    using, stays.
+
+    Args:
+        workspace: The one to look after.
+        retention: Which sessions may go; none where it is None.
+        grace_s: What was stored later than so many seconds ago stays.
+        unowned: Let blobs go, too, that no session has referred to since they were stored: so stand those of
+            `LocalWorkspace.offload_data_block`, and only its caller knows whether they are in use.
+        dry_run: Change nothing.
+        lock_timeout_s: How long to wait for those who store payloads, and then for writers of all sessions together.
+        on_progress: Called often while files are read.
+
+    Returns:
+        What went, and what stays though nobody refers to it.
+
+    Raises:
+        ConfigError: *grace_s* is below 0.
+        NotFoundError: There is no workspace, or not one of the sessions that *retention* names.
+        FormatVersionError: A newer buoyline wrote it.
+        CorruptError: It cannot be known what some session refers to; nothing was removed.
+        LockTimeout: Payloads were being stored all the time that we wait; nothing was removed.
+        StorageError: The file system refused; the next call completes what was begun.
+    """
+    if not grace_s >= 0:
+        raise ConfigError("grace_s", f"{grace_s!r} is not 0 or more")
+    workspace.check()
+    _require_readable(workspace)
+    run = _Run(workspace.tree, retention or Retention(), grace_s, lock_timeout_s, unowned, on_progress)
+    run.look()
+    if dry_run:
+        return run.collection(run.departures(), is_dry_run=True)
+    return run.delete()
+
+
+@contextmanager
+def replacing(
+    workspace: LocalWorkspace, session_id: str, *, lock_timeout_s: float = _LOCK_TIMEOUT_S
+) -> Generator[None]:
+    """Take a session out of the way while the block writes a new one under its id, then remove it as `collect` does.
+
+    If the block wrote none, the session is put back. Its blobs are left to a later `collect`. Blocks; gc waits.
+
+    Raises:
+        NotFoundError: There is no such session.
+        CorruptError: The new one was written, but nothing is removed from a damaged workspace; a later gc does it.
+        LockTimeout: A writer of the session, or gc, was at work for too long; or gc is to remove it later, see above.
+        StorageError: The file system refused.
+    """
+    tree, path = workspace.tree, workspace.session(session_id).directory
+    aside = layout.removed_name(secrets.token_hex(8))
+    # Shared: gc would take the session for one whose removal was interrupted, and sweep it with its blobs.
+    with tree.lock(layout.GC_LOCK, lock_timeout_s, shared=True):
+        with tree.lock(layout.lock_name(session_id), lock_timeout_s):
+            tree.rename(path, aside)
+        try:
+            yield
+        finally:
+            if not tree.is_directory(path):
+                tree.rename(aside, path)
+    if tree.is_directory(aside):
+        collect(workspace, grace_s=_LONGEST_S, dry_run=False, lock_timeout_s=lock_timeout_s)
+
+
+def _require_readable(workspace: LocalWorkspace) -> None:
+    for found in verify(workspace, hashes=False).findings:
+        if found.kind in _BLOCKING and not found.path.startswith(_WITHOUT_REFERENCES):
+            raise _stopped(workspace.tree, found)
+
+
+def _stopped(tree: Tree, found: Finding) -> CorruptError:
+    what = found.message.partition(";")[0]
+    reason = (
+        f"{what}, so nobody knows what the session refers to; nothing is removed before it is mended: try `buoyline "
+        "repair`, or move the session's directory out of the workspace"
+    )
+    return CorruptError(tree.path(found.path), reason)
+
+
+class _Run:
+    """One collection: what was seen last, and what follows from it."""
+
+    def __init__(  # noqa: PLR0917 - private, called once
+        self,
+        tree: Tree,
+        retention: Retention,
+        grace_s: float,
+        lock_timeout_s: float,
+        unowned: bool,  # noqa: FBT001 - as above
+        on_progress: Progress | None,
+    ) -> None:
+        self._tree = tree
+        self._retention = retention
+        self._grace_ns = int(min(grace_s, _LONGEST_S) * _NS)
+        self._lock_timeout_s = lock_timeout_s
+        self._unowned = unowned
+        self._now_ns = time.time_ns()
+        self._deadline_s = 0.0
+        self._locked: set[str] = set()
+        # What is stored from now on is spared by this run: nobody has looked for its hash.
+        self._digests = frozenset(layout.digest_in(path) or "" for path in self._blobs())
+        self._marker = Marker(tree, self._digests, on_progress)
+        self._sessions: dict[str, tuple[str, Marks]] = {}
+        self._interrupted: dict[str, Marks] = {}
+        self._others: set[str] = set()
+
+    def look(self) -> None:
+        """Mark all that sessions refer to; a file that has not changed since the last time is not read again."""
+        self._sessions, self._interrupted, self._others = {}, {}, set()
+        entries = self._entries(layout.SESSIONS)
+        with self._tree.held(layout.SESSIONS) if entries else nullcontext(self._tree) as sessions:
+            for name, status in entries.items():
+                with _readable():
+                    self._look_at(f"{layout.SESSIONS}/{name}", status, sessions)
+        for session_id in self._retention.kept:
+            if found_directory(self._tree, session_id) not in self._sessions:
+                raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
+
+    def departures(self) -> tuple[Departure, ...]:
+        """Return the sessions that the policy lets go."""
+        sizes = {layout.digest_in(path) or "": status.st_size for path, status in self._blobs().items()}
+        return self._retention.departures(self._uses(), sizes, self._now_ns)
+
+    def collection(self, departures: Sequence[Departure], *, is_dry_run: bool) -> Collection:
+        """Tell what goes together with *departures*."""
+        gone = {departure.session.session_id for departure in departures}
+        staying = [use for use in self._uses() if use.session_id not in gone]
+        referred = self._others.union(*(use.blobs for use in staying))
+        owned = self._owned(departures)
+        blobs: dict[str, list[Swept]] = {"going": [], "young": [], "unowned": [], "referred": []}
+        for path, status in self._blobs().items():
+            blobs[self._fate(path, status, referred, owned)].append(Swept(path, status.st_size))
+        sizes = {layout.digest_in(swept.path) or "": swept.size_bytes for swept in blobs["referred"]}
+        return Collection(
+            is_dry_run=is_dry_run,
+            sessions=tuple(departures),
+            blobs=tuple(blobs["going"]),
+            leftovers=tuple(sorted(self._leftovers(gone), key=lambda swept: swept.path)),
+            young=tuple(blobs["young"]),
+            unowned=tuple(blobs["unowned"]),
+            locked=(),
+            session_bytes=taken_bytes(staying, sizes),
+        )
+
+    def delete(self) -> Collection:
+        """Remove what goes."""
+        self._tree.make_directory(layout.LOCKS)
+        with self._tree.lock(layout.GC_LOCK, self._lock_timeout_s):
+            # Payloads cannot be stored meanwhile, so one writer that hangs must not keep us for long.
+            self._deadline_s = time.monotonic() + self._lock_timeout_s
+            self.look()
+            interrupted = self._interrupted
+            set_off = [self._set_off(departure) for departure in self.departures()]
+            departures = [departure for departure in set_off if departure is not None]
+            # What sessions that stay have got meanwhile counts, too: only who stores blobs was kept waiting.
+            self.look()
+            removed, self._interrupted = self._interrupted, interrupted
+            collection = self._swept(self.collection(departures, is_dry_run=False))
+            self._release(collection, self._owned(departures))
+        for path in removed:
+            self._tree.remove(path)
+        return collection
+
+    def _look_at(self, path: str, status: os.stat_result, sessions: Tree) -> None:
+        name = path.removeprefix(f"{layout.SESSIONS}/")
+        if stat.S_ISREG(status.st_mode):
+            self._others |= self._marker.file_marks(path, status)
+        elif stat.S_ISDIR(status.st_mode):
+            marks = self._marker.marks(path, sessions)
+            if layout.is_removed_name(name):
+                self._interrupted[path] = marks
+            elif name.startswith(layout.TEMPORARY_PREFIX) or sessions.size(f"{path}/{layout.SESSION_FILE}") is None:
+                self._others |= marks.digests
+            else:
+                self._sessions[path] = _session_id(sessions, path), marks
+
+    def _set_off(self, departure: Departure) -> Departure | None:
+        """Give a session a name that nobody reads; None if somebody has used it since we looked, or is using it."""
+        session_id = departure.session.session_id
+        with self._writers_out(session_id) as is_ours:
+            path = found_directory(self._tree, session_id)
+            if not is_ours or path not in self._sessions:
+                return None
+            with _readable():
+                if self._marker.marks(path) != self._sessions[path][1]:
+                    return None
+                blobs = self._all_references(path)
+            self._tree.rename(path, layout.removed_name(secrets.token_hex(8)))
+        return replace(departure, session=replace(departure.session, blobs=blobs))
+
+    def _all_references(self, path: str) -> frozenset[str]:
+        """Return what a session refers to, what was stored since we began included: it is about to be forgotten."""
+        digests = frozenset(layout.digest_in(blob) or "" for blob in self._blobs())
+        marker = self._marker if digests <= self._digests else Marker(self._tree, digests)
+        return marker.marks(path).digests
+
+    def _swept(self, collection: Collection) -> Collection:
+        """Remove what goes beside sessions, and return what has gone."""
+        for swept in collection.blobs:
+            self._tree.remove(swept.path)
+        leftovers = tuple(swept for swept in collection.leftovers if self._has_gone(swept.path))
+        if collection.blobs:
+            # Sessions may be gone for good only once the blobs that were theirs are.
+            self._tree.sync_directory(layout.DATA)
+        return replace(collection, leftovers=leftovers, locked=tuple(sorted(self._locked)))
+
+    def _has_gone(self, path: str) -> bool:
+        """Remove what is unfinished; False where it is in a session whose writer may be at work on it."""
+        if path in self._interrupted:
+            return True
+        session_id, _ = self._sessions.get("/".join(path.split("/")[:2]), ("", None))
+        with self._writers_out(session_id) as is_ours:
+            if is_ours:
+                self._tree.remove(path)
+            return is_ours
+
+    @contextmanager
+    def _writers_out(self, session_id: str) -> Generator[bool]:
+        """Lock a session, if the id is one; False where another writer has held it for too long, now or before.
+
+        What is in such a session was looked at like everything else, and it gets no reference to a blob meanwhile:
+        who is about to add one shares gc's lock.
+        """
+        with ExitStack() as lock:
+            if session_id and session_id not in self._locked:
+                left_s = max(0.0, self._deadline_s - time.monotonic())
+                try:
+                    lock.enter_context(self._tree.lock(layout.lock_name(session_id), left_s))
+                except LockTimeout:
+                    self._locked.add(session_id)
+            yield session_id not in self._locked
+
+    def _release(self, collection: Collection, owned: Mapping[str, int]) -> None:
+        """Remember of the blobs that stay for their age alone that they were some session's."""
+        digests = dict.fromkeys(layout.digest_in(swept.path) or "" for swept in collection.young)
+        lines = [released_line(digest, owned[digest]) for digest in digests if digest in owned]
+        if not lines:
+            self._tree.remove(layout.RELEASED_FILE)
+        elif b"".join(lines) != self._released():
+            self._tree.replace(layout.RELEASED_FILE, lines)
+
+    def _owned(self, departures: Sequence[Departure]) -> dict[str, int]:
+        """Return until when sessions that are gone, or go, referred to each blob, by its hash."""
+        owned = dict(released_in(self._released()))
+        ends = [(departure.session.blobs, departure.session.last_active_ns) for departure in departures]
+        ends += [(marks.digests, marks.changed_ns) for marks in self._interrupted.values()]
+        for digests, end_ns in ends:
+            owned.update((digest, max(end_ns, owned.get(digest, 0))) for digest in digests)
+        return owned
+
+    def _fate(self, path: str, status: os.stat_result, referred: AbstractSet[str], owned: Mapping[str, int]) -> str:
+        digest = layout.digest_in(path) or ""
+        if digest not in self._digests:
+            return "young" if digest in owned else "referred"
+        if digest in referred:
+            return "referred"
+        # Who has stored it after all of its sessions were last active was somebody else.
+        if not self._unowned and owned.get(digest, -1) < status.st_mtime_ns:
+            return "unowned"
+        return "young" if self._now_ns - status.st_mtime_ns < self._grace_ns else "going"
+
+    def _leftovers(self, gone: AbstractSet[str]) -> Iterator[Swept]:
+        yield from (Swept(path, marks.size_bytes) for path, marks in self._interrupted.items())
+        unlocked_ns = max(self._grace_ns, _UNLOCKED_GRACE_S * _NS)
+        # In the root we make no directories under such a name; the agent may.
+        yield from (swept for swept, is_file in self._unfinished("", unlocked_ns) if is_file)
+        yield from (swept for swept, _ in self._unfinished(layout.SESSIONS, unlocked_ns))
+        staying = [path for path, (session_id, _) in self._sessions.items() if session_id not in gone]
+        for inner in (layout.DATA, layout.DATA_TORN):
+            yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns))
+        with self._tree.held(layout.SESSIONS) if staying else nullcontext(self._tree) as sessions:
+            for directory in staying:
+                for inner in (directory, f"{directory}/{layout.TORN}"):
+                    yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns, sessions))
+
+    def _unfinished(self, directory: str, grace_ns: int, tree: Tree | None = None) -> Iterator[tuple[Swept, bool]]:
+        for name, status in self._entries(directory, tree).items():
+            path = f"{directory}/{name}" if directory else name
+            if name.startswith(layout.TEMPORARY_PREFIX) and not layout.is_removed_name(name):
+                is_directory = stat.S_ISDIR(status.st_mode)
+                marks = self._marker.marks(path) if is_directory else None
+                changed_ns = max(status.st_mtime_ns, marks.changed_ns if marks else 0)
+                if self._now_ns - changed_ns >= grace_ns:
+                    yield Swept(path, marks.size_bytes if marks else status.st_size), not is_directory
+
+    def _uses(self) -> list[SessionUse]:
+        return [
+            SessionUse(session_id, marks.changed_ns, marks.size_bytes, marks.digests)
+            for session_id, marks in self._sessions.values()
+        ]
+
+    def _blobs(self) -> dict[str, os.stat_result]:
+        found = {f"{layout.DATA}/{name}": status for name, status in self._entries(layout.DATA).items()}
+        return {
+            path: status
+            for path, status in found.items()
+            if layout.digest_in(path) is not None and stat.S_ISREG(status.st_mode)
+        }
+
+    def _released(self) -> bytes:
+        is_there = self._tree.size(layout.RELEASED_FILE) is not None
+        return self._tree.read(layout.RELEASED_FILE) if is_there else b""
+
+    def _entries(self, directory: str, tree: Tree | None = None) -> Mapping[str, os.stat_result]:
+        tree = tree or self._tree
+        is_there = not directory or tree.is_directory(directory)
+        return tree.entries(directory) if is_there else {}
+
+
+def _session_id(tree: Tree, directory: str) -> str:
+    path = f"{directory}/{layout.SESSION_FILE}"
+    try:
+        found = parse(tree.read(path))
+    except MessageError:
+        found = None
+    session_id = found.get("id") if is_object(found) else None
+    if not isinstance(session_id, str) or not is_directory_of(tree, session_id, directory):
+        raise CorruptError(tree.path(path), "is not that of its directory; restore it from a copy")
+    return session_id
+
+
+@contextmanager
+def _readable() -> Generator[None]:
+    """Make a refusal of the file system the reason why nothing is removed."""
+    try:
+        yield
+    except StorageError as error:
+        if isinstance(error, LockTimeout):
+            raise
+        reason = f"cannot be read ({error.strerror}), so nobody knows what the session refers to; gc removes nothing"
+        raise CorruptError(str(error.filename), f"{reason} until it can") from error

@@ -1,0 +1,663 @@
+"""What can be mended in a workspace is mended: from what is there, and from a copy.
+
+Copies and sets aside, and never deletes: what stood in the place of what was mended is in a ``torn/``. Source:
+docs/format.md, "Repair".
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from buoyline.errors import BuoylineError, CorruptError, FormatVersionError, MessageError
+from buoyline.maintenance.restore import (
+    better_journal,
+    better_window,
+    held_extents,
+    index_of,
+    is_foldable,
+    lost_extents,
+    with_adopted,
+    with_extents,
+)
+from buoyline.maintenance.verify import Finding, Report, verify
+from buoyline.messages import parse
+from buoyline.messages.times import now
+from buoyline.offloader.transcript import blank_lines
+from buoyline.offloader.view import view_of
+from buoyline.previews.source import decoded
+from buoyline.workspace import layout
+from buoyline.workspace._files import Tree
+from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
+from buoyline.workspace.documents import new_document
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Batch, Extent, Record
+from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.session import Session, is_directory_of
+
+# How repair puts a file into the place of another one: beside it, complete, and with the old one set aside.
+
+
+Verb: TypeAlias = Literal["mode", "restored", "rebuilt", "recovered", "set-aside", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that repair has done, or would.
+
+    Attributes:
+        verb: ``mode``: set the right one. ``restored``: from a copy, or another file with the same bytes. ``rebuilt``:
+            derived again. ``recovered``: as the next writer would have. ``set-aside``: moved to a ``torn/``, since
+            nobody has the true bytes. ``failed``: could not be done.
+        path: Relative to the workspace.
+        message: In words.
+    """
+
+    verb: Verb
+    path: str
+    message: str
+
+
+class Mender:
+    """Changes files of a workspace; in a dry run only says so.
+
+    Attributes:
+        tree: The workspace.
+        copy: A copy of the workspace; None where there is none.
+        is_dry_run: Nothing is changed.
+        actions: What was done so far.
+    """
+
+    def __init__(self, tree: Tree, copy: Tree | None, *, is_dry_run: bool) -> None:
+        """Change files in *tree*, with what *copy* has."""
+        self.tree = tree
+        self.copy = copy
+        self.is_dry_run = is_dry_run
+        self.actions: list[Action] = []
+
+    def say(self, verb: Verb, path: str, message: str) -> None:
+        """Note that something was done."""
+        self.actions.append(Action(verb, path, message))
+
+    def fail(self, path: str, error: BuoylineError) -> None:
+        """Note that something could not be done."""
+        self.say("failed", path, str(error))
+
+    def put(self, path: str, chunks: Iterable[bytes], verb: Verb, message: str) -> None:
+        """Put new content in the place of file *path*, which is set aside if it is there.
+
+        Raises:
+            StorageError: The file system refused; the old file is in its place.
+        """
+        if not self.is_dry_run:
+            self._copy_aside(path)
+            self.tree.replace(path, chunks)
+        self.say(verb, path, message)
+
+    def put_from(self, path: str, source: Tree, name: str, digest: str) -> bool:
+        """Put file *name* of *source* in the place of file *path*; False if it has not the SHA-256 *digest*.
+
+        Raises:
+            StorageError: The file system refused; the old file is in its place.
+        """
+        if digest_of(source, name) != digest:
+            return False
+        whose = "a copy" if source is self.copy else name
+        self.put(path, _verified(source, name, digest), "restored", f"from {whose}: its bytes have the recorded hash")
+        return True
+
+    def keep(self, path: str) -> None:
+        """Set a copy of file *path* aside, which is about to be changed in its place.
+
+        Raises:
+            StorageError: The file system refused.
+        """
+        if not self.is_dry_run:
+            self._copy_aside(path)
+
+    def set_aside(self, path: str) -> None:
+        """Move a damaged file away, so that whoever stores the true bytes finds the name free.
+
+        Raises:
+            StorageError: The file system refused; the file is in its place.
+        """
+        if not self.is_dry_run:
+            self._copy_aside(path)
+            self.tree.remove(path)
+        self.say("set-aside", path, f"its bytes are damaged, and no other has them; it is in {layout.TORN}/ beside it")
+
+    def _copy_aside(self, path: str) -> None:
+        digest = digest_of(self.tree, path)
+        if digest is not None:
+            name = layout.set_aside_name(path, digest)
+            self.tree.make_directory(name.rpartition("/")[0])
+            self.tree.publish(name, self.tree.chunks(path))
+
+
+def digest_of(tree: Tree, path: str) -> str | None:
+    """Return the SHA-256 of file *path*; None where there is no such file.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    if tree.size(path) is None:
+        return None
+    digest = hashlib.sha256()
+    for chunk in tree.chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _verified(tree: Tree, path: str, expected: str) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+    for chunk in tree.chunks(path):
+        digest.update(chunk)
+        yield chunk
+    if digest.hexdigest() != expected:
+        raise CorruptError(tree.path(path), "has changed while it was copied; repeat the repair")
+
+
+# One session, mended under its lock: first what only a copy can give, then what can be derived again.
+
+
+Sources = Callable[[str], Sequence[str]]
+"""Returns the workspace-relative names of files that are recorded to have the bytes of a SHA-256."""
+
+_RECOVERED = frozenset(
+    {"torn-tail", "torn-transcript", "unfinished-batch", "bad-last-record", "bad-record", "stale-transcript"}
+)
+"""What the next writer does something about, or would if it looked."""
+
+_UNREMARKABLE = frozenset({"torn-tail", "torn-transcript", "stale-view", "orphan-view", "unrecorded-result"})
+"""What concerns no transcript, or leaves in it what any crash does."""
+
+
+class SessionRepair:
+    """Mends one session."""
+
+    def __init__(
+        self, mender: Mender, directory: str, findings: Sequence[Finding], sources: Sources, *, lock_timeout_s: float
+    ) -> None:
+        """Mend what *findings* say of the session in *directory*."""
+        self._mender = mender
+        self._tree = mender.tree
+        self._directory = directory
+        self._kinds = {(found.path.removeprefix(f"{directory}/"), found.kind) for found in findings}
+        self._sources = sources
+        self._lock_timeout_s = lock_timeout_s
+        self._journal: bytes | None = None
+        self._has_restored = False
+
+    def run(self) -> None:
+        """Do all that can be done; what fails is noted, and the rest goes on.
+
+        Raises:
+            BuoylineError: Nobody knows whose session it is, or it cannot be locked.
+        """
+        session_id = self._session_id()
+        with self._locked(session_id):
+            self._restore_owner()
+            before = len(self._mender.actions)
+            for step in (self._restore_journal, self._restore_archive, self._restore_window, self._restore_results):
+                self._attempt(step)
+            self._has_restored = len(self._mender.actions) > before
+        self._attempt(lambda: self._derive(session_id))
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except BuoylineError as error:
+            self._mender.fail(self._directory, error)
+
+    def _locked(self, session_id: str) -> AbstractContextManager[object]:
+        if self._mender.is_dry_run:
+            return nullcontext()
+        # A copy may come without it: nothing in it is needed again.
+        self._tree.make_directory(layout.LOCKS)
+        return self._tree.lock(layout.lock_name(session_id), self._lock_timeout_s)
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _has(self, name: str, *kinds: str) -> bool:
+        return any((name, kind) in self._kinds for kind in kinds)
+
+    def _session_id(self) -> str:
+        if self._has(layout.SESSION_FILE, "format") and (version := _version_in(self._tree, self._directory)):
+            raise FormatVersionError(self._tree.path(self._path(layout.SESSION_FILE)), version, layout.FORMAT)
+        for tree in (self._tree, self._mender.copy):
+            found = None if tree is None else _id_in(tree, self._directory)
+            if found is not None:
+                return found
+        raise CorruptError(
+            self._tree.path(self._path(layout.SESSION_FILE)),
+            "does not say whose session this is; name a copy that does",
+        )
+
+    def _restore_owner(self) -> None:
+        copy, name = self._mender.copy, self._path(layout.SESSION_FILE)
+        if _id_in(self._tree, self._directory) is None and copy is not None:
+            self._mender.put(name, copy.chunks(name), "restored", "from a copy: it names this session")
+
+    def _restore_journal(self) -> None:
+        name = self._path(layout.JOURNAL_FILE)
+        here = self._journal = _content(self._tree, name)
+        there = self._of_copy(layout.JOURNAL_FILE)
+        found = None if there is None else better_journal(here, there)
+        if found is None:
+            return
+        if here is None or len(found) != len(here):
+            found = self._with_younger_messages(found)
+        if found != here:
+            self._mender.put(name, (found,), "restored", "from a copy: its records have their checksums")
+            self._journal = found
+
+    def _with_younger_messages(self, journal: bytes) -> bytes:
+        """Add records of the messages that are younger than the copy: their lines are all that is known of them."""
+        context = _content(self._tree, self._path(layout.CONTEXT_FILE)) or b""
+        try:
+            return with_adopted(journal, context[index_of(journal).context_end :], now())
+        except MessageError:
+            return journal
+
+    def _restore_archive(self) -> None:
+        index = index_of(self._journal or b"")
+        extents = [batch.extent for batch in index.batches]
+        self._restore_extents(layout.CONTEXT_FILE, extents)
+        self._restore_extents(layout.SUMMARIES_FILE, index.summaries)
+
+    def _restore_extents(self, name: str, extents: Sequence[Extent]) -> None:
+        copy, path = self._mender.copy, self._path(name)
+        if copy is None or copy.size(path) is None:
+            return
+        here, there = _reader(self._tree, path), _reader(copy, path)
+        lost = lost_extents(extents, here)
+        found = held_extents(lost, there)
+        if found:
+            message = f"from a copy: {len(found)} of {len(lost)} damaged parts, which have the recorded hashes there"
+            self._mender.put(path, with_extents(found, here, there, self._tree.size(path) or 0), "restored", message)
+
+    def _restore_window(self) -> None:
+        there = self._of_copy(layout.WINDOW_FILE)
+        index = index_of(self._journal or b"")
+        if there is None or not index.windows:
+            return
+        path = self._path(layout.WINDOW_FILE)
+        found = better_window(index, _content(self._tree, path), there)
+        if found is not None:
+            self._mender.put(path, (found,), "restored", "from a copy: it begins with what is recorded")
+
+    def _restore_results(self) -> None:
+        for name, record in index_of(self._journal or b"").results.items():
+            path = self._path(name)
+            # A changed result that nobody has the true bytes of stays: it can still be read, and `verify` reports it.
+            if digest_of(self._tree, path) != record["sha256"]:
+                self._is_restored(path, record)
+
+    def _is_restored(self, path: str, record: Record) -> bool:
+        copy, digest = self._mender.copy, record["sha256"]
+        if copy is not None and self._mender.put_from(path, copy, path, digest):
+            return True
+        others = [name for name in self._sources(digest) if name != path]
+        return any(self._mender.put_from(path, self._tree, name, digest) for name in others)
+
+    def _derive(self, session_id: str) -> None:
+        """Let the writer's recovery do its work, then render and view again what is not what it should be."""
+        if self._journal is not None and not is_foldable(self._journal):
+            raise CorruptError(
+                self._tree.path(self._path(layout.JOURNAL_FILE)),
+                "has records of another form, so nothing is derived from it; restore it from a copy",
+            )
+        if not self._mender.is_dry_run and self._tree.size(self._path(layout.CONTEXT_FILE)) is None:
+            # A writer would begin an empty one, and nobody would see any more that something is missing.
+            raise CorruptError(self._tree.path(self._path(layout.CONTEXT_FILE)), "is gone; restore it from a copy")
+        is_needed = self._has_restored or any(kind in _RECOVERED for _, kind in self._kinds)
+        is_lost = self._journal is None or self._has(layout.TRANSCRIPT_FILE, "missing-file")
+        views = [path for path, kind in self._kinds if kind == "stale-view"]
+        if self._mender.is_dry_run:
+            self._foretell(views, is_recovered=is_needed or is_lost)
+        elif is_needed or is_lost or views:
+            self._derive_in(Session(self._tree, session_id, lock_timeout_s=self._lock_timeout_s), views)
+
+    def _foretell(self, views: Sequence[str], *, is_recovered: bool) -> None:
+        if is_recovered:
+            self._mender.say(
+                "recovered", self._directory, "the writer's recovery, and what it leaves of the transcript"
+            )
+        for view in views:
+            self._mender.say("rebuilt", self._path(view), "from its result")
+
+    def _derive_in(self, session: Session, views: Sequence[str]) -> None:
+        transcript = session.name(layout.TRANSCRIPT_FILE)
+        if self._has_restored or {kind for _, kind in self._kinds} - _UNREMARKABLE:
+            # Recovery cuts it without setting it aside; of a damaged message it may be all there is.
+            self._mender.keep(transcript)
+        old = _content(self._tree, transcript) or b""
+        with session.writing():
+            index = session.index()
+            self._mender.say(
+                "recovered", self._directory, "as the next writer would have: all in its journal is in place"
+            )
+            new = b"".join(_transcript(session, index, old))
+            if new != _content(self._tree, transcript):
+                self._mender.put(transcript, (new,), "rebuilt", "from the archive")
+            for view in views:
+                self._rebuild_view(session, index.results.get(layout.result_behind(view)))
+
+    def _rebuild_view(self, session: Session, record: Record | None) -> None:
+        if record is None or "view" not in record:
+            return
+        content = _content(self._tree, session.name(record["path"])) or b""
+        view = (view_of(decoded(content)) or "").encode("utf-8")
+        # Stubs and pointers count on these lines.
+        if digest_of(self._tree, session.name(record["path"])) == record["sha256"] and (
+            view.count(b"\n") == record["lines"]
+        ):
+            self._mender.put(session.name(record["view"]), (view,), "rebuilt", "from its result")
+
+    def _of_copy(self, name: str) -> bytes | None:
+        """Return a file of the same session in the copy; an earlier one of this name was created at another time."""
+        copy, owner = self._mender.copy, self._path(layout.SESSION_FILE)
+        if copy is None or _id_in(copy, self._directory) is None:
+            return None
+        if _id_in(self._tree, self._directory) is not None and _content(copy, owner) != _content(self._tree, owner):
+            return None
+        return _content(copy, self._path(name))
+
+
+def _transcript(session: Session, index: Index, old: bytes) -> Iterator[bytes]:
+    for batch in index.batches:
+        content = session.content(batch)
+        new = None if content is None else _rendered(batch, content, index)
+        before = old[batch.transcript_offset : batch.transcript_end]
+        if new is not None and len(new) == batch.transcript_bytes:
+            yield new
+        elif len(before) == batch.transcript_bytes and before.count(b"\n") == sum(batch.lines):
+            yield before
+        else:
+            yield blank_lines(batch.transcript_bytes, sum(batch.lines))
+
+
+def _rendered(batch: Batch, content: bytes, index: Index) -> bytes | None:
+    try:
+        return transcript_bytes(rendered(messages_of(batch, content), batch.first, batch.heading_times, index))
+    except BuoylineError:
+        return None
+
+
+def _id_in(tree: Tree, directory: str) -> str | None:
+    """Return whose session a directory says that it is; None where that is not the one that it should be."""
+    found = _content(tree, f"{directory}/{layout.SESSION_FILE}")
+    try:
+        value: object = None if found is None else parse(found)
+    except MessageError:
+        return None
+    match value:
+        case {"id": str(session_id), "format": int(version)} if 1 <= version <= layout.FORMAT:
+            is_its_own = bool(session_id) and is_directory_of(tree, session_id, directory)
+            return session_id if is_its_own else None
+        case _:
+            return None
+
+
+def _version_in(tree: Tree, directory: str) -> int | None:
+    """Return which newer format a directory says that it has; None where it says nothing of the kind."""
+    try:
+        value: object = parse(_content(tree, f"{directory}/{layout.SESSION_FILE}") or b"null")
+    except MessageError:
+        return None
+    match value:
+        case {"format": int(version)} if version > layout.FORMAT:
+            return version
+        case _:
+            return None
+
+
+def _content(tree: Tree, path: str) -> bytes | None:
+    return None if tree.size(path) is None else tree.read(path)
+
+
+def _reader(tree: Tree, path: str) -> Callable[[int, int], bytes]:
+    def read(offset: int, size_bytes: int) -> bytes:
+        return b"" if tree.size(path) is None or size_bytes <= 0 else tree.read(path, offset, size_bytes)
+
+    return read
+
+
+_LOCK_TIMEOUT_S = 30.0
+# Behind a directory that cannot be entered there may be another one.
+_MODE_ROUNDS = 4
+# Only what is restored shows what rests on it: a result its view, a journal the blobs.
+_ROUNDS = 4
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes were read so far, and how many there are to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What a repair has done, and what it has left.
+
+    Attributes:
+        is_dry_run: Nothing was changed.
+        actions: In the order in which they were done.
+        remaining: Damage and warnings that are still there; in a dry run, those that no action is about.
+    """
+
+    is_dry_run: bool
+    actions: tuple[Action, ...]
+    remaining: tuple[Finding, ...]
+
+    @property
+    def is_mended(self) -> bool:
+        """Tell whether no damage is left."""
+        return all(found.severity != "damage" for found in self.remaining)
+
+
+def repair(
+    workspace: LocalWorkspace,
+    *,
+    sessions: Sequence[str] | None = None,
+    copy: str | Path | None = None,
+    dry_run: bool = False,
+    lock_timeout_s: float = _LOCK_TIMEOUT_S,
+    on_progress: Progress | None = None,
+) -> Repair:
+    """Mend what `verify` finds, as far as that is possible. Blocks; repeating it does no harm.
+
+    Modes are set right, what a crash left is recovered, transcripts and views are derived again, and damaged blobs and
+    tool results whose true bytes nobody has are set aside, so that they can be stored again. With a copy of the
+    workspace, also blobs, results, archived messages, summaries, journals, windows and ``session.json`` are restored,
+    wherever the copy has what a hash or a checksum here vouches for.
+
+    Args:
+        workspace: The one to mend.
+        sessions: Ids of the sessions to mend, with the blobs that they refer to; None for all there is.
+        copy: The directory of a copy of the workspace, of any age. It is only read.
+        dry_run: Change nothing, and say what would be done.
+        lock_timeout_s: How long to wait for a writer.
+        on_progress: Called often while files are read; begins anew with each pass.
+
+    Returns:
+        What was done, and what is left. What could not be done is among the actions, too.
+
+    Raises:
+        NotFoundError: There is no workspace, or not one of *sessions*, or *copy* is none.
+        FormatVersionError: A newer buoyline wrote *copy*.
+        CorruptError: *copy* does not say which format it has.
+        StorageError: The directory of the workspace cannot be listed.
+    """
+    source = None if copy is None else LocalWorkspace(copy)
+    if source is not None:
+        source.check()
+    mender = Mender(workspace.tree, None if source is None else source.tree, is_dry_run=dry_run)
+    if _is_newer(workspace):
+        return _outcome(mender, verify(workspace, hashes=False))
+
+    def look(*, hashes: bool = True) -> Report:
+        return verify(workspace, sessions=sessions, hashes=hashes, on_progress=on_progress)
+
+    _mend_format(mender, verify(workspace, sessions=(), hashes=False))
+    _set_modes(mender, lambda: look(hashes=False))
+    report = look()
+    for _ in range(_ROUNDS):
+        known = set(mender.actions)
+        if any(found.path == layout.WORKSPACE_FILE and found.kind == "format" for found in report.findings):
+            break
+        _mend_all(mender, report, lock_timeout_s)
+        if dry_run or set(mender.actions) == known:
+            break
+        report = look()
+    return _outcome(mender, report)
+
+
+def _is_newer(workspace: LocalWorkspace) -> bool:
+    """Tell whether a newer buoyline wrote the workspace: then nobody here knows what is right."""
+    try:
+        workspace.check()
+    except FormatVersionError:
+        return True
+    except BuoylineError:
+        return False  # what it is, verify says
+    return False
+
+
+def _mend_format(mender: Mender, report: Report) -> None:
+    name = layout.WORKSPACE_FILE
+    kinds = {found.kind for found in report.findings if found.path == name}
+    try:
+        if mender.copy is not None and kinds & {"missing-file", "format"}:
+            mender.put(name, mender.copy.chunks(name), "restored", "from a copy: it says which format this is")
+        elif "missing-file" in kinds:
+            mender.put(name, (new_document(),), "rebuilt", "as the next writer would have made it")
+    except BuoylineError as error:
+        mender.fail(name, error)
+
+
+def _mend_all(mender: Mender, report: Report, lock_timeout_s: float) -> None:
+    sources = _sources(mender)
+    for directory, findings in _by_session(report).items():
+        _mend_session(mender, directory, findings, sources, lock_timeout_s)
+    _mend_blobs(mender, report, lock_timeout_s)
+
+
+def _outcome(mender: Mender, report: Report) -> Repair:
+    done = {action.path for action in mender.actions if action.verb not in {"failed", "set-aside"}}
+    open_ones = [found for found in report.findings if found.severity != "note"]
+    if mender.is_dry_run:
+        open_ones = [found for found in open_ones if not _is_covered(found, done)]
+        # A stub leads somewhere again once its result is back.
+        lacking = {found.path.rpartition("/")[0] for found in open_ones if found.kind == "missing-result"}
+        open_ones = [
+            found for found in open_ones if found.kind != "dangling-stub" or found.path.rpartition("/")[0] in lacking
+        ]
+    return Repair(mender.is_dry_run, tuple(dict.fromkeys(mender.actions)), tuple(open_ones))
+
+
+def _is_covered(found: Finding, done: set[str]) -> bool:
+    recovered = {"unfinished-batch", "bad-last-record", "stale-transcript"}
+    return found.path in done or (found.kind in recovered and found.path.rpartition("/")[0] in done)
+
+
+def _set_modes(mender: Mender, look: Callable[[], Report]) -> None:
+    tried: set[str] = set()
+    for _ in range(_MODE_ROUNDS):
+        wrong = [found.path for found in look().findings if found.kind == "wrong-mode" and found.path not in tried]
+        for path in wrong:
+            try:
+                if not mender.is_dry_run:
+                    mender.tree.set_mode(path)
+                mender.say("mode", path, "is for its owner alone now")
+            except BuoylineError as error:
+                mender.fail(path, error)
+        tried.update(wrong)
+        if not wrong or mender.is_dry_run:
+            return
+
+
+def _by_session(report: Report) -> Mapping[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        parts = finding.path.split("/")
+        is_foreign = finding.kind in {"foreign-entry", "leftover", "torn-bytes", "unchecked-lines"}
+        if parts[0] == layout.SESSIONS and len(parts) > 1 and not is_foreign:
+            found.setdefault("/".join(parts[:2]), []).append(finding)
+    return found
+
+
+def _mend_session(
+    mender: Mender,
+    directory: str,
+    findings: Sequence[Finding],
+    sources: Callable[[str], Sequence[str]],
+    lock_timeout_s: float,
+) -> None:
+    try:
+        if mender.tree.is_directory(directory):
+            SessionRepair(mender, directory, findings, sources, lock_timeout_s=lock_timeout_s).run()
+    except BuoylineError as error:
+        mender.fail(directory, error)
+
+
+def _sources(mender: Mender) -> Callable[[str], Sequence[str]]:
+    """Return a look-up of all tool results by their recorded hash, made when it is first needed."""
+    known: dict[str, list[str]] = {}
+
+    def look_up(digest: str) -> Sequence[str]:
+        if not known:
+            known[""] = []
+            for path, recorded in _recorded(mender):
+                known.setdefault(recorded, []).append(path)
+        return known.get(digest, ())
+
+    return look_up
+
+
+def _recorded(mender: Mender) -> Iterator[tuple[str, str]]:
+    tree = mender.tree
+    for name in tree.names(layout.SESSIONS):
+        journal = f"{layout.SESSIONS}/{name}/{layout.JOURNAL_FILE}"
+        if tree.size(journal) is not None:
+            for result, record in index_of(tree.read(journal)).results.items():
+                yield f"{layout.SESSIONS}/{name}/{result}", record["sha256"]
+
+
+def _mend_blobs(mender: Mender, report: Report, lock_timeout_s: float) -> None:
+    kinds = {"missing-blob", "changed-bytes"}
+    paths = [found.path for found in report.findings if found.kind in kinds and layout.digest_in(found.path)]
+    if not paths:
+        return
+    try:
+        if mender.is_dry_run:
+            _mend_each(mender, paths)
+            return
+        mender.tree.make_directory(layout.LOCKS)
+        # Who stores a blob takes one that is there for whole: nobody may do so while it is exchanged.
+        with mender.tree.lock(layout.GC_LOCK, lock_timeout_s):
+            _mend_each(mender, paths)
+    except BuoylineError as error:
+        mender.fail(layout.DATA, error)
+
+
+def _mend_each(mender: Mender, paths: Sequence[str]) -> None:
+    for path in dict.fromkeys(paths):
+        try:
+            _mend_blob(mender, path)
+        except BuoylineError as error:
+            mender.fail(path, error)
+
+
+def _mend_blob(mender: Mender, path: str) -> None:
+    digest = layout.digest_in(path) or ""
+    found = digest_of(mender.tree, path)
+    if found == digest:
+        return
+    for tree in (mender.copy, mender.tree):
+        names = tree.names(layout.DATA) if tree is not None else []
+        for name in (f"{layout.DATA}/{name}" for name in names if name.startswith(digest)):
+            if tree is not None and (tree, name) != (mender.tree, path) and mender.put_from(path, tree, name, digest):
+                return
+    if found is not None:
+        mender.set_aside(path)

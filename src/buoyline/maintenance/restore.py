@@ -1,0 +1,201 @@
+"""What a damaged file looks like once what a copy still has is put into its place.
+
+Pure: bytes in, bytes out. Nothing is taken from a copy that no hash or checksum vouches for. Source: docs/format.md,
+"Repair".
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+
+from buoyline.errors import MessageError
+from buoyline.maintenance.verify.scan import Scan, lines_of
+from buoyline.messages import detect, parse
+from buoyline.workspace.batches import ArchivedMessage, batch_after, rendered, times_of, transcript_bytes
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Extent, batch_record, decode, encode
+from buoyline.workspace.records import window_state
+from buoyline.workspace.shapes import fault_of
+
+_MAX_RESIZED = 100
+"""Each takes a look at the whole journal; more are no damage but another file."""
+
+Read = Callable[[int, int], bytes]
+"""Returns so many bytes of a file from an offset on; fewer at its end."""
+
+
+def lost_extents(extents: Sequence[Extent], here: Read) -> list[Extent]:
+    """Return those of *extents* whose bytes are not what was committed."""
+    return [extent for extent in extents if not extent.holds(_part(here, extent))]
+
+
+def held_extents(extents: Sequence[Extent], there: Read) -> list[Extent]:
+    """Return those of *extents* that a copy has as they were committed."""
+    return [extent for extent in extents if extent.holds(_part(there, extent))]
+
+
+def with_extents(found: Sequence[Extent], here: Read, there: Read, size: int) -> Iterator[bytes]:
+    """Yield a file of *size* bytes with the extents *found* taken from a copy.
+
+    What lies between the end of the file and an extent behind it, and is in no copy, becomes one blank line, so that
+    every extent stands where its record says.
+    """
+    position = 0
+    for extent in sorted(found, key=lambda extent: extent.offset):
+        if extent.offset > position:
+            yield _filled(here(position, extent.offset - position), extent.offset - position)
+        yield _part(there, extent)
+        position = extent.end
+    yield here(position, max(0, size - position))
+
+
+def better_journal(here: bytes | None, there: bytes) -> bytes | None:
+    """Return a journal with what the copy *there* has and *here* is damaged, missing or cut off.
+
+    Args:
+        here: The journal; None when it is gone.
+        there: That of a copy, which was taken at any time.
+
+    Returns:
+        None where the copy has nothing to give.
+    """
+    whole = there[: index_of(there).end]
+    if here is None or _is_rebuilt(here):
+        return whole or None
+    found = here
+    for start, end in _bad_runs(here):
+        # Up to here the two must be one journal, of which one is older.
+        if whole[:start] == found[:start] and _are_records(whole[start:end], end - start):
+            found = found[:start] + whole[start:end] + found[end:]
+    for _ in range(_MAX_RESIZED):
+        resized = _with_resized_run(found, whole)
+        if resized is None:
+            break
+        found = resized
+    end = index_of(found).end
+    if whole[:end] == found[:end] and len(whole) > end:
+        found = whole
+    return found if found != here and _faults(found) <= _faults(here) else None
+
+
+def index_of(journal: bytes) -> Index:
+    """Return what *journal* says; records of a form that buoyline does not write are passed over."""
+    return _scanned(journal).index
+
+
+def is_foldable(journal: bytes) -> bool:
+    """Tell whether all records have the form that buoyline writes, so that a writer can go on behind them."""
+    records = map(decode, journal.split(b"\n"))
+    return not any(fault_of(record) for record in records if record is not None)
+
+
+def with_adopted(journal: bytes, context: bytes, time: str) -> bytes:
+    """Return *journal* with a record, marked as rebuilt, for each whole line of *context* behind its last batch.
+
+    Args:
+        journal: Whole records.
+        context: What stands in ``context.jsonl`` behind the last batch.
+        time: Stands in the records, since nobody knows the real one.
+
+    Raises:
+        MessageError: A line is no message.
+    """
+    index, found = index_of(journal), [journal]
+    for line in _lines(context[: context.rfind(b"\n") + 1]):
+        value = parse(line)
+        message = ArchivedMessage(index.messages, detect(value).name, value, ())
+        extent = Extent(index.context_end, (len(line),), hashlib.sha256(line).hexdigest(), index.context_end, index.end)
+        times = times_of([message])
+        shown = rendered([message], index.messages, times, index)
+        derived = transcript_bytes(shown)
+        batch = batch_after(
+            index, [message], batch_id="", lines=shown, derived=derived, extent=extent, time=time, times=times
+        )
+        found.append(encode({**batch_record(batch), "rebuilt": True}))
+        index.absorb(found[-1])
+    return b"".join(found)
+
+
+def better_window(index: Index, here: bytes | None, there: bytes) -> bytes | None:
+    """Return a window that can be resumed, from that of a copy and the lines that *here* has beyond it.
+
+    Returns:
+        None where the copy is not of the same window, or *here* is whole.
+    """
+    if here is not None and is_window(index, here):
+        return None
+    there = there[: there.rfind(b"\n") + 1]
+    for found in (there + (here or b"")[len(there) :], there):
+        if is_window(index, found):
+            return found
+    return None
+
+
+def is_window(index: Index, content: bytes) -> bool:
+    """Tell whether a window can be resumed from *content*."""
+    try:
+        return window_state(index, content[: content.rfind(b"\n") + 1]) is not None
+    except MessageError:
+        return False
+
+
+def _with_resized_run(found: bytes, whole: bytes) -> bytes | None:
+    """Return *found* with the first damaged lines that have grown or shrunk as *whole* has them; None if it has none.
+
+    The record behind them says where they end in *whole*.
+    """
+    for start, end in _bad_runs(found):
+        following = found[end : found.find(b"\n", end) + 1]
+        stop = whole.find(following, start) if following else -1
+        if whole[:start] == found[:start] and stop > start and _are_records(whole[start:stop], stop - start):
+            return found[:start] + whole[start:stop] + found[end:]
+    return None
+
+
+def _part(read: Read, extent: Extent) -> bytes:
+    return read(extent.offset, sum(extent.sizes))
+
+
+def _filled(content: bytes, size: int) -> bytes:
+    return content if len(content) == size else content + b" " * (size - len(content) - 1) + b"\n"
+
+
+def _is_rebuilt(journal: bytes) -> bool:
+    """Tell whether *journal* was made from the archive after one was lost, and nothing was written since."""
+    records = [decode(line) for line in journal.split(b"\n")[:-1]]
+    return bool(records) and all(record is not None and record.get("rebuilt") is True for record in records)
+
+
+def _are_records(content: bytes, size: int) -> bool:
+    is_whole = len(content) == size and content.endswith(b"\n")
+    return is_whole and all(decode(line) is not None for line in content.split(b"\n")[:-1])
+
+
+def _bad_runs(journal: bytes) -> Iterator[tuple[int, int]]:
+    """Yield beginning and end of the lines in a row that are no records."""
+    start: int | None = None
+    position = 0
+    for line in _lines(journal):
+        is_bad = not line.endswith(b"\n") or decode(line[:-1]) is None
+        if is_bad and start is None:
+            start = position
+        elif not is_bad and start is not None:
+            yield start, position
+            start = None
+        position += len(line)
+    if start is not None:
+        yield start, position
+
+
+def _faults(journal: bytes) -> int:
+    return len(_scanned(journal).findings)
+
+
+def _scanned(journal: bytes) -> Scan:
+    scan = Scan("")
+    scan.read(lines_of([journal]))
+    return scan
+
+
+def _lines(content: bytes) -> list[bytes]:
+    *ended, rest = content.split(b"\n")
+    return [line + b"\n" for line in ended] + ([rest] if rest else [])

@@ -1,0 +1,241 @@
+"""What is known of a session while it is inspected, and the checks that every file of ours has to pass."""
+
+import hashlib
+import os
+import re
+import reprlib
+import stat
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
+
+from buoyline.errors import FORBIDDEN_ERRNOS, MessageError, StorageError
+from buoyline.maintenance.verify.findings import Finding, finding
+from buoyline.maintenance.verify.scan import Scan
+from buoyline.messages import parse
+from buoyline.workspace import layout
+from buoyline.workspace._files import Handle, Tree
+from buoyline.workspace.index import Index
+
+# Reading for a verification: in pieces, so that no file is too large, and keeping track of what was read.
+
+
+MAX_WHOLE_BYTES = 1 << 24
+"""Up to 16 MiB a part of a file is also held as a whole, so that more than its hash can be checked."""
+
+_CHUNK_BYTES = 1 << 20
+_REFERENCE = re.compile(rb"data/[0-9a-f]{64}\.[a-z0-9]{1,8}")
+_LONGEST_REFERENCE = len("data/") + 64 + len(".12345678")
+
+
+class Part(NamedTuple):
+    """A part of a file.
+
+    Attributes:
+        sha256: Of its bytes.
+        content: The bytes; None where they are more than `MAX_WHOLE_BYTES`.
+    """
+
+    sha256: str
+    content: bytes | None
+
+
+class Probe:
+    """Reads files of a workspace.
+
+    Attributes:
+        bytes_read: So far.
+        references: Names of the blobs that are spelled anywhere in what was read: a framework may put a reference
+            into a message by itself, and no journal knows of it.
+    """
+
+    def __init__(self, on_read: Callable[[int], None] | None = None) -> None:
+        """Read nothing yet; *on_read* is called with how many bytes were read so far, after each piece."""
+        self._on_read = on_read
+        self.bytes_read = 0
+        self.references: set[str] = set()
+
+    def chunks(self, handle: Handle, offset: int = 0, size_bytes: int | None = None) -> Iterator[bytes]:
+        """Yield *size_bytes* bytes from *offset*, or all that follows it; fewer only at the end of the file."""
+        rest = handle.size() - offset if size_bytes is None else size_bytes
+        before = b""
+        while rest > 0 and (chunk := handle.read(offset, min(rest, _CHUNK_BYTES))):
+            offset += len(chunk)
+            rest -= len(chunk)
+            self._note(before + chunk, len(chunk))
+            before = chunk[-_LONGEST_REFERENCE:]
+            yield chunk
+
+    def part(self, handle: Handle, offset: int, size_bytes: int) -> Part:
+        """Hash a part of a file, and hold it where it is small."""
+        digest, kept = hashlib.sha256(), bytearray()
+        is_small = size_bytes <= MAX_WHOLE_BYTES
+        for chunk in self.chunks(handle, offset, size_bytes):
+            digest.update(chunk)
+            if is_small:
+                kept += chunk
+        return Part(digest.hexdigest(), bytes(kept) if is_small else None)
+
+    def file(self, tree: Tree, name: str) -> Part:
+        """Hash a whole file, and hold it where it is small."""
+        with tree.open(name) as handle:
+            return self.part(handle, 0, handle.size())
+
+    def line_ends(self, handle: Handle, offset: int = 0, size_bytes: int | None = None) -> int:
+        """Count the line ends in a part of a file."""
+        return sum(chunk.count(b"\n") for chunk in self.chunks(handle, offset, size_bytes))
+
+    def _note(self, content: bytes, new_bytes: int) -> None:
+        if b"data/" in content:
+            self.references.update(name.decode("ascii") for name in _REFERENCE.findall(content))
+        self.bytes_read += new_bytes
+        if self._on_read is not None:
+            self._on_read(self.bytes_read)
+
+
+_PERMISSIONS = 0o777
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
+_MAX_DOCUMENT_BYTES = 1 << 20
+_TYPES = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "directory",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+}
+
+
+class Inspection:
+    """One session that is looked through.
+
+    Attributes:
+        directory: Of the session, relative to the workspace.
+        hashes: Whether to look at what the files say, too, and not at their sizes alone.
+        probe: Reads files.
+        scan: What the journal says.
+        entries: Of the directory, listed after the journal was read: what the journal speaks of is among them, even if
+            a writer is at work.
+        findings: In the order in which they were made.
+    """
+
+    def __init__(self, tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> None:
+        """Begin to look at *directory* of *tree*."""
+        self.directory = directory
+        self.hashes = hashes
+        self.probe = probe
+        self.tree = tree
+        self.scan = Scan(self.path(layout.JOURNAL_FILE))
+        self.entries: dict[str, os.stat_result] = {}
+        self.findings: list[Finding] = []
+
+    @property
+    def index(self) -> Index:
+        """What the journal says, folded."""
+        return self.scan.index
+
+    def path(self, name: str) -> str:
+        """Return the workspace-relative path of the session's file *name*."""
+        return f"{self.directory}/{name}"
+
+    def size(self, name: str) -> int | None:
+        """Return the size of the session's file *name*; None when it is not there, or no regular file."""
+        status = self.entries.get(name)
+        return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
+
+    def add(self, kind: str, name: str, message: str, *, line: int | None = None, offset: int | None = None) -> None:
+        """Add a finding about the session's file *name*."""
+        self.findings.append(finding(kind, self.path(name), message, line=line, offset=offset))
+
+    def open(self, name: str) -> AbstractContextManager[Handle]:
+        """Open the session's file *name* for reading."""
+        return self.tree.open(self.path(name))
+
+    def refusals(self) -> AbstractContextManager[None]:
+        """Make a finding of what the file system refuses within the block, and go on behind it."""
+        return refusals(self.tree, self.findings)
+
+
+@contextmanager
+def refusals(tree: Tree, findings: list[Finding]) -> Generator[None]:
+    """Add to *findings* what the file system refuses within the block, and go on behind it."""
+    try:
+        yield
+    except StorageError as error:
+        findings.append(unreadable(tree, error))
+
+
+def unreadable(tree: Tree, error: StorageError) -> Finding:
+    """Say that the file system refuses to show a file of ours."""
+    path = str(error.filename).removeprefix(tree.path("")).removeprefix("/")
+    way_out = "; run this command as its owner" if error.errno in FORBIDDEN_ERRNOS else ""
+    return finding("unreadable", path, f"cannot be read: {error.strerror}{way_out}")
+
+
+def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) -> list[Finding]:
+    """Check type and mode of one of our own files or directories.
+
+    Args:
+        path: Relative to the workspace.
+        status: Its own, not that of what a link leads to.
+        is_directory: It should be a directory, and not a file.
+    """
+    expected, mode = (stat.S_IFDIR, _DIRECTORY_MODE) if is_directory else (stat.S_IFREG, _FILE_MODE)
+    found = stat.S_IFMT(status.st_mode)
+    if found != expected:
+        reason = f"a {_TYPES.get(found, 'device')} stands where a {_TYPES[expected]} belongs; move it away"
+        return [finding("file-type", path, reason)]
+    permissions = status.st_mode & _PERMISSIONS
+    if permissions != mode:
+        reason = f"has mode {permissions:04o} instead of {mode:04o}; set it with chmod"
+        return [finding("wrong-mode", path, reason)]
+    return []
+
+
+def leftover(path: str) -> Finding:
+    """Say that *path*, whose name begins with ``.tmp-``, is unfinished."""
+    return finding("leftover", path, "is unfinished: a writer is at work, or a crash left it; nobody reads it")
+
+
+def set_aside(tree: Tree, directory: str) -> Iterator[Finding]:
+    """Say what lies in the ``torn/`` called *directory*; nothing where there is none.
+
+    Raises:
+        StorageError: It cannot be listed.
+    """
+    if not tree.is_directory(directory):
+        return
+    for name, status in tree.entries(directory).items():
+        path = f"{directory}/{name}"
+        if name.startswith(layout.TEMPORARY_PREFIX):
+            yield leftover(path)
+        else:
+            yield from faults_of(path, status)
+            reason = f"{status.st_size:,} bytes were set aside; nobody reads them, but look before you delete them"
+            yield finding("torn-bytes", path, reason)
+
+
+def foreign(path: str, kind: str) -> Finding:
+    """Say that *path* stands where only things of *kind* do, and is none."""
+    return finding("foreign-entry", path, f"is no {kind} of buoyline's, and was left alone; nothing here needs it")
+
+
+def document_in(handle: Handle) -> object:
+    """Return the JSON value that a small file holds; None where it holds none."""
+    try:
+        return parse(handle.read(0, _MAX_DOCUMENT_BYTES))
+    except MessageError:
+        return None
+
+
+def is_known_format(version: object) -> bool:
+    """Tell whether *version* of what is on disk is one that we read."""
+    return isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= layout.FORMAT
+
+
+def unknown_format(path: str, version: object) -> Finding:
+    """Say that *path* names a format that we do not read."""
+    if version is None:
+        return finding("format", path, 'is damaged (no "format" key); restore it with `buoyline repair --from BACKUP`')
+    reason = f"has format {reprlib.repr(version)}, and this buoyline reads {layout.FORMAT} and older"
+    return finding("format", path, f"{reason}; upgrade buoyline, or restore the file from a copy")

@@ -1,0 +1,167 @@
+"""A journal read line by line, its records judged one by one. Pure: lines in, findings out.
+
+`Index.absorb` reads a journal that is as we left it. This takes any bytes, tells what is wrong with them, and
+folds what is right into the same index.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from buoyline.maintenance.verify.findings import Finding, finding
+from buoyline.workspace.index import Index
+from buoyline.workspace.journal import Record, decode, synced_before
+from buoyline.workspace.shapes import fault_of
+
+MAX_LINE_BYTES = 1 << 25
+"""No record comes near 32 MiB; a file without line ends must not fill the memory."""
+
+_BAD_LAST_RECORD = (
+    "the journal ends in what is no record, after a power cut or by damage; the next writer sets it aside in torn/, "
+    "so compare with a copy first"
+)
+
+
+class Line(NamedTuple):
+    """A line of a file.
+
+    Attributes:
+        number: 1-based.
+        offset: Of its first byte.
+        size: In bytes, without its end.
+        content: Without its end; only the first `MAX_LINE_BYTES` of a longer one.
+        is_ended: Whether a line end follows; only the last line of a file may have none.
+    """
+
+    number: int
+    offset: int
+    size: int
+    content: bytes
+    is_ended: bool
+
+
+def lines_of(chunks: Iterable[bytes]) -> Iterator[Line]:
+    """Yield the lines of a file that comes in *chunks*; of a file that ends in a line end, no empty last one."""
+    number, offset, size, kept = 1, 0, 0, bytearray()
+    for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
+            size += len(piece)
+            kept += piece[: MAX_LINE_BYTES - len(kept)]
+            yield Line(number, offset, size, bytes(kept), is_ended=True)
+            number, offset, size, kept = number + 1, offset + size + 1, 0, bytearray()
+        size += len(rest)
+        kept += rest[: MAX_LINE_BYTES - len(kept)]
+    if size:
+        yield Line(number, offset, size, bytes(kept), is_ended=False)
+
+
+class Run(NamedTuple):
+    """Lines in a row that are no records: where they begin, how many, and how many bytes."""
+
+    first: Line
+    lines: int
+    size: int
+
+    def and_line(self, line: Line) -> "Run":
+        """Return the run that *line* goes on."""
+        return Run(self.first, self.lines + 1, self.size + line.size + line.is_ended)
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a journal says, and what is wrong with it.
+
+    Attributes:
+        path: Of the journal, relative to the workspace.
+        index: The well-formed records, folded.
+        findings: What is wrong.
+        stubs: By the result's file name: the journal's first line that says of some stub that it stands for it.
+        rebuilt: For each batch whose record was lost once, the index behind its last message.
+    """
+
+    path: str
+    index: Index = field(default_factory=Index)
+    findings: list[Finding] = field(default_factory=list[Finding])
+    stubs: dict[str, int] = field(default_factory=dict[str, int])
+    rebuilt: set[int] = field(default_factory=set[int])
+    _bad: Run | None = None
+    _behind: list[tuple[Record, Line]] = field(default_factory=list[tuple[Record, Line]])
+    _losses: set[str] = field(default_factory=set[str])
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether every record of the journal is known."""
+        return not self.findings
+
+    def read(self, lines: Iterable[Line]) -> None:
+        """Judge and fold all *lines* of the journal."""
+        for line in lines:
+            record = decode(line.content) if line.is_ended else None
+            if record is None:
+                self._bad = (self._bad or Run(line._replace(content=b""), 0, 0)).and_line(line)
+            elif self._bad is not None and synced_before(record).journal <= self._bad.first.offset:
+                self._behind.append((record, line))
+            else:
+                self._report_loss()
+                self._take(record, line)
+        self._report_tail()
+
+    def _take(self, record: Record, line: Line) -> None:
+        fault = fault_of(record)
+        if fault:
+            self._lose(line, f"the record {fault}; buoyline has not written it, and verify passes over it")
+            return
+        self._check_place(record, line)
+        self.index.end = line.offset
+        self.index.absorb(line.content + b"\n")
+        if record["op"] == "stub":
+            self.stubs.setdefault(record["path"], line.number)
+        elif record["op"] == "batch" and record.get("rebuilt"):
+            self.rebuilt.add(self.index.messages)
+
+    def _check_place(self, record: Record, line: Line) -> None:
+        """Check that a batch or summary begins where the one before it ends."""
+        found, expected = _places(record, self.index)
+        may_skip = record["op"] in self._losses
+        self._losses.discard(record["op"])
+        # Where a record was lost, what it committed lies between; that has been reported.
+        if found != expected and not (may_skip and all(f >= e for f, e in zip(found, expected, strict=True))):
+            reason = f"the {record['op']} does not follow the one before it; restore the journal from a copy"
+            self.findings.append(finding("gap", self.path, reason, line=line.number, offset=line.offset))
+
+    def _lose(self, line: Line, reason: str) -> None:
+        self.findings.append(finding("bad-record", self.path, reason, line=line.number, offset=line.offset))
+        self._losses = {"batch", "summary"}
+
+    def _report_loss(self) -> None:
+        if self._bad is not None:
+            lines = "line is no record" if self._bad.lines == 1 else f"{self._bad.lines:,} lines are no records"
+            reason = f"{lines}, although records follow: what was committed there is not known; restore it from a copy"
+            self._lose(self._bad.first, reason)
+            self._bad = None
+            for record, line in self._behind:
+                self._take(record, line)
+            self._behind.clear()
+
+    def _report_tail(self) -> None:
+        if self._bad is None:
+            return
+        first, size = self._bad.first, self._bad.size + sum(line.size + 1 for _, line in self._behind)
+        if first.is_ended:
+            kind, reason = "bad-last-record", _BAD_LAST_RECORD
+        else:
+            kind, reason = "torn-tail", "a crash left part of a record; the next writer sets it aside in torn/"
+        self.findings.append(
+            finding(kind, self.path, f"{size:,} bytes: {reason}", line=first.number, offset=first.offset)
+        )
+
+
+def _places(record: Record, index: Index) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return where *record* says that it begins, and where it should; nothing for what has no place."""
+    if record["op"] == "batch":
+        found = record["offset"], record["first"], record["line"], record["transcript"][0]
+        return found, (index.context_end, index.messages, index.next_line, index.transcript_end)
+    if record["op"] == "summary":
+        return (record["offset"],), (index.summaries_end,)
+    return (), ()

@@ -1,0 +1,542 @@
+"""One session, looked through for what is not as it should be.
+
+The journal is read before what it speaks of, so that a writer at work is not taken for damage.
+"""
+
+import reprlib
+import zlib
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+
+from buoyline.errors import BuoylineError, InvalidNameError, MessageError
+from buoyline.maintenance.verify.inspection import (
+    Inspection,
+    Part,
+    Probe,
+    document_in,
+    faults_of,
+    foreign,
+    is_known_format,
+    leftover,
+    set_aside,
+    unknown_format,
+)
+from buoyline.maintenance.verify.scan import MAX_LINE_BYTES, Line, lines_of
+from buoyline.messages import detect, is_array, is_object, parse
+from buoyline.offloader.view import view_of
+from buoyline.previews.source import decoded
+from buoyline.workspace import layout
+from buoyline.workspace._files import Handle, Tree
+from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
+from buoyline.workspace.journal import Batch, Extent, Record
+from buoyline.workspace.records import grown_to
+from buoyline.workspace.session import is_directory_of
+
+# Checks of ``context.jsonl`` and of the transcript that is derived from it.
+
+
+class ArchiveCheck:
+    """Compares the archive with the journal, and the transcript with the archive."""
+
+    def __init__(self, session: Inspection, renderer: object) -> None:
+        """Check *session*, whose transcript was rendered by version *renderer*."""
+        self._session = session
+        self._index = session.index
+        self._can_render = renderer == layout.RENDERER and session.scan.is_whole
+        self._transcript_size = session.size(layout.TRANSCRIPT_FILE)
+        self._is_stale = False
+
+    def run(self) -> None:
+        """Check sizes, then contents where hashes are wanted."""
+        size = self._session.size(layout.CONTEXT_FILE)
+        if size is not None:
+            self._check_size(size)
+        if self._index.batches:
+            self._check_transcript_size()
+        if size is not None and self._session.hashes:
+            self._check_contents(size)
+
+    def _check_size(self, size: int) -> None:
+        lost = next((batch for batch in self._index.batches if batch.extent.end > size), None)
+        if lost is not None and self._may_be_unfinished(lost):
+            self._report_unfinished(lost)
+        elif lost is not None:
+            reason = (
+                f"ends at byte {size:,} of {self._index.context_end:,} that are committed: messages {lost.first} to "
+                f"{self._index.messages - 1} are not whole; restore them from a copy"
+            )
+            self._session.add("short-file", layout.CONTEXT_FILE, reason, line=lost.first + 1, offset=size)
+        beyond = size - self._index.context_end
+        if beyond > 0:
+            reason = f"{beyond:,} bytes stand behind the last commit; the next writer sets them aside in torn/"
+            self._session.add("torn-tail", layout.CONTEXT_FILE, reason, offset=self._index.context_end)
+
+    def _check_transcript_size(self) -> None:
+        last, size = self._index.batches[-1], self._transcript_size
+        if size is None:
+            if layout.TRANSCRIPT_FILE not in self._session.entries:
+                self._report_stale("is missing; the next writer renders it again")
+        elif size < last.transcript_offset:
+            reason = f"ends at byte {size:,} of {last.transcript_end:,}; the next writer renders the rest again"
+            self._report_stale(reason, offset=size)
+        elif size != last.transcript_end:
+            reason = f"has {size:,} bytes instead of {last.transcript_end:,}; the next writer cuts or completes it"
+            self._session.add("torn-transcript", layout.TRANSCRIPT_FILE, reason, offset=last.transcript_offset)
+
+    def _check_contents(self, size: int) -> None:
+        session = self._session
+        with session.refusals(), session.open(layout.CONTEXT_FILE) as context, self._transcript() as transcript:
+            for batch in self._index.batches:
+                if batch.extent.end > size:
+                    break
+                part = session.probe.part(context, batch.extent.offset, sum(batch.extent.sizes))
+                if part.sha256 != batch.extent.sha256:
+                    self._report_changed(batch)
+                elif transcript is not None and batch.transcript_end <= (self._transcript_size or 0):
+                    self._compare(transcript, batch, part.content)
+
+    def _transcript(self) -> AbstractContextManager[Handle | None]:
+        return nullcontext() if self._transcript_size is None else self._session.open(layout.TRANSCRIPT_FILE)
+
+    def _compare(self, transcript: Handle, batch: Batch, content: bytes | None) -> None:
+        """Report where the transcript is not what the batch is rendered to; once, since one cut shifts all."""
+        if not self._is_stale and not self._is_rendered(transcript, batch, content):
+            last = batch.first + len(batch.lines) - 1
+            reason = (
+                f"the lines of messages {batch.first} to {last} are not those of the archive, which is whole; read "
+                f"{layout.CONTEXT_FILE} there"
+            )
+            self._report_stale(reason, line=batch.line, offset=batch.transcript_offset)
+
+    def _is_rendered(self, transcript: Handle, batch: Batch, content: bytes | None) -> bool:
+        probe = self._session.probe
+        expected = None if content is None else self._rendered(batch, content)
+        if expected is None:
+            return probe.line_ends(transcript, batch.transcript_offset, batch.transcript_bytes) == sum(batch.lines)
+        found = b"".join(probe.chunks(transcript, batch.transcript_offset, batch.transcript_bytes))
+        return found == transcript_bytes(expected) and batch.lines == tuple(map(len, expected))
+
+    def _rendered(self, batch: Batch, content: bytes) -> list[list[str]] | None:
+        """Render a batch as it was when it was archived; None where that is not possible any more."""
+        if not self._can_render or batch.end in self._session.scan.rebuilt:
+            return None
+        try:
+            return rendered(messages_of(batch, content), batch.first, batch.heading_times, self._index)
+        except BuoylineError:
+            return None
+
+    def _may_be_unfinished(self, batch: Batch) -> bool:
+        return self._index.may_be_torn(batch)
+
+    def _report_changed(self, batch: Batch) -> None:
+        if self._may_be_unfinished(batch):
+            self._report_unfinished(batch)
+            return
+        reason = f"messages {batch.first} to {batch.end - 1} are not what was written; restore the file from a copy"
+        self._session.add(
+            "changed-bytes", layout.CONTEXT_FILE, reason, line=batch.first + 1, offset=batch.extent.offset
+        )
+
+    def _report_unfinished(self, batch: Batch) -> None:
+        reason = (
+            f"messages {batch.first} to {batch.end - 1}, the last batch, are not what its record says: a power cut "
+            "before they were acknowledged, or damage; the next writer sets them aside, so compare with a copy first"
+        )
+        self._session.add(
+            "unfinished-batch", layout.CONTEXT_FILE, reason, line=batch.first + 1, offset=batch.extent.offset
+        )
+
+    def _report_stale(self, reason: str, *, line: int | None = None, offset: int | None = None) -> None:
+        self._is_stale = True
+        self._session.add("stale-transcript", layout.TRANSCRIPT_FILE, reason, line=line, offset=offset)
+
+
+# Checks of the files of tool results, of their views, and of the stubs that point to them.
+
+
+def check_results(session: Inspection) -> None:
+    """Compare the files of tool results in *session* with the journal, and the other way round."""
+    for name, record in session.index.results.items():
+        with session.refusals():
+            _check_result(session, name, record)
+    for name, line in session.scan.stubs.items():
+        if name not in session.entries:
+            reason = f"a stub in the context points to {name}, which is gone; restore it from a copy"
+            session.add("dangling-stub", layout.JOURNAL_FILE, reason, line=line)
+    for name in session.entries:
+        _check_name(session, name)
+
+
+def _check_result(session: Inspection, name: str, record: Record) -> None:
+    size = session.size(name)
+    if size is None:
+        if name not in session.entries:
+            session.add("missing-result", name, "is recorded, and gone; restore it from a copy")
+        return
+    part = session.probe.file(session.tree, session.path(name)) if session.hashes else None
+    if size != record["bytes"] or (part is not None and part.sha256 != record["sha256"]):
+        session.add("changed-bytes", name, "is not what the tool gave, and can still be read; restore it from a copy")
+    elif "view" in record and not _is_view(session, record, part):
+        reason = f"is not the view of {name}, which is whole; read that one"
+        session.add("stale-view", record["view"], reason)
+
+
+def _is_view(session: Inspection, record: Record, result: Part | None) -> bool:
+    """Tell whether the view is there, has the lines that stubs count on, and shows its result."""
+    view: str = record["view"]
+    lines: int = record["lines"]
+    if session.size(view) is None:
+        return view in session.entries  # as a link or a directory: that has been found already
+    if result is None:
+        return True
+    with session.open(view) as handle:
+        part = session.probe.part(handle, 0, handle.size())
+        if part.content is None:
+            return session.probe.line_ends(handle) == lines
+    if part.content.count(b"\n") != lines:
+        return False
+    return result.content is None or part.content == _view(result.content)
+
+
+def _view(content: bytes) -> bytes:
+    return (view_of(decoded(content)) or "").encode("utf-8")
+
+
+def _check_name(session: Inspection, name: str) -> None:
+    results = session.index.results
+    if layout.is_result_name(name) and name not in results:
+        reason = "has no record: its call was not acknowledged, or the journal was lost; nothing refers to it"
+        session.add("unrecorded-result", name, reason)
+    elif layout.is_view_name(name) and not {layout.result_behind(name)} & {*results, *session.entries}:
+        session.add("orphan-view", name, f"is the view of {layout.result_behind(name)}, which is gone")
+
+
+# Checks of ``summaries.jsonl`` and of the pointers in it.
+
+
+Pointer = tuple[str, int, int]
+
+
+class SummariesCheck:
+    """Compares the summaries with the journal, and their pointers with the files that they point to."""
+
+    def __init__(self, session: Inspection) -> None:
+        """Check *session*."""
+        self._session = session
+        self._lines = _lines_by_file(session)
+
+    def run(self) -> None:
+        """Check the size, then contents where hashes are wanted."""
+        session, extents = self._session, self._session.index.summaries
+        size = session.size(layout.SUMMARIES_FILE)
+        if size is None:
+            if extents and session.index.may_be_torn_summary(extents[0]):
+                self._report_unfinished(1, extents[0])
+            elif extents and layout.SUMMARIES_FILE not in session.entries:
+                reason = f"is gone with {len(extents)} summaries; restore it from a copy"
+                session.add("missing-file", layout.SUMMARIES_FILE, reason)
+            return
+        self._check_size(size)
+        if session.hashes:
+            with session.refusals(), session.open(layout.SUMMARIES_FILE) as summaries:
+                for number, extent in enumerate(extents, 1):
+                    if extent.end <= size:
+                        part = session.probe.part(summaries, extent.offset, sum(extent.sizes))
+                        self._check_summary(number, extent, part)
+
+    def _check_size(self, size: int) -> None:
+        index = self._session.index
+        lost = next((number for number, extent in enumerate(index.summaries, 1) if extent.end > size), None)
+        if lost is not None and index.may_be_torn_summary(index.summaries[lost - 1]):
+            self._report_unfinished(lost, index.summaries[lost - 1])
+        elif lost is not None:
+            reason = f"ends within or before summary {lost} of {len(index.summaries)}; restore it from a copy"
+            self._session.add("short-file", layout.SUMMARIES_FILE, reason, line=lost, offset=size)
+        if size > index.summaries_end:
+            reason = (
+                f"{size - index.summaries_end:,} bytes stand behind the last commit; the next writer sets them aside"
+            )
+            self._session.add("torn-tail", layout.SUMMARIES_FILE, reason, offset=index.summaries_end)
+
+    def _report_unfinished(self, number: int, extent: Extent) -> None:
+        reason = (
+            f"summary {number} is not what its record says: a power cut before it was acknowledged, or damage; the "
+            "next writer sets it aside, so compare with a copy first"
+        )
+        self._session.add("unfinished-batch", layout.SUMMARIES_FILE, reason, line=number, offset=extent.offset)
+
+    def _check_summary(self, number: int, extent: Extent, part: Part) -> None:
+        if part.sha256 != extent.sha256 and self._session.index.may_be_torn_summary(extent):
+            self._report_unfinished(number, extent)
+        elif part.sha256 != extent.sha256:
+            reason = f"summary {number} is not what was written; restore the file from a copy"
+            self._session.add("changed-bytes", layout.SUMMARIES_FILE, reason, line=number, offset=extent.offset)
+        elif part.content is not None:
+            summary = _object_in(part.content)
+            if summary is None:
+                self._report("bad-line", number, "is no JSON object")
+            else:
+                self._check_claims(number, summary)
+
+    def _check_claims(self, number: int, summary: Mapping[str, Any]) -> None:
+        archived, covered = self._session.index.messages, summary.get("messages")
+        if is_array(covered) and covered and isinstance(covered[-1], int) and covered[-1] > archived:
+            reason = f"covers messages up to {covered[-1] - 1}, but {archived} are archived; restore them from a copy"
+            self._report("missing-messages", number, reason)
+        for pointer in dict.fromkeys(_pointers(summary)):
+            fault = self._fault_of(*pointer)
+            if fault:
+                self._report("dangling-pointer", number, fault)
+
+    def _fault_of(self, path: str, start: int, end: int) -> str:
+        """Say why a pointer leads nowhere; nothing when it leads to lines that are there."""
+        lines = self._lines_in(path)
+        if lines is None:
+            return f"points to {reprlib.repr(path)}, which is no file of the session"
+        if not 1 <= start <= end <= lines:
+            return f"points to lines {start} to {end} of {path}, which has {lines:,}"
+        return ""
+
+    def _lines_in(self, name: str) -> int | None:
+        """Return how many lines a file has; what the journal does not say is counted, once."""
+        if name not in self._lines and layout.is_result_name(name) and self._session.size(name) is not None:
+            with self._session.open(name) as handle:
+                self._lines[name] = sum(1 for _ in lines_of(self._session.probe.chunks(handle)))
+        return self._lines.get(name)
+
+    def _report(self, kind: str, number: int, reason: str) -> None:
+        self._session.add(kind, layout.SUMMARIES_FILE, f"summary {number} {reason}", line=number)
+
+
+def _object_in(content: bytes) -> Mapping[str, Any] | None:
+    try:
+        found: object = parse(content)
+    except MessageError:
+        return None
+    return found if is_object(found) else None
+
+
+def _lines_by_file(session: Inspection) -> dict[str, int]:
+    """Return the lines of each file that the journal knows the lines of."""
+    results = session.index.results.values()
+    counted: dict[str, int] = {record.get("view", record["path"]): record["lines"] for record in results}
+    return {**counted, layout.TRANSCRIPT_FILE: session.index.next_line - 1}
+
+
+def _pointers(summary: Mapping[str, Any]) -> Iterator[Pointer]:
+    """Yield file, first and last line of each pointer in *summary*, those of its facts too."""
+    pointers, items = summary.get("pointers"), summary.get("items")
+    for found in pointers if is_array(pointers) else ():
+        yield _pointer(found)
+    for item in items if is_array(items) else ():
+        if is_object(item) and item.get("pointer") is not None:
+            yield _pointer(item["pointer"])
+
+
+def _pointer(found: object) -> Pointer:
+    match found:
+        case {"path": str(path), "start": int(start), "end": int(end)}:
+            return path, start, end
+        case _:
+            return reprlib.repr(found), 0, 0
+
+
+# Checks of ``window.jsonl``.
+
+
+_CHANGED = "does not begin with what was written; restore it from a copy, or begin a new session from the archive"
+
+_SHORT = "ends before what was written; restore it from a copy, or begin a new session from the archive"
+_ADDED = "has lines that are not what was written; restore it from a copy, or begin a new session from the archive"
+
+
+def check_window(session: Inspection, window: Handle | None) -> None:
+    """Compare ``window.jsonl`` of *session* with what the journal says that it begins with.
+
+    Args:
+        session: The session.
+        window: The file as it was when the journal was read; None when it was not there, or no regular file.
+    """
+    notes = session.index.windows
+    if notes and notes[-1]["first"] > session.index.messages:
+        reason = (
+            f"goes on from message {notes[-1]['first']}, but only {session.index.messages} are archived; restore the "
+            "messages between from a copy"
+        )
+        session.add("missing-messages", layout.WINDOW_FILE, reason)
+    if layout.WINDOW_FILE not in session.entries:
+        _report_missing(session, notes)
+    elif window is not None:
+        with session.refusals():
+            _check_contents(session, window)
+
+
+def _check_contents(session: Inspection, window: Handle) -> None:
+    notes, size = session.index.windows, window.size()
+    if not notes:
+        reason = "the journal has no note of it, so no window can be resumed from it; the archive is not concerned"
+        session.add("unrecorded-window", layout.WINDOW_FILE, reason)
+    elif all(note["bytes"] > size for note in notes):
+        session.add("short-file", layout.WINDOW_FILE, _CHANGED, offset=size)
+    elif session.hashes:
+        _check_bytes(session, window, size)
+        _check_lines(session, window)
+
+
+def _report_missing(session: Inspection, notes: list[Record]) -> None:
+    if notes and all(note["bytes"] == 0 for note in notes):
+        session.add("torn-tail", layout.WINDOW_FILE, "a crash came before it was created; it was empty")
+    elif notes:
+        reason = "is gone, and with it what was in the context and not archived; restore it from a copy"
+        session.add("missing-file", layout.WINDOW_FILE, reason)
+
+
+def _check_bytes(session: Inspection, window: Handle, size: int) -> None:
+    for note in reversed(session.index.windows):
+        if session.probe.part(window, 0, note["bytes"]).sha256 == note["sha256"]:
+            _check_growth(session, window, size, note)
+            return
+    session.add("changed-bytes", layout.WINDOW_FILE, _CHANGED, offset=0)
+
+
+def _check_growth(session: Inspection, window: Handle, size: int, note: Record) -> None:
+    """Check what was added behind the bytes of *note*, as far as the journal says what it is."""
+    growth = grown_to(session.index, note)
+    lines = growth[-1] if growth else None
+    if lines is not None and lines["bytes"] > size:
+        if lines["durable"]:
+            session.add("short-file", layout.WINDOW_FILE, _SHORT, offset=size)
+        return
+    known = note["bytes"]
+    if lines is not None:
+        known, checksum, has_hole = lines["bytes"], 0, False
+        for chunk in session.probe.chunks(window, 0, known):
+            checksum, has_hole = zlib.crc32(chunk, checksum), has_hole or b"\0" in chunk
+        # After a power cut, lines that were not durable may be zeros, which `_check_lines` reports.
+        if f"{checksum:08x}" != lines["crc32"] and (lines["durable"] or not has_hole):
+            session.add("changed-bytes", layout.WINDOW_FILE, _ADDED, offset=note["bytes"])
+    if size > known:
+        reason = f"{size - known:,} bytes have no checksum: of an older version, or a writer at work or killed"
+        session.add("unchecked-lines", layout.WINDOW_FILE, reason, offset=known)
+
+
+def _check_lines(session: Inspection, window: Handle) -> None:
+    for line in lines_of(session.probe.chunks(window)):
+        place = {"line": line.number, "offset": line.offset}
+        if b"\0" in line.content:
+            reason = "a power cut left zeros in it; the next writer sets it and what follows aside"
+            session.add("torn-tail", layout.WINDOW_FILE, reason, **place)
+            return
+        if not line.is_ended:
+            reason = f"a crash left {line.size:,} bytes of a message; the next writer sets them aside in torn/"
+            session.add("torn-tail", layout.WINDOW_FILE, reason, **place)
+        elif not _is_message(line):
+            reason = "is no message, so the window cannot be resumed; restore the file from a copy"
+            session.add("bad-line", layout.WINDOW_FILE, reason, **place)
+
+
+def _is_message(line: Line) -> bool:
+    """Tell whether *line* holds a message; one that is too long to look at is taken for one."""
+    if line.size > MAX_LINE_BYTES:
+        return True
+    try:
+        detect(parse(line.content))
+    except MessageError:
+        return False
+    return True
+
+
+_NEEDED = {
+    layout.SESSION_FILE: "is gone, so the session is refused; restore it from a copy",
+    layout.CONTEXT_FILE: "is gone with all archived messages; restore it from a copy",
+    layout.JOURNAL_FILE: "is gone; the next writer makes a new one from the archive, but what it said of stubs, "
+    "summaries, payloads and the window is lost, so restore it from a copy before",
+}
+_FILES = frozenset({*_NEEDED, layout.TRANSCRIPT_FILE, layout.SUMMARIES_FILE, layout.WINDOW_FILE})
+
+
+def inspected(tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> Inspection:
+    """Look through the session in *directory*; with *hashes* also at what its files say."""
+    session = Inspection(tree, directory, probe, hashes=hashes)
+    with _held_window(session) as window:
+        with session.refusals():
+            _read_journal(session)
+        with session.refusals():
+            session.entries = tree.entries(directory)
+        session.findings += session.scan.findings
+        if session.entries.keys() & _FILES:
+            _check_entries(session)
+            ArchiveCheck(session, _checked_renderer(session)).run()
+            check_results(session)
+            SummariesCheck(session).run()
+            check_window(session, window)
+        else:
+            session.findings.append(foreign(directory, "session"))
+    return session
+
+
+@contextmanager
+def _held_window(session: Inspection) -> Generator[Handle | None]:
+    """Open the window before the journal is read, since a note is written before the window that it is about.
+
+    The other way round, a compression in between would put a window before us that we have no note of.
+    """
+    with ExitStack() as stack:
+        window: Handle | None = None
+        with session.refusals():
+            if session.tree.size(session.path(layout.WINDOW_FILE)) is not None:
+                window = stack.enter_context(session.open(layout.WINDOW_FILE))
+        yield window
+
+
+def _read_journal(session: Inspection) -> None:
+    if session.tree.size(session.scan.path) is not None:
+        with session.open(layout.JOURNAL_FILE) as journal:
+            session.scan.read(lines_of(session.probe.chunks(journal)))
+
+
+def _check_entries(session: Inspection) -> None:
+    for name, reason in _NEEDED.items():
+        if name not in session.entries:
+            session.add("missing-file", name, reason)
+    for name, status in session.entries.items():
+        if name.startswith(layout.TEMPORARY_PREFIX):
+            session.findings.append(leftover(session.path(name)))
+        elif name == layout.TORN:
+            session.findings += faults_of(session.path(name), status, is_directory=True)
+        elif name in _FILES or layout.is_result_name(name) or layout.is_view_name(name):
+            session.findings += faults_of(session.path(name), status)
+    with session.refusals():
+        _check_torn(session)
+
+
+def _check_torn(session: Inspection) -> None:
+    session.findings += set_aside(session.tree, session.path(layout.TORN))
+
+
+def _checked_renderer(session: Inspection) -> object:
+    """Check whose session it is; return the version of its transcript's form, None where that is not known."""
+    size = session.size(layout.SESSION_FILE)
+    if size is None:
+        return None
+    found: object = None
+    with session.refusals(), session.open(layout.SESSION_FILE) as handle:
+        found = document_in(handle)
+        if not is_object(found):
+            session.add("format", layout.SESSION_FILE, "is no JSON object; restore it from a copy")
+    if not is_object(found):
+        return None
+    if not is_known_format(found.get("format")):
+        session.findings.append(unknown_format(session.path(layout.SESSION_FILE), found.get("format")))
+    if not _is_its_own(session, found.get("id")):
+        reason = "names another session than its directory; move the directory back to where it was"
+        session.add("owner", layout.SESSION_FILE, reason)
+    return found.get("renderer")
+
+
+def _is_its_own(session: Inspection, session_id: object) -> bool:
+    try:
+        return isinstance(session_id, str) and is_directory_of(session.tree, session_id, session.directory)
+    except InvalidNameError:
+        return False

@@ -1,0 +1,364 @@
+"""A whole workspace, or some of its sessions, looked through for what is not as it should be."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from buoyline.errors import FORBIDDEN_ERRNOS, NotFoundError, StorageError
+from buoyline.maintenance.verify.findings import Finding, Report, finding, in_order
+from buoyline.maintenance.verify.inspection import (
+    Inspection,
+    Probe,
+    document_in,
+    faults_of,
+    foreign,
+    is_known_format,
+    leftover,
+    refusals,
+    set_aside,
+    unknown_format,
+    unreadable,
+)
+from buoyline.maintenance.verify.session import inspected
+from buoyline.messages import is_object
+from buoyline.workspace import layout
+from buoyline.workspace._files import Tree
+from buoyline.workspace.content import data_names
+from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.session import found_directory
+
+# What frameworks keep under keys of their own, in ``storage/``: each key's content against what its facts say.
+#
+# Source: docs/format.md, "storage/" and "Verify".
+
+
+_ATTEMPTS = 3
+
+
+def scopes_of(tree: Tree, names: Collection[str] | None) -> list[str]:
+    """Return the directories of the scopes in ``storage/``; a directory without facts is the agent's own.
+
+    Args:
+        tree: Of the workspace.
+        names: Of the scopes to look at; None for all there are.
+
+    Raises:
+        StorageError: The file system refused.
+    """
+    if not tree.is_directory(layout.ENTRIES):
+        return []
+    found = [f"{layout.ENTRIES}/{name}" for name in tree.names(layout.ENTRIES) if names is None or name in names]
+    return [directory for directory in found if tree.is_directory(f"{directory}/{layout.ENTRY_FACTS}")]
+
+
+def check_entries(tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> list[Finding]:
+    """Check what is in the scope *directory*; with *hashes* also whether the contents are what was written."""
+    findings: list[Finding] = []
+    named = set[str]()
+    with refusals(tree, findings):
+        before = tree.entries(directory)  # first, so that what a writer adds meanwhile is not taken for a leftover
+        for path in (directory, f"{directory}/{layout.ENTRY_FACTS}"):
+            for name, status in tree.entries(path).items():
+                if name.startswith(layout.TEMPORARY_PREFIX):
+                    findings.append(leftover(f"{path}/{name}"))
+                elif name != layout.ENTRY_FACTS:
+                    findings += faults_of(f"{path}/{name}", status)
+        for name in tree.names(f"{directory}/{layout.ENTRY_FACTS}"):
+            facts = f"{directory}/{layout.ENTRY_FACTS}/{name}"
+            findings += _checked(tree, facts, probe, hashes=hashes)
+            named.update(found["file"] for found in _facts(tree, facts))
+        for name in before:
+            if name not in {*named, layout.ENTRY_FACTS} and tree.size(f"{directory}/{name}") is not None:
+                findings.append(finding("leftover", f"{directory}/{name}", "no key has this content; nobody reads it"))
+    return findings
+
+
+def _checked(tree: Tree, name: str, probe: Probe, *, hashes: bool, attempts: int = _ATTEMPTS) -> list[Finding]:
+    """Check the content that the facts in file *name* are of; once more where a writer has replaced them since."""
+    findings: list[Finding] = []
+    before = tree.status(name)
+    with refusals(tree, findings):
+        facts = next(_facts(tree, name), None)
+        if facts is None:
+            reason = "says of no content what it is; what the key had is lost, so restore it from a copy"
+            findings += [] if tree.size(name) is None else [finding("bad-record", name, reason)]
+        else:
+            content = f"{name.partition(f'/{layout.ENTRY_FACTS}/')[0]}/{facts['file']}"
+            findings += _compared(tree, content, facts, probe, hashes=hashes)
+    if findings and attempts > 1 and tree.status(name) != before:
+        return _checked(tree, name, probe, hashes=hashes, attempts=attempts - 1)
+    return findings
+
+
+def _compared(tree: Tree, name: str, facts: Mapping[str, Any], probe: Probe, *, hashes: bool) -> Iterator[Finding]:
+    size_bytes = tree.size(name)
+    if size_bytes is None:
+        yield finding("missing-file", name, f"is gone, and key {facts['key']!r} has it; restore it from a copy")
+    elif size_bytes < facts["bytes"]:
+        reason = f"has {size_bytes:,} bytes of the {facts['bytes']:,} that were written; restore it from a copy"
+        yield finding("short-file", name, reason)
+    elif size_bytes > facts["bytes"] or (hashes and probe.file(tree, name).sha256 != facts["sha256"]):
+        yield finding("changed-bytes", name, "is not what was written; restore it from a copy")
+
+
+def _facts(tree: Tree, name: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the facts in file *name*, unless there are none of our form."""
+    if tree.size(name) is None:
+        return
+    with tree.open(name) as handle:
+        found = document_in(handle)
+    if is_object(found) and isinstance(found.get("bytes"), int):
+        texts = (found.get("key"), found.get("file"), found.get("sha256"))
+        if all(isinstance(text, str) for text in texts) and "/" not in found["file"] and found["file"]:
+            yield found
+
+
+Entries = Mapping[str, os.stat_result]
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes were read so far, and how many there are to read."""
+
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_DIRECTORIES = (layout.SESSIONS, layout.DATA, layout.LOCKS)
+
+
+def verify(
+    workspace: LocalWorkspace,
+    *,
+    sessions: Sequence[str] | None = None,
+    hashes: bool = True,
+    on_progress: Progress | None = None,
+) -> Report:
+    """Tell whether a workspace is what was written. Reads only, blocks, and follows no link.
+
+    Other processes may write meanwhile: a session in which something seems wrong and that has changed since is
+    looked through again.
+
+    Args:
+        workspace: The one to verify.
+        sessions: Ids of the sessions to look at, with the blobs that they refer to and what is kept under keys for
+            them; None for all there is.
+        hashes: Read all files and compare them with their hashes, too. Without, names, types, modes, sizes and the
+            journals are checked, and whether what these list is there.
+        on_progress: Called often while files are read.
+
+    Returns:
+        What was found; nothing is raised for damage, of whatever kind. Findings of what is not known to buoyline
+        there are only where it keeps its own: all else in the workdir is passed over.
+
+    Raises:
+        NotFoundError: There is no workspace, or not one of *sessions*.
+        InvalidNameError: One of *sessions* cannot be an id.
+        StorageError: The directory of the workspace cannot be listed, or this user may not read the workspace.
+    """
+    return _Verification(workspace.tree, sessions, hashes=hashes, on_progress=on_progress).run()
+
+
+class _Verification:
+    def __init__(
+        self, tree: Tree, sessions: Sequence[str] | None, *, hashes: bool, on_progress: Progress | None
+    ) -> None:
+        self._tree = tree
+        self._chosen = None if sessions is None else {found_directory(tree, name): name for name in sessions}
+        self._hashes = hashes
+        self._on_progress = on_progress
+        self._total_bytes = 0
+        self._probe = Probe(self._tell if on_progress else None)
+        self._findings: list[Finding] = []
+        self._references: dict[str, tuple[str, str]] = {}
+
+    def run(self) -> Report:
+        root = self._root()
+        if not self._is_readable_format(root):
+            return self._report(0, 0)
+        self._check_root(root)
+        sessions, scopes = self._sessions(), self._scopes()
+        if self._on_progress is not None:
+            self._total_bytes = self._bytes_to_read(sessions, scopes)
+        for session in self._each_inspected(sessions):
+            directory = session.directory
+            self._findings += session.findings
+            for name, user in _references(session):
+                self._references.setdefault(name, (directory, user))
+        for scope in scopes:
+            self._findings += check_entries(self._tree, scope, self._probe, hashes=self._hashes)
+        return self._report(len(sessions), self._check_blobs())
+
+    def _report(self, sessions: int, blobs: int) -> Report:
+        return Report(in_order(self._findings), sessions, blobs, self._probe.bytes_read)
+
+    def _tell(self, bytes_read: int) -> None:
+        if self._on_progress is not None:
+            # What a writer appends meanwhile, and what is read twice, is in no total.
+            self._on_progress(min(bytes_read, self._total_bytes), self._total_bytes)
+
+    def _root(self) -> Entries:
+        try:
+            root = self._tree.entries("")
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            root = {}
+        if not root.keys() & {layout.WORKSPACE_FILE, layout.SESSIONS}:
+            raise NotFoundError(
+                "workspace", str(self._tree.root), "name its directory with --workdir or BUOYLINE_WORKDIR"
+            )
+        return root
+
+    def _is_readable_format(self, root: Entries) -> bool:
+        """Check ``workspace.json``; tell whether to look at the rest, which a newer format may have changed."""
+        name = layout.WORKSPACE_FILE
+        if name not in root:
+            self._findings.append(finding("missing-file", name, "is gone; the next writer makes a new one"))
+            return True
+        self._findings += faults_of(name, root[name])
+        if not stat.S_ISREG(root[name].st_mode):
+            return True
+        try:
+            with self._tree.open(name) as handle:
+                found = document_in(handle)
+        except StorageError as error:
+            if error.errno in FORBIDDEN_ERRNOS:  # every file is its owner's alone: all of them would be refused
+                raise
+            self._findings.append(unreadable(self._tree, error))
+            return True
+        version = found.get("format") if is_object(found) else None
+        if not is_known_format(version):
+            self._findings.append(unknown_format(name, version))
+        return not isinstance(version, int) or version <= layout.FORMAT
+
+    def _check_root(self, root: Entries) -> None:
+        status = self._tree.status("")
+        if status is not None and status.st_mode & _WRITABLE_BY_OTHERS:
+            reason = f"has mode {status.st_mode & 0o777:04o}: others can put files in the place of these; chmod go-w it"
+            self._findings.append(finding("open-workdir", ".", reason))
+        for name, status in root.items():
+            if name in _DIRECTORIES:
+                self._findings += faults_of(name, status, is_directory=True)
+            elif name.startswith(layout.TEMPORARY_PREFIX):
+                self._findings.append(leftover(name))
+        for name, status in self._entries(layout.LOCKS).items():
+            self._findings += faults_of(f"{layout.LOCKS}/{name}", status)
+
+    def _entries(self, directory: str) -> Entries:
+        """List one of our own directories; nothing where it is none, which has been found already."""
+        with refusals(self._tree, self._findings):
+            return self._tree.entries(directory) if self._tree.is_directory(directory) else {}
+        return {}
+
+    def _sessions(self) -> list[str]:
+        """Return the directories of the sessions to look at."""
+        found = {f"{layout.SESSIONS}/{name}": status for name, status in self._entries(layout.SESSIONS).items()}
+        if self._chosen is not None:
+            for directory, session_id in self._chosen.items():
+                if directory not in found:
+                    raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
+            found = {directory: status for directory, status in found.items() if directory in self._chosen}
+        return [directory for directory, status in found.items() if self._is_session(directory, status)]
+
+    def _scopes(self) -> list[str]:
+        """Return the directories of what is kept under keys, of the sessions to look at."""
+        chosen = None if self._chosen is None else map(layout.entries_directory, self._chosen.values())
+        names = None if chosen is None else {name.rpartition("/")[2] for name in chosen}
+        with refusals(self._tree, self._findings):
+            return scopes_of(self._tree, names)
+        return []
+
+    def _is_session(self, path: str, status: os.stat_result) -> bool:
+        if path.removeprefix(f"{layout.SESSIONS}/").startswith(layout.TEMPORARY_PREFIX):
+            self._findings.append(leftover(path))
+            return False
+        if stat.S_ISREG(status.st_mode):
+            self._findings.append(foreign(path, "session"))
+            return False
+        self._findings += faults_of(path, status, is_directory=True)
+        return stat.S_ISDIR(status.st_mode)
+
+    def _each_inspected(self, directories: Sequence[str]) -> Iterator[Inspection]:
+        if directories:
+            with self._tree.held(layout.SESSIONS) as sessions:
+                for directory in directories:
+                    yield self._inspected(sessions, directory)
+
+    def _inspected(self, sessions: Tree, directory: str, attempts: int = _ATTEMPTS) -> Inspection:
+        before = self._journal_size(directory, sessions)
+        with ExitStack() as stack:
+            tree = sessions
+            # If it cannot be opened, each look into it says why.
+            with suppress(StorageError):
+                tree = stack.enter_context(sessions.held(directory))
+            session = inspected(tree, directory, self._probe, hashes=self._hashes)
+        is_quiet = all(found.severity == "note" for found in session.findings)
+        if is_quiet or attempts == 1 or self._journal_size(directory, sessions) == before:
+            return session
+        return self._inspected(sessions, directory, attempts - 1)
+
+    def _journal_size(self, directory: str, tree: Tree) -> int | None:
+        with refusals(tree, []):
+            return tree.size(f"{directory}/{layout.JOURNAL_FILE}")
+        return None
+
+    def _check_blobs(self) -> int:
+        """Check the files under ``data/``; return how many were looked at."""
+        found = {f"{layout.DATA}/{name}": status for name, status in self._entries(layout.DATA).items()}
+        for name, (directory, user) in self._references.items():
+            if name not in found:
+                reason = f"is gone, and {user} of {directory} refers to it; restore it from a copy"
+                self._findings.append(finding("missing-blob", name, reason))
+        if self._chosen is not None:
+            found = {name: status for name, status in found.items() if name in self._references}
+        elif layout.DATA_TORN in found:
+            with refusals(self._tree, self._findings):
+                self._findings += set_aside(self._tree, layout.DATA_TORN)
+        return sum(self._is_blob(name, status) for name, status in found.items())
+
+    def _is_blob(self, name: str, status: os.stat_result) -> bool:
+        if name.removeprefix(f"{layout.DATA}/").startswith(layout.TEMPORARY_PREFIX):
+            self._findings.append(leftover(name))
+            return False
+        if name in {layout.RELEASED_FILE, layout.DATA_TORN}:
+            self._findings += faults_of(name, status, is_directory=name == layout.DATA_TORN)
+            return False
+        if layout.blob_behind(layout.reference_to(name)) is None:
+            self._findings.append(foreign(name, "blob"))
+            return False
+        self._findings += faults_of(name, status)
+        if stat.S_ISREG(status.st_mode) and self._hashes:
+            with refusals(self._tree, self._findings):
+                self._check_blob(name)
+        return True
+
+    def _check_blob(self, name: str) -> None:
+        is_known = name in self._references or name in self._probe.references
+        if not name.startswith(f"{layout.DATA}/{self._probe.file(self._tree, name).sha256}."):
+            reason = "is not what its name, the SHA-256 of its bytes, says; restore it from a copy"
+            self._findings.append(finding("changed-bytes", name, reason))
+        if not is_known and self._chosen is None:
+            reason = "no session refers to it; a block that was stored alone may be in use elsewhere"
+            self._findings.append(finding("unreferenced-blob", name, reason))
+
+    def _bytes_to_read(self, sessions: Sequence[str], scopes: Sequence[str]) -> int:
+        if not self._hashes:
+            return sum(self._journal_size(directory, self._tree) or 0 for directory in sessions)
+        directories = [*sessions, *scopes, *([layout.DATA] if self._chosen is None else [])]
+        return sum(
+            status.st_size
+            for directory in directories
+            for status in self._entries(directory).values()
+            if stat.S_ISREG(status.st_mode)
+        )
+
+
+def _references(session: Inspection) -> Iterator[tuple[str, str]]:
+    """Yield each blob that the journal lists, with what it was taken out of."""
+    for batch in session.index.batches:
+        for position, reference in batch.references:
+            name = layout.blob_behind(reference.reference)
+            if name is not None:
+                yield name, f"message {batch.first + position}"
+    for result, record in session.index.results.items():
+        for name in data_names(record):
+            yield name, result

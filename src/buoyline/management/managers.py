@@ -1,0 +1,571 @@
+"""The managers there are, and how a document calls them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import Field, model_validator
+
+from buoyline.compression import ContextConfig
+from buoyline.compression.plan import plan
+from buoyline.management.rules import Beginning, Count, CountOrNone, Cutting, Fields, Hook, Mask, Preview, SummaryRatio
+from buoyline.management.situation import Held, Situation
+from buoyline.management.steps import Decision, Leave, Pin, Replace, Summarise
+from buoyline.messages import Media, Message, ToolResult
+from buoyline.messages.model import Part, text_in
+from buoyline.offloader import TurnResult, is_too_large, stub_budgets
+from buoyline.tokens.messages import count_result
+
+__all__ = [
+    "MANAGERS",
+    "Compression",
+    "ImageLimit",
+    "Masking",
+    "Offloading",
+    "OutputTruncation",
+    "Pinning",
+    "Settings",
+    "SlidingWindow",
+    "Summarization",
+]
+
+# What a manager is: its settings in a document, and what it decides about a context.
+
+
+class Settings(Fields):
+    """The ``config`` of an entry of one type. A manager is its settings: it holds nothing else.
+
+    Attributes:
+        type_name: How documents call it.
+        usual_hook: Where it runs when it stands in no document.
+    """
+
+    type_name: ClassVar[str]
+    usual_hook: ClassVar[Hook] = "pre_llm"
+
+    def decide(self, situation: Situation) -> Decision:
+        """Return what shall be done about *situation*; nothing is."""
+        raise NotImplementedError
+
+    def in_words(self) -> str:
+        """Return what it does, in words that follow the hook's."""
+        raise NotImplementedError
+
+
+# ``CompressionManager``: what does not fit a share of the window becomes a summary, as `ContextConfig` says it.
+
+
+_DEFAULTS = ContextConfig()
+
+
+class Compression(Settings):
+    """Summarises as many of the oldest messages as brings the others down to a share of the window.
+
+    The keys are those of `ContextConfig`, which says what they mean; its `trigger_ratio` is the activation rule
+    ``tokens_exceed_ratio``.
+    """
+
+    type_name: ClassVar[str] = "CompressionManager"
+
+    reserve_ratio: Annotated[float, Field(ge=0, lt=0.9, allow_inf_nan=False)] = 0.1
+    summary_tokens: Count | None = None
+    compression_prompt: str | None = None
+    summary_template: str | None = None
+    summary_schema: Mapping[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "Compression":
+        self.config()
+        return self
+
+    def config(self, **others: Any) -> ContextConfig:
+        """Return the settings as a `ContextConfig`, which refuses what cannot work."""
+        named = ("compression_prompt", "summary_template", "summary_schema")
+        given = {name: value for name in named if (value := getattr(self, name)) is not None}
+        trigger = others.pop("trigger_ratio", max(_DEFAULTS.trigger_ratio, min(self.reserve_ratio + 0.01, 0.9)))
+        return ContextConfig(
+            reserve_ratio=self.reserve_ratio,
+            trigger_ratio=trigger,
+            summary_tokens=self.summary_tokens,
+            **given,
+            **others,
+        )
+
+    def decide(self, situation: Situation) -> Decision:
+        """Plan as a window does without a document."""
+        tokens = [held.tokens for held in situation.messages]
+        max_kept_tokens = int(self.reserve_ratio * situation.size)
+        decided = plan(situation.views, tokens, max_kept_tokens=max_kept_tokens)
+        cutting = Cutting(situation)
+        # The plan lets go of the newest turn's open calls where all else is too much; no manager does.
+        cut = max((cut for cut in cutting.cuts if cut <= decided.cut), default=0)
+        if cut == 0:
+            return Decision(reason=decided.reason)
+        step = Summarise(cut, cutting.standing(cut), cutting.head, decided.reason, self.config())
+        return Decision((step,), decided.reason)
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        return f"summarises the oldest messages until the others take {self.reserve_ratio:.0%} of the window"
+
+
+# The tool results of a context, as managers go through them.
+
+
+@dataclass(frozen=True, slots=True)
+class FoundResult:
+    """A tool result and where it stands.
+
+    Attributes:
+        position: Of its message in `Situation.messages`.
+        number: In the message.
+        held: The message.
+    """
+
+    position: int
+    number: int
+    held: Held
+
+    @property
+    def result(self) -> ToolResult:
+        """The result."""
+        return self.held.message.results[self.number]
+
+    @property
+    def chars(self) -> int:
+        """Characters of its text, counted as one text of all its blocks."""
+        return len(self.result.text)
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether something of it was replaced already."""
+        return self.number in self.held.stand_ins
+
+
+def results_of(situation: Situation, start: int = 0) -> Iterator[FoundResult]:
+    """Yield the results of the messages from position *start* on, in order."""
+    for position in range(start, len(situation.messages)):
+        held = situation.messages[position]
+        for number in range(len(held.message.results)):
+            yield FoundResult(position, number, held)
+
+
+def text_numbers(result: ToolResult) -> tuple[int, ...]:
+    """Return the numbers of the parts that are text or JSON and not empty."""
+    return tuple(number for number, part in enumerate(result.parts) if text_in(part))
+
+
+def images_in(parts: "tuple[Part, ...]") -> list[int]:
+    """Return the numbers of the pictures that have their bytes with them."""
+    return [number for number, part in enumerate(parts) if isinstance(part, Media) and _is_picture(part)]
+
+
+def _is_picture(part: Media) -> bool:
+    return part.kind == "image" and part.payload is not None
+
+
+# ``ImageLimitManager``: only the newest pictures stay in the context.
+
+
+_OWN = -1
+
+
+class ImageLimit(Settings):
+    """Keeps the newest pictures, and leaves a line in place of each older one that names its file.
+
+    Providers refuse requests with too many pictures, and each takes more than a thousand tokens at every call.
+
+    Attributes:
+        max_images: So many stay.
+    """
+
+    type_name: ClassVar[str] = "ImageLimitManager"
+
+    max_images: CountOrNone = 5
+
+    def decide(self, situation: Situation) -> Decision:
+        """Choose the oldest pictures beyond the limit."""
+        found = list(_images(situation))
+        leaving = found[: max(len(found) - self.max_images, 0)]
+        places = dict.fromkeys((position, result) for position, result, _ in leaving)
+        steps = tuple(
+            Replace(*place, "an older picture", media=tuple(number for *where, number in leaving if (*where,) == place))
+            for place in places
+        )
+        return Decision(steps, f"{len(found)} pictures, of which {self.max_images} may stay")
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        return f"keeps the {self.max_images:,} newest pictures and names the files of the others"
+
+
+def _images(situation: Situation) -> Iterator[tuple[int, int, int]]:
+    """Yield position, number of the result (or -1), and number of the part of each picture, in order."""
+    for position, held in enumerate(situation.messages):
+        if not _holds_media(held.message):
+            continue
+        for number in images_in(held.message.parts):
+            yield position, _OWN, number
+        for result, whole in enumerate(held.message.results):
+            for number in images_in(whole.parts):
+                yield position, result, number
+
+
+def _holds_media(message: Message) -> bool:
+    """Tell whether there may be a picture: in plain loops, for all messages are asked before each call of the model."""
+    for part in message.parts:
+        if isinstance(part, Media):
+            return True
+        if isinstance(part, ToolResult):
+            for inner in part.parts:
+                if isinstance(inner, Media):
+                    return True
+    return False
+
+
+# ``ToolResultMaskManager``: older tool results become one line each.
+
+
+class Masking(Settings):
+    """Leaves one line in place of each older tool result, which names the file that holds it.
+
+    Attributes:
+        keep_recent_results: So many of the newest results stay whole; those since the model spoke last always do.
+        min_tokens: Smaller results stay as well: the line takes some 50 itself.
+        keep_tools: Names of tools, or patterns such as ``mcp__*``, whose results stay.
+    """
+
+    type_name: ClassVar[str] = "ToolResultMaskManager"
+
+    keep_recent_results: CountOrNone = 5
+    min_tokens: Count = 200
+    keep_tools: tuple[str, ...] = ()
+
+    def decide(self, situation: Situation) -> Decision:
+        """Choose the older results that are worth it."""
+        found = list(results_of(situation))
+        newest = len(found) - self.keep_recent_results
+        steps = tuple(
+            self._step(situation, one)
+            for one in found[: max(newest, 0)]
+            if not situation.is_unread(one.position, one.number) and self._may_leave(situation, one)
+        )
+        return Decision(steps, f"{len(steps)} of {len(found)} tool results are old enough and large enough")
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        kept = f", those of {', '.join(self.keep_tools)} apart" if self.keep_tools else ""
+        return (
+            f"leaves one line in place of each tool result of {self.min_tokens:,} tokens or more{kept}, "
+            f"except for the {self.keep_recent_results:,} newest"
+        )
+
+    def _step(self, situation: Situation, found: FoundResult) -> Replace:
+        tool = situation.tool_of(found.position, found.number)
+        numbers = text_numbers(found.result)
+        return Replace(found.position, found.number, "an older result", texts=numbers, stand_in=Mask(tool))
+
+    def _may_leave(self, situation: Situation, found: FoundResult) -> bool:
+        tool = situation.tool_of(found.position, found.number)
+        is_kept = any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
+        has_text = bool(text_numbers(found.result))
+        return has_text and not is_kept and count_result(found.result, situation.counter) >= self.min_tokens
+
+
+# ``OffloadManager``: large tool results leave for files, and a stub with a preview stays.
+
+
+_LEAST_STUB_TOKENS = 200
+"""A notice with the paths of a file and its view takes up to this."""
+
+_WORTH_OFFLOADING_TOKENS = 100
+
+
+class Offloading(Settings):
+    """Offloads tool results over a limit, and the largest of a turn whose results are too much together.
+
+    The keys are those of `ContextConfig`, which says what they mean.
+
+    Attributes:
+        tool_result_limit: Tokens of one result above which it is offloaded.
+        preview_tokens: Tokens of what stays in its place.
+        turn_results_limit: Tokens of all results of a turn.
+        tool_rules: Limits of single tools, by name or pattern.
+    """
+
+    type_name: ClassVar[str] = "OffloadManager"
+    usual_hook: ClassVar[Hook] = "post_tool"
+
+    tool_result_limit: Count = 3_000
+    preview_tokens: Count = 1_000
+    turn_results_limit: Count | None = None
+    tool_rules: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict[str, Mapping[str, Any]])
+
+    @model_validator(mode="after")
+    def _check(self) -> "Offloading":
+        self.config()
+        return self
+
+    def config(self) -> ContextConfig:
+        """Return the settings as a `ContextConfig`, which refuses what cannot work."""
+        rules: dict[str, Any] = dict(self.tool_rules)
+        return ContextConfig(
+            tool_result_limit=self.tool_result_limit,
+            preview_tokens=self.preview_tokens,
+            turn_results_limit=self.turn_results_limit,
+            tool_rules=rules,
+        )
+
+    def decide(self, situation: Situation) -> Decision:
+        """Choose among the results of the newest turn; earlier ones were decided about."""
+        config = self.config()
+        found = list(results_of(situation, situation.turn_at()))
+        weighed = [_weighed(situation, one, config) for one in found]
+        budgets = stub_budgets(weighed, config.turn_limit(situation.size), least=_LEAST_STUB_TOKENS)
+        steps = tuple(
+            Replace(
+                found[at].position,
+                found[at].number,
+                f"{count_result(found[at].result, situation.counter):,} tokens",
+                texts=text_numbers(found[at].result),
+                stand_in=Preview(tokens),
+            )
+            for at, tokens in sorted(budgets.items())
+            if text_numbers(found[at].result)
+        )
+        return Decision(steps, f"{len(steps)} of {len(found)} tool results of this turn are too much")
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        rules = f"; {len(self.tool_rules)} tools have rules of their own" if self.tool_rules else ""
+        return (
+            f"moves tool results over {self.tool_result_limit:,} tokens to files and leaves a stub "
+            f"with a preview of {self.preview_tokens:,} tokens{rules}"
+        )
+
+
+def _weighed(situation: Situation, found: FoundResult, config: ContextConfig) -> TurnResult:
+    """Weigh a result as a window does before it is shown for the first time."""
+    rule = config.rule_for(situation.tool_of(found.position, found.number))
+    limit, preview_tokens = rule.limit or config.tool_result_limit, rule.preview_tokens or config.preview_tokens
+    is_kept = rule.offload == "never" or (rule.keep_errors and found.result.is_error)
+    if found.is_ours or is_kept:
+        return TurnResult(count_result(found.result, situation.counter), 0, is_fixed=True)
+    if is_too_large(found.result, limit, situation.counter):
+        return TurnResult(limit + 1, preview_tokens, is_due=True)
+    tokens = count_result(found.result, situation.counter)
+    is_due = rule.offload == "always" and tokens > _WORTH_OFFLOADING_TOKENS
+    return TurnResult(tokens, min(preview_tokens, tokens // 2), is_due=is_due)
+
+
+# ``PinManager``: messages that stay.
+
+
+class Pinning(Settings):
+    """Pins messages: they stand again when they are archived, with the calls and results that belong to them.
+
+    Attributes:
+        first: So many of the session's first messages, system messages not counted. Source: Strands' ``pin_first``.
+        contains: User messages that hold one of these words; case matters.
+    """
+
+    type_name: ClassVar[str] = "PinManager"
+
+    first: CountOrNone = 0
+    contains: tuple[str, ...] = ()
+
+    def decide(self, situation: Situation) -> Decision:
+        """Choose the messages that are not pinned yet."""
+        first = self._first(situation)
+        positions = tuple(
+            at for at, held in enumerate(situation.messages) if not held.pinned and (at in first or self._names(held))
+        )
+        steps = (Pin(positions, "the document pins them"),) if positions else ()
+        return Decision(steps, f"{len(positions)} messages more are pinned")
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        words = [f"the first {self.first:,} messages"] if self.first else []
+        words += [f"what the user says with {word!r} in it" for word in self.contains]
+        return f"pins {' and '.join(words) or 'nothing'}"
+
+    def _first(self, situation: Situation) -> set[int]:
+        """Return the positions of the session's first messages, as far as they have not left."""
+        counted = (at for at, held in enumerate(situation.messages) if held.is_counted)
+        before = situation.messages[0].index if situation.messages else 0
+        # Whatever left was counted, apart from system messages, which all stand in the head.
+        gone = before - sum(held.message.role == "system" and not held.is_ours for held in situation.head)
+        return set(islice(counted, max(self.first - gone, 0)))
+
+    def _names(self, held: Held) -> bool:
+        return (
+            bool(self.contains) and held.is_spoken_by_user and any(word in held.message.text for word in self.contains)
+        )
+
+
+# ``SlidingWindowManager``: the most recent messages stay.
+
+
+class SlidingWindow(Settings):
+    """Keeps the most recent messages, and sends all before them to the archive.
+
+    System messages, pins and what stands for messages that left are not counted and stay. The user's newest words
+    are counted and stay as well, wherever they stand. Messages that belong together, a call with its results, stay or
+    leave together: so a few less than *max_messages* may stay, and more only where the newest alone are more.
+
+    Attributes:
+        max_messages: So many stay at most. Default as in OpenSearch: 20.
+        at_least: So many leave at least, even where fewer than *max_messages* stand. Source: Strands, whose sliding
+            window drops messages on an overflow, however few there are. On an overflow, at least one leaves anyway.
+        notice: Leave a line that says where the messages are.
+    """
+
+    type_name: ClassVar[str] = "SlidingWindowManager"
+
+    max_messages: Count = 20
+    at_least: CountOrNone = 0
+    notice: bool = True
+
+    def decide(self, situation: Situation) -> Decision:
+        """Choose the first cut after which no more than *max_messages* stay."""
+        at_least = max(self.at_least, int(situation.is_overflow))
+        cutting = Cutting(situation)
+        count = cutting.counted(0)
+        if at_least == 0 and count <= self.max_messages:
+            return Decision(reason=f"{count:,} messages, not more than {self.max_messages:,}")
+        if not cutting.cuts:
+            return Decision(reason="no message may leave: all belong to the newest ones")
+        good = (cut for cut in cutting.cuts if cutting.leaving(cut) >= at_least)
+        cut = next((cut for cut in good if cutting.counted(cut) <= self.max_messages), None)
+        if cut is None:
+            cut = max(cutting.cuts)
+            reason = f"the newest {len(situation.messages) - cut:,} messages belong together"
+        else:
+            reason = f"{cutting.counted(cut):,} of {count:,} messages stay"
+        step = Leave(cut, cutting.standing(cut), cutting.head, reason, self.notice)
+        return Decision((step,), reason)
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        return f"keeps the {self.max_messages:,} most recent messages and sends the ones before them to the archive"
+
+
+# ``SummarizationManager``: a share of the oldest messages becomes a summary.
+
+
+class Summarization(Settings):
+    """Summarises a share of the messages, the oldest, and preserves the most recent.
+
+    Of n messages, n times *summary_ratio* are summarised, at least one, and never one of the preserved: with the
+    defaults none of 10, 1 of 11, 6 of 20, 30 of 100. The cut is moved on to where it parts no call from its result, and
+    back where that would take a preserved message. System messages and pins stay as they are.
+
+    Attributes:
+        summary_ratio: Share of the messages that is summarised, from 0.1 to 0.8.
+        preserve_recent_messages: So many of the newest are never summarised.
+        summarization_model_id: The model that writes the summary; left out: whichever the agent has.
+        summarization_system_prompt: Tells the model how.
+    """
+
+    type_name: ClassVar[str] = "SummarizationManager"
+
+    summary_ratio: SummaryRatio = 0.3
+    preserve_recent_messages: CountOrNone = 10
+    summarization_model_id: str | None = None
+    summarization_system_prompt: str | None = None
+
+    def decide(self, situation: Situation) -> Decision:
+        """Choose the cut that is nearest to the share of the messages."""
+        places = [at for at, held in enumerate(situation.messages) if held.is_counted]
+        wanted = min(max(1, int(len(places) * self.summary_ratio)), len(places) - self.preserve_recent_messages)
+        if wanted <= 0:
+            return Decision(reason=f"{len(places)} messages, of which {self.preserve_recent_messages} are preserved")
+        # Positions count system messages, too; the numbers of the document do not.
+        target, limit = places[wanted - 1] + 1, self._limit(situation, places)
+        cutting = Cutting(situation)
+        cuts = sorted(cut for cut in cutting.cuts if cut <= limit)
+        if not cuts:
+            return Decision(reason="no message may leave without parting a call from its result")
+        cut = next((cut for cut in cuts if cut >= target), cuts[-1])
+        reason = f"{cut} of {len(situation.messages)} messages are summarised"
+        step = Summarise(
+            cut,
+            cutting.standing(cut),
+            cutting.head,
+            reason,
+            model=self.summarization_model_id or "",
+            prompt=self.summarization_system_prompt or "",
+        )
+        return Decision((step,), reason)
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        model = f" by {self.summarization_model_id}" if self.summarization_model_id else ""
+        return (
+            f"summarises the oldest {self.summary_ratio:.0%} of the messages{model}, "
+            f"never one of the {self.preserve_recent_messages:,} newest"
+        )
+
+    def _limit(self, situation: Situation, places: list[int]) -> int:
+        preserved = places[len(places) - self.preserve_recent_messages :]
+        return preserved[0] if preserved else len(situation.messages)
+
+
+# ``ToolsOutputTruncateManager``: what is too long of a tool's output leaves.
+
+
+class OutputTruncation(Settings):
+    """Cuts each tool output to a number of characters, the notice included, and offloads the whole.
+
+    It works on all outputs in the context at every hook: at ``post_tool`` the earlier ones are short already, at
+    ``pre_llm`` it does what the page's third use case asks for.
+
+    Attributes:
+        max_output_length: Characters that stay at most. Default as in OpenSearch: 40,000.
+    """
+
+    type_name: ClassVar[str] = "ToolsOutputTruncateManager"
+    usual_hook: ClassVar[Hook] = "post_tool"
+
+    max_output_length: Count = 40_000
+
+    def decide(self, situation: Situation) -> Decision:
+        """Choose the outputs that are longer."""
+        steps = tuple(
+            Replace(
+                found.position,
+                found.number,
+                f"{found.chars:,} characters, more than {self.max_output_length:,}",
+                texts=text_numbers(found.result),
+                stand_in=Beginning(self.max_output_length),
+            )
+            for found in results_of(situation)
+            if found.chars > self.max_output_length
+        )
+        return Decision(steps, f"{len(steps)} tool outputs exceed {self.max_output_length:,} characters")
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        limit = f"{self.max_output_length:,} characters"
+        return f"cuts each tool output to {limit} and keeps the whole in a file"
+
+
+MANAGERS: Final[Mapping[str, type[Settings]]] = MappingProxyType(
+    {
+        manager.type_name: manager
+        for manager in (
+            SlidingWindow,
+            Summarization,
+            OutputTruncation,
+            Offloading,
+            Masking,
+            Pinning,
+            ImageLimit,
+            Compression,
+        )
+    }
+)
+"""Managers by the ``type`` of an entry; the first three are OpenSearch's."""

@@ -1,0 +1,363 @@
+"""`ContextManagement`: a document that says which managers run at which hook, and when."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import EntryPoint
+from typing import Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, field_validator, model_serializer, model_validator
+
+from buoyline.errors import ConfigError
+from buoyline.management.custom import Custom, find_reducer, offered_reducers
+from buoyline.management.managers import MANAGERS, Settings
+from buoyline.management.rules import HOOKS, NEVER_FIRED, Activation, Hook, Problems, hook_named, joined
+from buoyline.management.situation import Situation
+from buoyline.management.steps import Decision
+from buoyline.messages import is_array, is_object
+
+# One manager in a document: which, with what settings, and when it runs.
+
+
+ALWAYS = Activation()
+"""What holds without any rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One manager at one hook. Each entry has a manager of its own, also where two have the same type.
+
+    Attributes:
+        manager: What runs.
+        activation: When.
+    """
+
+    manager: Settings | Custom
+    activation: Activation = ALWAYS
+
+    async def decide(self, situation: Situation, error: BaseException | None = None) -> Decision:
+        """Return what the manager wants to be done about *situation*."""
+        if isinstance(self.manager, Custom):
+            return await self.manager.decide(situation, error)
+        return self.manager.decide(situation)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as documents have it, with the activation within ``config``."""
+        config = self.manager.spelled()
+        if rules := self.activation.spelled():
+            config["activation"] = rules
+        return {"type": self.manager.type_name, **({"config": config} if config else {})}
+
+    def in_words(self) -> str:
+        """Return what it does and when."""
+        return f"{self.manager.in_words()}; runs {self.activation.in_words()}"
+
+
+# Going through a document: every form it may have becomes one, and every problem is found.
+#
+# Source: OpenSearch's page on context management, whose documents, fragments and request bodies are all read here.
+
+
+_TIMES: Final = ("created_time", "last_modified")
+_AUTHOR: Final = "created_by"
+_TOP: Final = ("name", "description", "hooks", *_TIMES, _AUTHOR)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_ENTRY: Final = ("type", "config", "activation")
+
+_MOST_DIGITS: Final = 18
+_RATIO: Final = "summary_ratio"
+_RATIO_RANGE: Final = (0.1, 0.8)
+
+
+@dataclass(slots=True)
+class Walker:
+    """Reads one document.
+
+    Attributes:
+        problems: Takes what is wrong with it.
+        allowed: See `find_reducer`.
+    """
+
+    problems: Problems
+    allowed: Sequence[str] = ()
+    _offered: Mapping[str, EntryPoint] | None = None
+
+    def document(self, raw: object, name: str = "") -> dict[str, Any]:
+        """Return the fields of a `ContextManagement` for *raw*, a document or a part of one.
+
+        Args:
+            raw: A document, a manager entry, or a list of those.
+            name: Counts more than what *raw* calls itself; in OpenSearch it stands in the URL.
+        """
+        found = self._wrapped(raw)
+        for key in found:
+            if key not in _TOP:
+                self.problems.unknown(key, "key of a document", key, _TOP)
+        fields: dict[str, Any] = {key: self._time(key, found[key]) for key in _TIMES if key in found}
+        if _AUTHOR in found:
+            fields[_AUTHOR] = self._text(_AUTHOR, found[_AUTHOR]) or None
+        for key in ("name", "description"):
+            fields[key] = self._text(key, found.get(key, ""))
+        fields["hooks"] = self._hooks(found)
+        return {**fields, **({"name": name} if name else {})}
+
+    def activation(self, raw: object, path: str = "activation") -> Activation | None:
+        """Return the rules in *raw*; None where they cannot be read, so that they are never met."""
+        if not is_object(raw):
+            self.problems.add(path, f"must be an object of rules, not {_kind(raw)}")
+            return None
+        rules = {key: value for key, value in raw.items() if value is not None}
+        for key in raw.keys() - rules.keys():
+            self.problems.add(joined(path, key), "has no value; leave the rule out, or give it one")
+            return None
+        return self.problems.validated(Activation, path, "activation rule", rules)
+
+    def _wrapped(self, raw: object) -> Mapping[str, Any]:
+        """Return a document around what is only a part of one."""
+        if is_array(raw):
+            return {"hooks": self._by_usual_hook(raw)}
+        if not is_object(raw):
+            self.problems.add("", f"a document is an object, not {_kind(raw)}")
+            return {"hooks": {}}
+        if "type" in raw and "hooks" not in raw:
+            return {"hooks": self._by_usual_hook([raw])}
+        return raw
+
+    def _by_usual_hook(self, entries: Sequence[object]) -> dict[str, list[object]]:
+        hooks: dict[str, list[object]] = {}
+        for entry in entries:
+            kind = entry.get("type") if is_object(entry) else None
+            manager = MANAGERS.get(kind) if isinstance(kind, str) else None
+            hooks.setdefault(manager.usual_hook if manager else "pre_llm", []).append(entry)
+        return hooks
+
+    def _hooks(self, found: Mapping[str, Any]) -> dict[Hook, tuple[Entry, ...]]:
+        if "hooks" not in found:
+            self.problems.add("hooks", "is missing; {} stands for no management at all")
+            return {}
+        if not is_object(found["hooks"]):
+            self.problems.add("hooks", f"must be an object of hooks, not {_kind(found['hooks'])}")
+            return {}
+        hooks: dict[Hook, tuple[Entry, ...]] = {}
+        for spelled, entries in found["hooks"].items():
+            path = joined("hooks", spelled)
+            hook = hook_named(spelled)
+            if hook is None:
+                self._unknown_hook(path, spelled)
+            elif hook in hooks:
+                self.problems.add(path, f"the hook {hook!r} stands here twice, in different spellings")
+            else:
+                hooks[hook] = tuple(self._entries(path, entries))
+        return hooks
+
+    def _unknown_hook(self, path: str, spelled: str) -> None:
+        if spelled.strip().lower() in NEVER_FIRED:
+            self.problems.add(path, f"OpenSearch takes this hook and never fires it; choose one of {', '.join(HOOKS)}")
+        else:
+            self.problems.unknown(path, "hook", spelled, tuple(HOOKS))
+
+    def _entries(self, path: str, entries: object) -> Iterator[Entry]:
+        if not is_array(entries):
+            self.problems.add(path, f"must be a list of managers, not {_kind(entries)}")
+            return
+        for number, raw in enumerate(entries):
+            entry = self._entry(joined(path, number), raw)
+            if entry is not None:
+                yield entry
+
+    def _entry(self, path: str, raw: object) -> Entry | None:
+        if not is_object(raw) or not isinstance(raw.get("type"), str) or not raw["type"].strip():
+            self.problems.add(path, "must be an object with a 'type', the name of a manager")
+            return None
+        for key in raw:
+            if key not in _ENTRY:
+                self.problems.unknown(joined(path, key), "key of a manager's entry", key, _ENTRY)
+        config = raw.get("config")
+        if config is not None and not is_object(config):
+            self.problems.add(joined(path, "config"), f"must be an object, not {_kind(config)}")
+            return None
+        settings = {key: value for key, value in (config or {}).items() if key != "activation"}
+        activation = self._activation_of(path, raw, config or {})
+        manager = self._manager(path, raw["type"].strip(), settings)
+        return None if manager is None or activation is None else Entry(manager, activation)
+
+    def _activation_of(self, path: str, raw: Mapping[str, Any], config: Mapping[str, Any]) -> Activation | None:
+        """Return the rules, which stand within ``config`` or beside it; beside it counts more, as in OpenSearch."""
+        beside, within = raw.get("activation"), config.get("activation")
+        if beside is None and within is None:
+            is_null = "activation" in raw or "activation" in config
+            if is_null:
+                self.problems.add(joined(path, "activation"), "has no value; leave it out for 'always'")
+            return None if is_null else ALWAYS
+        if beside is not None and within is not None and beside != within:
+            self.problems.add(joined(path, "activation"), "differs from config.activation; keep one of them")
+        if beside is not None:
+            return self.activation(beside, joined(path, "activation"))
+        return self.activation(within, joined(path, "config", "activation"))
+
+    def _manager(self, path: str, kind: str, settings: dict[str, Any]) -> Any:
+        if kind in MANAGERS:
+            clamped = self._clamped(joined(path, "config"), MANAGERS[kind], settings)
+            return self.problems.validated(MANAGERS[kind], joined(path, "config"), f"key of {kind}", clamped)
+        if self._offered is None:
+            self._offered = offered_reducers()
+        try:
+            custom = find_reducer(kind, settings, self.allowed, self._offered)
+        except ConfigError as error:
+            self.problems.add(joined(path, "type"), str(error))
+            return None
+        if custom is None:
+            self.problems.unknown(joined(path, "type"), "manager", kind, tuple(MANAGERS))
+        return custom
+
+    def _clamped(self, path: str, kind: type[Settings], settings: dict[str, Any]) -> dict[str, Any]:
+        """Leave out what a lenient reader may leave out, and clamp the one value whose range is documented as clamped.
+
+        Source: Strands clamps the ratio to 0.1 and 0.8; OpenSearch sets it back to 0.3 without a word.
+        """
+        if self.problems.strict:
+            return settings
+        kept = dict(settings)
+        for key in settings.keys() - kind.model_fields.keys():
+            self.problems.unknown(joined(path, key), f"key of {kind.type_name}", key, [*kind.model_fields])
+            del kept[key]
+        ratio: object = kept.get(_RATIO)
+        if isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
+            least, most = _RATIO_RANGE
+            clamped = min(max(ratio, least), most)
+            if clamped != ratio:
+                self.problems.add(joined(path, _RATIO), f"{ratio} is taken for {clamped}: it is from {least} to {most}")
+                kept[_RATIO] = clamped
+        return kept
+
+    def _time(self, key: str, value: object) -> int | None:
+        """Return milliseconds since the epoch; an export of OpenSearch may have ISO 8601 in their place."""
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+            return int(value)
+        try:
+            found = datetime.fromisoformat(value) if isinstance(value, str) else None
+        except ValueError:
+            found = None
+        if found is None or found.tzinfo is None:
+            expected = "milliseconds since 1970, or a date and time with its offset such as 2026-01-01T00:00:00Z"
+            self.problems.add(key, f"must be {expected}, not {_kind(value)}")
+            return None
+        return (found - _EPOCH) // timedelta(milliseconds=1)
+
+    def _text(self, key: str, value: object) -> str:
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            self.problems.add(key, f"must be a text, not {_kind(value)}")
+            return ""
+        return value
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if is_object(value):
+        return "an object"
+    if is_array(value):
+        return "a list"
+    return f"{value!r}"
+
+
+_NO_ENTRIES: Final[tuple[Entry, ...]] = ()
+_METADATA: Final = ("created_time", "last_modified", "created_by")
+
+
+class ContextManagement(BaseModel):
+    """A document in OpenSearch's form, checked, and ready to run.
+
+    ``ContextManagement.read(value)`` takes any form that the documentation has; ``model_validate`` takes the same,
+    strictly. Equal documents are equal, however they were spelled.
+
+    Attributes:
+        name: May be empty for a document that is nowhere kept.
+        description: For people.
+        hooks: The managers of each hook, in the order in which they run. None at all is the null manager.
+        created_time: As OpenSearch gives it with a document; kept, and used by nobody.
+        last_modified: See *created_time*.
+        created_by: See *created_time*.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = ""
+    description: str = ""
+    hooks: dict[Hook, tuple[InstanceOf[Entry], ...]] = Field(default_factory=dict[Hook, tuple[Entry, ...]])
+    created_time: int | None = None
+    last_modified: int | None = None
+    created_by: str | None = None
+
+    @classmethod
+    def read(
+        cls,
+        raw: object,
+        *,
+        name: str = "",
+        strict: bool = True,
+        allowed: Sequence[str] = (),
+        source: str = "document",
+    ) -> Self:
+        """Read a document from JSON values.
+
+        Args:
+            raw: A whole document, one manager entry, or a list of entries, which then run at their usual hooks.
+            name: Its name; left out: as it calls itself.
+            strict: An unknown hook, manager, rule or key, and a value out of its range, is an error. Otherwise it is
+                a `DocumentWarning`: an unknown key is left out; an entry with a rule, a type or a value that
+                cannot be acted on never runs; a ratio out of its range is clamped to it.
+            allowed: Dotted names, or patterns of them, of managers that may be imported.
+            source: What to call it in errors.
+
+        Raises:
+            DocumentError: It cannot be acted on; every problem is named with its path and the nearest valid name.
+        """
+        problems = Problems(source, strict)
+        fields = Walker(problems, allowed).document(raw, name)
+        problems.settle()
+        return cls(**fields)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _walk(cls, value: Any) -> Any:
+        """Let pydantic's own ways in take what `read` takes."""
+        hooks: object = value.get("hooks", {}) if is_object(value) else None
+        # What `read` passes on holds entries already, in tuples; documents hold lists.
+        if isinstance(value, cls) or (is_object(hooks) and all(isinstance(found, tuple) for found in hooks.values())):
+            return value
+        problems = Problems("document")
+        fields = Walker(problems).document(value)
+        problems.settle()
+        return fields
+
+    @field_validator("hooks")
+    @classmethod
+    def _settle_hooks(cls, hooks: dict[Hook, tuple[Entry, ...]]) -> dict[Hook, tuple[Entry, ...]]:
+        """Keep hooks in the order in which they fire, and drop empty ones."""
+        return {hook: hooks[hook] for hook in HOOKS if hooks.get(hook)}
+
+    @model_serializer
+    def to_json(self) -> dict[str, Any]:
+        """Return the document as JSON values, in the documented form."""
+        given = {key: getattr(self, key) for key in ("name", "description", *_METADATA)}
+        kept = {key: value for key, value in given.items() if value not in (None, "")}
+        hooks = {hook: [entry.to_json() for entry in entries] for hook, entries in self.hooks.items()}
+        return {**kept, "hooks": hooks}
+
+    def entries(self, hook: Hook) -> tuple[Entry, ...]:
+        """Return the managers of *hook*, in order."""
+        return self.hooks.get(hook, _NO_ENTRIES)
+
+    @property
+    def is_null(self) -> bool:
+        """Tell whether no manager ever runs."""
+        return not any(self.hooks.values())
+
+    def named(self, name: str) -> Self:
+        """Return the same document under *name*."""
+        return self.model_copy(update={"name": name})

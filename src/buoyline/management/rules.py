@@ -1,0 +1,480 @@
+"""When managers run: the hooks of a document.
+
+Source: OpenSearch's context management documents ``pre_llm`` and ``post_tool``, in small letters; its code has
+``POST_MEMORY``, too, and knows all of them in capitals only. Here any case will do. The last two are ours.
+"""
+
+import re
+import warnings
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import accumulate
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from buoyline.compression import legal_cuts, pair_spans
+from buoyline.errors import DocumentError
+from buoyline.management.situation import Held, Situation
+from buoyline.messages import Message
+from buoyline.offloader import TRUNCATION_MARKER, StoredResult, stub, truncated
+from buoyline.tokens import TextCounter
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from buoyline.management.steps import StandIn
+
+Hook: TypeAlias = Literal["pre_llm", "post_tool", "post_memory", "pre_compress", "on_overflow"]
+
+HOOKS: Final[Mapping[Hook, str]] = MappingProxyType(
+    {
+        "post_memory": "once a user turn, when the history stands and before the first model call",
+        "post_tool": "after each tool result",
+        "pre_llm": "before each model call",
+        "pre_compress": "before messages leave for a summary",
+        "on_overflow": "after the provider refused the request as too long",
+    }
+)
+"""Each hook with when it fires, in the order in which they fire."""
+
+NEVER_FIRED: Final = frozenset({"pre_tool", "post_llm", "pre_execution", "post_execution"})
+"""Names that OpenSearch accepts and never fires; a document that relies on one does not do what it says."""
+
+
+def hook_named(name: str) -> Hook | None:
+    """Return the hook that *name* means, in any case; None where there is none.
+
+    >>> hook_named("PRE_LLM")
+    'pre_llm'
+    """
+    spelled = name.strip().lower()
+    return next((hook for hook in HOOKS if hook == spelled), None)
+
+
+def nearest(name: str, known: "list[str] | tuple[str, ...]") -> str:
+    """Return those words of a message that name what *name* was probably meant to be, or else all there are.
+
+    >>> nearest("pre_lm", ["pre_llm", "post_tool"])
+    "did you mean 'pre_llm'?"
+    """
+    # Every manager is called so, which would make all of them alike.
+    folded = {one.lower().removesuffix("manager"): one for one in known}
+    found = get_close_matches(name.strip().lower().removesuffix("manager"), list(folded), n=1, cutoff=0.6)
+    return f"did you mean {folded[found[0]]!r}?" if found else f"choose one of {', '.join(known)}"
+
+
+# Problems found while a document is read: all of them, each with its path.
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class DocumentWarning(UserWarning):
+    """Something in a document is not acted on, or not as it is written. Only a lenient reader leaves it at that."""
+
+
+@dataclass(slots=True)
+class Problems:
+    """What is wrong with a document.
+
+    Attributes:
+        source: Where it came from, for people.
+        strict: Problems are errors. Otherwise what cannot be acted on is left out, and warned of; it never runs more
+            often than it says.
+        found: Paths with reasons.
+    """
+
+    source: str
+    strict: bool = True
+    found: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def add(self, path: str, reason: str) -> None:
+        """Take note of a problem."""
+        self.found.append((path, reason))
+
+    def unknown(self, path: str, what: str, name: str, known: Sequence[str]) -> None:
+        """Take note of a name that is not known, with the nearest one that is."""
+        self.add(path, f"{name!r} is no {what}; {nearest(name, list(known))}")
+
+    def settle(self) -> None:
+        """Raise what was found, or warn of it.
+
+        Raises:
+            DocumentError: Something was found, and the reader is strict.
+        """
+        if self.found and self.strict:
+            raise DocumentError(self.source, self.found)
+        for path, reason in self.found:
+            warnings.warn(f"{self.source}: {path}: {reason}", DocumentWarning, stacklevel=4)
+
+    def validated(self, kind: type[M], path: str, what: str, value: Mapping[str, Any]) -> M | None:
+        """Return *value* as a *kind*; None where it cannot be one, and then what is wrong with it is noted."""
+        try:
+            return kind.model_validate(value)
+        except ValidationError as error:
+            for detail in error.errors():
+                self._note(kind, path, what, detail)
+            return None
+
+    def _note(self, kind: type[BaseModel], path: str, what: str, detail: "ErrorDetails") -> None:
+        place = joined(path, *detail["loc"])
+        if detail["type"] == "extra_forbidden":
+            self.unknown(place, what, str(detail["loc"][-1]), [*kind.model_fields])
+            return
+        given: object = detail["input"]
+        message = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+        is_short = isinstance(given, (str, int, float)) or given is None
+        self.add(place, f"{given!r} is not allowed: it must be {message}" if is_short else message)
+
+
+def joined(path: str, *parts: str | int) -> str:
+    """Return the path of what lies within *path*.
+
+    >>> joined("hooks.pre_llm", 0, "type")
+    'hooks.pre_llm[0].type'
+    """
+    for part in parts:
+        path = f"{path}[{part}]" if isinstance(part, int) else f"{path}.{part}" if path else part
+    return path
+
+
+# The kinds of values that documents have, and what a model of them has in common.
+
+
+def _no_truth(value: Any) -> Any:
+    """Refuse true and false where a number is meant: Python would take them for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("a number, not true or false")  # noqa: TRY004 - pydantic makes problems of a ValueError
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_no_truth), Field(ge=1)]
+"""A whole number above 0. A text that spells one is taken for it, as OpenSearch does."""
+
+CountOrNone = Annotated[int, BeforeValidator(_no_truth), Field(ge=0)]
+"""A whole number from 0 on."""
+
+Share = Annotated[float, BeforeValidator(_no_truth), Field(gt=0, le=1, allow_inf_nan=False)]
+"""A share of the window: above 0, at most 1."""
+
+Seconds = Annotated[float, BeforeValidator(_no_truth), Field(gt=0, allow_inf_nan=False)]
+"""A time above 0."""
+
+SummaryRatio = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.1, le=0.8, allow_inf_nan=False)]
+"""From 0.1 to 0.8, as both pages document it that have it."""
+
+
+class Fields(BaseModel):
+    """An object in a document: a key that it does not know is an error, and nothing in it changes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    def spelled(self) -> dict[str, Any]:
+        """Return the keys that were given, as JSON values."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+# Activation rules: when a manager runs at its hook.
+#
+# Pure. All rules of an entry must be met; none means always. A rule that cannot be read never counts as met: in
+# OpenSearch a misspelt rule is dropped, and its manager then runs at every call.
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a manager runs.
+
+    Attributes:
+        is_met: It does.
+        reason: The first rule that is not met, or all that are, with the numbers that were compared.
+    """
+
+    is_met: bool
+    reason: str
+
+
+class Activation(Fields):
+    """When a manager runs. Source: OpenSearch for the first three; those below are ours.
+
+    Attributes:
+        rule_type: ``"always"``, which is also what holds without any rule.
+        message_count_exceed: More messages than this, system messages and summaries not counted.
+        tokens_exceed: The whole context takes more tokens: system prompt, tools, history, and the newest results.
+        tokens_exceed_ratio: The whole context takes more than this share of the window.
+        turn_tokens_exceed: The tool results since the model spoke last, or in its newest reply, take more tokens.
+        idle_seconds_exceed: More time passed since the model was called last, so that a provider's cache is cold.
+        every_model_calls: At every n-th call of the model.
+        on_overflow: Only after the provider refused the context as too long; False: only otherwise.
+    """
+
+    rule_type: Literal["always"] | None = None
+    message_count_exceed: Count | None = None
+    tokens_exceed: Count | None = None
+    tokens_exceed_ratio: Share | None = None
+    turn_tokens_exceed: Count | None = None
+    idle_seconds_exceed: Seconds | None = None
+    every_model_calls: Count | None = None
+    on_overflow: bool | None = None
+
+    def verdict(self, situation: Situation) -> Verdict:
+        """Compare each rule with *situation*."""
+        met: list[str] = []
+        for is_met, words in self._compared(situation):
+            if not is_met:
+                return Verdict(is_met=False, reason=words)
+            met.append(words)
+        return Verdict(is_met=True, reason="; ".join(met) or "always")
+
+    def in_words(self) -> str:
+        """Return the rules in words, as they follow "runs"."""
+        parts = [words for value, words in self._worded() if value is not None]
+        return " and ".join(parts) if parts else "always"
+
+    def _compared(self, situation: Situation) -> Iterator[tuple[bool, str]]:
+        if self.on_overflow is not None:
+            yield situation.is_overflow is self.on_overflow, f"{'an' if situation.is_overflow else 'no'} overflow"
+        if self.message_count_exceed is not None:
+            yield _exceeds(situation.message_count, self.message_count_exceed, "messages")
+        if self.tokens_exceed is not None:
+            yield _exceeds(situation.tokens, self.tokens_exceed, "tokens")
+        if self.tokens_exceed_ratio is not None:
+            yield _exceeds(situation.tokens, int(self.tokens_exceed_ratio * situation.size), "tokens")
+        if self.turn_tokens_exceed is not None:
+            yield _exceeds(situation.turn_tokens, self.turn_tokens_exceed, "tokens of tool results")
+        if self.idle_seconds_exceed is not None:
+            yield _exceeds(situation.idle_s, self.idle_seconds_exceed, "seconds of idleness")
+        if self.every_model_calls is not None:
+            call = situation.model_calls + 1
+            yield call % self.every_model_calls == 0, f"call {call:,} of the model, every {self.every_model_calls:,}"
+
+    def _worded(self) -> Iterator[tuple[object, str]]:
+        yield self.message_count_exceed, f"when there are more than {self.message_count_exceed or 0:,} messages"
+        yield self.tokens_exceed, f"when the context takes more than {self.tokens_exceed or 0:,} tokens"
+        yield self.tokens_exceed_ratio, f"when it takes more than {self.tokens_exceed_ratio or 0:.0%} of the window"
+        tokens = f"{self.turn_tokens_exceed or 0:,} tokens"
+        yield self.turn_tokens_exceed, f"when the tool results of a turn take more than {tokens}"
+        yield self.idle_seconds_exceed, f"when the model was not called for {self.idle_seconds_exceed or 0:g} seconds"
+        yield self.every_model_calls, f"at every {self.every_model_calls} calls of the model"
+        only = "only after" if self.on_overflow else "never after"
+        yield self.on_overflow, f"{only} the provider refused the context as too long"
+
+
+def _exceeds(found: float, limit: float, what: str) -> tuple[bool, str]:
+    is_more = found > limit
+    return is_more, f"{_shown(found)} {what}, {'more' if is_more else 'not more'} than {_shown(limit)}"
+
+
+def _shown(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+
+
+# Where a conversation may be cut, and what stands again behind the cut.
+#
+# Pure. No call is parted from its result, however ids repeat or are missing; the system message, pins and the user's
+# newest words are never lost; something always stays.
+
+
+class Cutting:
+    """The ways to cut a situation, worked out once: a manager compares many of them.
+
+    Attributes:
+        cuts: Numbers of oldest messages that may leave so that at least one does not stand again, best first: in
+            ascending order those that hold all calls without a result, then those that hold only the newest turn's.
+        head: Positions in the head of what stays there.
+    """
+
+    def __init__(self, situation: Situation) -> None:
+        """Look at *situation*."""
+        self._views = views = situation.views
+        preserved = set(closed(views, _preserved(situation.messages)))
+        self._protected = closed(views, (*preserved, *_current(situation)))
+        passing = [held.is_counted and at not in preserved for at, held in enumerate(situation.messages)]
+        protected = set(self._protected)
+        again = [is_passing and at in protected for at, is_passing in enumerate(passing)]
+        self._passing, self._again = [0, *accumulate(passing)], [0, *accumulate(again)]
+        head = [held.message for held in situation.head]
+        lasting = closed(head, _preserved(situation.head))
+        self.head = closed(head, (*lasting, *_current_in_head(situation)))
+        self._passing_head = len(self.head) - len(lasting)
+        self.cuts = [cut for cut in _cuts(views) if self.leaving(cut)]
+
+    def standing(self, cut: int) -> tuple[int, ...]:
+        """Return the positions before *cut*, ascending, of what stands again."""
+        return self._protected[: bisect_left(self._protected, cut)]
+
+    def closed_with(self, positions: Iterable[int], cut: int) -> tuple[int, ...]:
+        """Return what stands again before *cut* where *positions* shall, too, with all that belongs to them."""
+        return closed(self._views, (*self.standing(cut), *positions))
+
+    def leaving(self, cut: int) -> int:
+        """Return how many messages before *cut* do not stand again."""
+        return cut - len(self.standing(cut))
+
+    def counted(self, cut: int) -> int:
+        """Return how many messages *cut* leaves, without what is preserved for good."""
+        return self._passing_head + self._again[cut] + self._passing[-1] - self._passing[cut]
+
+
+def closed(messages: Sequence[Message], positions: Iterable[int]) -> tuple[int, ...]:
+    """Return *positions*, ascending, with those of all calls and results that belong to one of them.
+
+    A result alone would be an orphan, and its call alone would wait for ever; so either all of a group stand or none.
+    """
+    found = set(positions)
+    spans = pair_spans(messages)
+    is_growing = bool(found)
+    while is_growing:
+        joined = {end for span in spans if found.intersection(span) for end in span}
+        is_growing = not joined <= found
+        found |= joined
+    return tuple(sorted(found))
+
+
+def _preserved(messages: Sequence[Held]) -> Iterator[int]:
+    """Yield the positions of what stays for good: system messages, pins, and what stands for others."""
+    return (at for at, held in enumerate(messages) if held.pinned or not held.is_counted)
+
+
+def _current(situation: Situation) -> tuple[int, ...]:
+    current = situation.current_user()
+    return () if current is None else (current,)
+
+
+def _current_in_head(situation: Situation) -> tuple[int, ...]:
+    """Return the position of the user's newest words in the head; none where there are newer ones behind it.
+
+    Those stood there for being the newest; they go when they no longer are, with what stood with them.
+    """
+    spoken = [at for at, held in enumerate(situation.head) if held.is_spoken_by_user]
+    return tuple(spoken[-1:]) if situation.current_user() is None else ()
+
+
+def _cuts(views: Sequence[Message]) -> Iterator[int]:
+    """Yield legal cuts; where an orphaned result would come first behind one, and may leave as well, the next instead.
+
+    A call that waits for its result is held, and so is all behind it. Where it is not of the newest turn, the result
+    will hardly come any more; but such a cut is only the second best.
+    """
+    held = legal_cuts(views)
+    speaker = max((at for at, view in enumerate(views) if view.role == "assistant"), default=0)
+    others = [cut for cut in legal_cuts(views, hold_pending=False) if cut <= speaker]
+    orphans = _orphans(views)
+    for cuts in (held, sorted(set(others) - set(held))):
+        allowed = set(cuts)
+        yield from (cut for cut in cuts if cut not in orphans or cut + 1 not in allowed)
+
+
+def _orphans(messages: Sequence[Message]) -> set[int]:
+    """Return the positions of messages that hold nothing but results of no call."""
+    paired = {end for _, end in pair_spans(messages)}
+    return {at for at, message in enumerate(messages) if message.role == "tool" and at not in paired}
+
+
+# What stays in a context for text that a manager took out of it. Pure.
+
+
+_CUT: Final = re.compile(r"\n\[truncated[^\n]*\]$")
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The first characters of a text, and a notice behind them; all of it no longer than a limit.
+
+    Attributes:
+        max_chars: Of both together. (OpenSearch adds its notice on top, so that what it cuts to 90 characters has 146.)
+    """
+
+    max_chars: int
+
+    def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
+        """Return the beginning of *text*, and a notice behind it.
+
+        The notice is the longest that leads to the whole and leaves half of the limit to the text, else the shortest
+        that leads there at all; only if none does, it says no more than that something is missing.
+        """
+        del counter
+        leading, others = _leading_notices(text, stored), _other_notices(text, stored)
+        preferred = [notice for notice in leading if 2 * len(notice) <= self.max_chars] + leading[::-1]
+        preferred += [notice for notice in others if 2 * len(notice) <= self.max_chars] + others[::-1]
+        notice = next((notice for notice in preferred if len(notice) <= self.max_chars), "")
+        return _head(text, self.max_chars - len(notice)) + notice
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A stub: notice, size, path, and a preview that reads the content.
+
+    Attributes:
+        max_tokens: Of the whole stub.
+    """
+
+    max_tokens: int
+
+    def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
+        """Return the stub; without a place where the whole is, the beginning with the documented marker."""
+        return (
+            truncated(text, self.max_tokens, counter)
+            if stored is None
+            else stub(text, stored, self.max_tokens, counter)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """One line that says what was here and where it is.
+
+    Attributes:
+        tool: The tool's name; empty where it is not known.
+    """
+
+    tool: str = ""
+
+    def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
+        """Return the line."""
+        del counter
+        what = f"Older result of {self.tool}" if self.tool else "Older tool result"
+        where = f" It stands in {stored.view or stored.reference}" if stored and stored.reference else ""
+        return f"[{what} left out: {len(text):,} characters.{where}]"
+
+
+def _leading_notices(text: str, stored: StoredResult | None) -> list[str]:
+    """Return notices that say where the whole is, in fewer and fewer characters."""
+    if stored is None or not stored.reference:
+        return []
+    size = _whole_size(text, stored)
+    whole = f"\n[truncated: the whole output{size and f' has {size} and'} is in {stored.reference}]"
+    notices = [whole, f"\n[truncated, whole: {stored.reference}]"]
+    return [*notices, f"\n[truncated: {stored.name}]"] if stored.name else notices
+
+
+def _other_notices(text: str, stored: StoredResult | None) -> list[str]:
+    if stored is not None and stored.reference:
+        return ["\n[truncated]", "…"]
+    return [TRUNCATION_MARKER, f"\n[truncated: {len(text):,} characters]", "\n[truncated]", "…"]
+
+
+def _whole_size(text: str, stored: StoredResult) -> str:
+    """Return how large the stored result is, in words; ``""`` if nobody knows: *text* may have been cut before."""
+    if not stored.parts:
+        return "" if _CUT.search(text) else f"{len(text):,} characters"
+    size_bytes = sum(part.size_bytes for part in stored.parts if part.kind in ("text", "json"))
+    is_whole = len(text.encode("utf-8", "surrogatepass")) >= size_bytes
+    return f"{len(text):,} characters" if is_whole else f"{size_bytes:,} bytes"
+
+
+def _head(text: str, chars: int) -> str:
+    """Return the first *chars* characters, or one fewer where that would part a surrogate pair."""
+    is_parted = (
+        0 < chars < len(text) and "\ud800" <= text[chars - 1] <= "\udbff" and "\udc00" <= text[chars] <= "\udfff"
+    )
+    return text[: chars - is_parted]
+
+
+if TYPE_CHECKING:
+    _beginning: StandIn = Beginning(1)
+    _preview: StandIn = Preview(1)
+    _mask: StandIn = Mask()

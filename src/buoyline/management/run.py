@@ -1,0 +1,196 @@
+"""Running the managers of a hook, and telling what each of them did."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from buoyline.management.model import ContextManagement, Entry
+from buoyline.management.rules import Hook
+from buoyline.management.situation import Situation
+from buoyline.management.steps import Actions, Decision, Done, Leave, Pin, Replace, Step, Summarise
+
+LEAST_PROGRESS: Final = 0.1
+"""The share by which a context must shrink after an overflow, before the next manager need not be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of one entry at its hook.
+
+    Attributes:
+        hook: The hook.
+        number: Of the entry at the hook, 0-based.
+        type_name: Of its manager.
+        is_active: Its activation rules were met.
+        reason: The rules with the numbers that were compared; where they were met, what the manager found.
+        done: What was done, in words.
+        problems: What went otherwise than the document says.
+        is_reduced: Something was done that makes the context smaller.
+        messages: How many there were before and after.
+        tokens: What the whole context took before and after.
+    """
+
+    hook: Hook
+    number: int
+    type_name: str
+    is_active: bool
+    reason: str
+    done: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    is_reduced: bool = False
+    messages: tuple[int, int] = (0, 0)
+    tokens: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True)
+class Report:
+    """What the managers of a hook did, in order.
+
+    Attributes:
+        entries: One for each entry that was asked.
+    """
+
+    entries: list[Ran] = field(default_factory=list[Ran])
+
+    @property
+    def is_reduced(self) -> bool:
+        """Tell whether anything was done that makes the context smaller."""
+        return any(ran.is_reduced for ran in self.entries)
+
+    def in_words(self) -> Iterator[str]:
+        """Yield a line for each entry."""
+        for ran in self.entries:
+            what = "; ".join((*ran.done, *ran.problems)) or ran.reason
+            state = "" if ran.is_active else "not run: "
+            yield f"{ran.hook}[{ran.number}] {ran.type_name}: {state}{what}"
+
+
+async def run(management: ContextManagement, hook: Hook, actions: Actions) -> Report:
+    """Run the managers of *hook* in the order of the document, each on what the one before has left.
+
+    Args:
+        management: The document.
+        hook: Any but ``on_overflow``, for which there is `run_on_overflow`.
+        actions: Carries out what they ask for.
+
+    Returns:
+        What each of them did.
+
+    Raises:
+        ConfigError: A user's own manager did what it may not.
+        StorageError: The file system refused; what was done before stays done, and nothing was lost.
+        Exception: Whatever a user's own manager raises.
+    """
+    running = _Running(management, actions)
+    for number, entry in enumerate(management.entries(hook)):
+        await running.entry(hook, number, entry)
+    return running.report
+
+
+async def run_on_overflow(management: ContextManagement, actions: Actions, error: BaseException) -> Report:
+    """Make the context smaller after the provider refused it as too long.
+
+    The managers of ``on_overflow`` are asked in order, then those of ``pre_llm`` with the rule ``on_overflow``, until
+    the context is a tenth smaller than it was.
+
+    Args:
+        management: The document.
+        actions: See `run`. Their situation must say that there is an overflow.
+        error: What the provider refused the context with.
+
+    Returns:
+        What each of them did; at least one made the context smaller.
+
+    Raises:
+        BaseException: *error* itself, where none of them did.
+    """
+    running = _Running(management, actions, error)
+    target = (1 - LEAST_PROGRESS) * running.situation().tokens
+    for hook, number, entry in _for_overflow(management):
+        await running.entry(hook, number, entry)
+        if running.report.is_reduced and running.situation().tokens <= target:
+            break
+    if not running.report.is_reduced:
+        raise error
+    return running.report
+
+
+def _for_overflow(management: ContextManagement) -> Iterator[tuple[Hook, int, Entry]]:
+    for number, entry in enumerate(management.entries("on_overflow")):
+        yield "on_overflow", number, entry
+    for number, entry in enumerate(management.entries("pre_llm")):
+        if entry.activation.on_overflow:
+            yield "pre_llm", number, entry
+
+
+@dataclass(slots=True)
+class _Running:
+    management: ContextManagement
+    actions: Actions
+    error: BaseException | None = None
+    report: Report = field(default_factory=Report)
+    _situation: Situation | None = None
+
+    def situation(self) -> Situation:
+        """Return what the entry before has left; it is looked at anew only after a step, for it may be long."""
+        if self._situation is None:
+            self._situation = self.actions.situation()
+        return self._situation
+
+    async def entry(self, hook: Hook, number: int, entry: Entry) -> None:
+        """Run one entry and take down what became of it."""
+        situation = self.situation()
+        verdict = entry.activation.verdict(situation)
+        if not verdict.is_met:
+            self.report.entries.append(_idle(hook, number, entry, verdict.reason))
+            return
+        decision = await entry.decide(situation, self.error)
+        if hook != "pre_compress" and _lets_go_for_a_summary(decision):
+            decision = await self._after_preparations(entry, decision)
+        done = [await self._carried_out(step) for step in decision.steps]
+        after = self.situation()
+        self.report.entries.append(
+            Ran(
+                hook,
+                number,
+                entry.manager.type_name,
+                is_active=True,
+                reason=f"{verdict.reason}: {decision.reason}",
+                done=tuple(one.words for one in done),
+                problems=tuple(problem for one in done for problem in one.problems),
+                is_reduced=any(one.is_reduced for one in done),
+                messages=(situation.message_count, after.message_count),
+                tokens=(situation.tokens, after.tokens),
+            )
+        )
+
+    async def _after_preparations(self, entry: Entry, decision: Decision) -> Decision:
+        """Run the managers of ``pre_compress``, and decide anew about what they have left."""
+        entries = self.management.entries("pre_compress")
+        for number, before in enumerate(entries):
+            await self.entry("pre_compress", number, before)
+        return await entry.decide(self.situation(), self.error) if entries else decision
+
+    async def _carried_out(self, step: Step) -> Done:
+        self._situation = None
+        return await _carried_out(self.actions, step)
+
+
+def _idle(hook: Hook, number: int, entry: Entry, reason: str) -> Ran:
+    return Ran(hook, number, entry.manager.type_name, is_active=False, reason=reason)
+
+
+def _lets_go_for_a_summary(decision: Decision) -> bool:
+    return any(isinstance(step, Summarise) for step in decision.steps)
+
+
+async def _carried_out(actions: Actions, step: Step) -> Done:
+    match step:
+        case Leave():
+            return await actions.leave(step)
+        case Summarise():
+            return await actions.summarise(step)
+        case Replace():
+            return await actions.replace(step)
+        case Pin():
+            return await actions.pin(step)

@@ -1,9 +1,0 @@
-"""What is shown of a text that is too long: what it is, what is wrong or odd in it, its head and its tail.
-
-All lines bear the numbers that they have in their file. Pure and deterministic.
-"""
-
-from buoyline.offloader.previews.preview import preview, preview_of
-from buoyline.offloader.previews.rows import Shown, shown_lines
-
-__all__ = ["Shown", "preview", "preview_of", "shown_lines"]

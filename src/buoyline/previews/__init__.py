@@ -1,0 +1,9 @@
+"""What is shown of a text that is too long: what it is, what is wrong or odd in it, its head and its tail.
+
+All lines bear the numbers that they have in their file. Pure and deterministic.
+"""
+
+from buoyline.previews.layout import Shown, shown_lines
+from buoyline.previews.preview import preview, preview_of
+
+__all__ = ["Shown", "preview", "preview_of", "shown_lines"]

@@ -1,0 +1,393 @@
+"""What failed tests of Go and Rust say in lines that have no word of trouble, and look alike where none failed.
+
+Where a run of Go's tests tells all, a test's lines stand above its result; where it tells failures alone, below it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from buoyline.previews.findings import Digest, Finding, Hit, Linear, fact, hits, joined, plain, rows, shortened
+
+_FAILURE_CHARS = 600
+_MAX_HITS = 40_000
+_MAX_FINDINGS = 200
+_OTHERS = 3
+_WEIGHT = 93.0
+
+_LOOKED_AT = Linear(
+    r"^\s{0,20}--- (FAIL|PASS|SKIP|BENCH)|^\s{0,20}=== (?:RUN|CONT)|^(?:FAIL|PASS|ok)\b|(_test\.go:)\d+: "
+)
+# A test that fails says what it wanted; the others of its lines tell how far it came.
+_COMPLAINT = re.compile(
+    r"\b(?:expect\w{0,10}|want\w{0,4}|got|should\w{0,3}|fail\w{0,4}|error\w{0,3}|not|no|unexpected|missing|mismatch|must|invalid)\b"
+    r"|n't\b|[!=]=|\u2260",
+    re.IGNORECASE,
+)
+_ASSERTION = Linear(r"assertion .{0,3}left [!=]= right.{0,3} failed")
+_SIDE = re.compile(r"\s{1,4}(?:left|right): ")
+_SIDE_WEIGHT = 86.0
+_DIGITS = re.compile(r"\d{1,40}")
+_WORD = "_test.go:"
+
+
+def failure_digest(lines: Sequence[str]) -> Digest:
+    """Find what tests that failed say of it.
+
+    Args:
+        lines: Of the text, without line ends.
+
+    Returns:
+        A finding for each complaint of a failed test, or for its last line where none complains; those that say
+        the same of different places are one.
+    """
+    text = joined(lines, _FAILURE_CHARS)
+    complaints = _complaints(lines, text) if _WORD.encode() in text else ()
+    return Digest(findings=(*complaints, *_sides(lines, text)))
+
+
+def _complaints(lines: Sequence[str], text: bytes) -> Iterator[Finding]:
+    kinds: dict[str, list[int]] = {}
+    for said in _of_failed_tests(hits(_LOOKED_AT, text, _MAX_HITS)):
+        complaints = [hit for hit in said if _COMPLAINT.search(_message(lines[hit.number - 1]))]
+        for hit in complaints or said[-1:]:
+            kinds.setdefault(_DIGITS.sub("0", _message(lines[hit.number - 1])), []).append(hit.number)
+    for first, *others in list(kinds.values())[:_MAX_FINDINGS]:
+        known = (*others[: _OTHERS - 1], others[-1]) if len(others) > _OTHERS else others
+        yield Finding(first, _WEIGHT, count=1 + len(others), others=tuple(known), word=_WORD)
+
+
+def _sides(lines: Sequence[str], text: bytes) -> Iterator[Finding]:
+    """Find the two values below a failed assertion of Rust; a style sheet has lines like these, too."""
+    for hit in hits(_ASSERTION, text, _MAX_FINDINGS):
+        for number in range(hit.number + 1, min(hit.number + 3, len(lines)) + 1):
+            if _SIDE.match(lines[number - 1]):
+                yield Finding(number, _SIDE_WEIGHT)
+
+
+def _of_failed_tests(found: Iterator[Hit]) -> Iterator[list[Hit]]:
+    """Yield the lines of each test that failed, as far as they stand on one side of its result."""
+    said, has_failed = list[Hit](), False
+    for hit in found:
+        result, place = hit.groups
+        if place:
+            said.append(hit)
+            continue
+        if said and (has_failed or result == "FAIL"):
+            yield said
+        said, has_failed = [], result == "FAIL"
+    if said and has_failed:
+        yield said
+
+
+def _message(line: str) -> str:
+    """Return what a line says, without the place where it says so."""
+    return line.partition(_WORD)[2].partition(": ")[2][:_FAILURE_CHARS].strip()
+
+
+# Stack traces: what was raised, and where in code that is the user's own.
+#
+# Read are those of Python and pytest, of Java and JavaScript (and whoever writes frames as they do), of Go and of
+# Rust,
+# also behind the prefixes that loggers and build servers set before each line.
+
+
+_TRACE_CHARS = 2_000
+_MAX_BEGINNINGS = 20_000
+_MAX_TRACES = 5_000
+_MAX_KINDS = 40
+_MAX_FRAMES = 400
+_MESSAGE_LINES = 30
+_MESSAGE_CHARS = 400
+_SHOWN_KINDS = 12
+_SHOWN_CHARS = 70
+
+_BEGINNING = Linear(
+    r"Traceback \(most recent call last\)|[ \t]at .*(?:\(|:\d|line \d)|panicked at|^.{0,200}(?:panic"
+    r"|fatal error): |DATA RACE"
+    r"|\.py:\d+: \w*(?:Error|Exception|Failed)"
+)
+
+_PYTHON_FRAME = re.compile(r'File "([^"]{1,400})", line (\d{1,9})(?:, in (\S{1,120}))?')
+_PYTEST = re.compile(r": (\w{0,80}(?:Error|Exception|Failed))\b")
+_AT_FRAME = re.compile(r"(?:^|[\s|])at (?:async )?(.{1,200})")
+_AT_PLACE = re.compile(
+    r"\(([^()]{1,300}:\d{1,9}(?::\d{1,9})?)\)\s{0,3}(?:~?\[|$)|(?:^|\s)(\S{1,200}:\d{1,9}:\d{1,9})\s{0,3}$"
+    r"| in (\S{1,300}:line \d{1,9})|\(([^()]{1,200})\)"
+)
+_NUMBER = re.compile(r"\d{1,9}")
+_TOKEN = re.compile(r"[A-Za-z_][\w.$]{0,400}")
+_RAISED = ("Error", "Exception", "Throwable", "Failure", "Interrupt", "Exit", "Warning", "Group", "Fault", "Timeout")
+_NAME = re.compile(r"([A-Za-z_][\w.]{0,200})(?::|\s|$)")
+_MORE = re.compile(r"\s{0,8}\.\.\. \d+ (?:more|common frames)")
+_VARYING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d{1,40}|\s{1,40}")
+
+_FOREIGN = re.compile(
+    r"site-packages|dist-packages|/lib(?:64)?/python\d|[\\/]Lib[\\/](?!site)|<frozen |<string>|importlib[./]"
+    r"|/pkg/mod/|/go[-@/\d.]{0,20}/src/[^/.]{1,40}/"
+    r"|/usr/local/go/|/usr/lib(?:64)?/|/libexec/src/|node_modules|node:|internal/|<anonymous>|/rustc/"
+    r"|\.cargo/registry|/rustlib/|/vendor/"
+    r"|^(?:java|javax|jdk|sun|com\.sun|jakarta|kotlin|kotlinx|scala|akka|groovy|org\.(?:springframework|junit"
+    r"|apache|gradle|hibernate|eclipse|mockito)"
+    r"|io\.(?:netty|reactivex|micrometer)|reactor|System|Microsoft|Newtonsoft)\."
+)
+
+
+@dataclass(slots=True)
+class _Trace:
+    """A stack trace.
+
+    Attributes:
+        number: Of the line that says what was raised.
+        raised: What, in short.
+        frame: The number of the line of the innermost frame of the user's own code; 0 where none is known.
+        place: Where that is.
+        end: The number of its last line.
+        count: How many are alike.
+        others: The numbers of some of these.
+    """
+
+    number: int
+    raised: str
+    frame: int
+    place: str
+    end: int
+    count: int = 1
+    others: list[int] = field(default_factory=list[int])
+
+
+def trace_digest(lines: Sequence[str]) -> Digest | None:
+    """Say what stack traces a text holds, each that is unlike the others once.
+
+    Args:
+        lines: Of the text, without line ends. It may be a log that holds much else.
+
+    Returns:
+        What was raised and where; findings for the lines that say so. None where there is no trace.
+    """
+    text = joined(lines, _TRACE_CHARS)
+    beginnings = [hit.number for hit in hits(_BEGINNING, text, _MAX_BEGINNINGS)]
+    if not beginnings:
+        return None
+    kinds = _distinct(_traces(plain(lines), beginnings))
+    if not kinds:
+        return None
+    return Digest(tuple(_facts(kinds)), tuple(_trace_findings(kinds)))
+
+
+def _traces(lines: Sequence[str], beginnings: Iterable[int]) -> Iterator[_Trace]:
+    end = count = 0
+    for number in beginnings:
+        if number <= end or count >= _MAX_TRACES:
+            continue
+        found = _trace(lines, number)
+        if found is not None:
+            end, count = found.end, count + 1
+            yield found
+
+
+def _trace(lines: Sequence[str], number: int) -> _Trace | None:
+    line = lines[number - 1][:_TRACE_CHARS]
+    if "Traceback (most recent call last)" in line:
+        return _python(lines, number, max(line.find("Traceback"), 0))
+    if "panicked at" in line:
+        return _rust(lines, number, line)
+    if "panic: " in line or "fatal error: " in line or "DATA RACE" in line:
+        return _go(lines, number, line)
+    if ".py:" in line and (found := _pytest(lines, number, line)) is not None:
+        return found
+    return _frames_at(lines, number)
+
+
+def _python(lines: Sequence[str], number: int, column: int) -> _Trace | None:
+    column = column - len("Exception Group ") if lines[number - 1][:column].endswith("Exception Group ") else column
+    frame, place, is_own = 0, "", False
+    for current in range(number + 1, min(number + 4 * _MAX_FRAMES, len(lines)) + 1):
+        line = lines[current - 1][:_TRACE_CHARS]
+        found = _PYTHON_FRAME.search(line)
+        if found is not None:
+            is_user = not _FOREIGN.search(found[1])
+            if is_user or not is_own:
+                frame, place, is_own = current, _python_place(found), is_own or is_user
+        elif frame and line[column : column + 1].strip() and not line[column:].startswith(("+", "|", "[Previous line")):
+            return _Trace(current, _short(line[column:]), frame, place, current)
+        elif "Traceback (most" in line:
+            break
+    return _Trace(frame, "cut off", frame, place, frame) if frame else None
+
+
+def _python_place(found: re.Match[str]) -> str:
+    place = f"{shortened(found[1], _SHOWN_CHARS)}:{found[2]}"
+    return f"{place} ({found[3]})" if found[3] and not found[3].startswith("<") else place
+
+
+def _pytest(lines: Sequence[str], number: int, line: str) -> _Trace | None:
+    place = _place(line, ".py:")
+    found = _PYTEST.match(line, place.end) if place is not None else None
+    if place is None or found is None:
+        return None
+    message = next((above for above in _above(number) if lines[above - 1].startswith("E   ")), number)
+    while message > 1 and lines[message - 2].startswith("E   ") and message > number - _MESSAGE_LINES:
+        message -= 1
+    return _Trace(message, found[1], number, str(place), number)
+
+
+def _frames_at(lines: Sequence[str], number: int) -> _Trace | None:
+    """Read a trace of Java, JavaScript or .NET, that begins in the line above *number*."""
+    first, frame, place, end = number, 0, "", number - 1
+    for current in range(number, min(number + _MAX_FRAMES, len(lines)) + 1):
+        found = _AT_FRAME.search(lines[current - 1][:_TRACE_CHARS])
+        where = _at_place(found[1]) if found is not None else ""
+        if end >= number and found is not None and lines[current - 1].lstrip().startswith("at "):
+            where = where or "?"
+        if found is None or not where:
+            if not _MORE.match(lines[current - 1]) or end < number:
+                break
+            end = current
+            continue
+        end = current
+        if not frame or (_FOREIGN.search(place) and not _FOREIGN.search(f"{found[1]}{where}")):
+            frame, place = current, where if ":" in where and "/" in where else found[1]
+    if end < number:
+        return None
+    message = _message_above(lines, first)
+    if not message:
+        return None
+    return _Trace(message, _short(lines[message - 1]), frame, shortened(place.strip(), _SHOWN_CHARS), end)
+
+
+def _at_place(text: str) -> str:
+    found = _AT_PLACE.search(text)
+    place = next((group for group in found.groups() if group), "") if found is not None else ""
+    return place if ":" in place or place in {"Native Method", "Unknown Source", "<anonymous>"} else ""
+
+
+def _message_above(lines: Sequence[str], number: int) -> int:
+    """Return the number of the line that says what was raised, 0 where nothing above the frames does."""
+    for place in list(_above(number))[:10]:
+        if _raised(lines[place - 1]):
+            return place
+    above = number - 1
+    return (
+        above if above and lines[above - 1].strip() and number < len(lines) and _AT_FRAME.search(lines[number]) else 0
+    )
+
+
+def _above(number: int) -> range:
+    return range(number - 1, max(number - _MESSAGE_LINES, 0), -1)
+
+
+def _go(lines: Sequence[str], number: int, line: str) -> _Trace | None:
+    frame, place, end = 0, "", number
+    for current in range(number + 1, min(number + _MAX_FRAMES, len(lines)) + 1):
+        text = lines[current - 1][:_TRACE_CHARS]
+        if "panic: " in text or "DATA RACE" in text:
+            break
+        found = _place(text, ".go:")
+        if found is None:
+            continue
+        end = current
+        if not frame or (_FOREIGN.search(place) and not _FOREIGN.search(str(found))):
+            frame, place = current, str(found)
+    # A program that talks of panic has no frames below it.
+    if not frame:
+        return None
+    start = min(at for at in (line.find("panic: "), line.find("fatal error: "), line.find("DATA RACE")) if at >= 0)
+    return _Trace(number, line[start : start + _SHOWN_CHARS], frame, place, end)
+
+
+def _rust(lines: Sequence[str], number: int, line: str) -> _Trace | None:
+    found = _place(line, ".rs:")
+    if found is None:
+        return None
+    message = line[line.find("panicked at") + 11 : found.start].strip(" ',:")
+    following = lines[number] if number < len(lines) else ""
+    end, frame, place = number, 0, ""
+    for current in range(number + 1, min(number + _MAX_FRAMES, len(lines)) + 1):
+        text = lines[current - 1][:_TRACE_CHARS]
+        if "panicked at" in text:
+            break
+        at = _AT_FRAME.search(text)
+        if at is not None and ".rs:" in at[1]:
+            end = current
+            if not frame and not _FOREIGN.search(at[1]):
+                frame, place = current, at[1].strip()
+    own = str(found)
+    raised = f"panic: {message or following.strip()}"[:_SHOWN_CHARS]
+    is_foreign = _FOREIGN.search(own) is not None and frame
+    return _Trace(number, raised, frame if is_foreign else number, place if is_foreign else own, max(end, number))
+
+
+class _Place(NamedTuple):
+    """A file and a line of it, and where in a text it is named."""
+
+    path: str
+    number: str
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{shortened(self.path, _SHOWN_CHARS)}:{self.number}"
+
+
+def _place(line: str, ending: str) -> _Place | None:
+    """Return the first place in a file whose name ends so, e.g. in ``".go:"``."""
+    colon = line.find(ending) + len(ending)
+    number = _NUMBER.match(line, colon) if colon >= len(ending) else None
+    if number is None:
+        return None
+    start = max(line.rfind(mark, 0, colon) for mark in " \t',(") + 1
+    return _Place(line[start : colon - 1], number[0], start, number.end())
+
+
+def _raised(line: str) -> str:
+    """Return the name of what was raised; empty where a line names nothing of the kind."""
+    tokens = [token.rstrip(".") for token in _TOKEN.findall(line[:_MESSAGE_CHARS])]
+    names = [token for token in tokens if token.endswith(_RAISED)]
+    # "Exception in thread" is what Java says before the name.
+    return next((name for name in names if name not in _RAISED), names[0] if names else "")
+
+
+def _short(line: str) -> str:
+    """Return what was raised, without what its message says of this one case."""
+    found = _NAME.search(line[:_MESSAGE_CHARS])
+    name = _raised(line) or (found[1] if found is not None else line.strip())
+    return name[-_SHOWN_CHARS:]
+
+
+def _distinct(traces: Iterable[_Trace]) -> list[_Trace]:
+    kinds: dict[tuple[str, str], _Trace] = {}
+    for trace in traces:
+        key = (_VARYING.sub("0", trace.raised), trace.place)
+        first = kinds.setdefault(key, trace) if len(kinds) < _MAX_KINDS else kinds.get(key)
+        if first is not None and first is not trace:
+            first.count += 1
+            if len(first.others) < _OTHERS and trace.number != first.number:
+                first.others.append(trace.number)
+    return list(kinds.values())
+
+
+def _facts(kinds: Sequence[_Trace]) -> Iterator[str]:
+    total = sum(kind.count for kind in kinds)
+    most = sorted(kinds, key=lambda kind: (-kind.count, kind.number))
+    if total == 1:
+        yield fact(f"Stack trace: {_described(kinds[0])}")
+        return
+    different = "all alike" if len(kinds) == 1 else f"{len(kinds):,} different"
+    yield fact(f"Stack traces: {total:,}, {different}")
+    yield from rows("Raised", map(_described, most), most=3)
+
+
+def _described(kind: _Trace) -> str:
+    count = f" x{kind.count:,}" if kind.count > 1 else ""
+    place = f" at {kind.place}" if kind.place else ""
+    return f"{kind.raised}{count} :{kind.number}{place}"
+
+
+def _trace_findings(kinds: Sequence[_Trace]) -> Iterator[Finding]:
+    for place, kind in enumerate(sorted(kinds, key=lambda kind: (-kind.count, kind.number))):
+        fall = 0.0 if place < _SHOWN_KINDS else 10.0
+        yield Finding(kind.number, 98.0 - fall, count=kind.count, others=tuple(kind.others))
+        if kind.frame and kind.frame != kind.number:
+            yield Finding(kind.frame, 85.0 - fall)

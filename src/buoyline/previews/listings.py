@@ -1,0 +1,272 @@
+"""Listings of files: of ``ls -l``, ``find``, ``tree``, ``du``, ``tar tv``, a search for names, and ``git status``."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from buoyline.previews.findings import Digest, Finding, counted, fact, plain, rows, sampled, share, shortened
+
+_LINE_CHARS = 1_000
+_LEAST = 0.85
+_LEAST_LINES = 5
+_LARGEST = 5
+_FAR = 10
+_MOST_LEVELS = 8
+_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+
+_LONG = re.compile(
+    r"\s{0,12}(?:\d{1,12}\s{1,8}\d{1,12}\s{1,4})?([-dlcbpsD])[-rwxsStTl]{9}[.+@]?\s{1,8}(?:\d{1,9}\s{1,12})?\S{1,64}(?:\s{1,12}[^\s\d]\S{0,63})?\s{1,16}"
+    r"(\d[\d,.]{0,20})([KMGTP]?)B?\s{1,4}"
+    r"(?:\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d)?(?:\.\d{1,9})?)?(?:\s[+-]\d{4})?"
+    r"|\S{1,10}\s{1,3}\S{1,6}\s{1,3}(?:\d\d:\d\d(?::\d\d)?|\d{4})(?: \d{4})?)\s{1,3}(\S.{0,800})"
+)
+_SIZED = re.compile(r"(\d[\d.]{0,15})([KMGTP]?)\t(\S.{0,800})$")
+_BRANCH = re.compile(r"([\u2502|\s\u00a0]{0,200})(?:[\u251c\u2514]\u2500{2}|[|`]--)[\s\u00a0](.{1,800})")
+_PATH = re.compile(r"(?:\.{0,2}/|~/|[A-Za-z]:\\)?[^\s:*?\"<>|=;,(){}/][^:*?\"<>|={};]{0,600}$|\.{0,2}/$|\.$")
+_FOLDER = re.compile(r"(\S.{0,600}):$")
+_SUMMARY = re.compile(r"total \d|\d{1,9} director(?:y|ies)(?:, \d{1,9} files?)?$|\s*$")
+_STATUS = re.compile(r"([ MADRCUT?!]{2}) (\S.{0,600})")
+_LONG_STATUS = re.compile(
+    r"\s{1,8}(modified|new file|deleted|renamed|copied|typechange|both \w{2,9}|(?:added|deleted) by (?:us"
+    r"|them)):\s{1,8}(\S.{0,600})"
+)
+_CONFLICTS = frozenset({"UU", "AA", "DD", "AU", "UA", "DU", "UD"})
+_STATES = {
+    "M": "modified",
+    "A": "added",
+    "D": "deleted",
+    "R": "renamed",
+    "C": "copied",
+    "T": "typechange",
+    "?": "untracked",
+    "!": "ignored",
+}
+
+
+class _Entry(NamedTuple):
+    """A file or a folder of a listing."""
+
+    number: int
+    path: str
+    is_folder: bool = False
+    size_bytes: int = -1
+
+
+def listing_digest(lines: Sequence[str]) -> Digest | None:
+    """Say of a listing how many files it has, of what sort, where, and which are the largest.
+
+    Args:
+        lines: Of the text, without line ends.
+
+    Returns:
+        Counts, and findings for the largest files, or for those in conflict. None where it is no listing.
+    """
+    sample = plain(sampled(lines))
+    if len(sample) < _LEAST_LINES:
+        return None
+    for covers, read in _FORMS:
+        if share(sum(map(covers, sample)), len(sample)) >= _LEAST:
+            return read(plain(lines))
+    return None
+
+
+def _covers_status(line: str) -> bool:
+    return line.startswith("## ") or _STATUS.match(line) is not None
+
+
+def _covers_long(line: str) -> bool:
+    return _LONG.match(line) is not None or _SUMMARY.match(line) is not None or _FOLDER.match(line) is not None
+
+
+def _covers_tree(line: str) -> bool:
+    return _BRANCH.match(line) is not None or _SUMMARY.match(line) is not None
+
+
+def _covers_sized(line: str) -> bool:
+    return _SIZED.match(line) is not None
+
+
+def _covers_path(line: str) -> bool:
+    if _PATH.match(line) is None or "\t" in line or "  " in line:
+        return False
+    # A path of several words is one where it has folders, or an ending; a sentence has neither.
+    return "/" in line or "\\" in line or (" " not in line and "." in line[1:-1] and line[-1] not in ".,;)")
+
+
+def _status(lines: Sequence[str]) -> Digest | None:
+    found = [(number, match) for number, line in enumerate(lines, 1) if (match := _STATUS.match(line[:_LINE_CHARS]))]
+    states = Counter(
+        "in conflict" if match[1] in _CONFLICTS else _STATES.get(match[1].strip()[:1], "other") for _, match in found
+    )
+    conflicts = [Finding(number, 90.0, note="in conflict") for number, match in found if match[1] in _CONFLICTS][:10]
+    places = Counter(_top(match[2].strip()) for _, match in found)
+    return _states_digest(states, places, conflicts)
+
+
+def _covers_long_status(line: str) -> bool:
+    return _LONG_STATUS.match(line) is not None or line.startswith(
+        ("\t", "On branch", "Your branch", "Changes ", "Untracked", "  (use", "Unmerged", "no changes")
+    )
+
+
+def _long_status(lines: Sequence[str]) -> Digest | None:
+    if not any(line.startswith(("On branch", "Changes ", "HEAD detached")) for line in lines[:20]):
+        return None
+    found = [
+        (number, match) for number, line in enumerate(lines, 1) if (match := _LONG_STATUS.match(line[:_LINE_CHARS]))
+    ]
+    untracked = [line.strip() for line in lines if line.startswith("\t") and not _LONG_STATUS.match(line[:_LINE_CHARS])]
+    states = Counter("in conflict" if _is_conflict(match[1]) else match[1] for _, match in found)
+    if untracked:
+        states["untracked"] = len(untracked)
+    conflicts = [Finding(number, 90.0, note="in conflict") for number, match in found if _is_conflict(match[1])][:10]
+    places = Counter(_top(path) for path in [*(match[2] for _, match in found), *untracked])
+    return _states_digest(states, places, conflicts)
+
+
+def _is_conflict(state: str) -> bool:
+    return state.startswith("both") or " by " in state
+
+
+def _states_digest(states: Counter[str], places: Counter[str], conflicts: Sequence[Finding]) -> Digest | None:
+    if not states:
+        return None
+    counts = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
+    by_place = rows("By folder", (f"{place} {count:,}" for place, count in places.most_common(12)), most=1)
+    return Digest((fact(f"State of a working tree: {counts}"), *by_place), tuple(conflicts))
+
+
+def _long(lines: Sequence[str]) -> Digest | None:
+    entries, folder = list[_Entry](), ""
+    for number, line in enumerate(lines, 1):
+        found = _LONG.match(line[:_LINE_CHARS])
+        heading = _FOLDER.match(line[:_LINE_CHARS]) if found is None else None
+        if heading is not None:
+            folder = heading[1].removesuffix("/") + "/"
+        if found is not None and found[4] not in {".", ".."}:
+            name = found[4].partition(" -> ")[0] if found[1] == "l" else found[4]
+            entries.append(_Entry(number, folder + name, found[1] == "d", _size(found[2], found[3])))
+    return _digest("long", entries)
+
+
+def _sized(lines: Sequence[str]) -> Digest | None:
+    found = ((number, _SIZED.match(line[:_LINE_CHARS])) for number, line in enumerate(lines, 1))
+    entries = [
+        _Entry(number, match[3], match[3].endswith("/"), _size(match[1], match[2])) for number, match in found if match
+    ]
+    folders = {entry.path.rpartition("/")[0] for entry in entries}
+    return _digest("sizes", [entry._replace(is_folder=entry.is_folder or entry.path in folders) for entry in entries])
+
+
+def _tree(lines: Sequence[str]) -> Digest | None:
+    entries, folders = list[_Entry](), list[str]()
+    for number, line in enumerate(lines, 1):
+        found = _BRANCH.match(line[:_LINE_CHARS])
+        if found is None:
+            continue
+        depth = len(found[1]) // 4
+        name = found[2].strip()
+        is_child = bool(entries) and depth > len(folders) - 1
+        if is_child:
+            entries[-1] = entries[-1]._replace(is_folder=True)
+        del folders[depth:]
+        folders.append(name.rstrip("/"))
+        entries.append(_Entry(number, "/".join(folders[-12:]), name.endswith("/")))
+    return _digest("tree", entries)
+
+
+def _paths(lines: Sequence[str]) -> Digest | None:
+    if share(sum("/" in line or "\\" in line for line in lines), len(lines)) < _LEAST / 2:
+        return None
+    entries = [
+        _Entry(number, line.strip(), line.endswith("/"))
+        for number, line in enumerate(lines, 1)
+        if line.strip() and _covers_path(line)
+    ]
+    return _digest("paths", entries)
+
+
+_FORMS: tuple[tuple[Callable[[str], bool], Callable[[Sequence[str]], Digest | None]], ...] = (
+    (_covers_long, _long),
+    (_covers_tree, _tree),
+    (_covers_sized, _sized),
+    (_covers_status, _status),
+    (_covers_long_status, _long_status),
+    (_covers_path, _paths),
+)
+
+
+def _digest(form: str, entries: Sequence[_Entry]) -> Digest | None:
+    if len(entries) < _LEAST_LINES:
+        return None
+    files = [entry for entry in entries if not entry.is_folder]
+    return Digest(tuple(_facts(form, entries, files)), tuple(_findings(form, files)))
+
+
+def _facts(form: str, entries: Sequence[_Entry], files: Sequence[_Entry]) -> Iterator[str]:
+    folders = len(entries) - len(files)
+    of_these = f" ({counted(len(files), 'file')}, {counted(folders, 'folder')})" if folders else ""
+    size = sum(entry.size_bytes for entry in files) if form == "long" else 0
+    yield fact(
+        f"Listing ({form}): {counted(len(entries), 'entry', 'entries')}{of_these}{f', {_bytes(size)}' if size else ''}"
+    )
+    if form in {"long", "sizes"}:
+        yield from rows(
+            "Largest",
+            (f"{shortened(entry.path, 60)} {_bytes(entry.size_bytes)} :{entry.number}" for entry in _largest(files)),
+            most=1,
+        )
+    yield from rows("By folder", _by_folder(files or entries), most=1)
+    kinds = Counter(_extension(entry.path) for entry in files).most_common(8)
+    yield from rows("By ending", (f"{kind} {count:,}" for kind, count in kinds if len(kinds) > 1), most=1, chars=120)
+
+
+def _by_folder(entries: Sequence[_Entry]) -> list[str]:
+    """Return how many lie in each folder of the first level at which they part."""
+    parents = [entry.path.removeprefix("./").split("/")[:-1] for entry in entries]
+    distinct = {tuple(parent[:_MOST_LEVELS]) for parent in parents}
+    level = next((level for level in range(_MOST_LEVELS) if len({parent[: level + 1] for parent in distinct}) > 1), 0)
+    places = ["/".join(parent[: level + 1]) or "." for parent in parents]
+    if len(set(places)) == 1:
+        return []
+    first = {place: entry.number for place, entry in zip(reversed(places), reversed(entries), strict=True)}
+    return [f"{shortened(place, 60)} {count:,} :{first[place]}" for place, count in Counter(places).most_common(12)]
+
+
+def _findings(form: str, files: Sequence[_Entry]) -> Iterator[Finding]:
+    largest = _largest(files) if form in {"long", "sizes"} else []
+    for place, entry in enumerate(largest):
+        following = largest[place + 1].size_bytes if place + 1 < len(largest) else entry.size_bytes
+        is_far = place == 0 and entry.size_bytes > _FAR * max(following, 1)
+        yield Finding(entry.number, 84.0 if is_far else 62.0 - place, note="largest by far" if is_far else "")
+
+
+def _largest(files: Sequence[_Entry]) -> list[_Entry]:
+    return sorted(files, key=lambda entry: (-entry.size_bytes, entry.number))[:_LARGEST]
+
+
+def _size(number: str, unit: str) -> int:
+    digits = number.replace(",", "") if not unit else number.replace(",", ".")
+    try:
+        return int(float(digits) * _UNITS[unit])
+    except ValueError:
+        return 0
+
+
+def _bytes(size: int) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 10_000 or unit == "GB":  # noqa: PLR2004 - four digits are read at a glance
+            return f"{size:,} {unit}"
+        size //= 1000
+    return ""
+
+
+def _extension(path: str) -> str:
+    name = path.rstrip("/").rpartition("/")[2]
+    _, dot, ending = name.removeprefix(".").rpartition(".")
+    return f".{ending[:12]}" if dot and ending and " " not in ending else "none"
+
+
+def _top(path: str) -> str:
+    return path.split("/", 1)[0] + "/" if "/" in path else "."

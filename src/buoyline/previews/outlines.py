@@ -1,0 +1,559 @@
+"""Source text: in what language, and what is defined where.
+
+Also where each line bears a number of its own, as `cat -n` and the tools that read files for agents write it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from buoyline.previews.findings import (
+    ROW_CHARS,
+    Digest,
+    Finding,
+    Linear,
+    counted,
+    fact,
+    hit_count,
+    hits,
+    is_continued,
+    joined,
+    plain,
+    rows,
+    sampled,
+    share,
+)
+
+# Numbers that stand before the lines of a text, as ``cat -n`` writes them.
+
+
+_NUMBER = re.compile(r"\s{0,12}(\d{1,7})(?:\u2192|\t| ?\| ?|[:-] ?)")
+_SAMPLE = 200
+_LEAST = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Gutter:
+    """A text without the numbers before its lines.
+
+    Attributes:
+        texts: The lines behind their numbers; empty where a line has none.
+        note: How the numbers differ from those of the lines; empty where they do not.
+    """
+
+    texts: list[str]
+    note: str
+
+
+def without_gutter(lines: Sequence[str]) -> Gutter | None:
+    """Take the numbers from *lines*; None where they bear none, or not one after the other."""
+    sample = [_NUMBER.match(line) for line in lines[:_SAMPLE] if line.strip()]
+    numbers = [int(found[1]) for found in sample if found is not None]
+    if len(numbers) < 3 or len(numbers) < _LEAST * len(sample):  # noqa: PLR2004 - two may be chance
+        return None
+    if sum(after == before + 1 for before, after in pairwise(numbers)) < _LEAST * (len(numbers) - 1):
+        return None
+    found = [_NUMBER.match(line) for line in lines]
+    texts = [line[match.end() :] if match is not None else "" for line, match in zip(lines, found, strict=True)]
+    offsets = Counter(number - int(match[1]) for number, match in enumerate(found, 1) if match is not None)
+    return Gutter(texts, _note(offsets))
+
+
+def _note(offsets: Counter[int]) -> str:
+    offset, count = offsets.most_common(1)[0]
+    if count < _LEAST * offsets.total():
+        return "numbers here are of the lines, not those in them"
+    if offset == 0:
+        return ""
+    return f"numbers here are of the lines; those in them are {abs(offset):,} {'less' if offset > 0 else 'more'}"
+
+
+# Texts of headings, sections or keys: Markdown, INI and TOML, YAML.
+
+
+Heading: TypeAlias = tuple[int, str, int]
+"""Number of the line, what it says, and its level from 0."""
+
+_MAX_HEADINGS = 20_000
+_LEAST_KEYS = 3
+_LEAST_HEADINGS = 2
+_LEAST_NESTED = 0.3
+_LEAST_PROSE = 0.05
+_SHOWN_CHARS = 70
+
+_HEADING = re.compile(r"(#{1,6}) {1,3}(\S.{0,200})")
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
+_PROSE = re.compile(r"#{2,6} \S|\s{0,8}[-*+] \S|\s{0,8}\d{1,3}[.)] \S|```|\||> |.{0,200}(?:\*\*|\]\(|`)")
+_UNDERLINE = re.compile(r"(?:={3,}|-{3,})\s{0,4}$")
+
+_SECTION = re.compile(r"\s{0,8}\[{1,2}([^\[\]=]{1,200})\]{1,2}\s{0,8}(?:[#;].{0,200})?$")
+_SETTING = re.compile(r"\s{0,8}[\w.\"'/-]{1,200}\s{0,8}[=:]|\s{0,40}[#;]|\s{1,40}\S|[\]})]")
+
+_KEY = re.compile(r"([A-Za-z_/.\"'$<][^:#{}\[\]\s]{0,100}(?: [\w-]{1,40})?)\s?:(?:\s|$)")
+_YAML = re.compile(r"\s{0,200}(?:- ){0,8}(?:[\w.\"'/$<*&@-][^:{}\[\]]{0,200}:(?:\s|$)|- \S|#)|---$|\.\.\.$|\s*$")
+_NESTED = re.compile(r" {2,200}\S|- \S")
+
+
+def outline_of(texts: Sequence[str]) -> tuple[str, list[Heading]] | None:
+    """Return what form a text has and its headings, or None where it has none of these forms.
+
+    Args:
+        texts: The lines of the text, without a gutter.
+
+    Returns:
+        ``("Markdown", [(1, "# Title", 0), (12, "## Use", 1)])``; not more than 20,000 headings.
+    """
+    sample = sampled(texts)
+    if len(sample) < _LEAST_KEYS:
+        return None
+    for name, is_so, headings in (
+        ("Markdown", _is_markdown, _markdown_headings),
+        ("Sections", _has_sections, _sections),
+        ("YAML", _is_yaml, _keys),
+    ):
+        if is_so(sample):
+            found = headings(texts)
+            return (name, found) if found else None
+    return None
+
+
+def _is_markdown(sample: Sequence[str]) -> bool:
+    headings = [found[1] for found in map(_HEADING.match, sample) if found is not None]
+    deep = sum(len(marks) > 1 for marks in headings)
+    signs = sum(_PROSE.match(line) is not None for line in sample)
+    is_script = sample[0].startswith("#!")
+    return deep >= _LEAST_HEADINGS and not is_script and signs - deep > _LEAST_PROSE * len(sample)
+
+
+def _markdown_headings(texts: Sequence[str]) -> list[Heading]:
+    found: list[Heading] = []
+    is_code = False
+    for number, line in enumerate(texts, 1):
+        if _FENCE.match(line):
+            is_code = not is_code
+        elif not is_code and line.startswith("#") and (heading := _HEADING.match(line)) and len(found) < _MAX_HEADINGS:
+            found.append((number, _shown(f"{heading[1]} {heading[2]}"), len(heading[1]) - 1))
+    return found
+
+
+def _has_sections(sample: Sequence[str]) -> bool:
+    sections = sum(_SECTION.match(line) is not None and not line.startswith(" ") for line in sample)
+    settings = sum("=" in line and _SETTING.match(line) is not None for line in sample)
+    others = sum(_SETTING.match(line) is not None for line in sample)
+    return sections >= 1 and settings >= 2 and share(sections + others, len(sample)) >= _LEAST  # noqa: PLR2004
+
+
+def _sections(texts: Sequence[str]) -> list[Heading]:
+    found = ((number, _SECTION.match(line)) for number, line in enumerate(texts, 1) if line.startswith("["))
+    return [(number, _shown(f"[{match[1]}]"), 0) for number, match in found if match is not None][:_MAX_HEADINGS]
+
+
+def _is_yaml(sample: Sequence[str]) -> bool:
+    keys = sum(_KEY.match(line) is not None for line in sample)
+    nested = sum(_NESTED.match(line) is not None for line in sample)
+    is_yaml = sum(_YAML.match(line) is not None for line in sample)
+    return keys >= 1 and nested >= _LEAST_NESTED * len(sample) and is_yaml >= _LEAST * len(sample)
+
+
+def _keys(texts: Sequence[str]) -> list[Heading]:
+    top = ((number, _KEY.match(line)) for number, line in enumerate(texts, 1) if line and not line[0].isspace())
+    found = [(number, _shown(f"{match[1]}:"), 0) for number, match in top if match is not None]
+    return found[:_MAX_HEADINGS]
+
+
+def _shown(text: str) -> str:
+    return text.strip()[:_SHOWN_CHARS]
+
+
+# Languages of source text: how each is known, and what stands in its outline.
+#
+# All patterns are RE2's and look at one line. A pattern for the outline has three groups: what stands before the word
+# (its indentation, and whether it is visible outside), the word, and the name.
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """A language.
+
+    Attributes:
+        name: As people write it.
+        marks: Finds lines that hardly any other language has.
+        outline: Finds what stands in an outline.
+        visible: Words before a name that make it the more important.
+        least_share: So much of the lines of a text must bear marks.
+    """
+
+    name: str
+    marks: Linear
+    outline: Linear
+    visible: tuple[str, ...] = ()
+    least_share: float = 0.02
+
+
+def _defined(name: str, marks: str, outline: str, *visible: str, least_share: float = 0.02) -> Language:
+    return Language(name, Linear(marks), Linear(outline), visible, least_share)
+
+
+_I = r"[ \t]*"
+_MODIFIERS = (
+    r"(?:public|private|protected|internal|static|final|abstract|sealed|synchronized|async|override|virtual|partial"
+    r"|readonly|default|native|unsafe|extern|open|data|inline|suspend|export|declare)"
+)
+
+# The more particular ones first: of two that have as many marks the first is taken.
+LANGUAGES = (
+    _defined(
+        "Go",
+        r"^package \w+$|^func (?:\(\w* ?\*?\w+(?:\[[^\]]*\])?\) )?\w+(?:\[[^\]]*\])?\(|^type \w+ (?:struct"
+        r"|interface|func)\b"
+        r"|^\t+(?:if err != nil \{|\w+(?:, \w+)* := )|^\t+defer |^import \($",
+        r"^()(func|type|var|const) ((?:\(\w* ?\*?\w+(?:\[[^\]]*\])?\) )?\w+)",
+    ),
+    _defined(
+        "Rust",
+        r"^\s*(?:pub(?:\(\w+\))? )?(?:fn \w+|impl\b.*\{|use (?:crate|std|super|self)::|mod \w+;|struct \w+"
+        r"|enum \w+ \{|trait \w+)"
+        r"|^\s*#!?\[\w+|^\s*let mut |\bOk\(\(\)\)|^\s*match .* \{$",
+        r"^([ \t]*(?:pub(?:\([^)]*\))? )?(?:(?:async|unsafe|const|extern \"C\") )*)"
+        r"(fn|struct|enum|trait|mod|type|union|macro_rules!|static"
+        r"|impl)(?:<[^>]*>)? ([\w:]+(?:<[^>]*>)?(?: for [\w:]+)?)",
+        "pub",
+    ),
+    _defined(
+        "PHP",
+        r"^<\?php|^\s*\$\w+ ?=[^=>]|^\s*(?:public|private|protected) (?:static )?function "
+        r"|^use [A-Z]\w*\\|^namespace [A-Z][\w\\]*;|\$this->",
+        rf"^({_I}(?:(?:abstract|final|public|private|protected|static) )*)(function|class|interface|trait|enum"
+        rf"|namespace) &?([\w\\]+)",
+        "public",
+        "final",
+        "abstract",
+    ),
+    _defined(
+        "C#",
+        r"^using (?:static )?[A-Z][\w.]*;|^\s*namespace [A-Z][\w.]*(?:;|\s*\{?)$|\{ get; |^\s*public (?:async"
+        r"|override|sealed|partial|readonly) "
+        r"|\bvar \w+ = (?:new|await) |^\s*(?:public|internal|private) .*(?: : I?[A-Z]\w+)$|\bout [A-Z]?\w+ \w+"
+        r"|^\s*\[(?:Http|Guid|Com|Dll|Serial|Fact|Test|Json)\w*",
+        rf"^({_I}(?:{_MODIFIERS} )+)(?:(class|interface|struct|record|enum) (\w+)|[\w<>\[\],.?]+ (\w+(?:<\w+>)?) ?\()",
+        "public",
+    ),
+    _defined(
+        "Java",
+        r"^package [\w.]+;|^import (?:static )?[\w.]+\*?;|^\s*@(?:Override|Test|Autowired|Deprecated|Nullable"
+        r"|SuppressWarnings)\b"
+        r"|^\s*(?:public|private|protected) (?:static |final |abstract )*(?:class|interface|enum|record|void"
+        r"|[A-Z][\w<>, ]*) \w+"
+        r"|^\s*public static void main",
+        rf"^({_I}(?:{_MODIFIERS} )*)(?:(class|interface|enum|record|@interface) (\w+)"
+        rf"|{_MODIFIERS} (?:{_MODIFIERS} )*(?:<[^>]*> )?[\w<>\[\],.? ]+ (\w+) ?\()",
+        "public",
+    ),
+    _defined(
+        "Kotlin",
+        r"^\s*(?:(?:private|internal|override|suspend|inline|public) )*fun (?:<[^>]*> )?[\w.`]+\(|^\s*data class "
+        r"|^\s*(?:private )?va[lr] \w+(?:: ?\w+|\s=)|^import [\w.]+$",
+        rf"^({_I}(?:{_MODIFIERS} )*)(fun|class|interface|object|enum class|typealias) (?:<[^>]*> )?([\w.`]+)",
+        least_share=0.06,
+    ),
+    _defined(
+        "Swift",
+        r"^\s*(?:(?:public|private|open|internal|static|override|fileprivate) )*func \w+(?:<[^>]*>)?\("
+        r"|^import [A-Z]\w+$|\bguard let |\bif let |^\s*@(?:State|objc|Published)\b",
+        rf"^({_I}(?:{_MODIFIERS} )*)(func|class|struct|enum|protocol|extension|actor) (\w+)",
+        "public",
+        "open",
+        least_share=0.04,
+    ),
+    _defined(
+        "TypeScript",
+        r"^(?:export )?(?:declare )?(?:interface|type|enum|namespace) \w+(?:<[^>]*>)? ?[={]|^import type "
+        r"|^import .* from ['\"]"
+        r"|^\s*(?:private|public|protected|readonly) (?:readonly |static |async )*\w+[(:?]|\): (?:Promise<|void"
+        r"|string|boolean|number)"
+        r"|^\s*(?:export )?(?:const|let) \w+: |\bas (?:const|any|unknown|string)\b",
+        rf"^({_I}(?:export )?(?:default )?(?:declare )?(?:abstract )?(?:async )?)"
+        r"(?:(function\*?|class|interface|type|enum|namespace|const|let|var|describe\(|it\("
+        r"|test\() ?['\"]?([\w$][\w$ .-]*)"
+        r"|(?:(?:public|private|protected|static|async|get|set"
+        r"|override) )*(\w+)(?:<[^>]*>)?\([^;]*\)(?:: [^;=]+)? \{$)",
+        "export",
+        least_share=0.03,
+    ),
+    _defined(
+        "JavaScript",
+        r"^\s*(?:export )?(?:default )?(?:async )?function\*? ?\w*\(|\brequire\(['\"]|^import .* from ['\"]"
+        r"|^\s*(?:const|let|var) [\w{\[][^=]* = "
+        r"|^module\.exports|^exports\.\w+ ?=|=> [{(]|^\s*\}\)[;,]?$|^['\"]use strict",
+        rf"^({_I}(?:export )?(?:default )?(?:async )?)"
+        r"(?:(function\*?|class|const|let|var|exports\.|module\.exports|describe\(|it\(|test\() ?['\"]?([\w$][\w$ .-]*)"
+        r"|(?:(?:static|async|get|set) )*(\w+)\([^;]*\) \{$)",
+        "export",
+        least_share=0.04,
+    ),
+    _defined(
+        "C++",
+        r"^\s*(?:using )?namespace [\w:]+|^template ?<|\bstd::|^#include <(?:iostream|string|vector|map|memory"
+        r"|algorithm|utility|functional)>"
+        r"|^\s*(?:public|private|protected):|^\s*class \w+[^;]*\{?$|\bnullptr\b|\bstatic_cast<",
+        rf"^(|{_I}(?:class|struct|namespace|enum)[ \t])?(?:(?:typedef )?(class|struct|enum(?: class)?|union"
+        rf"|namespace)? ?([A-Z]\w+)(?: final)?(?: ?:[^:;].*)?(?: ?\{{)?$"
+        r"|(?:[A-Za-z_][\w:<>,*& \t]*[ \t*&])?([A-Za-z_][\w:~]+) ?\((?:[^;.]*[){,][ \t]*(?:const)?)$)",
+        least_share=0.03,
+    ),
+    _defined(
+        "C",
+        r"^#(?:include [<\"]|define \w+|ifn?def \w+|endif|if defined)|^(?:static |extern |inline |const "
+        r"|unsigned )*(?:void|int|char|bool|size_t|struct \w+|u?int\d+_t) \*?\w+\("
+        r"|^typedef |^\s*struct \w+ \{?$|->\w+|^\s*(?:int|char|void|size_t|u?int\d+_t) \*?\w+(?: =.*)?;",
+        r"^()(?:(?:typedef )?(struct|enum|union) (\w+) ?\{?$|#(define) (\w+)\("
+        r"|(?:[A-Za-z_][\w* \t]*[ \t*])?([A-Za-z_]\w+) ?\([^;.]*[){,][ \t]*$)",
+        least_share=0.05,
+    ),
+    _defined(
+        "Python",
+        r"^\s*(?:async )?def \w+\(|^\s*class \w+(?:\(.*\))?:|^(?:from [\w.]+ import "
+        r"|import [\w.]+(?: as \w+)?(?:, \w+)*$)|^\s*(?:elif .*|except\b.*|else|try|finally):$"
+        r"|^\s*(?:if|for|with|while) .*:$|\bself\.\w+|^if __name__ ==|^\s*@\w+[\w.]*(?:\(.*\))?$|^\s*\"\"\"",
+        rf"^({_I}(?:async )?)(def|class) (\w+)",
+        least_share=0.06,
+    ),
+    _defined(
+        "Ruby",
+        r"^\s*def (?:self\.)?\w+[?!=]?|^\s*end$|^require(?:_relative)? ['\"]|^\s*(?:attr_\w+|include|extend) [:A-Z]"
+        r"|\bdo (?:\|.*\|)?$|^\s*module [A-Z]\w*$|^\s*class [A-Z]\w*(?: < [A-Z][\w:]*)?$",
+        rf"^({_I})(def|class|module|describe|context) ['\"]?([\w.:?!=]+)",
+        least_share=0.08,
+    ),
+    _defined(
+        "shell",
+        r"^#!.*\b(?:ba|z|k|da)?sh\b|^\s*(?:fi|done|esac|then|do)$|^\s*(?:if|while|elif) (?:\[|!|\w).*; ?(?:then"
+        r"|do)$|^\s*(?:local|export|readonly|declare) \w+="
+        r"|^\s*echo |\$\{?\w+\}?|^set -[eux]|^\s*[A-Z_]+=\S*$",
+        rf"^({_I})(function )?([\w:.-]+) ?\(\) ?\{{?",
+        least_share=0.15,
+    ),
+    _defined(
+        "SQL",
+        r"(?i)^\s*(?:create (?:or replace )?(?:temp(?:orary)? |unique |materialized )*(?:table|view|index|function"
+        r"|procedure|trigger|type|schema|database|extension|sequence)"
+        r"|insert into|alter table|drop (?:table|view|index)|select\b|from \w+|where\b|primary key|foreign key"
+        r"|update \w+ set|delete from)\b",
+        r"(?i)^([ \t]*(?:create|alter|drop) (?:or replace )?(?:temp(?:orary)? |unique |materialized )*)"
+        r"(table|view|index|function|procedure|trigger|type|schema|database"
+        r"|sequence) (?:concurrently )?(?:if (?:not )?exists )?(?:only )?([\w.\"`\[\]]+)",
+        "create",
+        "CREATE",
+        least_share=0.06,
+    ),
+    _defined(
+        "CSS",
+        r"^\s*[-\w]+: ?[^;{}]+;$|^[.#@&:\w*][^;={}()]*\{$",
+        r"^()([.#@]?)([\w*:][^{};=]*?) ?\{$",
+        least_share=0.6,
+    ),
+)
+
+SCRIPT = Linear(r"\bfunction ?\w* ?\(|=>|\b(?:var|let|const) \w+=|\breturn\b|!0\b|\bvoid 0")
+"""What stands in a script all over, also in one that was made small."""
+
+MINIFIED = Linear(
+    r"\bfunction ([A-Za-z_$][\w$]{3,60})\(|\bclass ([A-Z][\w$]{3,60})(?:\{| extends )|\b(?:module\.exports|exports"
+    r"|window|globalThis|self)\.([A-Za-z_$][\w$]{2,60}) ?=[^=]"
+)
+"""What has a name even in a script that was made small."""
+
+
+_LINE_CHARS = 300
+_MAX_DEFINITIONS = 20_000
+_MOST_ROWS = 4
+_MOST_FINDINGS = 12
+_MOST_ITEMS = 200
+_LABEL_CHARS = 60
+
+# Less than a row has room for, whose label takes some.
+_ROW_CHARS = ROW_CHARS - 16
+_LEAST_MARKS = 3
+_LEAST_LINES = 5
+
+# What a line of a program looks like, in any language: not what a line of a log or of prose does.
+_CODE = re.compile(
+    r"[{};,(\[:\\]\s{0,4}$|^\s{0,80}[)}\]]|^\s{0,80}(?://|/\*|\*|#|--|<!--|\"\"\"|@)|^\s{2,80}\S|^\t|[=!]=|\w\("
+    r"|^\s{0,80}\w{1,40} [:+]?= "
+    r"|^(?:import|from|use|using|package|const|let|var|func|def|class|type|end|return|echo|fi|done|export)\b"
+)
+_LEAST_CODE = 0.6
+_MINIFIED_CHARS = 500
+_SCRIPT_LINES = 200
+_SCRIPT_LINE_CHARS = 20_000
+_CHARS_PER_SIGN = 150
+
+_JSON = frozenset({"{", "[", "[{", "{}", "[]"})
+_LOCAL = frozenset({"if", "for", "while", "switch", "catch", "return", "function", "else", "do", "with", "match"})
+_VALUES = frozenset({"const", "let", "var", "static", "define"})
+# What nearly all are needs no word of its own.
+_UNSAID = frozenset({"def", "function", "const", "let", "var", "fn", "func", "exports"})
+_DECLARATORS = ("describe(", "it(", "test(")
+
+
+class Definition(NamedTuple):
+    """Something that a text defines.
+
+    Attributes:
+        number: Of the line where it begins.
+        label: What it is and is called.
+        rank: 0 for what is visible outside and on top, the more the deeper.
+    """
+
+    number: int
+    label: str
+    rank: int
+
+
+def outline_digest(lines: Sequence[str]) -> Digest | None:
+    """Say of a source text in what language it is, and what is defined where.
+
+    Args:
+        lines: Of the text, without line ends; a gutter with numbers may stand before each.
+
+    Returns:
+        The language, how many lines there are, and an outline with their numbers; all numbers are those of *lines*.
+        None where it is no source text.
+    """
+    lines = plain(lines)
+    gutter = without_gutter(lines)
+    texts = lines if gutter is None else gutter.texts
+    found = _document(texts) or _program(texts)
+    if found is None:
+        return None
+    name, definitions = found
+    return Digest(tuple(_facts(name, len(lines), definitions, gutter)), tuple(_findings(definitions, len(lines))))
+
+
+def _document(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:
+    found = outline_of(texts)
+    if found is None:
+        return None
+    name, headings = found
+    return f"{name} (", [Definition(*heading) for heading in headings]
+
+
+def _program(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:
+    language = None if _is_minified(texts) else _language(sampled(texts))
+    if language is not None:
+        return f"Source code ({language.name}, ", _definitions(language, texts)
+    return ("Source code (JavaScript, minified, ", _minified(texts)) if _is_script(texts) else None
+
+
+def _language(sample: Sequence[str]) -> Language | None:
+    # A document in JSON has lines of code, and no definitions.
+    if not sample or sample[0].strip() in _JSON:
+        return None
+    if len(sample) < _LEAST_LINES and not any(len(line) > _LINE_CHARS for line in sample):
+        return None
+    if share(sum(_CODE.search(line) is not None for line in sample), len(sample)) < _LEAST_CODE:
+        return None
+    text = joined(sample, _LINE_CHARS)
+    marks = [(hit_count(language.marks, text), language) for language in LANGUAGES]
+    enough = [
+        (count / language.least_share**0.5, language)
+        for count, language in marks
+        if count >= _LEAST_MARKS and count >= language.least_share * len(sample)
+    ]
+    return max(enough, key=lambda pair: pair[0])[1] if enough else None
+
+
+def _is_minified(texts: Sequence[str]) -> bool:
+    head = [line for line in texts[:200] if line]
+    return bool(head) and 2 * sum(len(line) > _MINIFIED_CHARS or is_continued(line) for line in head) > len(head)
+
+
+def _is_script(texts: Sequence[str]) -> bool:
+    head = joined(texts[:_SCRIPT_LINES], _SCRIPT_LINE_CHARS)
+    return len(head) > _SCRIPT_LINE_CHARS // 10 and hit_count(SCRIPT, head) * _CHARS_PER_SIGN > len(head)
+
+
+def _minified(texts: Sequence[str]) -> list[Definition]:
+    found: dict[str, Definition] = {}
+    for hit in hits(MINIFIED, joined(texts, 1 << 16), _MAX_DEFINITIONS):
+        name = "".join(hit.groups)
+        found.setdefault(name, Definition(hit.number, name, 0))
+    return list(found.values())
+
+
+def _definitions(language: Language, texts: Sequence[str]) -> list[Definition]:
+    found = (
+        _definition(language, hit.number, hit.groups)
+        for hit in hits(language.outline, joined(texts, _LINE_CHARS), _MAX_DEFINITIONS)
+    )
+    return [definition for definition in found if definition is not None]
+
+
+def _definition(language: Language, number: int, groups: Sequence[str]) -> Definition | None:
+    before, words = groups[0], [group for group in groups[1:] if group]
+    if not words or words[-1] in _LOCAL:
+        return None
+    depth = len(before.expandtabs(4)) - len(before.expandtabs(4).lstrip())
+    word = words[0] if len(words) > 1 else ""
+    is_visible = (
+        not language.visible or any(mark in before.split() for mark in language.visible) or words[0] in _DECLARATORS
+    )
+    is_value = word in _VALUES
+    if is_value and depth:
+        return None
+    rank = 2 * min(depth // 2, 4) + (not is_visible) + 2 * is_value
+    return Definition(number, _label(word.strip(" (.!"), words[-1].strip()), rank)
+
+
+def _label(word: str, name: str) -> str:
+    return f"{word} {name}" if word and word not in _UNSAID else name
+
+
+def _facts(name: str, total: int, definitions: Sequence[Definition], gutter: Gutter | None) -> Iterator[str]:
+    own = "" if gutter is None or gutter.note == "" else f"; {gutter.note}"
+    yield fact(f"{name}{counted(total, 'line')}{own})")
+    ranks = sorted({definition.rank for definition in definitions})
+    top = [definition for definition in definitions if ranks and definition.rank <= ranks[0] + 1]
+    nested = [definition for definition in definitions if ranks and definition.rank > ranks[0] + 1]
+    yield from rows("Outline", _items(top, total, _MOST_ROWS), most=_MOST_ROWS)
+    most = 1 if len(top) > _MOST_FINDINGS else 2
+    yield from rows("Within", _items(nested, total, most), most=most)
+
+
+def _chosen(definitions: Sequence[Definition], total: int) -> list[Definition]:
+    """Return those on top first; of what is alike, what takes most lines."""
+    ends = [*(after.number for after in definitions[1:]), total + 1][: len(definitions)]
+    pairs = zip(definitions, ends, strict=True)
+    return [found for found, _ in sorted(pairs, key=lambda pair: (pair[0].rank, pair[0].number - pair[1]))]
+
+
+def _items(definitions: Sequence[Definition], total: int, most: int) -> list[str]:
+    """Return the definitions in their order, or where they have no room, the weightiest, a row of them in order."""
+    if sum(map(_width, definitions)) <= most * _ROW_CHARS:
+        return list(map(_item, definitions))
+    items: list[str] = []
+    row: list[Definition] = []
+    for definition in _chosen(definitions, total):
+        if sum(map(_width, row)) + _width(definition) > _ROW_CHARS:
+            items += map(_item, sorted(row))
+            row = []
+        row.append(definition)
+        if len(items) > _MOST_ITEMS:
+            break
+    return [*items, *map(_item, sorted(row)), *[""] * (len(definitions) - len(items) - len(row))]
+
+
+def _item(definition: Definition) -> str:
+    return f"{definition.label[:_LABEL_CHARS]} :{definition.number}"
+
+
+def _width(definition: Definition) -> int:
+    return len(_item(definition)) + 2
+
+
+def _findings(definitions: Sequence[Definition], total: int) -> Iterator[Finding]:
+    for definition in _chosen(definitions, total)[:_MOST_FINDINGS]:
+        yield Finding(definition.number, 50.0)

@@ -1,0 +1,322 @@
+"""Previews of texts of any size."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from buoyline.previews import signals
+from buoyline.previews.binary import binary_digest
+from buoyline.previews.diffs import diff_digest
+from buoyline.previews.documents import document_digest, records_digest
+from buoyline.previews.failures import failure_digest, trace_digest
+from buoyline.previews.findings import MOST_TROUBLES, MUST_SHOW, UNLIKE, Digest, Finding
+from buoyline.previews.layout import Budget, choice, composed, whole
+from buoyline.previews.lines import Block, blocks_of, excerpts_at
+from buoyline.previews.listings import listing_digest
+from buoyline.previews.outliers import MAX_LINES, forms_of, novel, odd_kinds, unlike
+from buoyline.previews.outlines import outline_digest
+from buoyline.previews.pages import page_digest, paragraphs_digest
+from buoyline.previews.searches import search_digest
+from buoyline.previews.source import Source, TextSource, count_lines
+from buoyline.previews.tables import table_digest
+from buoyline.tokens import TextCounter
+
+# Lines of any text: the trouble they speak of, each kind once, and the lines that are unlike all others.
+#
+# Two lines are of one kind when they differ in their digits alone. Texts are surveyed in blocks of about a megabyte,
+# so
+# that one of any size needs little memory, and a block in calls that work on all of it at once: a loop over the lines
+# of
+# 100 MB would take longer than a person waits.
+
+
+_DIGITS = b"0123456789"
+_OTHERS = 3
+_MAX_KINDS = 50_000
+_MAX_COUNTED_LINES = 3_000_000
+# Judging a line takes 20 to 40 microseconds: so many in all, then so many a block and of its others the worst alone.
+_MAX_TROUBLES = 10_000
+_MAX_TROUBLES_PER_BLOCK = 2_000
+_MAX_LINE_BYTES = 4_000
+_VERDICT_LINES = 40
+_BEFORE_TROUBLE = 200
+_SUSPECT = 60.0
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """A kind of lines that speak of trouble."""
+
+    number: int
+    weight: float
+    column: int
+    word: str
+    count: int = 1
+    others: list[int] = field(default_factory=list[int])
+
+    @property
+    def sort(self) -> str:
+        """What lines of its sort have in common, however they differ: the word of trouble that they were found by."""
+        return signals.sort_of(self.word)
+
+    def again(self, number: int, count: int = 1) -> None:
+        """Take *count* more lines of the kind, of which the last has this number; the very last is always known."""
+        self.count += count
+        if len(self.others) < _OTHERS:
+            self.others.append(number)
+        else:
+            self.others[-1] = number
+
+
+@dataclass(slots=True)
+class Survey:
+    """What is known of the lines of a text.
+
+    Attributes:
+        lines: How many there are.
+        kinds: How many lines there are of each kind; a kind is a line without its digits. Not all of them where
+            `is_full`.
+        is_full: There were more kinds than are told apart.
+        verdict: The number of the last line that says how a run ended; 0 where none does.
+    """
+
+    lines: int = 0
+    kinds: Counter[bytes] = field(default_factory=Counter[bytes])
+    is_full: bool = False
+    verdict: int = 0
+    _troubles: dict[bytes, _Trouble] = field(default_factory=dict[bytes, _Trouble])
+    _looked_at: int = 0
+
+    def read(self, block: bytes) -> None:
+        r"""Take the next lines, UTF-8, with ``\n`` between them."""
+        keys = kinds_of(block)
+        self._find_troubles(block, keys)
+        self._find_verdict(block, len(keys))
+        if not self.is_full:
+            self.kinds.update(keys)
+            self.is_full = len(self.kinds) > _MAX_KINDS or self.lines > _MAX_COUNTED_LINES
+        self.lines += len(keys)
+
+    def troubles(self) -> list[Finding]:
+        """Return a finding for each kind of line that speaks of trouble, and one for the verdict."""
+        troubles = sorted(self._troubles.values(), key=lambda trouble: trouble.number)
+        last = max((trouble.number for trouble in troubles if trouble.weight >= MUST_SHOW), default=0)
+        found, alike = list[Finding](), Counter[str]()
+        for trouble in troubles:
+            weight, others = _settled_weight(trouble), tuple(trouble.others)
+            is_report = trouble.weight >= MUST_SHOW
+            # Of fifty messages of a compiler the first few say what the others do: another sort comes first.
+            if is_report and trouble.number != last:
+                weight -= min(alike[trouble.sort], 6) / 2
+                alike[trouble.sort] += 1
+            word = trouble.word if is_report else ""
+            found.append(Finding(trouble.number, weight, trouble.column, trouble.count, others, word=word))
+        return [*found, Finding(self.verdict, 98.0)] if self.verdict else found
+
+    def _find_troubles(self, block: bytes, keys: Sequence[bytes]) -> None:
+        seen, last = Counter[bytes](), dict[bytes, int]()
+        number, position = 0, 0
+        for start in self._candidates(block):
+            number += block.count(b"\n", position, start)
+            position = start
+            key = keys[number]
+            seen[key] += 1
+            if seen[key] <= _OTHERS:
+                self._note(key, block, start, self.lines + number + 1)
+            else:
+                last[key] = number
+        for key in last.keys() & self._troubles.keys():
+            self._troubles[key].again(self.lines + last[key] + 1, seen[key] - _OTHERS)
+
+    def _candidates(self, block: bytes) -> Iterator[int]:
+        start = count = 0
+        for start in signals.candidates(block):
+            yield start
+            count += 1
+            if count >= _MAX_TROUBLES_PER_BLOCK and count + self._looked_at >= _MAX_TROUBLES:
+                yield from islice(signals.worst(block, start), _MAX_TROUBLES_PER_BLOCK)
+                break
+        self._looked_at += count
+
+    def _find_verdict(self, block: bytes, count: int) -> None:
+        end, bare = len(block), 0
+        for place in range(count, max(count - _VERDICT_LINES, 0), -1):
+            start = block.rfind(b"\n", 0, end) + 1
+            line = _line(block, start)
+            if signals.is_verdict(line):
+                if not signals.is_bare(line):
+                    self.verdict = self.lines + place
+                    return
+                bare = bare or self.lines + place
+            end = start - 1
+        self.verdict = bare or self.verdict
+
+    def _note(self, key: bytes, block: bytes, found: int, number: int) -> None:
+        known = self._troubles.get(key)
+        if known is not None and known.weight > _SUSPECT:
+            known.again(number)
+            return
+        line = block.rfind(b"\n", 0, found) + 1
+        start = max(line, found - _BEFORE_TROUBLE)
+        text = _line(block, start)
+        weight = signals.weight_of(text)
+        column = len(block[line:start].decode("utf-8", "replace")) + signals.column_of(text)
+        if not weight:
+            return
+        if len(self._troubles) >= MOST_TROUBLES:
+            lightest = min(self._troubles, key=lambda key: (self._troubles[key].weight, -self._troubles[key].number))
+            if self._troubles[lightest].weight >= weight:
+                return
+            del self._troubles[lightest]
+        self._troubles[key] = _Trouble(number, weight, column, signals.word_in(_line(block, found)))
+
+
+def kinds_of(block: bytes) -> list[bytes]:
+    """Return the kind of each line of *block*."""
+    return block.translate(None, _DIGITS).split(b"\n")
+
+
+def _line(block: bytes, start: int) -> str:
+    end = block.find(b"\n", start, start + _MAX_LINE_BYTES)
+    line = block[start : start + _MAX_LINE_BYTES if end < 0 else end]
+    return line.decode("utf-8", "replace").removesuffix("\r")
+
+
+def _settled_weight(trouble: _Trouble) -> float:
+    """Return the weight of a kind: what is said a thousand times is worth less than what is said once."""
+    return trouble.weight - min(len(str(trouble.count)) - 1, 3)
+
+
+_MOST_CHARS_PER_TOKEN = 128
+# What is read line by line or as a document is bounded: 100 MB of it would take half a minute.
+_DOCUMENT_CHARS = 16_000_000
+_HELD_CHARS = 4_000_000
+
+
+def preview(text: str, max_tokens: int, counter: TextCounter) -> str:
+    """Show what a text is, what is wrong or odd in it, its head and its tail.
+
+    Args:
+        text: The whole text; no more of it is counted than what is shown takes, or nearly.
+        max_tokens: For the whole preview, line numbers and the mark of what is left out included.
+        counter: Counts them.
+
+    Returns:
+        All lines as ``17: ...`` where they fit. Else rows that say what the text is, lines with their own numbers,
+        cut where they are too long (``17:245: ...`` begins with the 245th character), and a row that says how many
+        lines are left out. ``""`` where not even a part of the first line fits.
+    """
+    return preview_of(TextSource(text), max_tokens, counter)
+
+
+def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before: str = "") -> str:
+    """Show a text that is read in pieces; see `preview`.
+
+    Args:
+        source: The text; it is read three times at most.
+        max_tokens: For *before* and the preview together.
+        counter: See `preview`.
+        before: What stands before the preview: texts take together not quite what they take apart.
+    """
+    budget = Budget(max_tokens, counter, before)
+    if source.size_bytes <= max_tokens * _MOST_CHARS_PER_TOKEN:
+        text = "".join(source.blocks())
+        lines = excerpts_at(
+            source, frozenset((number, 0) for number in range(1, min(count_lines(text), max_tokens) + 1))
+        )
+        shown = whole(lines, count_lines(text), budget)
+        if shown:
+            return shown
+    reading = _Reading()
+    for block in blocks_of(source):
+        reading.take(block)
+    digest = reading.digest() + Digest(findings=tuple(reading.odd_kinds(source)))
+    chosen = choice(digest, reading.survey.lines, reading.chars, max_tokens)
+    return composed(chosen, excerpts_at(source, chosen.places), budget)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is kept of a text while it is read."""
+
+    survey: Survey = field(default_factory=Survey)
+    texts: list[str] = field(default_factory=list[str])
+    chars: int = 0
+    lines: int = 0
+    is_whole: bool = True
+
+    def take(self, block: Block) -> None:
+        """Survey the block, and hold it while that is not too much; lines that are cut are no document."""
+        self.survey.read(block.text.encode("utf-8", "surrogatepass"))
+        self.chars += len(block.text) + block.hidden_chars
+        self.lines += block.size
+        if self.is_whole:
+            self.texts.append(block.text)
+            most = _DOCUMENT_CHARS if self.texts[0].lstrip()[:1] in {"{", "["} else _HELD_CHARS
+            if self.chars > most or block.hidden_chars:
+                self.is_whole = False
+                self.texts = ["\n".join(self.texts)[:_HELD_CHARS]]
+
+    def digest(self) -> Digest:
+        """Say what has come to light."""
+        # The readers' patterns take 15 ms to compile: a program that only appends shall not wait for them.
+
+        return digest_of("\n".join(self.texts), self.survey, is_whole=self.is_whole)
+
+    def odd_kinds(self, source: Source) -> Iterator[Finding]:
+        """Yield the lines of a long text whose kind is odd, beyond those that were looked at one by one."""
+        if self.survey.lines <= MAX_LINES or self.survey.is_full:
+            return
+        odd = set(odd_kinds(self.survey.kinds))
+        for block in blocks_of(source) if odd else ():
+            kinds = kinds_of(block.text.encode("utf-8", "surrogatepass"))
+            for kind in odd.intersection(kinds):
+                yield Finding(block.first + kinds.index(kind), 80.0, note=UNLIKE)
+
+
+# What kind of text it is, and what that kind has to say.
+
+
+Reader = Callable[[Sequence[str]], Digest | None]
+
+RECORDS: Final[Sequence[Reader]] = (records_digest, table_digest)
+"""Readers of texts that are made of records, in which they find themselves what does not belong."""
+
+KINDS: Final[Sequence[Reader]] = (
+    binary_digest,
+    diff_digest,
+    page_digest,
+    search_digest,
+    listing_digest,
+    outline_digest,
+)
+"""Readers of all other kinds, the strictest first; the first that answers is believed."""
+
+
+def digest_of(text: str, survey: Survey, *, is_whole: bool) -> Digest:
+    """Say what has come to light of a text.
+
+    Args:
+        text: Its first lines, from line 1 on.
+        survey: Of all its lines.
+        is_whole: *text* is all of it, and no line is cut.
+    """
+    lines = text.split("\n", MAX_LINES)[:MAX_LINES]
+    trouble = Digest(findings=tuple(survey.troubles())) + failure_digest(lines) + (trace_digest(lines) or Digest())
+    document = document_digest(text) if is_whole else None
+    if document is not None and document.facts:
+        return document + trouble
+    records = _first(RECORDS, lines)
+    if records is not None:
+        return records + trouble + Digest(findings=tuple(novel(lines, forms_of(lines))))
+    found = _first(KINDS, lines)
+    if found is None and is_whole and len(lines) < MAX_LINES:
+        found = paragraphs_digest(lines)
+    found = found or Digest()
+    return found + (document or Digest()) + trouble + Digest(findings=tuple(unlike(lines)))
+
+
+def _first(readers: Sequence[Reader], lines: Sequence[str]) -> Digest | None:
+    return next((found for found in (reader(lines) for reader in readers) if found is not None), None)

@@ -1,0 +1,185 @@
+"""What a search in files prints.
+
+That is ``path:line:text``, with ``path-line-text`` around it, or ``path:text``, or a path above its lines.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from buoyline.previews.findings import Digest, Finding, common_folder, counted, fact, plain, rows, sampled, share
+
+_LINE_CHARS = 600
+_MAX_PATHS = 20_000
+_SHOWN_FILES = 6
+_LEAST = 0.8
+_LEAST_LINES = 3
+
+_HIT = re.compile(r"((?:[A-Za-z]:[\\/])?[^:\s\x00][^:\x00]{0,400})[:\x00](\d{1,9})(?::(\d{1,6}))?:")
+_AROUND = re.compile(r"-(\d{1,9})-")
+_UNNUMBERED = re.compile(r"((?:[A-Za-z]:[\\/])?[^:\s][^:\s]{0,400}):(?!//)")
+_BELOW = re.compile(r"(\d{1,9})[:-]")
+_EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/|\w{3,9} \d{1,2} ")
+_BINARY = re.compile(r"(?:grep: .{0,400}: binary file matches|Binary file .{1,400} matches)")
+_OTHER = ("--", "grep: ", "rg: ")
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was found in one file: where the first line stands, and how many are hits and how many lie around them."""
+
+    first: int = 0
+    hits: int = 0
+    around: int = 0
+
+    def take(self, number: int, *, is_hit: bool) -> None:
+        if is_hit and not self.hits:
+            self.first = number
+        self.first = self.first or number
+        self.hits += is_hit
+        self.around += not is_hit
+
+
+def search_digest(lines: Sequence[str]) -> Digest | None:
+    """Say of what a search printed, or a compiler that names places alike, in which files how much was found.
+
+    Args:
+        lines: Of the text, without line ends.
+
+    Returns:
+        Counts, and the files by hits, each with the line where its first hit stands. None where less than four in five
+        lines name a file.
+    """
+    sample = plain(sampled(lines))
+    if len(sample) < _LEAST_LINES:
+        return None
+    for read, is_numbered in ((_numbered, True), (_headed, True), (_unnumbered, False)):
+        if share(*_coverage(read(sample), sample)) < _LEAST - 0.1:
+            continue
+        lines = plain(lines)
+        found = list(read(lines))
+        if share(*_coverage(iter(found), lines)) >= _LEAST:
+            return _digest(found, lines, is_numbered=is_numbered)
+    return None
+
+
+_Place = tuple[int, str, bool]
+"""Number of the line, the path that it names, and whether it is a hit itself."""
+
+
+def _coverage(found: Iterator[_Place], lines: Sequence[str]) -> tuple[int, int]:
+    total = sum(bool(line.strip()) and not line.startswith(_OTHER) for line in lines)
+    return sum(1 for _ in found), total
+
+
+def _numbered(lines: Sequence[str]) -> Iterator[_Place]:
+    known: dict[str, bool] = {}
+    for number, line in enumerate(lines, 1):
+        hit = _HIT.match(line[:_LINE_CHARS])
+        if hit is not None and _is_path(hit[1], known):
+            yield number, hit[1], True
+            continue
+        path = _path_around(line[:_LINE_CHARS], known)
+        if path:
+            yield number, path, False
+
+
+def _path_around(line: str, known: dict[str, bool]) -> str:
+    for place, found in enumerate(_AROUND.finditer(line)):
+        path = line[: found.start()]
+        if known.get(path) or (_EXTENSION.search(path[-14:]) and _is_path(path, known)):
+            return path
+        if place > 8:  # noqa: PLR2004 - what follows is text
+            break
+    return ""
+
+
+def _headed(lines: Sequence[str]) -> Iterator[_Place]:
+    path, known = "", dict[str, bool]()
+    for number, line in enumerate(lines, 1):
+        below = _BELOW.match(line)
+        if below is not None and path:
+            yield number, path, line[below.end() - 1] == ":"
+        elif line and not line[0].isspace() and len(line) < _LINE_CHARS and ":" not in line[2:]:
+            is_path = _is_path(line, known) and ("/" in line or _EXTENSION.search(line) is not None)
+            path = line if is_path and number < len(lines) and _BELOW.match(lines[number]) else ""
+            if path:
+                yield number, path, False
+
+
+def _unnumbered(lines: Sequence[str]) -> Iterator[_Place]:
+    known: dict[str, bool] = {}
+    for number, line in enumerate(lines, 1):
+        hit = _UNNUMBERED.match(line[:_LINE_CHARS])
+        if hit is not None and ("/" in hit[1] or _EXTENSION.search(hit[1])) and _is_path(hit[1], known):
+            yield number, hit[1], True
+
+
+def _is_path(path: str, known: dict[str, bool]) -> bool:
+    """Tell whether what stands before the colon can be a path: neither a time, nor an address, nor a sentence."""
+    found = known.get(path)
+    if found is None:
+        found = _looks_like_path(path)
+        if len(known) < _MAX_PATHS:
+            known[path] = found
+    return found
+
+
+def _looks_like_path(path: str) -> bool:
+    if _DATE.match(path) or not any(character.isalpha() for character in path):
+        return False
+    if any(character in "\"'<>|{}=;,\t" for character in path) or path[0] in "[(-#*":
+        return False
+    return " " not in path or "/" in path.partition(" ")[0] or _EXTENSION.search(path) is not None
+
+
+def _digest(found: Sequence[_Place], lines: Sequence[str], *, is_numbered: bool) -> Digest | None:
+    files = _by_file(found)
+    if not files or not any("/" in path or _EXTENSION.search(path) for path in files):
+        return None
+    hit_count = sum(file.hits for file in files.values())
+    has_columns = is_numbered and _are_messages(found, lines)
+    what = "Messages about files" if has_columns else "Search output"
+    around = sum(file.around for file in files.values())
+    lines_found = (
+        f"{counted(hit_count, 'hit')} and {around:,} lines around them" if around else counted(hit_count, "line")
+    )
+    folder = common_folder(list(files))
+    where = f"{counted(len(files), 'file')}{f' in {folder}' if folder else ''}"
+    ranked = sorted(files.items(), key=lambda item: (-item[1].hits, item[1].first))
+    items = (f"{path.removeprefix(folder)} {file.hits:,} :{file.first}" for path, file in ranked)
+    facts = [fact(f"{what}: {lines_found} in {where}"), *rows("Files by hits", items, most=3)]
+    binary = [Finding(number, 40.0) for number, line in enumerate(lines, 1) if _BINARY.match(line[:_LINE_CHARS])][:3]
+    shown = [Finding(file.first, 58.0 - place) for place, (_, file) in enumerate(ranked[:_SHOWN_FILES])]
+    return Digest(tuple(facts), (*shown, *binary))
+
+
+def _are_messages(found: Sequence[_Place], lines: Sequence[str]) -> bool:
+    sample = found[:100]
+    columns = (_HIT.match(lines[number - 1][:_LINE_CHARS]) for number, _, _ in sample)
+    return sum(hit is not None and hit[3] is not None for hit in columns) > len(sample) // 2
+
+
+def _by_file(found: Sequence[_Place]) -> dict[str, _Found]:
+    """Return what was found by file, one that is spelled absolutely and relatively taken for one."""
+    paths = {path for _, path, _ in found}
+    names = _spelled_once(paths) if len(paths) <= _MAX_PATHS else {}
+    files = defaultdict[str, _Found](_Found)
+    for number, path, is_hit in found:
+        files[names.get(path, path)].take(number, is_hit=is_hit)
+    return dict(files)
+
+
+def _spelled_once(paths: set[str]) -> dict[str, str]:
+    relative = {path for path in paths if not path.startswith("/")}
+    names: dict[str, str] = {}
+    for path in paths - relative if relative else ():
+        place = path.find("/", 1)
+        while place > 0:
+            if path[place + 1 :] in relative:
+                names[path] = path[place + 1 :]
+                break
+            place = path.find("/", place + 1)
+    return names

@@ -1,0 +1,119 @@
+"""Tables as text: comma, tab, semicolon or bar between the fields of a row."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from buoyline.previews.findings import Digest, Finding
+from buoyline.previews.outliers import Value, deviants
+from buoyline.previews.source import visible
+
+_DELIMITERS = ",\t;|"
+_SAMPLED_LINES = 40
+_LEAST_ROWS = 4
+_MOST = 0.9
+_MAX_CELLS = 600_000
+_MAX_FIELD_CHARS = 1 << 17
+_MAX_FINDINGS = 24
+_MAX_RAGGED = 8
+_SHOWN_COLUMNS = 24
+_SHOWN_CHARS = 24
+
+
+def table_digest(lines: Sequence[str]) -> Digest | None:
+    """Read *lines* as a table: its columns, and the rows and values that do not belong.
+
+    Returns:
+        None where the first lines are not rows of equally many fields.
+    """
+    delimiter = _delimiter_of(lines[:_SAMPLED_LINES])
+    if delimiter is None:
+        return None
+    rows = list(_rows(lines, delimiter))
+    if len(rows) < _LEAST_ROWS:
+        return None
+    width = Counter(len(row) for _, row in rows).most_common(1)[0][0]
+    even = [(number, row) for number, row in rows if len(row) == width]
+    if width < 2 or len(even) < _MOST * len(rows):  # noqa: PLR2004 - one field is no table
+        return None
+    has_header = _is_header(even)
+    names = even[0][1] if has_header else [f"column {place}" for place in range(1, width + 1)]
+    body = even[1:] if has_header else even
+    findings = [*_ragged(rows, width), *_odd_cells(body, names)]
+    shown = ", ".join(map(_word, names[:_SHOWN_COLUMNS])) + (", ..." if width > _SHOWN_COLUMNS else "")
+    head = [Finding(even[0][0], 96.0)] if has_header else []
+    fact = f"Table: {len(rows) - has_header:,} rows, {width} columns: {shown}"
+    return Digest((fact,), (*head, *sorted(findings, key=lambda found: -found.weight)[:_MAX_FINDINGS]))
+
+
+def _delimiter_of(sample: Sequence[str]) -> str | None:
+    rows = [line for line in sample if line.strip()]
+    if len(rows) < _LEAST_ROWS:
+        return None
+    best, share = None, _MOST
+    for delimiter in _DELIMITERS:
+        widths = Counter(len(row) for _, row in _rows(rows, delimiter))
+        width, count = max(widths.items(), key=lambda found: found[1], default=(0, 0))
+        if width > 1 and count / len(rows) > share:
+            best, share = delimiter, count / len(rows)
+    return best
+
+
+def _rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the line in which each row begins, and its fields; rows without any are left out."""
+    csv.field_size_limit(_MAX_FIELD_CHARS)
+    reader = csv.reader((f"{line}\n".replace("\0", "") for line in lines), delimiter=delimiter)
+    first, cells = 1, 0
+    while cells < _MAX_CELLS:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:  # a quotation that does not end, or a carriage return within a line
+            row = []
+        if any(row):
+            yield first, row
+            cells += len(row)
+        first = reader.line_num + 1
+
+
+def _is_header(rows: Sequence[tuple[int, list[str]]]) -> bool:
+    """Tell whether the first row names the columns: it holds no number, and others do or its words are its own."""
+    first = rows[0][1]
+    if any(isinstance(_value(cell), float) for cell in first) or len(set(first)) < len(first):
+        return False
+    has_numbers = any(isinstance(_value(cell), float) for _, row in rows[1:20] for cell in row)
+    return has_numbers or not any(cell in first for _, row in rows[1:] for cell in row)
+
+
+def _ragged(rows: Sequence[tuple[int, list[str]]], width: int) -> Iterator[Finding]:
+    ragged = [(number, len(row)) for number, row in rows if len(row) != width]
+    counts = Counter(fields for _, fields in ragged)
+    ragged.sort(key=lambda row: (counts[row[1]], row[0]))
+    for number, fields in ragged[:_MAX_RAGGED]:
+        weight = 93.0 if counts[fields] <= _MAX_RAGGED // 2 else 60.0
+        yield Finding(number, weight, note=f"{fields} fields, others {width}")
+
+
+def _odd_cells(rows: Sequence[tuple[int, list[str]]], names: Sequence[str]) -> Iterator[Finding]:
+    for place, name in enumerate(names):
+        for deviant in deviants(_column([row[place] for _, row in rows])):
+            yield Finding(rows[deviant.place][0], deviant.weight, note=f"{_word(name)}: {deviant.reason}")
+
+
+def _column(cells: Sequence[str]) -> Sequence[Value]:
+    """Return the values of a column: where it is one of texts, what looks like a number is a text as well."""
+    values = [_value(cell) for cell in cells]
+    are_numbers = 2 * sum(isinstance(value, float) for value in values) >= len(values)
+    return values if are_numbers else cells
+
+
+def _value(cell: str) -> Value:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def _word(name: str) -> str:
+    return visible(name[:_SHOWN_CHARS]).replace("\n", " ")

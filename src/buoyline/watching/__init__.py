@@ -1,0 +1,1 @@
+"""What happens in a workspace, as events."""

@@ -1,0 +1,380 @@
+"""One session that is followed: what happened to it since the last look, as its journal and its directory say."""
+
+import errno
+import hashlib
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from buoyline.errors import MessageError, StorageError
+from buoyline.messages import is_array, is_object, parse
+from buoyline.messages.times import now
+from buoyline.workspace import layout
+from buoyline.workspace._files import Handle, Tree
+from buoyline.workspace.events import FileRemoved, MessagesArchived, ResultStored, SummaryWritten, WorkspaceEvent
+from buoyline.workspace.journal import Record, Synced, decode, lines_of, synced_before, tail_of
+from buoyline.workspace.shapes import fault_of
+
+# A place in a journal that somebody follows: what is new behind it, and whether what was before it still stands.
+#
+# Under a writer's hands a journal grows, is cut back after a failed commit, or is replaced. A follower therefore
+# keeps the ends of the lines that it has passed with the bytes before them, the checksum among these, and looks
+# for them again. Source: docs/format.md, "Commit protocol".
+
+
+# A failed commit takes back one record or two; more are kept for journals that people restore from a copy.
+_MARKS = 64
+_PIECE_BYTES = 1 << 20
+_LONGEST_LINE_BYTES = 1 << 26
+"""64 MiB, the record of some millions of messages; a longer line is none of ours and is passed in pieces."""
+_END_BYTES = 1 << 16
+
+
+class Entry(NamedTuple):
+    """A line of the journal.
+
+    Attributes:
+        offset: Where it begins.
+        end: Where the next one begins.
+        mark: Its last bytes.
+        record: What it says; None when it is damaged.
+    """
+
+    offset: int
+    end: int
+    mark: bytes
+    record: Record | None
+
+
+class Cursor:
+    """A place in a journal: behind the lines that were passed."""
+
+    def __init__(self, passed: Sequence[Entry] = (), offset: int = 0) -> None:
+        """Stand behind *passed*; where that is empty, at *offset*."""
+        marks = [(entry.end, entry.mark) for entry in passed] or [(offset, b"")]
+        self._marks = deque(marks, maxlen=_MARKS)
+
+    def find(self, journal: Handle) -> bool:
+        """Go back to the last line passed that is still there.
+
+        Returns:
+            False when none of those that are remembered is: it is another journal, and the place its beginning.
+        """
+        while self._marks:
+            end, mark = self._marks[-1]
+            if end <= journal.size() and journal.read(end - len(mark), len(mark)) == mark:
+                return True
+            self._marks.pop()
+        self._marks.append((0, b""))
+        return False
+
+    def ahead(self, journal: Handle) -> tuple[list[Entry], bool]:
+        """Return lines behind the place, and whether the journal goes on behind them.
+
+        Damaged lines at the journal's very end are left out: the next writer sets them aside. Some 1 MiB is read
+        at once, however much there is.
+        """
+        place, size_bytes = self._marks[-1][0], _PIECE_BYTES
+        content = journal.read(place, size_bytes)
+        # A second line is wanted because the last one read is left for the next time: whether it is also the
+        # journal's last one is not known.
+        while content.count(b"\n") < 2 and size_bytes == len(content) < _LONGEST_LINE_BYTES:  # noqa: PLR2004
+            size_bytes *= 4
+            content = journal.read(place, size_bytes)
+        found = list(_entries(content, place))
+        if len(content) < size_bytes:
+            return _up_to_last_record(found), False
+        return found[:-1] or found or [Entry(place, place + len(content), tail_of(content)[:-1], None)], True
+
+    def advance(self, entry: Entry) -> None:
+        """Go behind *entry*."""
+        self._marks.append((entry.end, entry.mark))
+
+
+def last_entries(journal: Handle, is_enough: Callable[[Sequence[Entry]], bool]) -> list[Entry]:
+    """Return lines at the journal's end up to its last record, at least so many that *is_enough* says so.
+
+    All there are where it never does, or those of the last 64 MiB. Little is read of a long journal.
+    """
+    size, size_bytes = journal.size(), _END_BYTES
+    while True:
+        begin = max(size - size_bytes, 0)
+        content = journal.read(begin, size - begin)
+        start = content.find(b"\n") + 1 if begin else 0
+        found = _up_to_last_record(list(_entries(content[start:], begin + start)))
+        if not begin or size_bytes >= _LONGEST_LINE_BYTES or is_enough(found):
+            return found
+        size_bytes *= 4
+
+
+def _entries(content: bytes, place: int) -> Iterator[Entry]:
+    for offset, line in lines_of(content, place):
+        yield Entry(offset, offset + len(line) + 1, tail_of(line), decode(line))
+
+
+def _up_to_last_record(entries: list[Entry]) -> list[Entry]:
+    while entries and entries[-1].record is None:
+        entries.pop()
+    return entries
+
+
+Version = tuple[int, int, int]
+"""Inode, size and time of change of a file; another one means that there may be something new in it."""
+
+_FILES = frozenset(
+    {
+        layout.SESSION_FILE,
+        layout.CONTEXT_FILE,
+        layout.JOURNAL_FILE,
+        layout.TRANSCRIPT_FILE,
+        layout.SUMMARIES_FILE,
+        layout.WINDOW_FILE,
+    }
+)
+_COMMITTED_IN: Mapping[str, str] = {"batch": layout.CONTEXT_FILE, "summary": layout.SUMMARIES_FILE}
+_TOLD = frozenset({"batch", "result", "summary"})
+_PASSED_BY = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.EACCES, errno.EPERM, errno.EISDIR}
+)
+_CHUNK_BYTES = 1 << 20
+_MAX_SUMMARY_BYTES = 1 << 26
+
+
+class SessionFollower:
+    """Tells what happens in a session's directory, each thing once and in the order in which it was committed.
+
+    It only reads, and what it reads is the journal from where it stopped. Damage is passed by; finding it is the
+    business of a verification.
+    """
+
+    def __init__(self, tree: Tree, directory: str, session_id: str, *, last: int | None) -> None:
+        """Follow the session in *directory* of *tree*, beginning *last* events before its end; None: at its beginning.
+
+        Raises:
+            StorageError: The file system refused to show it.
+        """
+        self.session_id = session_id
+        self.directory = directory
+        self._tree = tree
+        self._cursor = Cursor()
+        self._archived: int | None = None
+        self._newest = ""
+        self._is_catching_up = False
+        self._seen: Version | None = None
+        self._awaited: tuple[str, Version | None] | None = None
+        self._names = self._own_names()
+        if last is not None and self._version(layout.JOURNAL_FILE) is not None:
+            self._start(last)
+
+    def look(self) -> tuple[list[WorkspaceEvent], bool]:
+        """Return what was committed since the last look, and whether there is still more of it.
+
+        A batch or summary that the journal ends with counts only when its bytes are there, as for all readers.
+
+        Raises:
+            StorageError: The file system refused to show it.
+        """
+        version = self._version(layout.JOURNAL_FILE)
+        if version is None or (version == self._seen and self._awaited == self._now_awaited()):
+            return [], False
+        with self._tree.open(self._name(layout.JOURNAL_FILE)) as journal:
+            self._is_catching_up |= not self._cursor.find(journal)
+            entries, has_more = self._cursor.ahead(journal)
+        events = [event for record in self._committed(entries, has_more=has_more) for event in self._told(record)]
+        self._seen = None if has_more else version
+        return events, has_more
+
+    def removals(self) -> list[WorkspaceEvent]:
+        """Return the files that were there at the last call and are not now.
+
+        None while the whole directory goes away: then that is what is told.
+
+        Raises:
+            StorageError: The file system refused to show the directory.
+        """
+        names = self._own_names()
+        gone = sorted(self._names - names) if names else []
+        self._names = names
+        return [FileRemoved(self.session_id, name, now()) for name in gone]
+
+    def _start(self, last: int) -> None:
+        """Pass all but the *last* events, and nothing that is not whole."""
+        with self._tree.open(self._name(layout.JOURNAL_FILE)) as journal:
+            entries = last_entries(journal, lambda found: len(_telling(found)) > last)
+        whole = self._whole(entries)
+        telling = _telling(entries[:whole])
+        ahead = whole if not last else telling[-last] if len(telling) >= last else 0
+        for record in map(_record, entries[:ahead]):
+            if record is not None:
+                self._remember(record)
+        self._cursor = Cursor(entries[:ahead], entries[0].offset if entries else 0)
+
+    def _committed(self, entries: Sequence[Entry], *, has_more: bool) -> Iterator[Record]:
+        """Yield the records of *entries* and go behind them; stop before what is not whole."""
+        whole = self._whole(entries)
+        for entry in entries[:whole]:
+            self._cursor.advance(entry)
+            record = _record(entry)
+            if record is not None:
+                yield record
+        if has_more and not whole:
+            # A whole piece of the journal says nothing of its being durable: it is damage, and passed by.
+            self._cursor.advance(entries[0])
+
+    def _whole(self, entries: Sequence[Entry]) -> int:
+        """Count the *entries* before the first one whose bytes are not there; where they are awaited is remembered.
+
+        What follows such a one was not acknowledged either, and the next writer sets all of it aside. Only what no
+        later record calls durable may be missing in this way, so only this is hashed: mostly the last.
+        """
+        whole, durable = len(entries), Synced()
+        self._awaited = None
+        for position in range(len(entries) - 1, -1, -1):
+            record = _record(entries[position])
+            if record is None:
+                continue
+            file = _COMMITTED_IN.get(record["op"])
+            known = durable.summaries if file == layout.SUMMARIES_FILE else durable.context
+            if file is not None and record["offset"] + sum(record["bytes"]) > known:
+                version = self._version(file)
+                if not self._holds(file, record):
+                    whole, self._awaited = position, (file, version)
+            durable = Synced(*map(max, durable, synced_before(record)))
+        return whole
+
+    def _holds(self, file: str, record: Record) -> bool:
+        """Hash what *record* says is in *file*, in pieces, since a batch may be of any size."""
+        place, end = record["offset"], record["offset"] + sum(record["bytes"])
+        digest = hashlib.sha256()
+        with passing_by(), self._tree.open(self._name(file)) as handle:
+            while place < end <= handle.size() and (chunk := handle.read(place, min(end - place, _CHUNK_BYTES))):
+                digest.update(chunk)
+                place += len(chunk)
+        return bool(place == end and digest.hexdigest() == record["sha256"])
+
+    def _told(self, record: Record) -> Iterator[WorkspaceEvent]:
+        is_news = self._is_news(record)
+        self._remember(record)
+        match record["op"]:
+            case "batch" if is_news:
+                yield _archived(self.session_id, record)
+            case "result" if is_news:
+                yield _stored(self.session_id, record)
+            case "summary" if is_news:
+                yield from self._written(record)
+            case _:
+                pass
+
+    def _is_news(self, record: Record) -> bool:
+        """Tell what is new from what another journal in the old one's place says again.
+
+        A journal that was rebuilt has all messages in new records. One that somebody has put back may have
+        anything; there, what is not newer than all that was seen is taken for known.
+        """
+        if record.get("rebuilt") and record["op"] == "batch":
+            return self._archived is not None and record["first"] >= self._archived
+        if self._is_catching_up and str(record.get("time", "")) <= self._newest:
+            return False
+        self._is_catching_up = False
+        return True
+
+    def _remember(self, record: Record) -> None:
+        self._newest = max(self._newest, str(record.get("time", "")))
+        if record["op"] == "batch":
+            self._archived = max(self._archived or 0, record["first"] + len(record["bytes"]))
+
+    def _written(self, record: Record) -> list[WorkspaceEvent]:
+        """Return the summary as its line describes it; nothing where that is damaged."""
+        size_bytes = sum(record["bytes"])
+        if size_bytes <= _MAX_SUMMARY_BYTES and self._holds(layout.SUMMARIES_FILE, record):
+            with passing_by():
+                summary = parse(self._tree.read(self._name(layout.SUMMARIES_FILE), record["offset"], size_bytes))
+                if is_object(summary):
+                    return [_summary(self.session_id, summary)]
+        return []
+
+    def _now_awaited(self) -> tuple[str, Version | None] | None:
+        return None if self._awaited is None else (self._awaited[0], self._version(self._awaited[0]))
+
+    def _version(self, file: str) -> Version | None:
+        return version_of(self._tree, self._name(file))
+
+    def _own_names(self) -> set[str]:
+        names = self._tree.names(self.directory)
+        return {name for name in names if name in _FILES or layout.is_result_name(name) or layout.is_view_name(name)}
+
+    def _name(self, file: str) -> str:
+        return f"{self.directory}/{file}"
+
+
+def version_of(tree: Tree, name: str) -> Version | None:
+    """Return the version of file *name*; None when it is not there."""
+    status = tree.status(name)
+    return None if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@contextmanager
+def passing_by() -> Generator[None]:
+    """Pass by what is no file of ours, or is just going away: links, pipes, what others do not let us read.
+
+    A failing disk or a lack of descriptors is none of these, and is raised.
+    """
+    try:
+        yield
+    except StorageError as error:
+        if error.errno not in _PASSED_BY:
+            raise
+    except MessageError:
+        pass
+
+
+def _record(entry: Entry) -> Record | None:
+    """Return what *entry* says; None where it is damaged, or not of a form that buoyline writes."""
+    return None if entry.record is None or fault_of(entry.record) else entry.record
+
+
+def _telling(entries: Sequence[Entry]) -> list[int]:
+    """Return the positions of those of *entries* that somebody is told of."""
+    return [
+        position
+        for position, record in enumerate(map(_record, entries))
+        if record is not None and record["op"] in _TOLD
+    ]
+
+
+def _archived(session_id: str, record: Record) -> MessagesArchived:
+    first, line = record["first"], record["line"]
+    lines = line, line + sum(record["lines"]) - 1
+    return MessagesArchived(session_id, first, first + len(record["bytes"]), lines, record["time"])
+
+
+def _stored(session_id: str, record: Record) -> ResultStored:
+    return ResultStored(
+        session_id=session_id,
+        call_id=record["call_id"],
+        name=record["path"],
+        size_bytes=record["bytes"],
+        lines=record["lines"],
+        view=str(record.get("view", "")),
+        time=str(record.get("time", "")),
+        kinds=tuple(part["kind"] for part in record.get("parts", ())),
+    )
+
+
+def _summary(session_id: str, summary: Mapping[str, Any]) -> SummaryWritten:
+    messages = summary.get("messages")
+    first, end = messages if is_array(messages) and len(messages) == 2 else (0, 0)  # noqa: PLR2004 - half-open
+    return SummaryWritten(
+        session_id=session_id,
+        n=_count(summary.get("n")),
+        first=_count(first),
+        end=_count(end),
+        source_tokens=_count(summary.get("source_tokens")),
+        tokens=_count(summary.get("tokens")),
+        time=str(summary.get("created_at", "")),
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,309 @@
+"""A window for somebody who holds the messages, too: a framework whose agents have a list of their own."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from buoyline.compression import Summary
+from buoyline.errors import NotFoundError, SessionExistsError
+from buoyline.messages import Converted, Loss, Text, convert, dialect_named, parse, spell
+from buoyline.offloader import (
+    Abilities,
+    Offloader,
+    StoredResult,
+    WindowLog,
+    WindowState,
+    abilities_of,
+    is_placeholder,
+    is_stub,
+)
+from buoyline.window.log import AGAIN, NOTICE, PIN, SUMMARY, count_answers, kind_of, load_summaries, stubs_in
+from buoyline.window.state import Contents, Entry, entry_of
+from buoyline.window.window import ContextWindow
+
+
+@dataclass(frozen=True, slots=True)
+class HeldContext:
+    """A context as it stands, for whoever holds its messages.
+
+    Attributes:
+        head: What stands before the messages, each with its kind: ``"pin"``, ``"summary"``, ``"notice"``,
+            or ``"again:<session index>"``.
+        messages: Those that have not left, in order.
+        first: Session index of the first of them.
+        pins: Session indexes of pinned messages, ascending; those of the pins in *head* come first.
+        summary: What is known of the summary in *head*.
+    """
+
+    head: Sequence[tuple[str, Any]] = ()
+    messages: Sequence[Any] = ()
+    first: int = 0
+    pins: Sequence[int] = ()
+    summary: Summary | None = None
+
+
+class HeldWindow(ContextWindow):
+    """A `ContextWindow` that begins with what somebody holds, and tells what that should be now."""
+
+    @property
+    def held(self) -> HeldContext:
+        """What stands in the context, those messages included that were added since the last `prepare`."""
+        context = self._context
+        return HeldContext(
+            [(kind_of(entry), entry.native) for entry in context.standing()],
+            list(context.contents.natives),
+            context.contents.first,
+            list(context.pins),
+            None if context.summary is None else context.summary[1],
+        )
+
+    def send_beside(self, system: Any, tools: Sequence[Any]) -> None:
+        """Count this system prompt and these tools from now on: a framework's may change at any time."""
+        self._context.send_beside(system, list(tools))
+
+    async def add(self, message: Any, *, pinned: bool = False, offload: bool = False) -> None:
+        """Take a message to the end; see `ContextWindow.add`.
+
+        What stands in its results for something that another part of the framework has stored is known then.
+        """
+        await super().add(message, pinned=pinned, offload=offload)
+        results = self._context.contents[-1].message.results
+        texts = [part.text for result in results for part in result.parts if isinstance(part, Text)]
+        stubs = [text for text in texts if is_stub(text) or is_placeholder(text)]
+        if stubs and self._abilities.results is not None:
+            with suppress(NotFoundError):  # nothing was ever stored in the session
+                self._results.stubs.update(await self._abilities.results.load_stubs(self.session_id, stubs))
+
+    async def adopt(self, held: HeldContext, key_of: Callable[[Mapping[str, Any]], str]) -> int:
+        """Take a context over that somebody holds; it has to be of the window's dialect.
+
+        Where the archive is ahead of it, as after a kill between archiving and what a framework keeps, and holds these
+        messages, they are not archived again. Where it holds others, as after a return to an older state, these
+        go behind them. What stood for tool results when the window was last written stands for them again.
+
+        Args:
+            held: The context.
+            key_of: Returns what a message is known by for life; empty where it has nothing of that kind.
+
+        Returns:
+            The session index of the first message.
+
+        Raises:
+            BuoylineError: The offloader refused; the window may be asked again.
+        """
+        # Strands' plugin counts the turns of a workspace in memory: counted twice, what it keeps would go too soon.
+        self._abilities = replace(self._abilities, turns=None)
+        before = await self._taken_over()
+        held, archived = await self._placed(held, key_of)
+        held = await self._with_stand_ins(held, before, key_of)
+        await asyncio.to_thread(self._fill, held)
+        context = self._context
+        context.archived, context.attempts = archived, set()
+        await count_answers(context, self._abilities, self.session_id)
+        self._results.stubs.update(await stubs_in(context, self._abilities, self.session_id))
+        self._results.stubs.update(self._choosing.recall(context.contents, is_managed=True))
+        pins = context.pins_until(context.settled)
+        await self._keeping.replace(context.standing(), context.written(), context.contents.first, pins)
+        return context.contents.first
+
+    async def _taken_over(self) -> WindowState | None:
+        """Begin with the session, or take it over, and return what its window was; None where it had none."""
+        log = self._abilities.windows
+        try:
+            await self._open()
+        except SessionExistsError:
+            if log is None:
+                raise
+            return await self._claimed(log)
+        return None
+
+    async def _claimed(self, log: WindowLog) -> WindowState | None:
+        try:
+            await log.claim_window(self.session_id, writer=self._keeping.writer)
+            state = await log.load_window(self.session_id)
+        except NotFoundError:  # somebody archived into the session, and kept no window: nor does this one
+            self._keeping.log, state = None, None
+        self._is_open = True
+        return state
+
+    async def _placed(self, held: HeldContext, key_of: Callable[[Mapping[str, Any]], str]) -> tuple[HeldContext, int]:
+        """Return *held* at its place behind the archive, and up to where that holds its messages."""
+        archive = self._abilities.archive
+        if archive is None:
+            return held, held.first
+        count = (await archive.archive(self.session_id, [])).first
+        if count < held.first:
+            return _unarchived(held, count), count
+        ahead = await archive.load_messages(self.session_id, held.first, count) if count > held.first else []
+        if len(ahead) <= len(held.messages) and await asyncio.to_thread(self._are_same, ahead, held.messages, key_of):
+            return held, count
+        pins = [pin if pin < held.first else pin + count - held.first for pin in held.pins]
+        return replace(held, first=count, pins=pins), count
+
+    def _are_same(
+        self, ahead: Sequence[tuple[str, dict[str, Any]]], natives: Sequence[Any], key_of: Callable[[Any], str]
+    ) -> bool:
+        dialect = dialect_named(self._dialect or "openai")
+        return all(
+            key_of(value) == key_of(native)
+            if key_of(value) and key_of(native)
+            else named == dialect.name and value == parse(spell(dialect.to_json(native)))
+            for (named, value), native in zip(ahead, natives, strict=False)
+        )
+
+    async def _with_stand_ins(
+        self, held: HeldContext, before: WindowState | None, key_of: Callable[[Mapping[str, Any]], str]
+    ) -> HeldContext:
+        """Return *held* with those messages as the window had them in whose results something was replaced."""
+        stubs = await self._stubs_of(before)
+        if before is None or not stubs:
+            return held
+        found = {
+            key_of(value): dialect_named(named).from_json(value)
+            for named, value in before.messages
+            if key_of(value) and _texts_of(named, value) & stubs.keys()
+        }
+        return replace(held, messages=[found.get(key_of(message), message) for message in held.messages])
+
+    async def _stubs_of(self, before: WindowState | None) -> Mapping[str, StoredResult]:
+        if before is None or self._abilities.results is None:
+            return {}
+        texts = set[str]().union(*(_texts_of(named, value) for named, value in before.messages))
+        return await self._abilities.results.load_stubs(self.session_id, sorted(texts)) if texts else {}
+
+    def _fill(self, held: HeldContext) -> None:
+        context = self._context
+        context.head, context.again = Contents(), Contents()
+        context.summary, context.notice = None, None
+        context.contents, context.pins = Contents(first=held.first), list(held.pins)
+        places = iter(held.pins)
+        for kind, native in held.head:
+            named, _, place = kind.partition(":")
+            index = next(places) if named == PIN else int(place or -1)
+            self._stand(named, self._entry(native, index, pinned=named == PIN), held.summary)
+        for index, native in enumerate(held.messages, held.first):
+            context.contents.append(self._entry(native, index, pinned=index in held.pins))
+        context.settled = len(context.contents)
+        self._room.anchor.drop()
+
+    def _stand(self, kind: str, entry: Entry, summary: Summary | None) -> None:
+        context = self._context
+        if kind == SUMMARY and summary is not None:
+            context.summary = (entry, summary)
+        elif kind in (NOTICE, SUMMARY):
+            context.notice = replace(entry, is_notice=True)
+        else:
+            (context.again if kind == AGAIN else context.head).append(entry)
+
+    def _entry(self, native: Any, index: int, *, pinned: bool) -> Entry:
+        return entry_of(native, index, self._counter, dialect=self._dialect, pinned=pinned)
+
+
+def _unarchived(held: HeldContext, first: int) -> HeldContext:
+    """Return *held* for an archive that has lost its messages, or is another one: what stood again is a message."""
+    ours = [(kind, native) for kind, native in held.head if kind in (SUMMARY, NOTICE)]
+    others = [native for kind, native in held.head if kind not in (SUMMARY, NOTICE)]
+    return replace(held, head=ours, messages=[*others, *held.messages], first=first, pins=())
+
+
+def _texts_of(dialect: str, value: Mapping[str, Any]) -> set[str]:
+    named = dialect_named(dialect)
+    results = named.view(named.from_json(dict(value))).results
+    return {part.text for result in results for part in result.parts if isinstance(part, Text)}
+
+
+# Handing a session's context over to a framework that keeps its messages itself.
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """What stands in a session's context, in the dialect of whoever goes on with it.
+
+    Attributes:
+        first: Session index of the first of *messages*: so many are archived.
+        pins: Copies of archived messages that stay in the context, each with its session index.
+        summary: Stands for the archived messages; None before the first.
+        messages: The others, in order.
+        head: All that stands before *messages* but system messages, in order, each with its kind; see
+            `buoyline.window.follow.HeldContext`.
+        system: What system messages say that have no place among *messages*.
+        losses: What has no place in the dialect; numbered within *head* and *messages* together.
+    """
+
+    first: int
+    pins: Sequence[tuple[int, Any]]
+    summary: Summary | None
+    messages: Sequence[Any]
+    head: Sequence[tuple[str, Any]]
+    system: str
+    losses: Sequence[Loss]
+
+
+async def hand_over(offloader: Offloader, session_id: str, dialect: str) -> Handover:
+    """Take the session over, and return its context for somebody else to go on with.
+
+    The archive stays as it was written. A compression that another process has begun is ended, without a model. Losses
+    are logged.
+
+    Args:
+        offloader: The one that the session was kept by.
+        session_id: The session.
+        dialect: Name of the form that is wanted, e.g. ``"bedrock"``.
+
+    Raises:
+        BuoylineError: See `ContextWindow.resume`.
+    """
+    abilities = abilities_of(offloader)
+    window = await ContextWindow.resume(offloader, session_id)
+    state = await _settled(window, abilities)
+    natives = [dialect_named(named).from_json(value) for named, value in state.messages]
+    names = [named for named, _ in state.messages]
+    standing = [place for place, kind in enumerate(state.head) if kind != "system"]
+    head = [(state.head[place], convert([natives[place]], to=dialect, from_=names[place])) for place in standing]
+    pins = [found for kind, found in head if kind == PIN]
+    archived_pins = [index for index in state.pins if index < state.first]
+    rest = convert(natives[len(state.head) :], to=dialect, from_=names[len(state.head) :])
+    systems = [
+        dialect_named(names[place]).view(natives[place]).text
+        for place, kind in enumerate(state.head)
+        if kind == "system"
+    ]
+    summaries = await load_summaries(abilities, session_id) if "summary" in state.head else []
+    handover = Handover(
+        first=state.first,
+        pins=[(index, pin.messages[0]) for index, pin in zip(archived_pins, pins, strict=True) if pin.messages],
+        summary=summaries[-1] if summaries else None,
+        messages=rest.messages,
+        head=[(kind, found.messages[0]) for kind, found in head if found.messages],
+        system="\n\n".join(text for text in [*systems, rest.system] if text),
+        losses=_losses([*(found for _, found in head), rest]),
+    )
+    for loss in handover.losses:
+        logger.info("session %s: %s", session_id, loss)
+    if handover.losses:
+        count = len(handover.losses)
+        logger.warning("session %s: %d things have no place in %s, logged as information", session_id, count, dialect)
+    return handover
+
+
+async def _settled(window: ContextWindow, abilities: Abilities) -> WindowState:
+    """Return what stands in *window* on disk, where nothing of it is archived."""
+    if abilities.windows is None:
+        raise NotFoundError("window in session", window.session_id, "only a workspace keeps what a window needs")
+    state = await abilities.windows.load_window(window.session_id)
+    if state.archived > state.first:
+        await window.compress(before=state.archived)
+        state = await abilities.windows.load_window(window.session_id)
+    return state
+
+
+def _losses(converted: Sequence[Converted]) -> list[Loss]:
+    return [
+        Loss(loss.message + place, loss.what, loss.why) for place, one in enumerate(converted) for loss in one.losses
+    ]

@@ -1,0 +1,410 @@
+"""Deciding which tool results of a turn leave the context, and asking whoever wants a say.
+
+Nothing is written here. All that is decided for messages that were added together is decided before the first of them
+changes, so that a question that fails leaves everything as it was.
+"""
+
+import inspect
+from collections import ChainMap
+from collections.abc import Awaitable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
+
+from buoyline.compression import ContextConfig
+from buoyline.messages import Message, Text, ToolCall, ToolResult
+from buoyline.offloader import (
+    ReadBacks,
+    StoredResult,
+    ToolRule,
+    TurnResult,
+    is_read_back_notice,
+    is_too_large,
+    read_back_limit,
+    stub_budgets,
+)
+from buoyline.tokens import TextCounter
+from buoyline.tokens.messages import count_result
+from buoyline.window.state import Contents, Entry
+
+_LEAST_STUB_TOKENS = 200
+"""A notice takes some 100, with the paths of a file and its view in a deep directory up to this."""
+
+_LEAST_CUT_TOKENS = 50
+"""Without an offloader there is no path to name, and some text should stay beside the marker."""
+
+WORTH_OFFLOADING_TOKENS = 100
+"""A notice with its path takes about as much; below that nothing is won."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadCandidate:
+    """A tool result that is about to be offloaded, for whoever decides about it.
+
+    Attributes:
+        session_id: The session of the window.
+        message: Index of its message in the session, 0-based.
+        result: What the tool gave: text and other parts, the id of the call, whether it is marked as an error.
+        arguments: Of the call, as the model gave them; empty where the call is not known.
+    """
+
+    session_id: str
+    message: int
+    result: ToolResult
+    arguments: str
+
+
+class ShouldOffload(Protocol):
+    """Decides whether a tool result that is about to be offloaded really is. Source: Strands' ``should_offload``."""
+
+    def __call__(self, tool_name: str, token_count: int, /, *, candidate: OffloadCandidate) -> bool | Awaitable[bool]:
+        """Return False to keep the result whole."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is to become of one tool result.
+
+    Attributes:
+        tool: The tool's name; empty where it is not known.
+        max_tokens: Of the stub that stands in its place.
+        source: What was read, where the result is read back from the offloader; else empty.
+        limit: Of the stub and the blocks beside it that stay; left out, as much as the stub may take.
+    """
+
+    tool: str
+    max_tokens: int
+    source: str = ""
+    limit: int = 0
+
+    def __post_init__(self) -> None:
+        """Let a limit that was left out be that of the stub."""
+        if not self.limit:
+            object.__setattr__(self, "limit", self.max_tokens)
+
+
+Choices = Mapping[int, Choice]
+"""By the result's number in its message, 0-based."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    arguments: str
+    source: str
+
+
+_UNKNOWN = _Call("", "", "")
+
+_Calls: TypeAlias = MutableMapping[str, tuple[_Call, ...]]
+"""The newest calls of each id, in the order of their message."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """One new result of a turn: where it stands, and what is known of its call."""
+
+    entry: Entry
+    number: int
+    call: _Call
+
+    @property
+    def result(self) -> ToolResult:
+        return self.entry.message.results[self.number]
+
+    @property
+    def tool(self) -> str:
+        return self.result.name or self.call.name
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.entry.index, self.number
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The results since the model spoke last.
+
+    Attributes:
+        shown_tokens: What those take that are decided; what is read back is counted apart.
+        new: Those that are not.
+        answered: How many results each id has had.
+    """
+
+    shown_tokens: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+    new: list[_Result] = field(default_factory=list[_Result])
+    answered: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(slots=True)
+class ResultChoosing:
+    """Chooses the tool results that leave, by limits, rules, the budget of a turn, and a predicate.
+
+    Attributes:
+        session_id: The session of the window.
+        config: Has the limits and the rules.
+        size: Tokens of the window.
+        counter: Counts.
+        stubs: Stored results by the texts that stand for them.
+        read_backs: Knows what is read back; None: then only what stubs name.
+        should_offload: Asked about each result that would leave; None: all may.
+        can_store: There is an offloader; without one, what is cut is lost.
+        calls: The calls that were settled.
+        turn: The newest turn, carried along: to add it up before each call would cost what a long one costs, squared.
+        verdicts: Answers about results that are not decided yet, so that nobody is asked twice after a failure.
+        answers: Answers about results that a document's manager has asked about, while this process has the window.
+        refused: Results that somebody wanted to keep, whatever the limits.
+    """
+
+    session_id: str
+    config: ContextConfig
+    size: int
+    counter: TextCounter
+    stubs: Mapping[str, StoredResult]
+    read_backs: ReadBacks | None
+    should_offload: ShouldOffload | None
+    can_store: bool
+    calls: _Calls = field(default_factory=dict[str, tuple[_Call, ...]])
+    turn: _Turn = field(default_factory=_Turn)
+    verdicts: dict[tuple[int, int], bool] = field(default_factory=dict[tuple[int, int], bool])
+    answers: dict[tuple[int, int], bool] = field(default_factory=dict[tuple[int, int], bool])
+    refused: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+
+    async def choose(self, entries: Sequence[Entry]) -> dict[int, Choices]:
+        """Decide about all results of new *entries*; those that were shown before stay as they are.
+
+        Returns:
+            Choices by session index of the message; none for messages that stay as they are.
+
+        Raises:
+            TypeError: The predicate answered with something else than True or False.
+            Exception: Whatever the predicate raises, with a note about which result it was asked.
+        """
+        chosen: dict[int, dict[int, Choice]] = {}
+        # Ids repeat: what is not settled may be looked at again, and must then find the calls that it finds now.
+        for turn in self._turns(entries, ChainMap(dict[str, tuple[_Call, ...]](), self.calls)):
+            for is_read_back in (True, False):
+                group = [found for found in turn.new if bool(found.call.source) is is_read_back]
+                limit = self._turn_limit(is_read_back=is_read_back)
+                for found, choice in await self._decided(group, limit, turn.shown_tokens[is_read_back]):
+                    chosen.setdefault(found.entry.index, {})[found.number] = choice
+        return dict(chosen)
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Take note of messages in the form that they are shown in from now on."""
+        calls = ChainMap(dict[str, tuple[_Call, ...]](), self.calls)
+        for turn in self._turns(entries, calls):
+            for found in turn.new:
+                turn.shown_tokens[bool(found.call.source)] += count_result(found.result, self.counter)
+            turn.new = []
+            self.turn = turn
+        self.calls.update(calls.maps[0])
+        self.refused.update(key for key, may_leave in self.verdicts.items() if not may_leave)
+        self.verdicts.clear()
+
+    def recall(self, contents: Contents, *, is_managed: bool) -> dict[str, StoredResult]:
+        """Take note of all messages of a window that is gone on with.
+
+        Args:
+            contents: The messages.
+            is_managed: By a document: what stands whole there stands so since no manager has chosen it.
+
+        Returns:
+            What was read back and cut to a notice, by the notices: the journal has no record of them.
+        """
+        notices: dict[str, StoredResult] = {}
+        for entry in contents:
+            self.calls.update(self._calls_of(entry.message))
+            for number, result in enumerate(entry.message.results):
+                source = self._last_call(result).source
+                if source:
+                    found = (part.text for part in result.parts if isinstance(part, Text))
+                    known = StoredResult(source, "", "", 0)
+                    notices.update((text, known) for text in found if is_read_back_notice(text, source))
+                elif not is_managed and self._was_refused(result):
+                    self.refused.add((entry.index, number))
+        self.restart(contents, len(contents))
+        return notices
+
+    def restart(self, contents: Contents, end: int) -> None:
+        """Take note anew of what the newest turn before position *end* shows, when it was changed or has left."""
+        self.turn = _Turn()
+        self.refused = {key for key in self.refused if key[0] >= contents.first}
+        self.settle(contents.since(max(contents.turn_at(end) - 1, 0), end))
+
+    def held_limit(self, call: ToolCall) -> int:
+        """Return up to how many tokens an output that comes piece by piece is taken for a message like any other.
+
+        Beyond that it leaves at once, unread by anybody: a rule that keeps results whole, and what is read back, get
+        as much as may be read back in a turn, since more than that no window has room for.
+        """
+        rule = self._rule(call.name)
+        limit = rule.limit or self.config.tool_result_limit
+        is_kept = rule.offload == "never" or self._source(call.arguments)
+        return max(self._turn_limit(is_read_back=True), limit) if is_kept else limit
+
+    def stub_tokens(self, call: ToolCall, turn: Sequence[Entry]) -> int:
+        """Return how many tokens the stub of such an output may have beside what came in the same *turn*.
+
+        What of that is not decided yet is taken to be no more than its limit. 1 stands for a bare notice.
+        """
+        standing = sum(min(entry.tokens, self._limits(entry)) for entry in turn if entry.message.results)
+        room = self._turn_limit(is_read_back=False) - standing
+        wanted = self._rule(call.name).preview_tokens or self.config.preview_tokens
+        return min(wanted, room) if room >= min(wanted, _LEAST_STUB_TOKENS) else 1
+
+    def over(self, entry: Entry, limit: int, max_tokens: int) -> Choices:
+        """Choose every result of *entry* that takes more than *limit* tokens, whoever wants to keep it."""
+        return {
+            number: Choice(result.name or call.name, max_tokens, call.source)
+            for number, result in enumerate(entry.message.results)
+            if is_too_large(self._given(result), limit, self.counter)
+            for call in (self._last_call(result),)
+        }
+
+    def note(self, entries: Sequence[Entry]) -> None:
+        """Take note of the calls in *entries*, whose form is not settled yet."""
+        for entry in entries:
+            self.calls.update(self._calls_of(entry.message))
+
+    def known_of(self, result: ToolResult) -> tuple[str, str]:
+        """Return the tool that gave *result*, and what it has read back; both may be empty."""
+        call = self._last_call(result)
+        return result.name or call.name, call.source
+
+    async def may_leave(self, entry: Entry, number: int) -> bool:
+        """Ask whoever wants a say about a result that was not asked about, and for which nothing stands yet.
+
+        Raises:
+            TypeError: The predicate answered with something else than True or False.
+            Exception: Whatever it raises, with a note about which result it was asked.
+        """
+        result = entry.message.results[number]
+        found = _Result(entry, number, self._last_call(result))
+        if self.should_offload is None or found.call.source or self._given(result).parts != result.parts:
+            return True
+        if found.key not in self.answers:
+            self.answers[found.key] = await self._ask(found)
+        return self.answers[found.key]
+
+    def keeps(self, entry: Entry) -> bool:
+        """Tell whether a rule or the predicate wants to keep a result of *entry*, as far as the room allows."""
+        return any(
+            (entry.index, number) in self.refused or self._is_kept(result)
+            for number, result in enumerate(entry.message.results)
+        )
+
+    def _turns(self, entries: Sequence[Entry], calls: _Calls) -> Iterator[_Turn]:
+        """Yield the turn that goes on and those that begin, each with the results that *entries* add to it."""
+        turn = _Turn(dict(self.turn.shown_tokens), [], dict(self.turn.answered))
+        for entry in entries:
+            if entry.message.role == "assistant":
+                yield turn
+                turn = _Turn()
+            calls.update(self._calls_of(entry.message))
+            turn.new += [
+                _Result(entry, number, _answered(result, calls, turn.answered))
+                for number, result in enumerate(entry.message.results)
+            ]
+        yield turn
+
+    def _calls_of(self, message: Message) -> _Calls:
+        noted: _Calls = {}
+        for call in message.calls:
+            made = _Call(call.name, call.arguments if self.should_offload else "", self._source(call.arguments))
+            noted[call.call_id] = (*noted.get(call.call_id, ()), made)
+        return noted
+
+    def _last_call(self, result: ToolResult) -> _Call:
+        return self.calls.get(result.call_id, (_UNKNOWN,))[-1]
+
+    def _source(self, arguments: str) -> str:
+        if self.read_backs is not None:
+            return self.read_backs.reference_in(self.session_id, arguments)
+        references = (stored.reference for stored in self.stubs.values() if stored.reference)
+        return next((reference for reference in references if reference in arguments), "")
+
+    def _rule(self, tool: str) -> ToolRule:
+        return self.config.rule_for(tool)
+
+    def _is_kept(self, result: ToolResult) -> bool:
+        return _is_kept(result, self._rule(result.name or self._last_call(result).name))
+
+    def _was_refused(self, result: ToolResult) -> bool:
+        """Tell whether somebody kept what stands there over its limit: who did is not on disk, only that it stands."""
+        limit = self._rule(result.name or self._last_call(result).name).limit or self.config.tool_result_limit
+        return self.can_store and is_too_large(self._given(result), limit, self.counter)
+
+    def _limits(self, entry: Entry) -> int:
+        rules = (self._rule(result.name or self._last_call(result).name) for result in entry.message.results)
+        return sum(rule.limit or self.config.tool_result_limit for rule in rules)
+
+    def _turn_limit(self, *, is_read_back: bool) -> int:
+        if is_read_back:
+            return read_back_limit(self.size, self.config.tool_result_limit)
+        return self.config.turn_limit(self.size)
+
+    async def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> list[tuple[_Result, Choice]]:
+        """Decide about the new results of one turn; each refusal is weighed in before the next is asked about."""
+        least = _LEAST_STUB_TOKENS if self.can_store else _LEAST_CUT_TOKENS
+        while True:
+            budgets = stub_budgets([self._weighed(found, limit) for found in new], limit - shown_tokens, least=least)
+            unasked = [new[at] for at in budgets if self._is_unasked(new[at])]
+            if not unasked:
+                return [(new[at], self._choice(new[at], most)) for at, most in budgets.items()]
+            for found in unasked:
+                self.verdicts[found.key] = await self._ask(found)
+
+    def _weighed(self, found: _Result, turn_limit: int) -> TurnResult:
+        rule, result = self._rule(found.tool), found.result
+        is_ours = self._given(result).parts != result.parts
+        if is_ours or self.verdicts.get(found.key) is False or _is_kept(result, rule):
+            return TurnResult(count_result(result, self.counter), 0, is_fixed=True)
+        limit = turn_limit if found.call.source else rule.limit or self.config.tool_result_limit
+        # Beside the stub of a large block small ones may stay, up to the limit of the whole.
+        is_one_text = len(result.parts) == 1 and isinstance(result.parts[0], Text)
+        allowed = (rule.preview_tokens or limit) if self.can_store and is_one_text else limit
+        if is_too_large(result, limit, self.counter):
+            return TurnResult(limit + 1, allowed, is_due=True)
+        tokens = count_result(result, self.counter)
+        is_due = rule.offload == "always" and self.can_store and not found.call.source
+        return TurnResult(tokens, min(allowed, tokens // 2), is_due=is_due and tokens > WORTH_OFFLOADING_TOKENS)
+
+    def _choice(self, found: _Result, limit: int) -> Choice:
+        preview_tokens = self._rule(found.tool).preview_tokens
+        return Choice(found.tool, min(limit, preview_tokens or limit), found.call.source, limit)
+
+    def _given(self, result: ToolResult) -> ToolResult:
+        """Return *result* without what stands there for something that has left."""
+        parts = [part for part in result.parts if not isinstance(part, Text) or part.text not in self.stubs]
+        return result if len(parts) == len(result.parts) else replace(result, parts=tuple(parts))
+
+    def _is_unasked(self, found: _Result) -> bool:
+        return self.should_offload is not None and not found.call.source and found.key not in self.verdicts
+
+    async def _ask(self, found: _Result) -> bool:
+        if self.should_offload is None:
+            return True
+        candidate = OffloadCandidate(self.session_id, found.entry.index, found.result, found.call.arguments)
+        tokens = count_result(found.result, self.counter)
+        try:
+            answer = self.should_offload(found.tool, tokens, candidate=candidate)
+            verdict: object = await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:
+            error.add_note(f"raised by should_offload about a result of {found.tool!r} ({tokens:,} tokens)")
+            raise
+        if not isinstance(verdict, bool):
+            raise TypeError(f"should_offload must answer with True or False, not {type(verdict).__name__}")
+        return verdict
+
+
+def _answered(result: ToolResult, calls: _Calls, answered: dict[str, int]) -> _Call:
+    """Return the call that *result* answers: of several of one id, each is answered once, in their order."""
+    asked = calls.get(result.call_id, (_UNKNOWN,))
+    nth = answered.get(result.call_id, 0)
+    answered[result.call_id] = nth + 1
+    return asked[min(nth, len(asked) - 1)]
+
+
+def _is_kept(result: ToolResult, rule: ToolRule) -> bool:
+    return rule.offload == "never" or (rule.keep_errors and result.is_error)

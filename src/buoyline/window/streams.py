@@ -1,0 +1,122 @@
+"""A tool's output on its way into a window: held while it is small, and written to a file once it is not."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from buoyline.errors import ConfigError
+from buoyline.offloader import Abilities, ResultWriter, StoredResult, ToolOutput
+from buoyline.previews.source import decoded
+from buoyline.tokens import TextCounter
+from buoyline.window.tasks import completed
+from buoyline.workspace.streams import chunks_of, is_of_tool, reason_of
+
+_HELD_BYTES = 1 << 20
+"""Up to here an output is a message like any other, and nothing is decided about it before `prepare`."""
+
+
+class HeldOutput:
+    """What has come of a tool's output so far, in memory up to a megabyte and as long as the context could take it."""
+
+    def __init__(self, call_id: str, writer: ResultWriter | None, counter: TextCounter, limit: int) -> None:
+        """Begin with nothing.
+
+        Args:
+            call_id: Of the call.
+            writer: Takes all of it, too; None where it can be held only.
+            counter: Counts.
+            limit: Tokens above which it leaves the context in any case.
+        """
+        self._call_id = call_id
+        self._writer = writer
+        self._counter = counter
+        self._limit = limit
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._decided_bytes = _HELD_BYTES
+        self._is_large = False
+        self._has_ended = False
+        self._partial = ""
+
+    async def fill(
+        self,
+        output: ToolOutput,
+        then: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        max_bytes: int | None,
+        keep_partial: bool,
+    ) -> None:
+        """Take all of *output*, and do with it what is done *then*; with *keep_partial* also where it fails.
+
+        Raises:
+            ToolOutputError: See `chunks_of`.
+            BuoylineError: See `ResultWriter.write`.
+            Exception: Whatever *output* or *then* raises.
+        """
+        chunks = chunks_of(self._call_id, output, max_bytes)
+        try:
+            async for chunk in chunks:
+                await self._take(chunk)
+            await completed(then())
+        except BaseException as error:
+            if keep_partial and is_of_tool(error) and not self._has_ended:
+                self._partial = reason_of(error)
+                await completed(then())
+            raise
+        finally:
+            await chunks.aclose()
+            await self._forget()
+
+    async def end(self) -> str | StoredResult:
+        """Return the text, or where it is stored."""
+        self._has_ended = True
+        content = b"".join(self._held)
+        text = decoded(content)
+        if self._writer is not None and (self._is_large or await self._is_inexact(text, content)):
+            return await self._writer.store(partial=self._partial)
+        if not self._partial:
+            return text
+        gap = "" if not text or text.endswith("\n") else "\n"
+        return f"{text}{gap}[The tool did not come to its end: {self._partial}]"
+
+    async def _is_inexact(self, text: str, content: bytes) -> bool:
+        """Tell whether *text* would be stored in place of bytes that are none."""
+        return text.encode("utf-8", "surrogatepass") != content and await self._exceeds(text)
+
+    async def _forget(self) -> None:
+        self._held.clear()
+        if self._writer is not None:
+            await self._writer.discard()
+
+    async def _take(self, chunk: bytes) -> None:
+        if not self._is_large:
+            self._held.append(chunk)
+            self._held_bytes += len(chunk)
+        if self._writer is not None:
+            await self._writer.write(chunk)
+            await self._decide()
+
+    async def _decide(self) -> None:
+        if self._is_large or self._held_bytes < self._decided_bytes:
+            return
+        # Each time twice as much, so that all looks together cost what the last one does.
+        self._decided_bytes = 2 * self._held_bytes
+        self._is_large = await self._exceeds(decoded(b"".join(self._held)))
+        if self._is_large:
+            self._held.clear()
+
+    async def _exceeds(self, text: str) -> bool:
+        return await asyncio.to_thread(self._counter.exceeds, text, self._limit)
+
+
+def writer_for(abilities: Abilities, session_id: str, call_id: str, *, keep_partial: bool) -> ResultWriter | None:
+    """Return what takes an output as it comes; None where it can be held only.
+
+    Raises:
+        ConfigError: *keep_partial* is set where a hook redacts.
+    """
+    if abilities.streams is not None:
+        return abilities.streams.result_writer(session_id, call_id, keep_partial=keep_partial)
+    if keep_partial and abilities.redactor is not None:
+        raise ConfigError("keep_partial", "what is cut off may end within a secret, which no redaction hook would know")
+    return None

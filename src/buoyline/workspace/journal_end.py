@@ -1,0 +1,493 @@
+"""The end of a session's journal: all that the next writer needs, at a cost that does not grow with the session.
+
+Every record names the newest record of each kind that stood before it, so the last one leads to them all. Where
+one of these is damaged, the whole journal is read once. Source: docs/format.md, "journal.jsonl"; etcd's log, too,
+is read from its newest snapshot on.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from buoyline.messages import is_array, is_object, spell
+from buoyline.workspace import layout
+from buoyline.workspace.journal import (
+    Batch,
+    Extent,
+    Read,
+    Record,
+    Synced,
+    batch_from,
+    chunks_of_lines,
+    decode,
+    extent_from,
+    lines_of,
+    proven_by,
+    record_at,
+    synced_before,
+    tail_of,
+)
+
+if TYPE_CHECKING:
+    from buoyline.workspace.result_names import ResultNames
+
+# Where the journal has the records that are asked for by name. Pure: bytes in, offsets out.
+#
+# Only the first bytes of a line are looked at, which takes a tenth of the time that reading the records does; the one
+# that is found is read and checked then. A long journal is not even gone through line by line before several names
+# were
+# asked for: to look for one name in its bytes takes another tenth.
+
+
+_TEXT = rb'"(?:[^"\\]|\\.)*"'
+_KEYS = re.compile(
+    rb'\{"op":"(?:batch","id":(?P<batch>'
+    + _TEXT
+    + rb')|result","call_id":(?P<call>'
+    + _TEXT
+    + rb'),"path":(?P<result>'
+    + _TEXT
+    + rb')|stub","sha256":(?P<stub>'
+    + _TEXT
+    + rb"))"
+)
+"""The beginning of the records that have a name, as `buoyline.workspace` spells them."""
+
+_FIELDS = {"batch": b"id", "result": b"path", "call": b"call_id", "stub": b"sha256"}
+"""What the name of each kind is called in its records: a result is found by its file, and by its call."""
+
+
+class Catalogue:
+    """Offsets of batches by their ids, of tool results by their files and calls, of stubs by their digests.
+
+    Nothing is read before something is looked for. With each question as much of the journal is noted as was before,
+    and a piece more, and the rest is searched for the one name. So who asks once in a process, as most do, waits 20 ms
+    for 100,000 batches, where noting them all takes 140; and all questions together take twice that at most.
+    """
+
+    def __init__(self, read: Read) -> None:
+        """Look into the journal that *read* reads."""
+        self._read = read
+        self.clear()
+
+    def clear(self) -> None:
+        """Give up what is known, since the journal may have become another."""
+        self._offsets: dict[bytes, int] = {}
+        self._end = 0
+        self._pieces = 0
+
+    def find(self, op: str, name: str, end: int) -> tuple[int, Record] | None:
+        """Return the newest record of kind *op* for *name* among the first *end* bytes, with its offset.
+
+        A ``"call"`` is a result that is looked for by its call id.
+        """
+        for position, content in islice(chunks_of_lines(self._read, self._end, end), self._pieces + 1):
+            self._note(content, position)
+        return self._searched(op, name, self._end, end) or self._noted(op, name)
+
+    def _note(self, content: bytes, start: int) -> None:
+        position = 0
+        while (line_end := content.find(b"\n", position)) >= 0:
+            for key in _keys(content, position, line_end):
+                self._offsets[key] = start + position
+            position = line_end + 1
+        self._end = start + position
+        self._pieces += 1
+
+    def _noted(self, op: str, name: str) -> tuple[int, Record] | None:
+        offset = self._offsets.get(op.encode() + _spelled(name))
+        if offset is None:
+            return None
+        record = record_at(self._read, offset)
+        # Behind a damaged one, which is passed over everywhere, there may be one that is whole.
+        return self._searched(op, name, 0, self._end) if record is None else (offset, record)
+
+    def _searched(self, op: str, name: str, start: int, end: int) -> tuple[int, Record] | None:
+        spelled, found = _spelled(name), None
+        # Within a text of JSON a backslash stands before every quotation mark, so this is a field of some object.
+        needle = b'"%s":%s' % (_FIELDS[op], spelled)
+        for position, content in chunks_of_lines(self._read, start, end):
+            line = len(content)
+            # From the end: that is faster by a third, since few bytes are as the needle's first.
+            while (place := content.rfind(needle, 0, line)) >= 0:
+                line = content.rfind(b"\n", 0, place) + 1
+                is_named = op.encode() + spelled in _keys(content, line, len(content))
+                record = record_at(self._read, position + line) if is_named else None
+                if record is not None:
+                    found = position + line, record
+                    break
+        return found
+
+
+def _keys(content: bytes, start: int, end: int) -> list[bytes]:
+    """Return kind and name of the record that begins at *start*, a result's twice; none where it has no name."""
+    found = _KEYS.match(content, start, end)
+    named = found.groupdict() if found is not None else {}
+    return [kind.encode() + name for kind, name in named.items() if name is not None]
+
+
+def _spelled(name: str) -> bytes:
+    return spell(name).encode("utf-8")
+
+
+_READ_BYTES = 1 << 14
+_ONCE = ("batch", "result", "stub", "summary", "settings", "pins", "writer", "lines")
+_KEPT: Mapping[str, int] = {**dict.fromkeys(_ONCE, 1), "window": 2}
+"""How many of the newest records of each kind a writer needs."""
+
+
+class Tip:
+    """What a writer must know of a session: the newest records, and others when it asks for them.
+
+    Attributes:
+        is_loaded: Something is known.
+        end: Bytes of the journal that are whole records.
+        last_batch: The newest batch.
+        last_summary: Extent of the newest line of ``summaries.jsonl``.
+        summaries: How many summaries there are.
+        synced: What is known to be durable; what lies behind may have been lost in a power cut.
+        names: Of the tool results in the session's folder; None before the folder was listed.
+        has_lost_a_record: A damaged line stands behind the last batch's record: it may have been that of a batch.
+    """
+
+    def __init__(self, read: Read, *, is_durable: bool = True) -> None:
+        """Read the journal with *read*; nothing is read yet. Records say so where their writer's syncs do nothing."""
+        self._read = read
+        self._is_durable = is_durable
+        self._catalogue = Catalogue(read)
+        self.forget()
+
+    def forget(self) -> None:
+        """Give up all that is known, since the journal may have become another."""
+        self._catalogue.clear()
+        self._newest: dict[str, list[tuple[int, Record]]] = {}
+        self._tail = b""
+        self.is_loaded = False
+        self._checked = Synced()
+        self._proven = Synced()
+        self.end = 0
+        self._counted_end = 0
+        self.last_batch: Batch | None = None
+        self.last_summary: Extent | None = None
+        self.summaries = 0
+        self.synced = Synced()
+        self.names: ResultNames | None = None
+        self.has_lost_a_record = False
+
+    def refresh(self, size: int) -> bool:
+        """Take in what was appended to the journal, which has *size* bytes now.
+
+        Returns:
+            Whether nothing was known of it, or what was known is not true any more.
+        """
+        if self._read(self.end - len(self._tail), len(self._tail)) != self._tail:
+            # Cut and written anew since, by a writer that found our last record without its bytes.
+            self.forget()
+        if not self.is_loaded:
+            self._load(size)
+            self._counted_end = self.end
+            self.is_loaded = True
+            return True
+        if size > self.end and not self._fold_lines(self.end, size):
+            # What others have written is not as they left it: begin again, knowing what was durable.
+            self.forget()
+            return self.refresh(size)
+        return False
+
+    def absorb(self, line: bytes) -> None:
+        """Take in a record that was just written at `end` of the journal, as it is there."""
+        record = decode(line[:-1])
+        if record is not None:
+            self.fold(record, line[:-1], self.end)
+
+    def fold(self, record: Record, line: bytes, offset: int) -> None:
+        """Take in *record*, which is nobody else's to change, written as *line* at *offset* of the journal."""
+        op = record["op"]
+        if op in _KEPT:
+            self._newest[op] = [*self._newest.get(op, ()), (offset, record)][-_KEPT[op] :]
+        self.synced = self._claimed(record, offset)
+        self.end = offset + len(line) + 1
+        if op != "lines":
+            self._counted_end = self.end
+        self._tail = tail_of(line)
+        if op == "batch":
+            self.last_batch = batch_from(record, offset)
+            self.has_lost_a_record = False
+        elif op == "summary":
+            self.last_summary = extent_from(record, offset)
+            self.summaries = record.get("n", self.summaries + 1)
+        elif op == "result" and self.names is not None:
+            self.names.add(record["path"])
+
+    @property
+    def messages(self) -> int:
+        """How many messages are archived."""
+        return self.last_batch.end if self.last_batch else 0
+
+    @property
+    def context_end(self) -> int:
+        """Committed bytes of ``context.jsonl``."""
+        return self.last_batch.extent.end if self.last_batch else 0
+
+    @property
+    def summaries_end(self) -> int:
+        """Committed bytes of ``summaries.jsonl``."""
+        return self.last_summary.end if self.last_summary else 0
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of all tool results and their views."""
+        return int(self._latest("result").get("total", 0))
+
+    @property
+    def next_line(self) -> int:
+        """The transcript line that the next batch begins on, 1-based."""
+        return self.last_batch.end_line if self.last_batch else 1
+
+    @property
+    def transcript_end(self) -> int:
+        """Bytes that the transcript should have."""
+        return self.last_batch.transcript_end if self.last_batch else 0
+
+    @property
+    def windows(self) -> Sequence[Record]:
+        """The last two records of what ``window.jsonl`` begins with, newest last."""
+        return [record for _, record in self._newest.get("window", ())]
+
+    @property
+    def lines(self) -> Record | None:
+        """The newest record of what ``window.jsonl`` has grown to since its last note; None if there is none."""
+        noted = max(self._newest.get("window", [])[-1:] + self._newest.get("lines", []), key=_offset, default=None)
+        return noted[1] if noted and noted[1]["op"] == "lines" else None
+
+    @property
+    def settings(self) -> Record:
+        """The newest settings of the session's window; empty when there is none."""
+        return self._latest("settings")
+
+    @property
+    def pins(self) -> tuple[int, ...]:
+        """Session indexes of the messages that are pinned."""
+        noted = max(self._newest.get("window", [])[-1:] + self._newest.get("pins", []), key=_offset, default=None)
+        return tuple(noted[1]["pins"]) if noted else ()
+
+    @property
+    def writer(self) -> str:
+        """Which window goes on with the session; empty when none ever began or claimed it."""
+        return str(self._latest("writer").get("writer", ""))
+
+    def find_batch(self, batch_id: str) -> Batch | None:
+        """Return the batch that a caller gave this id."""
+        found = self._find("batch", batch_id)
+        return None if found is None else batch_from(found[1], found[0])
+
+    def find_result(self, name: str) -> Record | None:
+        """Return the record of the tool result in file *name*."""
+        found = self._find("result", name)
+        return None if found is None else found[1]
+
+    def find_call(self, call_id: str) -> Record | None:
+        """Return the record of the newest tool result of this call."""
+        found = self._catalogue.find("call", call_id, self.end) if "result" in self._newest else None
+        return None if found is None else found[1]
+
+    def find_stub(self, digest: str) -> Record | None:
+        """Return the record of the stub whose text has this SHA-256."""
+        found = self._find("stub", digest)
+        return None if found is None else found[1]
+
+    def before(self) -> dict[str, Any]:
+        """Return what the next record says of those before it; nothing in the very first."""
+        writer = {} if self._is_durable else {"unsynced": True}
+        if not self.end:
+            return writer
+        newest = {op: [offset for offset, _ in kept] for op, kept in self._newest.items()}
+        return {**writer, "before": {"synced": list(self.synced), **newest}}
+
+    @property
+    def has_unsynced_records(self) -> bool:
+        """Whether the journal has records that somebody counts on and that are not known to be durable.
+
+        Nobody counts on those that say what the window has grown to: the window's lines are durable before them.
+        """
+        return self._counted_end > self.synced.journal
+
+    def synced_of(self, name: str) -> int:
+        """Return how many bytes of ``context.jsonl`` or ``summaries.jsonl`` are known to be durable."""
+        return self.synced.summaries if name == layout.SUMMARIES_FILE else self.synced.context
+
+    def unsynced_files(self) -> list[str]:
+        """Return those of the two that hold committed bytes which are not known to be durable."""
+        ends = {layout.CONTEXT_FILE: self.context_end, layout.SUMMARIES_FILE: self.summaries_end}
+        return [name for name, end in ends.items() if end > self.synced_of(name)]
+
+    def mark_synced(self, *, transcript: bool) -> None:
+        """Remember that all that is committed counts as durable, and with *transcript* what is derived as well."""
+        self.mark_checked()
+        derived = self.transcript_end if transcript else self.synced.transcript
+        self.synced = self._checked._replace(transcript=derived, journal=self.end)
+
+    def mark_checked(self) -> None:
+        """Remember that everything that is committed has the bytes that it should have."""
+        self._checked = Synced(self.context_end, self.summaries_end)
+
+    def unchecked_batches(self) -> list[Batch]:
+        """Return the batches that may have been lost in a power cut and were not looked at since, oldest first."""
+        safe = max(self.synced.context, self._checked.context, self._proven.context)
+        found: list[Batch] = []
+        if self.context_end <= safe:
+            return found
+        for offset, record in self._chain("batch"):
+            batch = batch_from(record, offset)
+            if batch.extent.end <= safe:
+                break
+            found.append(batch)
+        return found[::-1]
+
+    def unchecked_summaries(self) -> list[Extent]:
+        """Return the extents of summaries that may have been lost and were not looked at since, oldest first."""
+        safe = max(self.synced.summaries, self._checked.summaries, self._proven.summaries)
+        found: list[Extent] = []
+        for offset, record in self._chain("summary"):
+            extent = extent_from(record, offset)
+            if extent.end <= safe:
+                break
+            found.append(extent)
+        return found[::-1]
+
+    def rewind(self, offset: int) -> None:
+        """Forget the record at *offset* of the journal and all behind it: they were never committed.
+
+        What they say was durable before them still counts: what is not there any more of that is damage.
+        """
+        checked, proven = self._checked, self._proven
+        self.forget()
+        self.is_loaded = True
+        self._proven = proven
+        self._load(offset)
+        self._counted_end = self.end
+        self._checked = Synced(min(checked.context, self.context_end), min(checked.summaries, self.summaries_end))
+
+    def _find(self, op: str, name: str) -> tuple[int, Record] | None:
+        return self._catalogue.find(op, name, self.end) if op in self._newest else None
+
+    def _latest(self, op: str) -> Record:
+        kept = self._newest.get(op)
+        return kept[-1][1] if kept else {}
+
+    def _chain(self, op: str) -> Iterator[tuple[int, Record]]:
+        """Yield the records of kind *op*, newest first, as far as each leads to the one before."""
+        newest = self._newest.get(op)
+        offset, record = newest[-1] if newest else (0, None)
+        while record is not None:
+            yield offset, record
+            before = record.get("before")
+            offsets = before.get(op) if is_object(before) else None
+            if not _are_offsets(offsets, offset):
+                return
+            offset = offsets[-1]
+            record = self._record(offset, op)
+
+    def _load(self, size: int) -> None:
+        found = self._last_whole(size)
+        if found is None:
+            return
+        offset, record, line = found
+        claimed = self._claimed(record, offset)
+        torn = self._first_bad(min(max(claimed.journal, self._proven.journal), offset), offset)
+        if torn is not None:
+            # A power cut took a part of what one sync was to make durable: all of it is unacknowledged.
+            self._load(torn)
+        elif self._restore(record, offset):
+            self.fold(record, line, offset)
+        else:
+            self._fold_lines(0, offset + len(line) + 1)
+
+    def _claimed(self, record: Record, offset: int) -> Synced:
+        """Return what *record*, at *offset*, says was durable, and remember what of it is beyond doubt."""
+        synced = synced_before(record)
+        claimed = synced._replace(journal=min(synced.journal, offset))
+        self._proven = Synced(*map(max, self._proven, proven_by(record, claimed)))
+        return claimed
+
+    def _first_bad(self, start: int, end: int) -> int | None:
+        """Return where the first line that is no record begins."""
+        for position, content in chunks_of_lines(self._read, start, end):
+            for offset, line in lines_of(content, position):
+                if decode(line) is None:
+                    return offset
+        return None
+
+    def _last_whole(self, size: int) -> tuple[int, Record, bytes] | None:
+        """Return the last line that is a record, with its offset."""
+        length = _READ_BYTES
+        while True:
+            start = max(size - length, 0)
+            for offset, line in reversed(list(self._whole_lines(start, size))):
+                record = decode(line)
+                if record is not None:
+                    return offset, record, line
+            if not start:
+                return None
+            length *= 4
+
+    def _whole_lines(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        content = self._read(start, end - start)
+        skipped = content.find(b"\n") + 1 if start else 0
+        return lines_of(content[skipped:], start + skipped)
+
+    def _restore(self, record: Record, end: int) -> bool:
+        """Take over what *record*, at *end*, says of those before it; False where that leads nowhere."""
+        if not end:
+            return True
+        before = record.get("before")
+        newest = self._records(before, end) if is_object(before) else None
+        if newest is None:
+            return False
+        self._newest = newest
+        self.end = end
+        self.synced = synced_before(record)
+        if "batch" in newest:
+            offset, found = newest["batch"][-1]
+            self.last_batch = batch_from(found, offset)
+        if "summary" in newest:
+            offset, found = newest["summary"][-1]
+            self.last_summary = extent_from(found, offset)
+            self.summaries = found["n"]
+        return True
+
+    def _records(self, before: Mapping[str, Any], end: int) -> dict[str, list[tuple[int, Record]]] | None:
+        newest: dict[str, list[tuple[int, Record]]] = {}
+        for op in before.keys() & _KEPT.keys():
+            offsets = before[op]
+            records = [self._record(offset, op) for offset in offsets] if _are_offsets(offsets, end) else [None]
+            if None in records:
+                return None
+            newest[op] = [(offset, record) for offset, record in zip(offsets, records, strict=True) if record]
+        return newest
+
+    def _record(self, offset: int, op: str) -> Record | None:
+        record = record_at(self._read, offset)
+        return record if record is not None and record["op"] == op else None
+
+    def _fold_lines(self, start: int, end: int) -> bool:
+        """Fold the journal from *start*, up to the last whole record before *end*; False where a line is none."""
+        is_damaged, is_sound = False, True
+        for position, content in chunks_of_lines(self._read, start, end):
+            for offset, line in lines_of(content, position):
+                record = decode(line)
+                if record is not None:
+                    self.fold(record, line, offset)
+                    self.has_lost_a_record |= is_damaged and record["op"] != "batch"
+                is_damaged = record is None
+                is_sound = is_sound and not is_damaged
+        return is_sound
+
+
+def _offset(kept: tuple[int, Record]) -> int:
+    return kept[0]
+
+
+def _are_offsets(value: object, end: int) -> TypeGuard[list[int]]:
+    return is_array(value) and bool(value) and all(isinstance(offset, int) and 0 <= offset < end for offset in value)
