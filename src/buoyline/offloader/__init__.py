@@ -1,5 +1,6 @@
 """The contract of offloading, and what stays in a context for what was offloaded."""
 
+from buoyline.offloader.hook import stub_for
 from buoyline.offloader.policy import ToolRule, TurnResult, is_smaller, is_too_large, rule_for, stub_budgets
 from buoyline.offloader.protocol import (
     Abilities,
@@ -85,6 +86,7 @@ __all__ = [
     "rule_for",
     "stub",
     "stub_budgets",
+    "stub_for",
     "stub_of",
     "tokens_of",
     "truncated",
