@@ -81,8 +81,9 @@ class Anchor:
 
         Returns:
             True if it counts from now on. It does not where nothing was handed out since the last compression, where
-            it is 0, where it is the one of the request before, and where it is less than half of our own count,
-            which is another request's, or one without what came from the cache; our count then holds.
+            it is 0, where it is the one of the request before and our count is another one, and where it is less than
+            half of our own count, which is another request's, or one without what came from the cache; our count then
+            holds.
 
         Raises:
             UsageError: It is more than twice what the window holds.
@@ -91,7 +92,7 @@ class Anchor:
         if sent is None or usage.input_tokens == 0:
             return False
         self._refuse_absurd(usage, sent)
-        if self._seen is not None and usage == self._seen.usage and sent != self._seen.sent:
+        if self._seen is not None and usage == self._seen.usage and _differ(sent, self._seen.sent):
             return False  # a loop that reads it from the last answer it has, before each try of the next one
         if usage.input_tokens * _MOST_ABOVE_OURS < sent.tokens:
             logger.warning(
@@ -145,6 +146,14 @@ class Anchor:
                 f"{usage.input_tokens:,} input and {usage.output_tokens:,} output tokens cannot be those of one "
                 f"request to a window of {self._size:,}; pass the last response's usage alone, not the sum of several"
             )
+
+
+def _differ(sent: Sent, other: Sent) -> bool:
+    """Return whether two requests are so unlike that a provider cannot count the same number of tokens for both.
+
+    Two compactions in a row may well leave contexts of the same size; their usages are then the same, too.
+    """
+    return abs(sent.tokens - other.tokens) >= _MOST_ABOVE_OURS
 
 
 _LEAST_LEFT = 1 / 4

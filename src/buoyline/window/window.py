@@ -405,7 +405,8 @@ class ContextWindow:
 
         Returns:
             True if the usage counts from now on; False if it holds none, or one that cannot be this request's: it is
-            0, less than half of what we count, the same as the request before had, or comes after a compression.
+            0, less than half of what we count, the same as the request before had although we count other tokens for
+            it, or comes after a compression.
 
         Raises:
             UsageError: It is no usage, or has a number that is negative or more than twice what the window holds.
