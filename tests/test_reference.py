@@ -57,7 +57,9 @@ def test_a_version_of_the_past_runs_its_own_code(version: str) -> None:
 @pytest.mark.parametrize("offloader", OFFLOADERS)
 def test_a_window_is_as_it_was(dialect: str, offloader: str) -> None:
     conversation = scripts.conversation("life", dialect, 12)
-    script = scripts.agent(conversation, [1, 4], size=6_000, config=PLAIN_CONFIG, offloader=offloader)
+    script = scripts.agent(
+        conversation, scripts.pins_in(conversation), size=6_000, config=PLAIN_CONFIG, offloader=offloader
+    )
     ending = scripts.ending() if offloader == "local" else [{"do": "close"}]
     assert unlike_baseline(f"window-{dialect}-{offloader}", [*script, *ending]) == ""
 
@@ -72,7 +74,9 @@ def test_a_window_with_hooks_is_as_it_was(dialect: str, hooks: str) -> None:
 def with_hooks(dialect: str, hooks: str) -> tuple[str, list[Operation]]:
     settings = {"config": PLAIN_CONFIG, "size": 6_000, **HOOKS[hooks]}
     conversation = scripts.conversation("hooks", dialect, 10)
-    script = scripts.agent(conversation, [2], system="Be exact.", tools=[scripts.TOOL], **settings)
+    script = scripts.agent(
+        conversation, scripts.pins_in(conversation), system="Be exact.", tools=[scripts.TOOL], **settings
+    )
     session = str(settings.get("session", "s1"))
     return f"hooks-{dialect}-{[*HOOKS].index(hooks)}", [*script, *scripts.ending(session)]
 
@@ -97,7 +101,9 @@ def test_the_scripts_do_what_a_window_can_do() -> None:
 def test_a_window_with_a_document_is_as_it_was(preset: str) -> None:
     for dialect in DIALECTS:
         conversation = scripts.conversation(preset, dialect, 12)
-        script = scripts.agent(conversation, [2], size=5_000, config=PLAIN_CONFIG, management=preset)
+        script = scripts.agent(
+            conversation, scripts.pins_in(conversation), size=5_000, config=PLAIN_CONFIG, management=preset
+        )
         stops = scripts.with_resumes(script, STOP_EACH)
         assert unlike_baseline(f"document-{preset}-{dialect}", [*stops, *scripts.ending(looks=False)]) == ""
 
@@ -146,7 +152,9 @@ def test_recorded_sessions_are_as_they_were(shared_data: Path, part: int) -> Non
 def test_what_is_synced_and_in_what_order_is_as_it_was(durability: str) -> None:
     """The answers have each sync, link, rename and cut; here they are a text of their own."""
     conversation = scripts.conversation("syncs", "openai", 8)
-    script = scripts.agent(conversation, [1], size=5_000, config=PLAIN_CONFIG, durability=durability)
+    script = scripts.agent(
+        conversation, scripts.pins_in(conversation), size=5_000, config=PLAIN_CONFIG, durability=durability
+    )
     script = [*scripts.with_resumes(script, STOP_EACH), {"do": "close"}]
     old, new = (answers(version, f"syncs-{durability}", script) for version in (BASELINE, CHECKOUT))
     assert spelled_syncs(new) == spelled_syncs(old)

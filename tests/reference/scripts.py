@@ -265,6 +265,18 @@ def _look_up(name: str, **arguments: Any) -> Operation:
     return {"do": "look_up", "name": name, **arguments}
 
 
+def pins_in(messages: Sequence[Message]) -> list[int]:
+    """Return the positions of two messages of the user, to be pinned."""
+    return [at for at, message in enumerate(messages) if _is_words(message)][1:6:3]
+
+
+def _is_words(message: Message) -> bool:
+    content = message["content"]
+    blocks = content if isinstance(content, list) else []
+    has_results = any("toolResult" in block or block.get("type") == "tool_result" for block in blocks)
+    return message["role"] == "user" and not has_results
+
+
 def agent(messages: Sequence[Message], pins: Sequence[int] = (), **settings: Any) -> list[Operation]:
     """Return what an agent does with a conversation: a model call before each answer."""
     script: list[Operation] = [{"do": "say", "messages": messages, "pins": pins}, {"do": "open", **settings}]
@@ -287,15 +299,44 @@ def with_resumes(script: Sequence[Operation], each: int, **settings: Any) -> lis
 
 def walk(seed: object, dialect: str, length: int, **settings: Any) -> list[Operation]:
     """Return operations by chance on a conversation; *settings* go to the window."""
-    chance = chance_of(("walk", seed))
+    chance, messages = chance_of(("walk", seed)), conversation(seed, dialect, length)
     script: list[Operation] = [
-        {"do": "say", "messages": conversation(seed, dialect, length), "pins": chance.sample(range(9), 2)},
+        {"do": "say", "messages": messages, "pins": pins_in(messages)},
         {"do": "open", "size": chance.choice((3_000, 6_000, 12_000)), "dialect": dialect, **settings},
     ]
     can_resume = settings.get("offloader", "local") in {"local", "memory"}
     for number in range(length):
         script += _steps(chance, number, can_resume=can_resume)
     return script
+
+
+def settings_by_chance(chance: Random) -> dict[str, Any]:
+    """Return settings for a window: where it offloads to, limits, hooks that are slow or raise, a document."""
+
+    def maybe(likely: float, value: Any) -> Any:
+        return value if chance.random() < likely else None
+
+    document = maybe(0.2, chance.choice(PRESETS))
+    config = {
+        "background_ratio": maybe(0.3, 0.4) if document is None else None,
+        "max_images": maybe(0.2, 2),
+        "turn_results_limit": maybe(0.2, 700),
+        "tool_rules": maybe(0.2, {"run": {"offload": "never"}}),
+    }
+    raising = [chance.randrange(1, 6) for _ in range(2)]
+    found = {
+        "offloader": chance.choices(OFFLOADERS, (12, 2, 1, 1))[0],
+        "config": {**PLAIN_CONFIG, **{key: value for key, value in config.items() if value is not None}},
+        "management": document,
+        "summarizer": maybe(0.4, chance.choice(({}, {"steps": 3}, {"raises_at": raising}))),
+        "should_offload": maybe(0.3, chance.choice(({"keeps": ["run"]}, {"steps": 2}, {"raises_at": raising}))),
+        "event_raises_at": maybe(0.1, raising),
+        "redacts": maybe(0.1, True),  # noqa: FBT003 - the value of a setting
+        "durability": maybe(0.2, "fsync"),
+        "system": maybe(0.3, "Be exact."),
+        "tools": maybe(0.3, [TOOL]),
+    }
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _steps(chance: Random, number: int, *, can_resume: bool) -> list[Operation]:
