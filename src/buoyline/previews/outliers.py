@@ -93,16 +93,18 @@ class _Features:
 
     def __init__(self, held: Iterable[frozenset[str]]) -> None:
         self._held = list(held)
-        self._counts = Counter(feature for features in self._held for feature in features)
+        counts = Counter(feature for features in self._held for feature in features)
+        self._own = {feature for feature, count in counts.items() if count == 1}
+        self._shares = {feature: 1 / count for feature, count in counts.items()}
 
     def own(self, place: int) -> int:
         """Return how many features of a line no other line has."""
-        return sum(self._counts[feature] == 1 for feature in self._held[place])
+        return len(self._own & self._held[place])
 
     def rarity(self, place: int) -> float:
         """Return 1 where no other line has any feature of this one, near 0 where many have all of them."""
         features = self._held[place]
-        return sum(1 / self._counts[feature] for feature in features) / max(len(features), _LEAST_WORDS)
+        return sum(map(self._shares.__getitem__, features)) / max(len(features), _LEAST_WORDS)
 
 
 # What does not belong: values that differ from the others of their column.
@@ -200,7 +202,8 @@ def outliers(numbers: Sequence[float]) -> list[Deviant]:
 
 def odd_texts(texts: Sequence[str]) -> list[Deviant]:
     """Find the texts whose form or value is one of a kind where all others follow a few."""
-    shapes = [shape(text) for text in texts]
+    shape_of = {text: shape(text) for text in set(texts)}
+    shapes = [shape_of[text] for text in texts]
     found = _odd_values(texts) or _odd_beginnings(texts) or _odd_numbers(texts, shapes) or _odd_shapes(texts, shapes)
     longest, next_longest = nlargest(2, range(len(texts)), key=lambda index: len(texts[index]))
     most, others = len(texts[longest]), len(texts[next_longest])
@@ -385,7 +388,11 @@ def _odd_in_form(lines: Sequence[str], numbers: Sequence[int]) -> Iterator[Findi
     rows = [_TOKEN.findall(lines[number - 1][:_SIGNATURE_CHARS])[:_MOST_TOKENS] for number in numbers]
     width = min(map(len, rows))
     for place in range(width):
-        for deviant in deviants([_value(row[place]) for row in rows])[:2]:
+        column = [row[place] for row in rows]
+        value_of = {token: _value(token) for token in set(column)}  # most tokens of a column recur
+        if len(value_of) == 1:
+            continue
+        for deviant in deviants([value_of[token] for token in column])[:2]:
             yield Finding(
                 numbers[deviant.place], deviant.weight - 14, note=f"{rows[deviant.place][place]}: {deviant.reason}"
             )
