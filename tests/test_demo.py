@@ -1,6 +1,7 @@
 """``buoyline demo`` as a newcomer starts it, and the parts of it that have to hold on machines unlike this one."""
 
 import dataclasses
+import fcntl
 import io
 import json
 import os
@@ -50,11 +51,24 @@ def start(home: Path, *arguments: str) -> str:
     return ran.stdout
 
 
+def started_once(factory: pytest.TempPathFactory, name: str, *arguments: str) -> tuple[Path, str]:
+    """Return a directory and what `start` printed in it; one process of a test run starts the demo for all."""
+    shared = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    home, printed = shared / name, shared / f"{name}.txt"
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not printed.exists():
+            home.mkdir()
+            text = start(home, *(argument.format(home=home) for argument in arguments))
+            printed.write_text(text, encoding="utf-8")
+    return home, printed.read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what the demo reports of a run into a directory that it is given."""
-    home = tmp_path_factory.mktemp("demo")
-    found: dict[str, Any] = json.loads(start(home, "--json", "--workdir", str(home / "kept")))
+    home, printed = started_once(tmp_path_factory, "demo", "--json", "--workdir", "{home}/kept")
+    found: dict[str, Any] = json.loads(printed)
     assert [path.name for path in home.iterdir() if path.name != "kept" and any(path.iterdir())] == []
     return found
 
@@ -62,8 +76,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return the directory that `start` was given, and what a demo without arguments prints."""
-    home = tmp_path_factory.mktemp("plain")
-    return home, start(home)
+    return started_once(tmp_path_factory, "plain")
 
 
 def test_the_demo_needs_no_input_no_home_and_no_argument_and_says_where_it_wrote(plain: tuple[Path, str]) -> None:
