@@ -212,7 +212,7 @@ def test_all_of_a_file_is_shown_to_whom_asks_for_the_whole(
     assert answer.text.split("\n")[1:-1] == [f"{n}\t{line}" for n, line in enumerate(lines, 1)]
     assert not answer.next
     assert [line.number for line in read(workspace, "long.txt:3-4", whole=True).lines] == [3, 4]
-    monkeypatch.setattr("buoyline.lookups.read.MAX_WHOLE_CHARS", 5_000)
+    monkeypatch.setattr(sys.modules["buoyline.lookups.read"], "MAX_WHOLE_CHARS", 5_000)
     with pytest.raises(ConfigError, match="whole: asks for over 5,000 characters; give start and end, or use grep"):
         read(workspace, "long.txt", whole=True)
 

@@ -71,7 +71,7 @@ def grep_command(pattern: str, paths: Sequence[str], workdir: Path, *, as_json: 
 
     PATTERN is in RE2 syntax and matches within a line. PATH is as for read, a directory, or a quoted glob such
     as "tool_result-*.txt"; without one, transcripts and tool results are searched. No hit is no failure: the exit
-    status is 0. Where rg is installed, it makes the search of large files faster, with the same answer.
+    status is 0.
 
     Example: buoyline grep -i -C 2 "error|failed" --session s1
     """

@@ -118,7 +118,6 @@ def grep(
     """Search files of the workspace line by line.
 
     Blocking; the cost is linear in the bytes that are searched, for any pattern, and they are never held whole.
-    Where ripgrep (``rg``) is installed, it says in which lines of a large file to look; the answer is the same.
 
     Args:
         workspace: Where to search.

@@ -4,18 +4,12 @@ The file is searched in blocks of whole lines, not line by line: a call per line
 longer than a block is searched in windows that overlap.
 """
 
-import os
-import re
-import select
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from buoyline.lookups.patterns import Finder, Place, finder, weakened
+from buoyline.lookups.patterns import Finder, Place, finder
 from buoyline.previews.source import MAX_LINE_CHARS
 from buoyline.workspace._files import Handle, Tree
 
@@ -90,7 +84,6 @@ def hits(
     chunks: Iterable[bytes],
     find: Finder,
     *,
-    first: LineStart = FIRST_LINE,
     is_over: Callable[[], bool] = _never,
     block_bytes: int | None = None,
     overlap_bytes: int = OVERLAP_BYTES,
@@ -99,12 +92,11 @@ def hits(
 
     A line of up to 1,000 characters is one hit, however often it matches. A longer one has a hit for about each
     1,000 characters that hold a match, so that none of its matches is out of reach. What is found in a line
-    depends on that line alone, neither on the chunks nor on where the search began.
+    depends on that line alone, not on the chunks.
 
     Args:
-        chunks: The file from the beginning of a line on, none of them empty.
+        chunks: The file, none of them empty.
         find: Finds the pattern.
-        first: That line.
         is_over: Asked before each block and behind each hit, tells whether to stop there.
         block_bytes: How much of one line is searched at once; None: as much as the pattern is simple.
         overlap_bytes: How much of it is searched again with what follows; less than *block_bytes*.
@@ -112,7 +104,7 @@ def hits(
     newest = Hit(0, 0)
     if block_bytes is None:
         block_bytes = max(2 * overlap_bytes, min(BLOCK_BYTES, _BLOCK_STEPS // find.program_size))
-    for block in blocks(chunks, first, block_bytes, overlap_bytes):
+    for block in blocks(chunks, block_bytes, overlap_bytes):
         if is_over():
             return
         for hit in _hits_in(block, find.place):
@@ -123,12 +115,12 @@ def hits(
                 return
 
 
-def blocks(chunks: Iterable[bytes], line: LineStart, block_bytes: int, overlap_bytes: int) -> Iterator[Block]:
+def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Iterator[Block]:
     """Yield a file in blocks of whole lines; a line over *block_bytes* in windows that overlap.
 
     The windows of a line are counted from its beginning, so they are the same wherever the chunks end.
     """
-    column, offset, held = 1, line.offset, b""
+    line, column, offset, held = FIRST_LINE, 1, 0, b""
     for piece in _pieces(chunks, block_bytes - overlap_bytes):
         held += piece
         while len(held) > block_bytes + overlap_bytes and _is_too_long(held, block_bytes):
@@ -227,122 +219,8 @@ def _boundary(content: bytes, place: int) -> int:
     return place
 
 
-# ripgrep as a child process that says in which lines to look.
-#
-# It is given an open file as its standard input, so it opens nothing: no link, no file that was swapped meanwhile,
-# and
-# neither its configuration nor ignore files have a say.
-
-
-_OPTIONS = (
-    "--no-config",
-    "--text",
-    "--encoding=none",
-    "--line-number",
-    "--byte-offset",
-    "--no-heading",
-    "--no-filename",
-    "--color=never",
-    "--max-columns=1",  # the place is enough: a line may have 100 MB
-)
-_PLACE = re.compile(rb"([0-9]{1,18}):([0-9]{1,18}):[^\n]*\n")
-_MAX_SILENT_LOOKS = 300
-_LOOK_MS = 100
-_READ_BYTES = 1 << 16
-_DONE = (0, 1)  # with matches, and without
-
-
-def program() -> str | None:
-    """Return the path of ripgrep; None where it is not installed."""
-    return shutil.which("rg")
-
-
-class Ripgrep:
-    """One search by ripgrep, from the beginning of a line on.
-
-    At the end of the ``with`` block the child is gone, whatever it was doing.
-
-    Attributes:
-        is_complete: Whether it came to the end of the file: False before, if it failed, if the time was up, and if it
-            kept silent for thirty seconds.
-    """
-
-    def __init__(
-        self, executable: str, handle: Handle, first: LineStart, pattern: str, is_over: Callable[[], bool]
-    ) -> None:
-        """Prepare to search what is behind *first* in the file of *handle* for *pattern*, in ripgrep's syntax.
-
-        While the child is silent, *is_over* is asked ten times a second whether to stop.
-        """
-        self._command = [executable, *_OPTIONS, f"--regexp={pattern}", "--", "-"]
-        self._handle = handle
-        self._first = first
-        self._is_over = is_over
-        self.is_complete = False
-
-    def __enter__(self) -> Self:
-        """Start the child; without one there are no lines."""
-        self._child = _started(self._command, self._handle, self._first.offset)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the child."""
-        if self._child is not None:
-            self._child.kill()
-            self._child.__exit__(kind, error, trace)
-
-    def lines(self) -> Iterator[LineStart]:
-        """Yield the lines that match, in order."""
-        held = b""
-        while piece := self._output():
-            held += piece
-            end = 0
-            for place in _PLACE.finditer(held):
-                end = place.end()
-                yield LineStart(self._first.number + int(place[1]) - 1, self._first.offset + int(place[2]))
-            held = held[end:]
-
-    def _output(self) -> bytes:
-        """Return what the child has written since, nothing at its end."""
-        if self._child is None or self._child.stdout is None:
-            return b""
-        poll = select.poll()
-        poll.register(self._child.stdout, select.POLLIN)
-        for _ in range(_MAX_SILENT_LOOKS):
-            if self._is_over():
-                return b""
-            if poll.poll(_LOOK_MS):
-                break
-        else:
-            return b""
-        piece = os.read(self._child.stdout.fileno(), _READ_BYTES)
-        if not piece:
-            self.is_complete = self._child.wait() in _DONE
-        return piece
-
-
-def _started(command: list[str], handle: Handle, offset: int) -> "subprocess.Popen[bytes] | None":
-    try:
-        return subprocess.Popen(  # noqa: S603 - no shell, and a pattern cannot be taken for an option
-            command, stdin=handle.descriptor_at(offset), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-    except OSError:  # no process or descriptor left, or what is called rg cannot be run
-        return None
-
-
-# Where the hits of a pattern are in a file: by RE2 alone, or with ripgrep to say in which lines to look.
-#
-# Both give the same hits, since RE2 decides on each. ripgrep is asked where that pays: with 100 MB and few hits.
-
-
-# Starting ripgrep takes 3 ms, in which RE2 is through 5 MB. Where hits are many, enough are found before it starts.
-WORTH_BYTES = 8 << 20
-ALONE_BYTES = 1 << 19
 _CHUNK_BYTES = 1 << 20
 _LINES_BYTES = 1 << 14
-_MAX_IDLE_LINES = 1_000
 
 
 class Deadline:
@@ -363,69 +241,23 @@ class Search:
     """What is searched for.
 
     Attributes:
-        find: Finds it, and decides.
-        weak_pattern: What ripgrep is to look for; None where it is not to be asked.
+        find: Finds it.
         deadline: When to stop.
     """
 
     find: Finder
-    weak_pattern: str | None
     deadline: Deadline
 
 
 def search_for(pattern: str, deadline: Deadline, *, literal: bool, ignore_case: bool) -> Search:
     """Prepare a search for *pattern*; see `finder`, which says what is raised."""
-    find = finder(pattern, literal=literal, ignore_case=ignore_case)
-    return Search(find, weakened(pattern, literal=literal, ignore_case=ignore_case), deadline)
+    return Search(finder(pattern, literal=literal, ignore_case=ignore_case), deadline)
 
 
-def hits_in_file(
-    tree: Tree, name: str, search: Search, *, worth_bytes: int = WORTH_BYTES, alone_bytes: int = ALONE_BYTES
-) -> Iterator[Hit]:
-    """Yield the hits in file *name*, in order, up to the deadline.
-
-    Args:
-        tree: Where the file is.
-        name: The file.
-        search: What is searched for.
-        worth_bytes: Ripgrep is asked about files of this size and more.
-        alone_bytes: About how much of them is searched before that.
-    """
+def hits_in_file(tree: Tree, name: str, search: Search) -> Iterator[Hit]:
+    """Yield the hits in file *name*, in order, up to the deadline."""
     with tree.open(name) as handle:
-        executable = program() if handle.size() >= worth_bytes and search.weak_pattern else None
-        head = b"" if executable is None else handle.read(0, alone_bytes)
-        end = head.rfind(b"\n") + 1
-        if executable is None or not end:
-            yield from _alone(handle, FIRST_LINE, search)
-            return
-        yield from hits([head[:end]], search.find, is_over=search.deadline.is_over)
-        yield from _guided(handle, LineStart(head.count(b"\n") + 1, end), search, executable)
-
-
-def _alone(handle: Handle, first: LineStart, search: Search) -> Iterator[Hit]:
-    return hits(chunks_from(handle, first.offset), search.find, first=first, is_over=search.deadline.is_over)
-
-
-def _guided(handle: Handle, first: LineStart, search: Search, executable: str) -> Iterator[Hit]:
-    """Yield the hits from *first* on, looking where ripgrep finds something."""
-    newest, at = Hit(0, 0), first
-    with Ripgrep(executable, handle, first, search.weak_pattern or "", search.deadline.is_over) as guide:
-        idle_lines = 0
-        searched = first.offset
-        for line in guide.lines():
-            at = line
-            if line.offset < searched:
-                continue
-            searched, chunks = _lines_at(handle, line.offset)
-            before = newest
-            for newest in hits(chunks, search.find, first=line, is_over=search.deadline.is_over):
-                yield newest
-            idle_lines += newest == before
-            if idle_lines > _MAX_IDLE_LINES or search.deadline.is_over():
-                break
-        if guide.is_complete:
-            return
-    yield from (hit for hit in _alone(handle, at, search) if hit > newest)
+        yield from hits(chunks_from(handle, 0), search.find, is_over=search.deadline.is_over)
 
 
 def chunks_from(handle: Handle, offset: int, first_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
@@ -435,22 +267,6 @@ def chunks_from(handle: Handle, offset: int, first_bytes: int = _CHUNK_BYTES) ->
         offset += len(chunk)
         size = min(2 * size, _CHUNK_BYTES)
         yield chunk
-
-
-def _lines_at(handle: Handle, offset: int) -> tuple[int, Iterable[bytes]]:
-    """Return some lines from *offset* on, and where they end; a long one counts as ended."""
-    content = handle.read(offset, _LINES_BYTES)
-    end = content.rfind(b"\n") + 1
-    return (offset + end, [content[:end]]) if end else (offset + 1, _line_chunks(handle, offset))
-
-
-def _line_chunks(handle: Handle, offset: int) -> Iterator[bytes]:
-    """Yield the one line that begins at *offset*."""
-    for chunk in chunks_from(handle, offset):
-        end = chunk.find(b"\n") + 1
-        yield chunk[:end] if end else chunk
-        if end:
-            return
 
 
 def lines_before(handle: Handle, line: LineStart, count: int) -> LineStart:
