@@ -20,7 +20,7 @@ from buoyline.maintenance.verify import verify
 from buoyline.messages import Media, Text, ToolResult, times
 from buoyline.offloader.view import view_of
 from buoyline.workspace import LocalWorkspace, session
-from buoyline.workspace.pool import Lanes
+from buoyline.workspace.pool import WorkerPool
 
 T = TypeVar("T")
 
@@ -595,7 +595,7 @@ async def found_or(default: Any, found: Awaitable[Any]) -> Any:
         raise
 
 
-class AtOnce(Lanes):
+class AtOnce(WorkerPool):
     """Lanes without threads: each of thousands of workspaces would start three, which took half of the time."""
 
     def submit(self, key: str, work: Callable[[], T]) -> Future[T]:
@@ -610,7 +610,7 @@ class AtOnce(Lanes):
 
 def opened(folder: Path, durability: str = "off") -> LocalWorkspace:
     workspace = LocalWorkspace(folder / WORKDIR, durability=durability)
-    workspace._lanes = AtOnce()
+    workspace._pool = AtOnce()
     return workspace
 
 
@@ -635,7 +635,7 @@ NAMES = {
 }
 
 
-UNTOLD = ("Handle.sync", "Tree.sync_directory", "Tree._write_temporary", "Tree._write_new", "Appender._settle")
+UNTOLD = ("Handle.sync", "Tree.sync_directory", "Tree._write_temporary", "Tree._write_new", "Appender._sync_or_defer")
 
 
 def shown(statement: str) -> str:

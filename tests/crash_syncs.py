@@ -26,22 +26,22 @@ SYNCS = {
     ),
     "(view) < _StagedFile.sync": ("a result with a view that is streamed", "a power cut"),
     "(view) < Results._publish_view > Tree.publish": ("a tool result with a view", "a power cut"),
-    "/ < create": ("the first call of a workspace", "a power cut"),
-    "/ < create > Tree.publish": ("the first call of a workspace", "a power cut"),
-    "/../ < create > Tree.make_root": ("the first call of a workspace", "a power cut"),
-    "/data/ < Blobs._settle": ("a payload", "a kill, then a power cut after the next process repeats it"),
+    "/ < create_workspace": ("the first call of a workspace", "a power cut"),
+    "/ < create_workspace > Tree.publish": ("the first call of a workspace", "a power cut"),
+    "/../ < create_workspace > Tree.make_root": ("the first call of a workspace", "a power cut"),
+    "/data/ < Blobs._ensure_durable": ("a payload", "a kill, then a power cut after the next process repeats it"),
     "/data/ < Blobs.put > Tree.publish": ("a payload", "a power cut"),
     "/sessions/ < Session._opened": ("the first call of a workspace", "a power cut"),
-    "/workspace.json < create > Tree.publish": ("the first call of a workspace", "a power cut"),
-    "context.jsonl < Archive._add > Appender.settle_found > Appender._sync > Appender.settle_committed": (
+    "/workspace.json < create_workspace > Tree.publish": ("the first call of a workspace", "a power cut"),
+    "context.jsonl < Archive._add > Appender.sync_found > Appender._sync > Appender.sync_committed": (
         "one message",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "context.jsonl < Archive._commit > Appender.commit > Appender._sync > Appender.settle_committed": (
+    "context.jsonl < Archive._commit > Appender.commit > Appender._sync > Appender.sync_committed": (
         "one message",
         "a power cut",
     ),
-    "context.jsonl < Results._store > Appender.note > Appender._sync > Appender.settle_committed": (
+    "context.jsonl < Results._store > Appender.note > Appender._sync > Appender.sync_committed": (
         "one message",
         "a kill, then a power cut after a process that was at work stores a result",
     ),
@@ -49,22 +49,22 @@ SYNCS = {
         "several messages",
         "a kill and the loss of the journal, then a power cut after the next process stores a result",
     ),
-    "context.jsonl < recover > Appender.settle_earlier": (
+    "context.jsonl < recover > Appender.sync_earlier": (
         "one message",
         "a kill, then a power cut after the next process repeats it",
     ),
-    "journal.jsonl < Archive._add > Appender.settle_found > Appender._sync": (
+    "journal.jsonl < Archive._add > Appender.sync_found > Appender._sync": (
         "one message",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
     "journal.jsonl < Archive._commit > Appender.commit > Appender._sync": ("one message", "a power cut"),
     "journal.jsonl < Results._store > Appender.note > Appender._sync": ("a tool result", "a power cut"),
-    "journal.jsonl < Results._store > Appender.settle_found > Appender._sync": (
+    "journal.jsonl < Results._store > Appender.sync_found > Appender._sync": (
         "a tool result",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
     "journal.jsonl < Results.publish > Appender.note > Appender._sync": ("a result that is streamed", "a power cut"),
-    "journal.jsonl < Results.publish > Appender.settle_found > Appender._sync": (
+    "journal.jsonl < Results.publish > Appender.sync_found > Appender._sync": (
         "a result that is streamed",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
@@ -79,11 +79,11 @@ SYNCS = {
         "a power cut",
     ),
     "journal.jsonl < Window.start > Appender.note > Appender._sync": ("a window", "a power cut"),
-    "journal.jsonl < recover > Appender.settle_earlier": (
+    "journal.jsonl < recover > Appender.sync_earlier": (
         "one message",
         "a kill, then a power cut after the next process repeats it",
     ),
-    "session.json < TakenNames.publish > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
+    "session.json < SessionNames.publish > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
     "session/ < Results._publish > Tree.publish": ("a tool result", "a power cut"),
     "session/ < Results._publish_view > Tree.publish": ("a tool result with a view", "a power cut"),
     "session/ < Results._publish_staged_view > Tree.publish_staged": (
@@ -95,7 +95,7 @@ SYNCS = {
         "a tool result",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "session/ < TakenNames.publish > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
+    "session/ < SessionNames.publish > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
     "session/ < Session._opened": (
         "a journal that was lost",
         "a kill, then a power cut after the next process repeats it",
@@ -130,23 +130,23 @@ SYNCS = {
         "messages of a window",
         "a power cut while the next writer recovers from one",
     ),
-    "summaries.jsonl < Archive._add > Appender.settle_found > Appender._sync > Appender.settle_committed": (
+    "summaries.jsonl < Archive._add > Appender.sync_found > Appender._sync > Appender.sync_committed": (
         "the first summary",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "summaries.jsonl < Archive._commit > Appender.commit > Appender._sync > Appender.settle_committed": (
+    "summaries.jsonl < Archive._commit > Appender.commit > Appender._sync > Appender.sync_committed": (
         "the first summary",
         "a kill, then a power cut after a process that was at work archives something else",
     ),
-    "summaries.jsonl < Results._store > Appender.note > Appender._sync > Appender.settle_committed": (
+    "summaries.jsonl < Results._store > Appender.note > Appender._sync > Appender.sync_committed": (
         "the first summary",
         "a kill, then a power cut after a process that was at work stores a result",
     ),
-    "summaries.jsonl < Summaries.add > Appender.commit > Appender._sync > Appender.settle_committed": (
+    "summaries.jsonl < Summaries.add > Appender.commit > Appender._sync > Appender.sync_committed": (
         "the first summary",
         "a power cut",
     ),
-    "summaries.jsonl < recover > Appender.settle_earlier": (
+    "summaries.jsonl < recover > Appender.sync_earlier": (
         "the first summary",
         "a kill, then a power cut after the next process repeats it",
     ),
@@ -187,7 +187,7 @@ NEEDED_ELSEWHERE = {
         "a power cut",
         "the sync of whoever looks first follows; the statement is that of `Tree.replace`, which windows need",
     ),
-    "journal.jsonl < TakenNames.publish > Tree.publish_directory": (
+    "journal.jsonl < SessionNames.publish > Tree.publish_directory": (
         "the first call of a session",
         "a power cut",
         "one whose first record is torn is rebuilt; the statement is that of session.json, which is missed",

@@ -136,7 +136,7 @@ workspace = LocalWorkspace(sys.argv[1], quotas=Quotas(workspace_bytes=1_000_000)
 asyncio.run(workspace.offload_context("s1", [message("before")]))
 held = threading.Event()
 def hold():
-    with workspace._allowance._usage._guard:
+    with workspace._quota._usage._guard:
         held.set()
         threading.Event().wait(20)
 threading.Thread(target=hold, daemon=True).start()

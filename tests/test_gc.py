@@ -22,7 +22,7 @@ from buoyline.maintenance.gc import Collection, Retention, collect, released_in,
 from buoyline.maintenance.verify import verify
 from buoyline.testing.faults import CALLS, every_fault
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.blobs import Marker, hex_runs
+from buoyline.workspace.blobs import ReferenceScanner, hex_runs
 
 DAY_S = 86_400
 ONLY_S2 = Retention(max_sessions=0, kept=frozenset({"s2"}))
@@ -456,9 +456,9 @@ def test_no_reference_dangles_while_sweeps_and_writers_race(tmp_path: Path) -> N
 def test_a_file_that_was_changed_a_moment_ago_is_read_again_though_it_looks_the_same(tmp_path: Path) -> None:
     """A file system may keep times in steps of two seconds: the second change is not visible in the status."""
     digest = f"{'0' * 63}1"
-    marker = Marker(LocalWorkspace(tmp_path).tree, frozenset({digest}))
+    scanner = ReferenceScanner(LocalWorkspace(tmp_path).tree, frozenset({digest}))
     (tmp_path / "notes.txt").write_text("x" * 64)
     status = (tmp_path / "notes.txt").stat()
-    assert marker.file_marks("notes.txt", status) == frozenset()
+    assert scanner.scan_file("notes.txt", status) == frozenset()
     (tmp_path / "notes.txt").write_text(digest)
-    assert marker.file_marks("notes.txt", status) == {digest}
+    assert scanner.scan_file("notes.txt", status) == {digest}

@@ -37,7 +37,7 @@ def _store(workspace: LocalWorkspace, session: str, call_id: str, content: str) 
 
 
 def _store_blob(workspace: LocalWorkspace, content: bytes, media_type: str) -> str:
-    with workspace.blobs.unswept():
+    with workspace.blobs.lease():
         return workspace.blobs.put(content, media_type)
 
 

@@ -15,7 +15,7 @@ from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.pool import Lanes
+from buoyline.workspace.pool import WorkerPool
 
 
 def message(number: int) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> FailingSync:
 async def in_one_group(workspace: LocalWorkspace, *calls: Any) -> list[Any]:
     """Return the outcomes of *calls*, which all wait before the first begins."""
     may_begin = threading.Event()
-    workspace._lanes.submit("s1", may_begin.wait)
+    workspace._pool.submit("s1", may_begin.wait)
     tasks = [asyncio.ensure_future(call) for call in calls]
     await asyncio.sleep(0.01)
     may_begin.set()
@@ -107,17 +107,17 @@ async def test_calls_that_are_made_while_the_workspace_closes_come_behind_those_
 
 def test_one_call_that_is_told_to_end_leaves_none_of_its_group_waiting(tmp_path: Path) -> None:
     session = LocalWorkspace(tmp_path, durability="batch")._session("s1")
-    lanes, may_begin = Lanes(), threading.Event()
+    pool, may_begin = WorkerPool(), threading.Event()
 
     def end() -> None:
         raise SystemExit(3)
 
-    lanes.submit("s1", may_begin.wait)
-    ended, other = lanes.submit_sharing("s1", session, end), lanes.submit_sharing("s1", session, lambda: 7)
+    pool.submit("s1", may_begin.wait)
+    ended, other = pool.submit_to_group("s1", session, end), pool.submit_to_group("s1", session, lambda: 7)
     may_begin.set()
     assert isinstance(ended.exception(10), SystemExit)
     assert other.result(10) == 7
-    lanes.close()
+    pool.close()
 
 
 async def test_a_batch_that_is_damaged_and_a_transcript_that_is_lost_do_not_keep_others_from_writing(

@@ -512,10 +512,10 @@ class TestOthersMeanwhile:
             monkeypatch.setattr(owner, name, note)
 
         noted(Session, "writing")
-        noted(streams.FileSink, "settle")
+        noted(streams.FileSink, "finalize")
         noted(Handle, "sync")
         await workspace.store_stream("s", "c", ["x" * 2000])
-        assert order[:4] == ["settle", "sync", "sync", "writing"]
+        assert order[:4] == ["finalize", "sync", "sync", "writing"]
 
 
 KILLED = """

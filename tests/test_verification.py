@@ -26,7 +26,7 @@ from buoyline.maintenance.verify import KINDS, SEVERITIES, Report, verify
 from buoyline.maintenance.verify.scan import Scan, lines_of
 from buoyline.window import ContextWindow
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.entries import Entry
+from buoyline.workspace.entries import StoredEntry
 from buoyline.workspace.journal import decode, encode
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(b"PNG" * 99).decode()}}
@@ -373,7 +373,7 @@ def test_no_record_with_another_form_reaches_the_index(healthy: Path) -> None:
 async def _keep_entries(workdir: Path) -> None:
     entries = LocalWorkspace(workdir).entries("s1")
     for key in ("a", "a/b"):
-        await entries.write(key, Entry(key.encode() * 9, "text/plain", "frame"))
+        await entries.write(key, StoredEntry(key.encode() * 9, "text/plain", "frame"))
 
 
 ENTRY_BREAKS: list[tuple[str, str, Callable[[Path], object]]] = [

@@ -25,7 +25,7 @@ from buoyline.errors import (
 )
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.pool import Lanes, outcome
+from buoyline.workspace.pool import WorkerPool, outcome
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 
@@ -422,14 +422,14 @@ async def test_a_cancelled_call_returns_when_its_work_has_ended_and_its_repetiti
 
 async def test_a_cancelled_call_is_over_only_when_its_thread_has_ended() -> None:
     """However often it is cancelled meanwhile: who goes on must find nothing half done."""
-    lanes, begun, may_end, ended = Lanes(), threading.Event(), threading.Event(), list[bool]()
+    pool, begun, may_end, ended = WorkerPool(), threading.Event(), threading.Event(), list[bool]()
 
     def work() -> None:
         begun.set()
         may_end.wait()
         ended.append(True)
 
-    task = asyncio.ensure_future(outcome(lanes.submit("s1", work)))
+    task = asyncio.ensure_future(outcome(pool.submit("s1", work)))
     try:
         await asyncio.to_thread(begun.wait)
         for _ in range(3):
@@ -442,7 +442,7 @@ async def test_a_cancelled_call_is_over_only_when_its_thread_has_ended() -> None
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended == [True]
-    lanes.close()
+    pool.close()
 
 
 async def test_calls_for_one_session_keep_the_order_in_which_they_were_made(workspace: LocalWorkspace) -> None:

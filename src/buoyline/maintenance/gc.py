@@ -19,7 +19,7 @@ from buoyline.maintenance.verify import Finding, verify
 from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
-from buoyline.workspace.blobs import Marker, Marks
+from buoyline.workspace.blobs import DirectoryScan, ReferenceScanner
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.session import found_directory, is_directory_of
 
@@ -360,9 +360,9 @@ class _Run:
         self._locked: set[str] = set()
         # What is stored from now on is spared by this run: nobody has looked for its hash.
         self._digests = frozenset(layout.digest_in(path) or "" for path in self._blobs())
-        self._marker = Marker(tree, self._digests, on_progress)
-        self._sessions: dict[str, tuple[str, Marks]] = {}
-        self._interrupted: dict[str, Marks] = {}
+        self._scanner = ReferenceScanner(tree, self._digests, on_progress)
+        self._sessions: dict[str, tuple[str, DirectoryScan]] = {}
+        self._interrupted: dict[str, DirectoryScan] = {}
         self._others: set[str] = set()
 
     def look(self) -> None:
@@ -425,15 +425,15 @@ class _Run:
     def _look_at(self, path: str, status: os.stat_result, sessions: Tree) -> None:
         name = path.removeprefix(f"{layout.SESSIONS}/")
         if stat.S_ISREG(status.st_mode):
-            self._others |= self._marker.file_marks(path, status)
+            self._others |= self._scanner.scan_file(path, status)
         elif stat.S_ISDIR(status.st_mode):
-            marks = self._marker.marks(path, sessions)
+            scan = self._scanner.scan(path, sessions)
             if layout.is_removed_name(name):
-                self._interrupted[path] = marks
+                self._interrupted[path] = scan
             elif name.startswith(layout.TEMPORARY_PREFIX) or sessions.size(f"{path}/{layout.SESSION_FILE}") is None:
-                self._others |= marks.digests
+                self._others |= scan.digests
             else:
-                self._sessions[path] = _session_id(sessions, path), marks
+                self._sessions[path] = _session_id(sessions, path), scan
 
     def _set_off(self, departure: Departure) -> Departure | None:
         """Give a session a name that nobody reads; None if somebody has used it since we looked, or is using it."""
@@ -443,7 +443,7 @@ class _Run:
             if not is_ours or path not in self._sessions:
                 return None
             with _readable():
-                if self._marker.marks(path) != self._sessions[path][1]:
+                if self._scanner.scan(path) != self._sessions[path][1]:
                     return None
                 blobs = self._all_references(path)
             self._tree.rename(path, layout.removed_name(secrets.token_hex(8)))
@@ -452,8 +452,8 @@ class _Run:
     def _all_references(self, path: str) -> frozenset[str]:
         """Return what a session refers to, what was stored since we began included: it is about to be forgotten."""
         digests = frozenset(layout.digest_in(blob) or "" for blob in self._blobs())
-        marker = self._marker if digests <= self._digests else Marker(self._tree, digests)
-        return marker.marks(path).digests
+        scanner = self._scanner if digests <= self._digests else ReferenceScanner(self._tree, digests)
+        return scanner.scan(path).digests
 
     def _swept(self, collection: Collection) -> Collection:
         """Remove what goes beside sessions, and return what has gone."""
@@ -504,7 +504,7 @@ class _Run:
         """Return until when sessions that are gone, or go, referred to each blob, by its hash."""
         owned = dict(released_in(self._released()))
         ends = [(departure.session.blobs, departure.session.last_active_ns) for departure in departures]
-        ends += [(marks.digests, marks.changed_ns) for marks in self._interrupted.values()]
+        ends += [(scan.digests, scan.changed_ns) for scan in self._interrupted.values()]
         for digests, end_ns in ends:
             owned.update((digest, max(end_ns, owned.get(digest, 0))) for digest in digests)
         return owned
@@ -521,7 +521,7 @@ class _Run:
         return "young" if self._now_ns - status.st_mtime_ns < self._grace_ns else "going"
 
     def _leftovers(self, gone: AbstractSet[str]) -> Iterator[Swept]:
-        yield from (Swept(path, marks.size_bytes) for path, marks in self._interrupted.items())
+        yield from (Swept(path, scan.size_bytes) for path, scan in self._interrupted.items())
         unlocked_ns = max(self._grace_ns, _UNLOCKED_GRACE_S * _NS)
         # In the root we make no directories under such a name; the agent may.
         yield from (swept for swept, is_file in self._unfinished("", unlocked_ns) if is_file)
@@ -539,15 +539,15 @@ class _Run:
             path = f"{directory}/{name}" if directory else name
             if name.startswith(layout.TEMPORARY_PREFIX) and not layout.is_removed_name(name):
                 is_directory = stat.S_ISDIR(status.st_mode)
-                marks = self._marker.marks(path) if is_directory else None
-                changed_ns = max(status.st_mtime_ns, marks.changed_ns if marks else 0)
+                scan = self._scanner.scan(path) if is_directory else None
+                changed_ns = max(status.st_mtime_ns, scan.changed_ns if scan else 0)
                 if self._now_ns - changed_ns >= grace_ns:
-                    yield Swept(path, marks.size_bytes if marks else status.st_size), not is_directory
+                    yield Swept(path, scan.size_bytes if scan else status.st_size), not is_directory
 
     def _uses(self) -> list[SessionUse]:
         return [
-            SessionUse(session_id, marks.changed_ns, marks.size_bytes, marks.digests)
-            for session_id, marks in self._sessions.values()
+            SessionUse(session_id, scan.changed_ns, scan.size_bytes, scan.digests)
+            for session_id, scan in self._sessions.values()
         ]
 
     def _blobs(self) -> dict[str, os.stat_result]:

@@ -15,10 +15,10 @@ from buoyline.errors import BuoylineError, CorruptError, FormatVersionError, Mes
 from buoyline.maintenance.restore import (
     better_journal,
     better_window,
-    held_extents,
+    held_ranges,
     index_of,
     is_foldable,
-    lost_extents,
+    lost_ranges,
     with_adopted,
     with_extents,
 )
@@ -31,10 +31,10 @@ from buoyline.previews.source import decoded
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
-from buoyline.workspace.documents import new_document
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, Extent, Record
+from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.root_files import new_workspace_file
 from buoyline.workspace.session import Session, is_directory_of
 
 # How repair puts a file into the place of another one: beside it, complete, and with the old one set aside.
@@ -264,17 +264,17 @@ class SessionRepair:
 
     def _restore_archive(self) -> None:
         index = index_of(self._journal or b"")
-        extents = [batch.extent for batch in index.batches]
-        self._restore_extents(layout.CONTEXT_FILE, extents)
-        self._restore_extents(layout.SUMMARIES_FILE, index.summaries)
+        byte_ranges = [batch.byte_range for batch in index.batches]
+        self._restore_ranges(layout.CONTEXT_FILE, byte_ranges)
+        self._restore_ranges(layout.SUMMARIES_FILE, index.summaries)
 
-    def _restore_extents(self, name: str, extents: Sequence[Extent]) -> None:
+    def _restore_ranges(self, name: str, byte_ranges: Sequence[ByteRange]) -> None:
         copy, path = self._mender.copy, self._path(name)
         if copy is None or copy.size(path) is None:
             return
         here, there = _reader(self._tree, path), _reader(copy, path)
-        lost = lost_extents(extents, here)
-        found = held_extents(lost, there)
+        lost = lost_ranges(byte_ranges, here)
+        found = held_ranges(lost, there)
         if found:
             message = f"from a copy: {len(found)} of {len(lost)} damaged parts, which have the recorded hashes there"
             self._mender.put(path, with_extents(found, here, there, self._tree.size(path) or 0), "restored", message)
@@ -531,7 +531,7 @@ def _mend_format(mender: Mender, report: Report) -> None:
         if mender.copy is not None and kinds & {"missing-file", "format"}:
             mender.put(name, mender.copy.chunks(name), "restored", "from a copy: it says which format this is")
         elif "missing-file" in kinds:
-            mender.put(name, (new_document(),), "rebuilt", "as the next writer would have made it")
+            mender.put(name, (new_workspace_file(),), "rebuilt", "as the next writer would have made it")
     except BuoylineError as error:
         mender.fail(name, error)
 

@@ -12,7 +12,7 @@ from buoyline.maintenance.verify.scan import Scan, lines_of
 from buoyline.messages import detect, parse
 from buoyline.workspace.batches import ArchivedMessage, batch_after, rendered, times_of, transcript_bytes
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Extent, batch_record, decode, encode
+from buoyline.workspace.journal import ByteRange, batch_record, decode, encode
 from buoyline.workspace.records import window_state
 from buoyline.workspace.shapes import fault_of
 
@@ -23,28 +23,28 @@ Read = Callable[[int, int], bytes]
 """Returns so many bytes of a file from an offset on; fewer at its end."""
 
 
-def lost_extents(extents: Sequence[Extent], here: Read) -> list[Extent]:
-    """Return those of *extents* whose bytes are not what was committed."""
-    return [extent for extent in extents if not extent.holds(_part(here, extent))]
+def lost_ranges(byte_ranges: Sequence[ByteRange], here: Read) -> list[ByteRange]:
+    """Return those of *byte_ranges* whose bytes are not what was committed."""
+    return [byte_range for byte_range in byte_ranges if not byte_range.holds(_part(here, byte_range))]
 
 
-def held_extents(extents: Sequence[Extent], there: Read) -> list[Extent]:
-    """Return those of *extents* that a copy has as they were committed."""
-    return [extent for extent in extents if extent.holds(_part(there, extent))]
+def held_ranges(byte_ranges: Sequence[ByteRange], there: Read) -> list[ByteRange]:
+    """Return those of *byte_ranges* that a copy has as they were committed."""
+    return [byte_range for byte_range in byte_ranges if byte_range.holds(_part(there, byte_range))]
 
 
-def with_extents(found: Sequence[Extent], here: Read, there: Read, size: int) -> Iterator[bytes]:
+def with_extents(found: Sequence[ByteRange], here: Read, there: Read, size: int) -> Iterator[bytes]:
     """Yield a file of *size* bytes with the extents *found* taken from a copy.
 
     What lies between the end of the file and an extent behind it, and is in no copy, becomes one blank line, so that
     every extent stands where its record says.
     """
     position = 0
-    for extent in sorted(found, key=lambda extent: extent.offset):
-        if extent.offset > position:
-            yield _filled(here(position, extent.offset - position), extent.offset - position)
-        yield _part(there, extent)
-        position = extent.end
+    for byte_range in sorted(found, key=lambda byte_range: byte_range.offset):
+        if byte_range.offset > position:
+            yield _filled(here(position, byte_range.offset - position), byte_range.offset - position)
+        yield _part(there, byte_range)
+        position = byte_range.end
     yield here(position, max(0, size - position))
 
 
@@ -103,12 +103,14 @@ def with_adopted(journal: bytes, context: bytes, time: str) -> bytes:
     for line in _lines(context[: context.rfind(b"\n") + 1]):
         value = parse(line)
         message = ArchivedMessage(index.messages, detect(value).name, value, ())
-        extent = Extent(index.context_end, (len(line),), hashlib.sha256(line).hexdigest(), index.context_end, index.end)
+        byte_range = ByteRange(
+            index.context_end, (len(line),), hashlib.sha256(line).hexdigest(), index.context_end, index.end
+        )
         times = times_of([message])
         shown = rendered([message], index.messages, times, index)
         derived = transcript_bytes(shown)
         batch = batch_after(
-            index, [message], batch_id="", lines=shown, derived=derived, extent=extent, time=time, times=times
+            index, [message], batch_id="", lines=shown, derived=derived, byte_range=byte_range, time=time, times=times
         )
         found.append(encode({**batch_record(batch), "rebuilt": True}))
         index.absorb(found[-1])
@@ -151,8 +153,8 @@ def _with_resized_run(found: bytes, whole: bytes) -> bytes | None:
     return None
 
 
-def _part(read: Read, extent: Extent) -> bytes:
-    return read(extent.offset, sum(extent.sizes))
+def _part(read: Read, byte_range: ByteRange) -> bytes:
+    return read(byte_range.offset, sum(byte_range.sizes))
 
 
 def _filled(content: bytes, size: int) -> bytes:

@@ -13,7 +13,7 @@ from buoyline.errors import ConfigError, DocumentError, NotFoundError
 from buoyline.management.model import ContextManagement
 from buoyline.management.rules import nearest
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.documents import Documents
+from buoyline.workspace.root_files import ContextManagementFiles
 
 # Documents as text: JSON, YAML, or TOML.
 
@@ -152,7 +152,7 @@ class Registry:
             workspace: Where documents are kept; nothing is created before one is put there.
             allowed: Dotted names of managers that its documents may import; see `ContextManagement.read`.
         """
-        self._documents = None if workspace is None else Documents(workspace.tree)
+        self._documents = None if workspace is None else ContextManagementFiles(workspace.tree)
         self._allowed = allowed
 
     def get(self, name: str, *, strict: bool = True) -> ContextManagement:

@@ -27,9 +27,9 @@ from buoyline.workspace.batches import (
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, Extent, Record, batch_from, batch_record
-from buoyline.workspace.journal_end import Tip
-from buoyline.workspace.quotas import UNLIMITED, Allowance
+from buoyline.workspace.journal import Batch, ByteRange, Record, batch_from, batch_record
+from buoyline.workspace.journal_tail import JournalTail
+from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
 from buoyline.workspace.records import absent
 from buoyline.workspace.results import StagedBlobs
 from buoyline.workspace.session import Session
@@ -38,11 +38,11 @@ from buoyline.workspace.session import Session
 class Archive:
     """The messages that left a session's context."""
 
-    def __init__(self, session: Session, blobs: Blobs, allowance: Allowance = UNLIMITED) -> None:
-        """Archive into *session*, payloads into *blobs*, what *allowance* grants."""
+    def __init__(self, session: Session, blobs: Blobs, quota: QuotaChecker = UNLIMITED) -> None:
+        """Archive into *session*, payloads into *blobs*, what *quota* grants."""
         self._session = session
         self._blobs = blobs
-        self._allowance = allowance
+        self._quota = quota
 
     def add(
         self,
@@ -74,26 +74,26 @@ class Archive:
             QuotaExceededError: A payload, the session or the workspace would exceed its quota; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
-        with ExitStack() as unswept:
-            return self._add(messages, unswept, batch_id=batch_id, dialect=dialect, first=first, times=times)
+        with ExitStack() as lease:
+            return self._add(messages, lease, batch_id=batch_id, dialect=dialect, first=first, times=times)
 
     def _add(
         self,
         messages: Sequence[Any],
-        unswept: ExitStack,
+        lease: ExitStack,
         *,
         batch_id: str,
         dialect: str | None,
         first: int | None,
         times: Sequence[str],
     ) -> tuple[Batch, ...]:
-        staged = StagedBlobs(self._blobs, self._allowance)
+        staged = StagedBlobs(self._blobs, self._quota)
         held: list[object] = []
 
         def put(payload: bytes, media_type: str) -> str:
             # Most messages have no payload, and the lock would take a tenth of the time of their append.
             if not held:
-                held.append(unswept.enter_context(self._blobs.unswept()))
+                held.append(lease.enter_context(self._blobs.lease()))
             return staged.put(payload, media_type)
 
         checked = prepared(messages, dialect, put)
@@ -101,15 +101,15 @@ class Archive:
             return ()
         addition = _Addition(batch_id, checked, lines_of(checked), times_of(checked, times), staged)
         if not held and any(layout.REFERENCE_PREFIX in line for line in addition.lines):
-            unswept.enter_context(self._blobs.unswept())
+            lease.enter_context(self._blobs.lease())
         self._check_new(addition)
-        with self._session.writing() as (tip, appender):
-            known = known_batch(tip, self._session.session_id, batch_id, checked, addition.lines)
+        with self._session.writing() as (tail, appender):
+            known = known_batch(tail, self._session.session_id, batch_id, checked, addition.lines)
             if known is not None:
-                appender.settle_found()
+                appender.sync_found()
                 return (known,)
-            check_first(tip, self._session.session_id, first)
-            return (self._commit(tip, appender, addition),)
+            check_first(tail, self._session.session_id, first)
+            return (self._commit(tail, appender, addition),)
 
     def messages(
         self,
@@ -173,19 +173,19 @@ class Archive:
         tree = self._session.tree
         return absent(strings, (tree.read(name) for name in names if tree.size(name) is not None))
 
-    def _commit(self, tip: Tip, appender: Appender, addition: "_Addition") -> Batch:
-        record, derived = addition.rendered_behind(tip)
-        if self._allowance.is_limited:
-            self._allowance.admit(self._session, tip, *addition.growth(tip, self._session.tree, record, derived))
+    def _commit(self, tail: JournalTail, appender: Appender, addition: "_Addition") -> Batch:
+        record, derived = addition.rendered_behind(tail)
+        if self._quota.is_limited:
+            self._quota.admit(self._session, tail, *addition.growth(tail, self._session.tree, record, derived))
             addition.staged.write()
         made = appender.commit(layout.CONTEXT_FILE, addition.lines, record, derived=derived)
         return batch_from(*made)
 
     def _check_new(self, addition: "_Addition") -> None:
-        if self._allowance.is_limited and not self._session.exists():
-            tip = Tip(lambda _offset, _size_bytes: b"")
-            needed = addition.growth(tip, self._session.tree, *addition.rendered_behind(tip))
-            self._allowance.check_new(self._session, *needed)
+        if self._quota.is_limited and not self._session.exists():
+            tail = JournalTail(lambda _offset, _size_bytes: b"")
+            needed = addition.growth(tail, self._session.tree, *addition.rendered_behind(tail))
+            self._quota.check_new(self._session, *needed)
 
     def _is_torn_from(self, batch: Batch, index: Index) -> bool:
         """Tell whether the next writer will set *batch* aside.
@@ -194,12 +194,14 @@ class Archive:
         """
         if index.may_be_torn(batch):
             return True
-        if batch.extent.end <= index.proven.context or not index.may_be_torn(index.batches[-1]):
+        if batch.byte_range.end <= index.proven.context or not index.may_be_torn(index.batches[-1]):
             return False
         return all(self._session.content(later) is None for later in batches_between(index, batch.end, None))
 
     def _report(self, batch: Batch, on_damage: Callable[[CorruptError], None] | None) -> None:
-        what = f"messages {batch.first} to {batch.end - 1} (from byte {batch.extent.offset}) are not what was written"
+        what = (
+            f"messages {batch.first} to {batch.end - 1} (from byte {batch.byte_range.offset}) are not what was written"
+        )
         damage = CorruptError(self._session.path(layout.CONTEXT_FILE), what)
         if on_damage is None:
             raise damage
@@ -215,20 +217,20 @@ class _Addition(NamedTuple):
     times: tuple[str, ...]
     staged: StagedBlobs
 
-    def rendered_behind(self, tip: Tip) -> tuple[Callable[[Extent], Record], bytes]:
-        """Return what makes the record behind those in *tip*, and the bytes for the transcript."""
+    def rendered_behind(self, tail: JournalTail) -> tuple[Callable[[ByteRange], Record], bytes]:
+        """Return what makes the record behind those in *tail*, and the bytes for the transcript."""
         time = now()
-        shown = rendered(self.messages, tip.messages, self.times, tip)
+        shown = rendered(self.messages, tail.messages, self.times, tail)
         derived = transcript_bytes(shown)
 
-        def record(extent: Extent) -> Record:
+        def record(byte_range: ByteRange) -> Record:
             made = batch_after(
-                tip,
+                tail,
                 self.messages,
                 batch_id=self.batch_id,
                 lines=shown,
                 derived=derived,
-                extent=extent,
+                byte_range=byte_range,
                 time=time,
                 times=self.times,
             )
@@ -237,9 +239,9 @@ class _Addition(NamedTuple):
         return record, derived
 
     def growth(
-        self, tip: Tip, tree: Tree, record: Callable[[Extent], Record], derived: bytes
+        self, tail: JournalTail, tree: Tree, record: Callable[[ByteRange], Record], derived: bytes
     ) -> tuple[int, list[Record], int]:
         """Return how many bytes it adds to the session's files, its record, and how many it adds to ``data/``."""
         # The record is as long as the real one, whose hash is not known before the bytes are written.
-        extent = Extent(tip.context_end, tuple(map(len, self.lines)), "0" * 64, tip.context_end, tip.end)
-        return sum(extent.sizes) + len(derived), [record(extent)], self.staged.new_bytes(tree)
+        byte_range = ByteRange(tail.context_end, tuple(map(len, self.lines)), "0" * 64, tail.context_end, tail.end)
+        return sum(byte_range.sizes) + len(derived), [record(byte_range)], self.staged.new_bytes(tree)

@@ -19,7 +19,7 @@ from buoyline.offloader.protocol import ArchivedBatch
 from buoyline.offloader.transcript import is_placeholder, render
 from buoyline.workspace import layout
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, Extent, Known
+from buoyline.workspace.journal import Batch, ByteRange, JournalState
 
 # Archived messages as they stand in ``context.jsonl``, and how a batch of them is rendered.
 
@@ -57,13 +57,15 @@ def messages_of(batch: Batch, content: bytes) -> Iterator[ArchivedMessage]:
     for position, reference in batch.references:
         references.setdefault(position, []).append(reference)
     start = 0
-    for position, (size, dialect) in enumerate(zip(batch.extent.sizes, batch.dialects, strict=True)):
+    for position, (size, dialect) in enumerate(zip(batch.byte_range.sizes, batch.dialects, strict=True)):
         value = parse(content[start : start + size])
         yield ArchivedMessage(batch.first + position, dialect, value, tuple(references.get(position, ())))
         start += size
 
 
-def rendered(messages: Iterable[ArchivedMessage], first: int, times: Sequence[str], known: Known) -> list[list[str]]:
+def rendered(
+    messages: Iterable[ArchivedMessage], first: int, times: Sequence[str], known: JournalState
+) -> list[list[str]]:
     """Render a batch for the transcript, with stubs told from results by what *known* says of the journal."""
     return render([message.view for message in messages], first, times, lambda text: _notice(known, text))
 
@@ -78,7 +80,7 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _notice(known: Known, text: str) -> str | None:
+def _notice(known: JournalState, text: str) -> str | None:
     if is_placeholder(text):
         return None  # what stands for a picture says already what it was, and where it is
     stub = known.find_stub(text_digest(text))
@@ -123,7 +125,7 @@ def lines_of(messages: Sequence[ArchivedMessage]) -> list[bytes]:
 
 
 def known_batch(
-    known: Known, session_id: str, batch_id: str, messages: Sequence[ArchivedMessage], lines: Sequence[bytes]
+    known: JournalState, session_id: str, batch_id: str, messages: Sequence[ArchivedMessage], lines: Sequence[bytes]
 ) -> Batch | None:
     """Return the batch that an earlier call with the same messages has committed; None when this is a new one.
 
@@ -136,7 +138,7 @@ def known_batch(
     if batch is None or (batch.batch_id and not batch_id):
         return None
     # A text may spell a reference by itself: then the line is the same and the message is not.
-    is_same = batch.extent.sizes == tuple(map(len, lines)) and batch.extent.holds(b"".join(lines))
+    is_same = batch.byte_range.sizes == tuple(map(len, lines)) and batch.byte_range.holds(b"".join(lines))
     if is_same and batch.references == references_of(messages):
         return batch
     if batch_id:
@@ -144,7 +146,7 @@ def known_batch(
     return None
 
 
-def check_first(known: Known, session_id: str, first: int | None) -> None:
+def check_first(known: JournalState, session_id: str, first: int | None) -> None:
     """Make sure that the next batch begins with the message that has the index *first*; None is not checked.
 
     Raises:
@@ -156,13 +158,13 @@ def check_first(known: Known, session_id: str, first: int | None) -> None:
 
 
 def batch_after(
-    known: Known,
+    known: JournalState,
     messages: Sequence[ArchivedMessage],
     *,
     batch_id: str,
     lines: list[list[str]],
     derived: bytes,
-    extent: Extent,
+    byte_range: ByteRange,
     time: str,
     times: tuple[str, ...],
 ) -> Batch:
@@ -171,7 +173,7 @@ def batch_after(
         batch_id=batch_id,
         dialects=tuple(message.dialect for message in messages),
         first=known.messages,
-        extent=extent,
+        byte_range=byte_range,
         line=known.next_line,
         lines=tuple(len(message) for message in lines),
         transcript_offset=known.transcript_end,

@@ -26,7 +26,7 @@ class Blobs:
         self._tree = tree
         self._lock_timeout_s = lock_timeout_s
 
-    def unswept(self) -> AbstractContextManager[object]:
+    def lease(self) -> AbstractContextManager[object]:
         """Keep gc from sweeping for as long as the block runs: from before `put` until the reference is committed.
 
         It is taken before a session's lock, never within one; gc does the same, so the two cannot wait for each other.
@@ -49,13 +49,13 @@ class Blobs:
         for _ in range(_ATTEMPTS):
             # Another one may take the name, or take the file away, between the two.
             if self._tree.freshen(name):
-                self._settle(name, payload)
+                self._ensure_durable(name, payload)
                 return layout.reference_to(name)
             if self._tree.publish(name, (payload,)):
                 return layout.reference_to(name)
         raise StorageError(errno.EINVAL, "is not a regular file; move it away", self._tree.path(name))
 
-    def _settle(self, name: str, payload: bytes) -> None:
+    def _ensure_durable(self, name: str, payload: bytes) -> None:
         """Make sure that the file has the bytes, and that its name is durable."""
         if self._holds(name, payload):
             self._tree.sync_directory(layout.DATA)
@@ -113,7 +113,7 @@ Stamp = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class DirectoryScan:
     """What was found in a directory.
 
     Attributes:
@@ -129,7 +129,7 @@ class Marks:
     stamps: tuple[tuple[str, Stamp], ...]
 
 
-class Marker:
+class ReferenceScanner:
     """Reads files for the hashes of blobs, each file again only when it has changed."""
 
     def __init__(self, tree: Tree, digests: frozenset[str], on_read: Callable[[int], None] | None = None) -> None:
@@ -139,7 +139,7 @@ class Marker:
         self._on_read = on_read
         self._known: dict[str, tuple[Stamp, frozenset[str]]] = {}
 
-    def marks(self, directory: str, above: Tree | None = None) -> Marks:
+    def scan(self, directory: str, above: Tree | None = None) -> DirectoryScan:
         """Look through all regular files below *directory*; links are not followed.
 
         Args:
@@ -151,14 +151,14 @@ class Marker:
         """
         with (above or self._tree).held(directory) as tree:
             files = [(path, status, self._references(path, status, tree)) for path, status in _files(tree, directory)]
-        return Marks(
+        return DirectoryScan(
             size_bytes=sum(status.st_size for _, status, _ in files),
             changed_ns=max((status.st_mtime_ns for _, status, _ in files), default=0),
             digests=frozenset[str]().union(*(found for *_, found in files)),
             stamps=tuple((path, _stamp(status)) for path, status, _ in files),
         )
 
-    def file_marks(self, path: str, status: os.stat_result) -> frozenset[str]:
+    def scan_file(self, path: str, status: os.stat_result) -> frozenset[str]:
         """Return the hashes of the blobs that one regular file refers to.
 
         Raises:
@@ -171,9 +171,9 @@ class Marker:
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
-        is_settled = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
+        syncs_at_once = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
         found = frozenset(digest.decode("ascii") for digest in self._read(path, tree))
-        if is_settled:
+        if syncs_at_once:
             self._known[path] = stamp, found
         return found
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from buoyline.errors import StorageError
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, Tree
-from buoyline.workspace.journal import Extent, Record, encode
-from buoyline.workspace.journal_end import Tip
+from buoyline.workspace.journal import ByteRange, Record, encode
+from buoyline.workspace.journal_tail import JournalTail
 
 _MAX_UNSYNCED_BYTES = 1 << 20
 
@@ -19,19 +19,19 @@ _MAX_UNSYNCED_BYTES = 1 << 20
 class Appender:
     """The files of one session, opened for appending while the session's lock is held."""
 
-    def __init__(self, tree: Tree, directory: str, tip: Tip, *, shares_sync: bool = False) -> None:
+    def __init__(self, tree: Tree, directory: str, tail: JournalTail, *, shares_sync: bool = False) -> None:
         """Work in *directory* of *tree*; the caller holds the session's lock and closes this.
 
         Args:
             tree: The workspace's files.
             directory: The session's.
-            tip: What the journal says; every record that is written is folded into it.
+            tail: What the journal says; every record that is written is folded into it.
             shares_sync: Leave syncing to `flush`, which then makes durable what several calls have written. Only
                 then are these calls acknowledged.
         """
         self._tree = tree
         self._directory = directory
-        self._tip = tip
+        self._tail = tail
         self._shares_sync = shares_sync
         self._handles: dict[str, Handle] = {}
         self._flushed: dict[str, int] = {}
@@ -49,7 +49,7 @@ class Appender:
         return bool(self._dirty)
 
     @property
-    def is_settled(self) -> bool:
+    def syncs_at_once(self) -> bool:
         """Whether what was appended is durable, and does not wait for `flush`."""
         return self._tree.is_durable and not self._shares_sync
 
@@ -80,7 +80,7 @@ class Appender:
         return handle
 
     def commit(
-        self, name: str, lines: Sequence[bytes], record: Callable[[Extent], Record], derived: bytes = b""
+        self, name: str, lines: Sequence[bytes], record: Callable[[ByteRange], Record], derived: bytes = b""
     ) -> tuple[Record, int]:
         """Append *lines* to file *name* and the record of their extent to the journal; durable on return.
 
@@ -101,9 +101,9 @@ class Appender:
         offset, record_offset = file.size(), journal.size()
         before = [(file, offset), (journal, record_offset)]
         digest = hashlib.sha256(content).hexdigest()
-        synced = min(self._tip.synced_of(name), offset)
-        extent = Extent(offset, tuple(map(len, lines)), digest, synced, record_offset)
-        made = {**record(extent), **self._tip.before()}
+        synced = min(self._tail.synced_of(name), offset)
+        byte_range = ByteRange(offset, tuple(map(len, lines)), digest, synced, record_offset)
+        made = {**record(byte_range), **self._tail.before()}
         encoded = encode(made)
         try:
             file.append(content)
@@ -112,9 +112,9 @@ class Appender:
                 transcript = self.file(layout.TRANSCRIPT_FILE)
                 before.append((transcript, transcript.size()))
                 transcript.append(derived)
-            self._tip.fold(made, encoded[:-1], record_offset)
-            self._tip.mark_checked()
-            self._settle(name, layout.JOURNAL_FILE)
+            self._tail.fold(made, encoded[:-1], record_offset)
+            self._tail.mark_checked()
+            self._sync_or_defer(name, layout.JOURNAL_FILE)
         except StorageError:
             # A sync that failed has dropped the pages; syncing again would report success over nothing.
             _cut_back(before)
@@ -127,14 +127,14 @@ class Appender:
         Raises:
             StorageError: The file system refused. The journal was cut back to where it was.
         """
-        encoded = encode({**record, **self._tip.before()})
+        encoded = encode({**record, **self._tail.before()})
         journal = self.file(layout.JOURNAL_FILE)
         before = journal.size()
         try:
             journal.append(encoded)
-            self._tip.absorb(encoded)
+            self._tail.absorb(encoded)
             if durable:
-                self._settle(layout.JOURNAL_FILE)
+                self._sync_or_defer(layout.JOURNAL_FILE)
             elif not self._dirty:
                 # Acknowledged at once, so no later flush that fails may take it back.
                 self._flushed[layout.JOURNAL_FILE] = journal.size()
@@ -142,8 +142,8 @@ class Appender:
             _cut_back([(journal, before)])
             raise
 
-    def take_back(self, end: int) -> None:
-        """Cut the journal to *end*, for records whose effect failed; the caller then gives up its tip."""
+    def cut_journal(self, end: int) -> None:
+        """Cut the journal to *end*, for records whose effect failed; the caller then gives up what it knew."""
         _cut_back([(self.file(layout.JOURNAL_FILE), end)])
 
     def append_lines(self, name: str, lines: Sequence[bytes]) -> int:
@@ -166,7 +166,7 @@ class Appender:
             file.sync()
         try:
             file.append(b"".join(lines))
-            self._settle(name, *((layout.JOURNAL_FILE,) if self._tip.has_unsynced_records else ()))
+            self._sync_or_defer(name, *((layout.JOURNAL_FILE,) if self._tail.has_unsynced_records else ()))
         except StorageError:
             _cut_back([(file, size)])
             raise
@@ -189,16 +189,16 @@ class Appender:
         if name in self._handles:
             self._handles.pop(name).close()
 
-    def settle_found(self) -> None:
+    def sync_found(self) -> None:
         """Make durable what a call finds done already: whoever did it may have been killed before the sync.
 
         Raises:
             StorageError: The device refused.
         """
-        if self._tip.has_unsynced_records:
-            self._settle(layout.JOURNAL_FILE)
+        if self._tail.has_unsynced_records:
+            self._sync_or_defer(layout.JOURNAL_FILE)
 
-    def settle_earlier(self) -> None:
+    def sync_earlier(self) -> None:
         """Make durable what earlier processes have left.
 
         They may have been killed before their sync. Once it is known to be durable, the next record says so, and
@@ -207,19 +207,19 @@ class Appender:
         Raises:
             StorageError: The device refused.
         """
-        if not self._tip.has_unsynced_records:
+        if not self._tail.has_unsynced_records:
             return
-        for name in (*self._tip.unsynced_files(), layout.JOURNAL_FILE):
+        for name in (*self._tail.unsynced_files(), layout.JOURNAL_FILE):
             self.file(name).sync()
-        self._tip.mark_synced(transcript=self._settle_transcript())
+        self._tail.mark_synced(transcript=self._sync_long_transcript())
 
-    def settle_committed(self) -> list[str]:
+    def sync_committed(self) -> list[str]:
         """Make the bytes durable that the journal's records commit, whoever wrote them; return the files of these.
 
         Raises:
             StorageError: The device refused.
         """
-        unsynced = self._tip.unsynced_files()
+        unsynced = self._tail.unsynced_files()
         for name in unsynced:
             self.file(name).sync()
         return unsynced
@@ -275,7 +275,7 @@ class Appender:
         """Append rendered bytes to the transcript, unsynced."""
         self.file(layout.TRANSCRIPT_FILE).append(content)
 
-    def _settle(self, *names: str) -> None:
+    def _sync_or_defer(self, *names: str) -> None:
         if self._shares_sync:
             self._dirty.update(names)
         else:
@@ -283,16 +283,16 @@ class Appender:
 
     def _sync(self, names: Iterable[str]) -> None:
         # A record that is durable must not follow one whose bytes are not: nobody could tell it from damage.
-        settled = self.settle_committed() if layout.JOURNAL_FILE in names else []
+        settled = self.sync_committed() if layout.JOURNAL_FILE in names else []
         for name in names:
             if name not in settled:
                 self.file(name).sync()
         if layout.JOURNAL_FILE in names:
-            self._tip.mark_synced(transcript=self._settle_transcript())
+            self._tail.mark_synced(transcript=self._sync_long_transcript())
 
-    def _settle_transcript(self) -> bool:
+    def _sync_long_transcript(self) -> bool:
         """Sync the transcript now and then, so that the next process has little of it to look through."""
-        if self._tip.transcript_end - self._tip.synced.transcript < _MAX_UNSYNCED_BYTES:
+        if self._tail.transcript_end - self._tail.synced.transcript < _MAX_UNSYNCED_BYTES:
             return False
         self.file(layout.TRANSCRIPT_FILE).sync()
         return True

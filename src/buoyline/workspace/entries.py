@@ -20,7 +20,7 @@ from buoyline.errors import CorruptError, MessageError, StorageError
 from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
-from buoyline.workspace.quotas import Allowance
+from buoyline.workspace.quotas import QuotaChecker
 from buoyline.workspace.redaction import Redaction
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredEntry:
     """What is kept under a key.
 
     Attributes:
@@ -46,14 +46,14 @@ class Entry:
     frame: str = ""
 
 
-class KeepsEntries(Protocol):
+class EntryStore(Protocol):
     """Keeps entries of one scope under keys."""
 
-    async def write(self, key: str, entry: Entry) -> None:
+    async def write(self, key: str, entry: StoredEntry) -> None:
         """Put *entry* under *key*, in place of what is there."""
         ...
 
-    async def read(self, key: str) -> Entry | None:
+    async def read(self, key: str) -> StoredEntry | None:
         """Return what is under *key*; None where nothing is."""
         ...
 
@@ -66,7 +66,7 @@ class KeepsEntries(Protocol):
         ...
 
 
-class Entries:
+class StoredEntries:
     """The entries of one scope of a workspace on disk."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Entries:
         run: Run,
         begin: Callable[[], None],
         redaction: Redaction,
-        allowance: Allowance,
+        quota: QuotaChecker,
         lock_timeout_s: float,
     ) -> None:
         """Keep the entries of *scope* in *tree*.
@@ -88,7 +88,7 @@ class Entries:
             run: Runs what blocks.
             begin: Makes the workspace where it is not there yet.
             redaction: Sees everything before it is written.
-            allowance: Grants what is written.
+            quota: Grants what is written.
             lock_timeout_s: How long to wait for another writer.
 
         Raises:
@@ -96,9 +96,9 @@ class Entries:
         """
         self._tree, self._directory, self._lock_name = tree, layout.entries_directory(scope), layout.lock_name(scope)
         self._run, self._begin = run, begin
-        self._redaction, self._allowance, self._lock_timeout_s = redaction, allowance, lock_timeout_s
+        self._redaction, self._quota, self._lock_timeout_s = redaction, quota, lock_timeout_s
 
-    async def write(self, key: str, entry: Entry) -> None:
+    async def write(self, key: str, entry: StoredEntry) -> None:
         """Put *entry* under *key*, in place of what is there: durable on return, whole or not at all.
 
         Raises:
@@ -108,14 +108,14 @@ class Entries:
         """
         await self._run(lambda: self._write(key, entry))
 
-    async def read(self, key: str) -> Entry | None:
+    async def read(self, key: str) -> StoredEntry | None:
         """Return what is under *key*; None where nothing is.
 
         Raises:
             CorruptError: Its file is gone or not what was written.
             StorageError: The file system refused.
         """
-        found: Entry | None = await self._run(lambda: self._read(key))
+        found: StoredEntry | None = await self._run(lambda: self._read(key))
         return found
 
     async def delete(self, key: str) -> None:
@@ -135,8 +135,8 @@ class Entries:
         found: list[str] = await self._run(lambda: self._keys(prefix))
         return found
 
-    def _write(self, key: str, entry: Entry) -> None:
-        self._allowance.check_blob(len(entry.content))
+    def _write(self, key: str, entry: StoredEntry) -> None:
+        self._quota.check_blob(len(entry.content))
         given = redacted(entry, self._redaction)
         key = self._redaction.text(key)
         digest = hashlib.sha256(given.content).hexdigest()
@@ -147,14 +147,14 @@ class Entries:
         with self._lock():
             old = self._facts(key)
             old_bytes = 0 if old is None else self._tree.size(f"{self._directory}/{old['file']}") or 0
-            self._allowance.admit_blobs(self._tree, len(given.content) - old_bytes)
+            self._quota.admit_blobs(self._tree, len(given.content) - old_bytes)
             self._make_directories()
             self._tree.replace(f"{self._directory}/{file}", (given.content,))
             self._tree.replace(self._facts_name(key), (spell(facts).encode("utf-8"),))
             if old is not None and old["file"] != file:
                 self._tree.remove(f"{self._directory}/{old['file']}")
 
-    def _read(self, key: str) -> Entry | None:
+    def _read(self, key: str) -> StoredEntry | None:
         key = self._redaction.text(key)
         for _ in range(_ATTEMPTS):
             facts = self._facts(key)
@@ -170,7 +170,7 @@ class Entries:
                 raise
             if hashlib.sha256(content).hexdigest() != facts["sha256"]:
                 raise CorruptError(self._tree.path(name), "is not what was written; restore it from a copy")
-            return Entry(content, facts.get("media_type", ""), facts.get("frame", ""))
+            return StoredEntry(content, facts.get("media_type", ""), facts.get("frame", ""))
         raise StorageError(errno.EBUSY, "is written over again and again", self._tree.path(self._facts_name(key)))
 
     def _delete(self, key: str) -> None:
@@ -228,36 +228,36 @@ class Entries:
             self._tree.sync_directory(above)
 
 
-class HeldEntries:
+class EntriesInMemory:
     """The entries of one scope in memory, which nobody evicts; calls never wait."""
 
-    def __init__(self, held: dict[str, Entry], redaction: Redaction) -> None:
+    def __init__(self, held: dict[str, StoredEntry], redaction: Redaction) -> None:
         """Keep the entries in *held*, which others may share, with everything passed through *redaction*."""
         self._held, self._redaction = held, redaction
 
-    async def write(self, key: str, entry: Entry) -> None:
-        """Put *entry* under *key*; see `Entries.write`."""
+    async def write(self, key: str, entry: StoredEntry) -> None:
+        """Put *entry* under *key*; see `StoredEntries.write`."""
         self._held[self._redaction.text(key)] = redacted(entry, self._redaction)
 
-    async def read(self, key: str) -> Entry | None:
-        """Return what is under *key*; see `Entries.read`."""
+    async def read(self, key: str) -> StoredEntry | None:
+        """Return what is under *key*; see `StoredEntries.read`."""
         return self._held.get(self._redaction.text(key))
 
     async def delete(self, key: str) -> None:
-        """Remove what is under *key*; see `Entries.delete`."""
+        """Remove what is under *key*; see `StoredEntries.delete`."""
         self._held.pop(self._redaction.text(key), None)
 
     async def keys(self, prefix: str) -> list[str]:
-        """Return all keys that begin with *prefix*, sorted; see `Entries.keys`."""
+        """Return all keys that begin with *prefix*, sorted; see `StoredEntries.keys`."""
         return sorted(key for key in list(self._held) if key.startswith(prefix))
 
 
-def redacted(entry: Entry, redaction: Redaction) -> Entry:
+def redacted(entry: StoredEntry, redaction: Redaction) -> StoredEntry:
     """Return *entry* as it may be kept; content of no known type counts as text where it is UTF-8."""
     if not redaction.is_active:
         return entry
     content = redaction.payload(entry.content, entry.media_type or "text/plain")
-    return Entry(content, entry.media_type, redaction.text(entry.frame))
+    return StoredEntry(content, entry.media_type, redaction.text(entry.frame))
 
 
 # What a process that was forked must do: its parent's threads are not there, and the locks that they held never open.

@@ -6,12 +6,12 @@ from typing import Any
 from buoyline.workspace.journal import (
     NOTHING_SYNCED,
     Batch,
-    Extent,
+    ByteRange,
     Record,
     Synced,
     batch_from,
+    byte_range_from,
     decode,
-    extent_from,
     last_synced,
     lines_of,
     proven_by,
@@ -49,7 +49,7 @@ class Index:
     results: dict[str, Record] = field(default_factory=dict)
     calls: dict[str, Record] = field(default_factory=dict)
     stubs: dict[str, Record] = field(default_factory=dict)
-    summaries: list[Extent] = field(default_factory=list)
+    summaries: list[ByteRange] = field(default_factory=list)
     windows: list[Record] = field(default_factory=list)
     lines: list[list[Record]] = field(default_factory=list)
     settings: Record = field(default_factory=dict[str, Any])
@@ -75,7 +75,7 @@ class Index:
     @property
     def context_end(self) -> int:
         """Committed bytes of ``context.jsonl``."""
-        return self.batches[-1].extent.end if self.batches else 0
+        return self.batches[-1].byte_range.end if self.batches else 0
 
     @property
     def summaries_end(self) -> int:
@@ -110,11 +110,11 @@ class Index:
 
     def may_be_torn(self, batch: Batch) -> bool:
         """Tell whether *batch* is so new that nothing says that its bytes were ever durable."""
-        return batch.extent.end > self.synced.context
+        return batch.byte_range.end > self.synced.context
 
-    def may_be_torn_summary(self, extent: Extent) -> bool:
-        """Tell whether the summary at *extent* is so new that nothing says that its bytes were ever durable."""
-        return extent.end > self.synced.summaries
+    def may_be_torn_summary(self, byte_range: ByteRange) -> bool:
+        """Tell whether the summary at *byte_range* is so new that nothing says that its bytes were ever durable."""
+        return byte_range.end > self.synced.summaries
 
     def absorb(self, content: bytes) -> None:
         """Fold the records in *content*, which stands at `end` of the journal, up to the last whole one.
@@ -149,7 +149,7 @@ class Index:
             case "stub":
                 self.stubs[record["sha256"]] = record
             case "summary":
-                self.summaries.append(extent_from(record, offset))
+                self.summaries.append(byte_range_from(record, offset))
             case "window":
                 self.windows = [*self.windows[-1:], record]
                 self.lines = [*self.lines[-1:], []]

@@ -80,7 +80,7 @@ def tail_of(line: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class ByteRange:
     """Bytes that one record commits in an append-only file.
 
     Attributes:
@@ -115,7 +115,7 @@ class Batch:
         batch_id: The caller's, or empty.
         dialect: Of each message, or one name for all.
         first: Index of the first message in the session, 0-based.
-        extent: Where the messages stand in ``context.jsonl``.
+        byte_range: Where the messages stand in ``context.jsonl``.
         line: First line of the batch in the transcript, 1-based.
         lines: Lines of each message in the transcript.
         transcript_offset: First byte of the batch in the transcript.
@@ -129,7 +129,7 @@ class Batch:
     batch_id: str
     dialects: tuple[str, ...]
     first: int
-    extent: Extent
+    byte_range: ByteRange
     line: int
     lines: tuple[int, ...]
     transcript_offset: int
@@ -141,7 +141,7 @@ class Batch:
     @property
     def end(self) -> int:
         """Index behind the batch's last message."""
-        return self.first + len(self.extent.sizes)
+        return self.first + len(self.byte_range.sizes)
 
     @property
     def end_line(self) -> int:
@@ -156,7 +156,7 @@ class Batch:
     @property
     def heading_times(self) -> tuple[str, ...]:
         """What stands in the heading of each message."""
-        return self.times or (self.time,) * len(self.extent.sizes)
+        return self.times or (self.time,) * len(self.byte_range.sizes)
 
     def line_ranges(self) -> tuple[tuple[int, int], ...]:
         """Return first and last transcript line of each message, 1-based and inclusive."""
@@ -168,7 +168,7 @@ class Batch:
         return tuple(ranges)
 
 
-class Known(Protocol):
+class JournalState(Protocol):
     """What is known of a session, however it was learned: from the whole journal, or from its end."""
 
     @property
@@ -241,7 +241,7 @@ def batch_record(batch: Batch) -> Record:
         "id": batch.batch_id,
         "dialect": dialects.pop() if len(dialects) == 1 else list(batch.dialects),
         "first": batch.first,
-        **extent_fields(batch.extent),
+        **byte_range_fields(batch.byte_range),
         "line": batch.line,
         "lines": list(batch.lines),
         "transcript": [batch.transcript_offset, batch.transcript_bytes],
@@ -253,14 +253,14 @@ def batch_record(batch: Batch) -> Record:
 
 def batch_from(record: Record, offset: int) -> Batch:
     """Read the record of a batch that stands at *offset* of the journal."""
-    extent = extent_from(record, offset)
+    byte_range = byte_range_from(record, offset)
     dialect = record["dialect"]
     transcript = record["transcript"]
     return Batch(
         batch_id=record["id"],
-        dialects=tuple(dialect) if is_array(dialect) else (dialect,) * len(extent.sizes),
+        dialects=tuple(dialect) if is_array(dialect) else (dialect,) * len(byte_range.sizes),
         first=record["first"],
-        extent=extent,
+        byte_range=byte_range,
         line=record["line"],
         lines=tuple(record["lines"]),
         transcript_offset=transcript[0],
@@ -271,13 +271,13 @@ def batch_from(record: Record, offset: int) -> Batch:
     )
 
 
-def extent_fields(extent: Extent) -> Record:
-    """Return the fields of a record that commits *extent*."""
+def byte_range_fields(byte_range: ByteRange) -> Record:
+    """Return the fields of a record that commits *byte_range*."""
     return {
-        "offset": extent.offset,
-        "bytes": list(extent.sizes),
-        "sha256": extent.sha256,
-        "synced": extent.synced,
+        "offset": byte_range.offset,
+        "bytes": list(byte_range.sizes),
+        "sha256": byte_range.sha256,
+        "synced": byte_range.synced,
     }
 
 
@@ -293,9 +293,9 @@ def last_synced(content: bytes) -> Synced:
     return Synced()
 
 
-def extent_from(record: Record, offset: int) -> Extent:
+def byte_range_from(record: Record, offset: int) -> ByteRange:
     """Read the extent that the record at *offset* of the journal commits."""
-    return Extent(record["offset"], tuple(record["bytes"]), record["sha256"], record["synced"], offset)
+    return ByteRange(record["offset"], tuple(record["bytes"]), record["sha256"], record["synced"], offset)
 
 
 def lines_of(content: bytes, start: int) -> Iterator[tuple[int, bytes]]:

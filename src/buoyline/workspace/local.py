@@ -20,16 +20,16 @@ from buoyline.workspace._files import Tree
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs, with_data_tags
-from buoyline.workspace.documents import check_format, create
-from buoyline.workspace.entries import Entries, watch_forks
+from buoyline.workspace.entries import StoredEntries, watch_forks
 from buoyline.workspace.logs import Summaries, Window
-from buoyline.workspace.pool import Lanes, outcome
-from buoyline.workspace.quotas import Allowance, Quotas
+from buoyline.workspace.pool import WorkerPool, outcome
+from buoyline.workspace.quotas import QuotaChecker, Quotas
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, reference_in
 from buoyline.workspace.results import Results, store_payload
-from buoyline.workspace.session import Session, TakenNames, sessions_in
-from buoyline.workspace.streams import StoresStreams, StreamWriter, file_source, refuse_partial, sink_for
+from buoyline.workspace.root_files import check_format, create_workspace
+from buoyline.workspace.session import Session, SessionNames, sessions_in
+from buoyline.workspace.streams import StoresStreams, StreamWriter, file_source, refuse_partial, result_sink
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -92,11 +92,11 @@ class LocalWorkspace(StoresStreams):
         self._shares_sync = durability == "batch"
         self._lock_timeout_s = lock_timeout_s
         self._blobs = Blobs(self._tree, lock_timeout_s=lock_timeout_s)
-        self._allowance = Allowance(quotas)
+        self._quota = QuotaChecker(quotas)
         self._redaction = Redaction(redact, redact_payload)
         self._sessions: dict[str, Session] = {}
-        self._taken = TakenNames()
-        self._lanes = Lanes()
+        self._taken = SessionNames()
+        self._pool = WorkerPool()
         self._guard = threading.Lock()
         self._is_open = False
         watch_forks(self)
@@ -112,11 +112,11 @@ class LocalWorkspace(StoresStreams):
             FormatVersionError: A newer buoyline wrote it; nothing was touched.
             StorageError: The file system refused.
         """
-        await self._hop("", self._open)
+        await self._run_in_session("", self._open)
 
     async def close(self) -> None:
         """Wait for the calls under way and end the threads. The workspace may be used again afterwards."""
-        await asyncio.to_thread(self._lanes.close)
+        await asyncio.to_thread(self._pool.close)
 
     async def __aenter__(self) -> Self:
         """Initialize the workspace and return it."""
@@ -129,8 +129,8 @@ class LocalWorkspace(StoresStreams):
 
     def renew_after_fork(self) -> None:
         """Start anew in a forked child: with threads of its own, and with nothing in memory that one may have held."""
-        self._lanes, self._guard, self._sessions, self._taken = Lanes(), threading.Lock(), {}, TakenNames()
-        self._allowance.renew_after_fork()
+        self._pool, self._guard, self._sessions, self._taken = WorkerPool(), threading.Lock(), {}, SessionNames()
+        self._quota.renew_after_fork()
 
     def abilities(self) -> Abilities:
         """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
@@ -203,8 +203,10 @@ class LocalWorkspace(StoresStreams):
             RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
         """
-        where = self._tree, self._blobs, self._allowance
-        return await self._hop("", partial(store_payload, block, *where, redaction=self._redaction, begin=self._open))
+        where = self._tree, self._blobs, self._quota
+        return await self._run_in_session(
+            "", partial(store_payload, block, *where, redaction=self._redaction, begin=self._open)
+        )
 
     async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
         """Store *result*; see `offload_tool_result`."""
@@ -212,14 +214,16 @@ class LocalWorkspace(StoresStreams):
 
     async def _store(self, session_id: str, result: Any, *, native: object = None) -> StoredResult:
         def redacted() -> ToolResult:
-            self._allowance.check_result(result)
+            self._quota.check_result(result)
             return with_data_tags(self._redaction.result(result), native)
 
         return await self._write(session_id, redacted, lambda s, given: self._results(s).store(given))
 
     async def load_result(self, session_id: str, stored: StoredResult) -> ToolResult:
         """Return the result behind *stored*; see `Results.load`."""
-        return await self._hop(session_id, self._in_session(session_id, lambda s: self._results(s).load(stored.name)))
+        return await self._run_in_session(
+            session_id, self._in_session(session_id, lambda s: self._results(s).load(stored.name))
+        )
 
     def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> StreamWriter:
         """Begin a tool result that is written piece by piece; docs/streaming.md.
@@ -234,16 +238,16 @@ class LocalWorkspace(StoresStreams):
             refuse_partial()
         return StreamWriter(
             call_id,
-            sink_for(
+            result_sink(
                 self._results(session),
                 call_id,
                 session=session,
-                allowance=self._allowance,
+                quota=self._quota,
                 redaction=self._redaction,
                 prepare=self._open,
             ),
-            run=partial(self._apart, uuid.uuid4().hex),
-            run_in_order=partial(self._hop, session_id),
+            run=partial(self._run, uuid.uuid4().hex),
+            run_in_order=partial(self._run_in_session, session_id),
         )
 
     def result_source(self, session_id: str, stored: StoredResult) -> BytesSource:
@@ -263,7 +267,7 @@ class LocalWorkspace(StoresStreams):
             found = self._results(session).behind_all(stored)
             return {text: found[redacted] for text, redacted in zip(texts, stored, strict=True) if redacted in found}
 
-        return await self._hop(session_id, self._in_session(session_id, load))
+        return await self._run_in_session(session_id, self._in_session(session_id, load))
 
     async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
         """Remember that the text *stub* stands for *stored*."""
@@ -293,7 +297,7 @@ class LocalWorkspace(StoresStreams):
             return self._checked(messages, dialect), self._redaction.identifier(batch_id)
 
         def add(session: Session, given: tuple[Sequence[Any], str]) -> ArchivedBatch:
-            archive = Archive(session, self._blobs, self._allowance)
+            archive = Archive(session, self._blobs, self._quota)
             batches = archive.add(given[0], batch_id=given[1], dialect=dialect, first=first, times=times)
             if not batches:
                 return located(session.path, session.index().messages if session.exists() else 0, ())
@@ -308,11 +312,11 @@ class LocalWorkspace(StoresStreams):
             archive = Archive(session, self._blobs)
             return [(m.dialect, archive.with_payloads(m)) for m in archive.messages(first, end)]
 
-        return await self._hop(session_id, self._in_session(session_id, load))
+        return await self._run_in_session(session_id, self._in_session(session_id, load))
 
     async def locate(self, session_id: str, first: int, end: int) -> ArchivedBatch:
         """Return where archived messages stand; see `Archive.line_ranges`."""
-        return await self._hop(
+        return await self._run_in_session(
             session_id,
             self._in_session(
                 session_id, lambda s: located(s.path, first, Archive(s, self._blobs).line_ranges(first, end))
@@ -322,7 +326,7 @@ class LocalWorkspace(StoresStreams):
     async def transcript_lines(self, session_id: str, first: int, end: int) -> list[list[str]]:
         """Return the transcript's lines of archived messages; see `Archive.transcript_lines`."""
         read = self._in_session(session_id, lambda s: Archive(s, self._blobs).transcript_lines(first, end))
-        return await self._hop(session_id, read)
+        return await self._run_in_session(session_id, read)
 
     async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that the session's files do not hold; see `Archive.missing`."""
@@ -332,7 +336,7 @@ class LocalWorkspace(StoresStreams):
             absent = set(Archive(session, self._blobs).missing(stored))
             return [text for text, redacted in zip(strings, stored, strict=True) if redacted in absent]
 
-        return await self._hop(session_id, self._in_session(session_id, find))
+        return await self._run_in_session(session_id, self._in_session(session_id, find))
 
     async def redacted(self, views: Sequence[Message]) -> list[Message]:
         """Return the views of messages as they may be stored; nothing is.
@@ -340,26 +344,26 @@ class LocalWorkspace(StoresStreams):
         Raises:
             RedactionError: The redaction hook failed.
         """
-        return await self._hop("", lambda: [self._redaction.view(view) for view in views])
+        return await self._run_in_session("", lambda: [self._redaction.view(view) for view in views])
 
     async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
         """Append a line to ``summaries.jsonl``; see `Summaries.add`."""
         return await self._write(
             session_id,
             lambda: self._redaction.value(summary),
-            lambda s, redacted: Summaries(s, self._allowance).add(redacted),
+            lambda s, redacted: Summaries(s, self._quota).add(redacted),
         )
 
     async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
         """Return all summaries of the session in order; see `Summaries.load`."""
-        return await self._hop(session_id, self._in_session(session_id, lambda s: Summaries(s).load()))
+        return await self._run_in_session(session_id, self._in_session(session_id, lambda s: Summaries(s).load()))
 
     async def start_window(self, session_id: str, settings: Mapping[str, Any], *, writer: str = "") -> None:
         """Begin the session's window; see `Window.start`."""
         await self._write(
             session_id,
             lambda: (self._redaction.value(settings), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._allowance).start(*given),
+            lambda s, given: Window(s, self._quota).start(*given),
         )
 
     async def claim_window(self, session_id: str, *, writer: str) -> None:
@@ -381,9 +385,7 @@ class LocalWorkspace(StoresStreams):
         await self._write(
             session_id,
             lambda: (self._checked(messages), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._allowance, self._blobs).extend(
-                given[0], pins, times=times, writer=given[1]
-            ),
+            lambda s, given: Window(s, self._quota, self._blobs).extend(given[0], pins, times=times, writer=given[1]),
         )
 
     async def replace_window(
@@ -401,14 +403,14 @@ class LocalWorkspace(StoresStreams):
         await self._write(
             session_id,
             lambda: (self._checked(messages), self._redaction.texts(head), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._allowance, self._blobs).replace(
+            lambda s, given: Window(s, self._quota, self._blobs).replace(
                 *given[:2], first, pins, times=times, writer=given[2]
             ),
         )
 
     async def load_window(self, session_id: str) -> WindowState:
         """Return the session's window; see `Window.load`."""
-        return await self._hop(session_id, self._in_session(session_id, lambda s: Window(s).load()))
+        return await self._run_in_session(session_id, self._in_session(session_id, lambda s: Window(s).load()))
 
     def reference_in(self, session_id: str, arguments: str) -> str:
         """Return the first file of the workspace that the *arguments* of a call name; see `references.reference_in`."""
@@ -425,7 +427,7 @@ class LocalWorkspace(StoresStreams):
                 return False
             return holds(self._tree.chunks(name, max(LEAST_CHUNK_BYTES, len(text))), text)
 
-        return await self._hop("", run)
+        return await self._run_in_session("", run)
 
     def watch(self, session_id: str | None = None, *, last: int | None = 0) -> "AsyncGenerator[WorkspaceEvent]":
         """Tell what happens in the workspace, whoever writes: each thing once, in the order of each session.
@@ -495,15 +497,15 @@ class LocalWorkspace(StoresStreams):
         """
         return self.workdir / self._session(session_id).directory
 
-    def entries(self, scope: str) -> Entries:
+    def entries(self, scope: str) -> StoredEntries:
         """Return what is kept in *scope* under keys, beside the sessions. Raises `InvalidNameError`."""
-        return Entries(
+        return StoredEntries(
             self._tree,
             scope,
-            run=partial(self._apart, f"entries {scope}"),
+            run=partial(self._run, f"entries {scope}"),
             begin=self._open,
             redaction=self._redaction,
-            allowance=self._allowance,
+            quota=self._quota,
             lock_timeout_s=self._lock_timeout_s,
         )
 
@@ -518,7 +520,7 @@ class LocalWorkspace(StoresStreams):
         return self._blobs
 
     def _results(self, session: Session) -> Results:
-        return Results(session, self._blobs, self._allowance)
+        return Results(session, self._blobs, self._quota)
 
     def _session(self, session_id: str) -> Session:
         with self._guard:
@@ -531,7 +533,7 @@ class LocalWorkspace(StoresStreams):
         session = self._session(session_id)
 
         def run() -> T:
-            self._look()
+            self._check_format()
             return work(session)
 
         return run
@@ -545,35 +547,35 @@ class LocalWorkspace(StoresStreams):
             self._open()
             return work(session, given)
 
-        return await self._hop(session_id, run)
+        return await self._run_in_session(session_id, run)
 
     def _checked(self, messages: Sequence[Any], dialect: str | None = None) -> Sequence[Any]:
         """Return *messages* redacted; payloads that are too large are refused before any is decoded."""
-        self._allowance.check_payloads(messages)
+        self._quota.check_payloads(messages)
         return self._redaction.messages(messages, dialect)
 
     def _open(self) -> None:
         if self._is_open:
             return
-        create(self._tree)
+        create_workspace(self._tree)
         self._is_open = True
 
-    def _look(self) -> None:
+    def _check_format(self) -> None:
         """Refuse a newer format; what only reads creates nothing."""
         if not self._is_open and self._tree.exists(layout.WORKSPACE_FILE):
             check_format(self._tree)
 
-    async def _hop(self, session_id: str, work: Callable[[], T]) -> T:
+    async def _run_in_session(self, session_id: str, work: Callable[[], T]) -> T:
         """Run *work* in the session's lane and wait for its end, even when cancelled."""
         if self._shares_sync and session_id:
-            future = self._lanes.submit_sharing(session_id, self._session(session_id), work)
+            future = self._pool.submit_to_group(session_id, self._session(session_id), work)
         else:
-            future = self._lanes.submit(session_id, work)
+            future = self._pool.submit(session_id, work)
         return await outcome(future)
 
-    async def _apart(self, key: str, work: Callable[[], T]) -> T:
+    async def _run(self, key: str, work: Callable[[], T]) -> T:
         """Run *work*, which concerns no session, in the lane of *key*."""
-        return await outcome(self._lanes.submit(key, work))
+        return await outcome(self._pool.submit(key, work))
 
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from buoyline.offloader.protocol import WindowState
 from buoyline.workspace import layout
 from buoyline.workspace.blobs import Blobs, hex_runs
 from buoyline.workspace.commit import Appender
-from buoyline.workspace.journal import Extent, Record, extent_fields
-from buoyline.workspace.journal_end import Tip
-from buoyline.workspace.quotas import UNLIMITED, Allowance
+from buoyline.workspace.journal import ByteRange, Record, byte_range_fields
+from buoyline.workspace.journal_tail import JournalTail
+from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
 from buoyline.workspace.records import (
     check_writer,
     checked_times,
@@ -42,10 +42,10 @@ _CHANGED = (
 class Summaries:
     """The summaries of a session, one line each."""
 
-    def __init__(self, session: Session, allowance: Allowance = UNLIMITED) -> None:
-        """Keep in *session* those that *allowance* grants."""
+    def __init__(self, session: Session, quota: QuotaChecker = UNLIMITED) -> None:
+        """Keep in *session* those that *quota* grants."""
         self._session = session
-        self._allowance = allowance
+        self._quota = quota
 
     def add(self, summary: Mapping[str, Any]) -> int:
         """Append *summary* with its number as ``n``, counted from 1; durable on return.
@@ -55,16 +55,16 @@ class Summaries:
             StorageError: The file system refused; nothing was changed.
         """
         first = _summary_line(summary, 1)
-        self._allowance.check_new(self._session, len(first), [_summary_growth(1, first, 0)])
-        with self._session.writing() as (tip, appender):
-            number = tip.summaries + 1
+        self._quota.check_new(self._session, len(first), [_summary_growth(1, first, 0)])
+        with self._session.writing() as (tail, appender):
+            number = tail.summaries + 1
             line = _summary_line(summary, number)
-            self._allowance.admit(self._session, tip, len(line), [_summary_growth(number, line, tip.summaries_end)])
+            self._quota.admit(self._session, tail, len(line), [_summary_growth(number, line, tail.summaries_end)])
             if self._session.tree.size(self._session.name(layout.SUMMARIES_FILE)) == 0:
                 # Whoever made it may have been killed before its name was durable.
                 self._session.tree.sync_directory(self._session.directory)
-            appender.set_aside_behind(layout.SUMMARIES_FILE, tip.summaries_end)
-            appender.commit(layout.SUMMARIES_FILE, [line], lambda extent: _summary_record(number, extent))
+            appender.set_aside_behind(layout.SUMMARIES_FILE, tail.summaries_end)
+            appender.commit(layout.SUMMARIES_FILE, [line], lambda byte_range: _summary_record(number, byte_range))
             return number
 
     def load(self) -> list[dict[str, Any]]:
@@ -78,11 +78,11 @@ class Summaries:
         name = self._session.name(layout.SUMMARIES_FILE)
         is_there = self._session.tree.exists(name)
         summaries: list[dict[str, Any]] = []
-        for extent in index.summaries:
-            content = self._session.tree.read(name, extent.offset, sum(extent.sizes)) if is_there else b""
-            if not extent.holds(content) and index.may_be_torn_summary(extent):
+        for byte_range in index.summaries:
+            content = self._session.tree.read(name, byte_range.offset, sum(byte_range.sizes)) if is_there else b""
+            if not byte_range.holds(content) and index.may_be_torn_summary(byte_range):
                 break
-            if not extent.holds(content):
+            if not byte_range.holds(content):
                 reason = f"summary {len(summaries) + 1} is not what was written"
                 raise CorruptError(self._session.path(layout.SUMMARIES_FILE), reason)
             summaries.append(parse(content))
@@ -97,10 +97,10 @@ class Window:
     and replacement does no harm.
     """
 
-    def __init__(self, session: Session, allowance: Allowance = UNLIMITED, blobs: Blobs | None = None) -> None:
-        """Keep it in *session*, as large as *allowance* grants; its messages may refer to *blobs*."""
+    def __init__(self, session: Session, quota: QuotaChecker = UNLIMITED, blobs: Blobs | None = None) -> None:
+        """Keep it in *session*, as large as *quota* grants; its messages may refer to *blobs*."""
         self._session = session
-        self._allowance = allowance
+        self._quota = quota
         self._blobs = blobs
 
     def start(self, settings: Mapping[str, Any], writer: str = "") -> None:
@@ -113,17 +113,17 @@ class Window:
         records = [settings_record(settings, now()), window_record(b"", (), 0, (), now())]
         if writer:
             records.insert(0, writer_record(writer, now()))
-        self._allowance.check_new(self._session, 0, records)
-        with self._session.writing() as (tip, appender):
+        self._quota.check_new(self._session, 0, records)
+        with self._session.writing() as (tail, appender):
             # A note without its file is a start that a crash cut short: nobody was told that it had begun.
-            has_window = bool(tip.windows) and self._session.tree.exists(self._session.name(layout.WINDOW_FILE))
-            if has_window and writer and writer == tip.writer and not tip.last_batch:
+            has_window = bool(tail.windows) and self._session.tree.exists(self._session.name(layout.WINDOW_FILE))
+            if has_window and writer and writer == tail.writer and not tail.last_batch:
                 # The records were durable before the file was there; its name may not be, if its maker was killed.
                 self._session.tree.sync_directory(self._session.directory)
                 return
-            if tip.last_batch or has_window:
+            if tail.last_batch or has_window:
                 raise SessionExistsError(self._session.session_id, self._session.tree.path(self._session.directory))
-            self._allowance.admit(self._session, tip, 0, records)
+            self._quota.admit(self._session, tail, 0, records)
             *others, last = records
             for record in others:
                 appender.note(record, durable=False)
@@ -152,26 +152,24 @@ class Window:
         """
         lines, times = [window_line(message) for message in messages], checked_times(times, messages)
         size_bytes = sum(map(len, lines))
-        self._allowance.check_new(
-            self._session, size_bytes, [lines_record(size_bytes, 0, times=times, is_durable=False)]
-        )
-        with self._unswept(lines), self._session.writing() as (tip, appender):
-            check_writer(tip, self._session.session_id, writer)
-            records = [] if tuple(pins) == tip.pins else [pins_record(pins, now())]
+        self._quota.check_new(self._session, size_bytes, [lines_record(size_bytes, 0, times=times, is_durable=False)])
+        with self._lease(lines), self._session.writing() as (tail, appender):
+            check_writer(tail, self._session.session_id, writer)
+            records = [] if tuple(pins) == tail.pins else [pins_record(pins, now())]
             held_bytes = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
-            self._check_length(tip, held_bytes)
+            self._check_length(tail, held_bytes)
             grown_bytes = held_bytes + size_bytes
-            growth = [lines_record(grown_bytes, 0, times=times, is_durable=appender.is_settled)] if lines else []
-            self._allowance.admit(self._session, tip, size_bytes, [*growth, *records])
-            before, end = appender.append_lines(layout.WINDOW_FILE, lines), tip.end
+            growth = [lines_record(grown_bytes, 0, times=times, is_durable=appender.syncs_at_once)] if lines else []
+            self._quota.admit(self._session, tail, size_bytes, [*growth, *records])
+            before, end = appender.append_lines(layout.WINDOW_FILE, lines), tail.end
             try:
                 if lines:
-                    appender.note(_grown(tip, appender, before, b"".join(lines), times), durable=False)
+                    appender.note(_grown(tail, appender, before, b"".join(lines), times), durable=False)
                 for record in records:
                     appender.note(record)
             except StorageError:
                 appender.cut(layout.WINDOW_FILE, before)
-                appender.take_back(end)
+                appender.cut_journal(end)
                 raise
 
     def replace(
@@ -194,18 +192,18 @@ class Window:
         lines = [window_line(message) for message in messages]
         content = b"".join(lines)
         record = window_record(content, head, first, pins, now(), times=checked_times(times, messages))
-        self._allowance.check_new(self._session, len(content), [record])
-        with self._unswept(lines), self._session.writing() as (tip, appender):
-            check_writer(tip, self._session.session_id, writer)
+        self._quota.check_new(self._session, len(content), [record])
+        with self._lease(lines), self._session.writing() as (tail, appender):
+            check_writer(tail, self._session.session_id, writer)
             replaced = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
-            self._allowance.admit(self._session, tip, len(content) - replaced, [record])
-            before = tip.end
-            self._reaffirm(tip, appender)
+            self._quota.admit(self._session, tail, len(content) - replaced, [record])
+            before = tail.end
+            self._reaffirm(tail, appender)
             appender.note(record)
             try:
                 appender.replace(layout.WINDOW_FILE, content)
             except StorageError:
-                appender.take_back(before)
+                appender.cut_journal(before)
                 raise
 
     def load(self) -> WindowState:
@@ -231,28 +229,28 @@ class Window:
             )
         return state
 
-    def _unswept(self, lines: Sequence[bytes]) -> AbstractContextManager[object]:
+    def _lease(self, lines: Sequence[bytes]) -> AbstractContextManager[object]:
         """Keep gc out while lines are written that may refer to blobs: it would not see these references."""
         refers = self._blobs is not None and any(next(hex_runs(line), None) is not None for line in lines)
-        return self._blobs.unswept() if self._blobs is not None and refers else nullcontext()
+        return self._blobs.lease() if self._blobs is not None and refers else nullcontext()
 
-    def _check_length(self, tip: Tip, size_bytes: int) -> None:
+    def _check_length(self, tail: JournalTail, size_bytes: int) -> None:
         """Make sure that no line is gone that was durable: what follows would hide the loss.
 
         Raises:
             CorruptError: One is.
         """
-        known = tip.lines
+        known = tail.lines
         if known is not None and known["durable"] and size_bytes < known["bytes"]:
             raise CorruptError(self._session.path(layout.WINDOW_FILE), _CHANGED)
 
-    def _reaffirm(self, tip: Tip, appender: Appender) -> None:
+    def _reaffirm(self, tail: JournalTail, appender: Appender) -> None:
         """Note again what the file begins with where the newest note came to nothing.
 
         Two notes are looked at. After two crashes in a row between note and replacement, neither would be the file's.
         """
-        note = window_note(tip, self._content() or b"")
-        if note is not None and note is not tip.windows[-1]:
+        note = window_note(tail, self._content() or b"")
+        if note is not None and note is not tail.windows[-1]:
             appender.note({key: note[key] for key in note if key not in {"before", "unsynced", "crc"}}, durable=False)
 
     def _content(self) -> bytes | None:
@@ -260,23 +258,25 @@ class Window:
         return self._session.tree.read(name) if self._session.tree.exists(name) else None
 
 
-def _grown(tip: Tip, appender: Appender, before: int, added: bytes, times: Sequence[str]) -> Record:
+def _grown(tail: JournalTail, appender: Appender, before: int, added: bytes, times: Sequence[str]) -> Record:
     """Return the record of what the window has grown to by *added*, which stands behind *before* bytes."""
-    known = tip.lines
+    known = tail.lines
     is_known = known is not None and known["bytes"] <= before
     start, checksum = (known["bytes"], int(known["crc32"], 16)) if known is not None and is_known else (0, 0)
     checksum = zlib.crc32(appender.file(layout.WINDOW_FILE).read(start, before - start), checksum)
-    return lines_record(before + len(added), zlib.crc32(added, checksum), times=times, is_durable=appender.is_settled)
+    return lines_record(
+        before + len(added), zlib.crc32(added, checksum), times=times, is_durable=appender.syncs_at_once
+    )
 
 
 def _summary_line(summary: Mapping[str, Any], number: int) -> bytes:
     return spell({**summary, "n": number}).encode("utf-8") + b"\n"
 
 
-def _summary_record(number: int, extent: Extent) -> Record:
-    return {"op": "summary", "n": number, **extent_fields(extent)}
+def _summary_record(number: int, byte_range: ByteRange) -> Record:
+    return {"op": "summary", "n": number, **byte_range_fields(byte_range)}
 
 
 def _summary_growth(number: int, line: bytes, offset: int) -> Record:
     """Return a record as long as the one that will commit *line*, whose hash is not known yet."""
-    return _summary_record(number, Extent(offset, (len(line),), "0" * 64, offset, 0))
+    return _summary_record(number, ByteRange(offset, (len(line),), "0" * 64, offset, 0))

@@ -12,14 +12,14 @@ from buoyline.previews.source import TextSource, decoded
 from buoyline.workspace import layout
 from buoyline.workspace.batches import located, prepared
 from buoyline.workspace.blobs import with_data_tags
-from buoyline.workspace.entries import Entry, HeldEntries, watch_forks
+from buoyline.workspace.entries import EntriesInMemory, StoredEntry, watch_forks
 from buoyline.workspace.journal import Batch
 from buoyline.workspace.memory_session import ROOT, Evictable, MemoryFiles, MemorySession, directory_for
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.references import holds, reference_in
 from buoyline.workspace.streams import (
     MAX_REDACTED_BYTES,
-    HeldSink,
+    BufferSink,
     StoresStreams,
     StreamWriter,
     as_result,
@@ -74,7 +74,7 @@ class MemoryWorkspace(StoresStreams):
         self._redaction = Redaction(redact, redact_payload)
         self._payloads: dict[str, bytes] = {}
         self._sessions: dict[str, MemorySession] = {}
-        self._entries: dict[str, dict[str, Entry]] = {}
+        self._entries: dict[str, dict[str, StoredEntry]] = {}
         self._lock = threading.Lock()
         watch_forks(self)
 
@@ -255,7 +255,7 @@ class MemoryWorkspace(StoresStreams):
                 return self._begun(session_id).store(redacted, self._payloads)
 
         is_redacted = self._redaction.is_active
-        sink = HeldSink(call_id, keep_redacted, MAX_REDACTED_BYTES) if is_redacted else HeldSink(call_id, keep)
+        sink = BufferSink(call_id, keep_redacted, MAX_REDACTED_BYTES) if is_redacted else BufferSink(call_id, keep)
         return StreamWriter(call_id, sink, run=done, run_in_order=done)
 
     def result_source(self, session_id: str, stored: StoredResult) -> TextSource:
@@ -467,11 +467,11 @@ class MemoryWorkspace(StoresStreams):
             return False
         return holds((content,), text)
 
-    def entries(self, scope: str) -> HeldEntries:
+    def entries(self, scope: str) -> EntriesInMemory:
         """Return what is kept in *scope* under keys; it is never evicted. Raises `InvalidNameError`."""
         layout.entries_directory(scope)
         with self._lock:
-            return HeldEntries(self._entries.setdefault(scope, {}), self._redaction)
+            return EntriesInMemory(self._entries.setdefault(scope, {}), self._redaction)
 
     def session_ids(self) -> list[str]:
         """Return the ids of all sessions, in the order in which they began; none when there are none."""

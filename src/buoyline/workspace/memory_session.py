@@ -45,7 +45,7 @@ from buoyline.workspace.content import (
     result_from,
 )
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, Extent, Record, batch_record, encode
+from buoyline.workspace.journal import Batch, ByteRange, Record, batch_record, encode
 from buoyline.workspace.records import (
     absent,
     check_writer,
@@ -232,14 +232,14 @@ class MemorySession:
         content = b"".join(lines)
         digest = hashlib.sha256(content).hexdigest()
         end = len(self._context)
-        extent = Extent(end, tuple(map(len, lines)), digest, end, self._index.end)
+        byte_range = ByteRange(end, tuple(map(len, lines)), digest, end, self._index.end)
         batch = batch_after(
             self._index,
             messages,
             batch_id=batch_id,
             lines=shown,
             derived=derived,
-            extent=extent,
+            byte_range=byte_range,
             time=time,
             times=times,
         )
@@ -251,7 +251,7 @@ class MemorySession:
     def archived(self, first: int, end: int) -> Iterator[ArchivedMessage]:
         """Yield the archived messages from *first* up to *end*, in order; fewer where there are fewer."""
         for batch in batches_between(self._index, first, end):
-            content = bytes(self._context[batch.extent.offset : batch.extent.end])
+            content = bytes(self._context[batch.byte_range.offset : batch.byte_range.end])
             yield from (message for message in messages_of(batch, content) if first <= message.number < end)
 
     def located(self, first: int, end: int) -> ArchivedBatch:

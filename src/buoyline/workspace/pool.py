@@ -13,15 +13,15 @@ T = TypeVar("T")
 
 Job = tuple[Future[Any], Callable[[], Any]]
 
-_LANES = 4
+_THREADS = 4
 _MAX_GROUP = 256
 """Calls that share a sync: then other processes get their turn at the lock."""
 
 
-class SharesSync(Protocol):
+class SyncsInGroups(Protocol):
     """Something whose writes can wait for one sync, as a `Session` can."""
 
-    def sharing(self) -> AbstractContextManager[Callable[[], bool]]:
+    def sync_group(self) -> AbstractContextManager[Callable[[], bool]]:
         """Open the block at whose end the sync is.
 
         Within, tell whether something waits for it, and raise the error of one that had to come earlier and failed.
@@ -29,7 +29,7 @@ class SharesSync(Protocol):
         ...
 
 
-class Lanes:
+class WorkerPool:
     """A few threads. Work for one key runs in one of them, in the order in which it was given."""
 
     def __init__(self) -> None:
@@ -41,11 +41,11 @@ class Lanes:
 
     def submit(self, key: str, work: Callable[[], T]) -> Future[T]:
         """Run *work* after what was given for *key* before."""
-        number = zlib.crc32(key.encode("utf-8", "surrogatepass")) % _LANES
+        number = zlib.crc32(key.encode("utf-8", "surrogatepass")) % _THREADS
         with self._guard:
             return self._executor(number).submit(work)
 
-    def submit_sharing(self, key: str, shared: SharesSync, work: Callable[[], T]) -> Future[T]:
+    def submit_to_group(self, key: str, shared: SyncsInGroups, work: Callable[[], T]) -> Future[T]:
         """Run *work* likewise, and sync once for all that was given meanwhile: while one sync runs, a group gathers.
 
         The future is done when the sync is.
@@ -73,10 +73,10 @@ class Lanes:
                 executor.submit(self._ending[number].shutdown)
         return executor
 
-    def _run_group(self, key: str, shared: SharesSync) -> None:
+    def _run_group(self, key: str, shared: SyncsInGroups) -> None:
         group = self._take(key)
         while group:
-            _run_sharing(group, shared)
+            _run_together(group, shared)
 
     def _take(self, key: str) -> deque[Job]:
         with self._guard:
@@ -108,11 +108,11 @@ async def _ended(waiting: asyncio.Future[Any]) -> None:
         waiting.exception()
 
 
-def _run_sharing(group: deque[Job], shared: SharesSync) -> None:
+def _run_together(group: deque[Job], shared: SyncsInGroups) -> None:
     """Run jobs from the front of *group* up to its end, or up to a sync that failed: the rest does not share that."""
     done: list[tuple[Future[Any], Any]] = []
     try:
-        with shared.sharing() as is_waiting:
+        with shared.sync_group() as is_waiting:
             while group:
                 _run(*group.popleft(), done)
                 if not is_waiting():

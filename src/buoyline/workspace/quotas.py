@@ -15,7 +15,7 @@ from buoyline.messages.payloads import announced_bytes
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.journal import Record, encode
-from buoyline.workspace.journal_end import Tip
+from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.session import Session
 
 _COUNTED_FILES = (
@@ -63,7 +63,7 @@ class Quotas:
             _require_bytes(field.name, getattr(self, field.name))
 
 
-class Allowance:
+class QuotaChecker:
     """What may still be written within some `Quotas`; costs nothing where none is set.
 
     Threads may share it: what one of them was granted counts against the workspace's quota at once.
@@ -142,7 +142,7 @@ class Allowance:
     def admit(
         self,
         session: Session,
-        tip: Tip,
+        tail: JournalTail,
         size_bytes: int,
         records: Sequence[Record] = (),
         blob_bytes: int = 0,
@@ -153,7 +153,7 @@ class Allowance:
 
         Args:
             session: The session.
-            tip: What its journal says.
+            tail: What its journal says.
             size_bytes: By how much its files other than the journal will grow.
             records: What will be added to the journal.
             blob_bytes: By how much ``data/`` will grow.
@@ -164,10 +164,10 @@ class Allowance:
         """
         if not self.is_limited:
             return
-        needed = size_bytes + _encoded_bytes(records, tip.before(), tip.end)
+        needed = size_bytes + _encoded_bytes(records, tail.before(), tail.end)
         limit = self._quotas.session_bytes
         if limit is not None and needed > 0:
-            _check("session", limit, session_bytes(session, tip.result_bytes) + needed)
+            _check("session", limit, session_bytes(session, tail.result_bytes) + needed)
         self.admit_blobs(session.tree, needed + blob_bytes - staged_bytes)
 
     def admit_staged(self, session: Session, staged_bytes: int, size_bytes: int) -> None:
@@ -293,5 +293,5 @@ def _require_bytes(setting: str, limit: object) -> None:
         raise ConfigError(setting, f"{limit!r} is not a whole number of bytes above 0; None sets no limit")
 
 
-UNLIMITED: Final = Allowance(Quotas())
+UNLIMITED: Final = QuotaChecker(Quotas())
 """Grants everything."""

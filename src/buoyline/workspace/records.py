@@ -17,7 +17,7 @@ from buoyline.workspace import layout
 from buoyline.workspace.batches import text_digest
 from buoyline.workspace.content import ONE_TEXT, Measure, placed, stored_parts
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Known, Record
+from buoyline.workspace.journal import JournalState, Record
 
 
 def result_record(
@@ -129,7 +129,7 @@ def writer_record(writer: str, time: str) -> Record:
     return {"op": "writer", "writer": writer, "time": time}
 
 
-def check_writer(known: Known, session_id: str, writer: str) -> None:
+def check_writer(known: JournalState, session_id: str, writer: str) -> None:
     """Refuse a writer that another one has taken over from, or whose window is gone; an empty one is not checked.
 
     Raises:
@@ -225,7 +225,7 @@ def window_state(known: Index, content: bytes) -> WindowState | None:
     )
 
 
-def window_note(known: Known, content: bytes) -> Record | None:
+def window_note(known: JournalState, content: bytes) -> Record | None:
     """Return the newest record of what ``window.jsonl`` begins with that *content* does begin with."""
     for note in reversed(known.windows):
         if hashlib.sha256(content[: note["bytes"]]).hexdigest() == note["sha256"]:

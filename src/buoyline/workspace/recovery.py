@@ -14,8 +14,8 @@ from buoyline.workspace._files import Handle
 from buoyline.workspace.batches import ArchivedMessage, batch_after, messages_of, rendered, times_of, transcript_bytes
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, Extent, Known, Record, batch_record, begin_record, encode
-from buoyline.workspace.journal_end import Tip
+from buoyline.workspace.journal import Batch, ByteRange, JournalState, Record, batch_record, begin_record, encode
+from buoyline.workspace.journal_tail import JournalTail
 
 Content = Callable[[Batch], bytes | None]
 """Returns a batch's bytes, or None when they are not what was committed."""
@@ -25,31 +25,37 @@ WholeIndex = Callable[[], Index]
 
 
 def recover(
-    tip: Tip, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool, now: Callable[[], str]
+    tail: JournalTail,
+    appender: Appender,
+    content: Content,
+    index: WholeIndex,
+    *,
+    is_first_look: bool,
+    now: Callable[[], str],
 ) -> None:
     """Bring the session's files back to the last commit.
 
     Args:
-        tip: What the journal says; what was never committed is dropped from it.
+        tail: What the journal says; what was never committed is dropped from it.
         appender: The session's files.
         content: Reads a batch.
         index: Reads the journal.
         is_first_look: Nothing is known of these files from earlier.
         now: Returns the time, for records of messages whose own record is damaged.
     """
-    while (torn := _first_torn(tip, appender, content)) is not None:
-        tip.rewind(torn)
-    appender.set_aside_behind(layout.JOURNAL_FILE, tip.end)
-    if tip.has_lost_a_record:
+    while (torn := _first_torn(tail, appender, content)) is not None:
+        tail.rewind(torn)
+    appender.set_aside_behind(layout.JOURNAL_FILE, tail.end)
+    if tail.has_lost_a_record:
         # The bytes behind the last batch may be those of the damaged record: acknowledged, so they are kept.
-        _adopt(tip, appender, now())
-    appender.set_aside_behind(layout.CONTEXT_FILE, tip.context_end)
-    _complete_transcript(tip, appender, content, index, is_first_look=is_first_look)
+        _adopt(tail, appender, now())
+    appender.set_aside_behind(layout.CONTEXT_FILE, tail.context_end)
+    _complete_transcript(tail, appender, content, index, is_first_look=is_first_look)
     if is_first_look:
-        appender.settle_earlier()
-        if tip.windows and appender.has(layout.WINDOW_FILE):
+        appender.sync_earlier()
+        if tail.windows and appender.has(layout.WINDOW_FILE):
             appender.set_holes_aside(layout.WINDOW_FILE)
-    tip.mark_checked()
+    tail.mark_checked()
 
 
 def rebuilt_journal(context: bytes, time: str, *, is_durable: bool) -> bytes:
@@ -71,72 +77,72 @@ def rebuilt_journal(context: bytes, time: str, *, is_durable: bool) -> bytes:
     def read(offset: int, size_bytes: int) -> bytes:
         return bytes(journal[offset : offset + size_bytes])
 
-    tip = Tip(read, is_durable=is_durable)
-    tip.refresh(len(journal))
-    for record in _adopted(tip, context, time):
-        line = encode({**record, **tip.before()})
+    tail = JournalTail(read, is_durable=is_durable)
+    tail.refresh(len(journal))
+    for record in _adopted(tail, context, time):
+        line = encode({**record, **tail.before()})
         journal += line
-        tip.absorb(line)
-        tip.mark_synced(transcript=False)
+        tail.absorb(line)
+        tail.mark_synced(transcript=False)
     return bytes(journal)
 
 
-def _adopt(tip: Tip, appender: Appender, time: str) -> None:
+def _adopt(tail: JournalTail, appender: Appender, time: str) -> None:
     """Commit the whole lines behind the last batch again, one batch a line, marked as rebuilt."""
     file = appender.file(layout.CONTEXT_FILE)
     file.sync()
-    for record in _adopted(tip, file.read(tip.context_end, file.size() - tip.context_end), time):
+    for record in _adopted(tail, file.read(tail.context_end, file.size() - tail.context_end), time):
         appender.note(record, durable=False)
-    appender.settle_found()
+    appender.sync_found()
 
 
-def _adopted(tip: Tip, content: bytes, time: str) -> Iterator[Record]:
-    """Yield the record of each whole line of *content*, which stands behind the last batch; *tip* takes each in."""
+def _adopted(tail: JournalTail, content: bytes, time: str) -> Iterator[Record]:
+    """Yield the record of each whole line of *content*, which stands behind the last batch; *tail* takes each in."""
     for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
         value = parse(line)
-        message = ArchivedMessage(tip.messages, detect(value).name, value, ())
-        synced = min(tip.synced.context, tip.context_end)
-        extent = Extent(tip.context_end, (len(line),), hashlib.sha256(line).hexdigest(), synced, tip.end)
+        message = ArchivedMessage(tail.messages, detect(value).name, value, ())
+        synced = min(tail.synced.context, tail.context_end)
+        byte_range = ByteRange(tail.context_end, (len(line),), hashlib.sha256(line).hexdigest(), synced, tail.end)
         times = times_of([message])
-        lines = rendered([message], tip.messages, times, tip)
+        lines = rendered([message], tail.messages, times, tail)
         derived = transcript_bytes(lines)
         batch = batch_after(
-            tip, [message], batch_id="", lines=lines, derived=derived, extent=extent, time=time, times=times
+            tail, [message], batch_id="", lines=lines, derived=derived, byte_range=byte_range, time=time, times=times
         )
         yield {**batch_record(batch), "rebuilt": True}
 
 
-def _first_torn(tip: Tip, appender: Appender, content: Content) -> int | None:
+def _first_torn(tail: JournalTail, appender: Appender, content: Content) -> int | None:
     """Return where the journal has the oldest record whose bytes never became durable; None where all are there.
 
     Whatever follows it is not acknowledged either, since a sync comes before every acknowledgement.
     """
-    torn = [batch.extent.record_offset for batch in tip.unchecked_batches() if content(batch) is None]
-    for extent in tip.unchecked_summaries():
-        found = appender.file(layout.SUMMARIES_FILE).read(extent.offset, sum(extent.sizes))
-        if not extent.holds(found):
-            torn.append(extent.record_offset)
+    torn = [batch.byte_range.record_offset for batch in tail.unchecked_batches() if content(batch) is None]
+    for byte_range in tail.unchecked_summaries():
+        found = appender.file(layout.SUMMARIES_FILE).read(byte_range.offset, sum(byte_range.sizes))
+        if not byte_range.holds(found):
+            torn.append(byte_range.record_offset)
     return min(torn, default=None)
 
 
 def _complete_transcript(
-    tip: Tip, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool
+    tail: JournalTail, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool
 ) -> None:
     """Render again what is missing, or what a power cut left without its bytes: the transcript is not synced."""
     file = appender.file(layout.TRANSCRIPT_FILE)
-    size, last = file.size(), tip.last_batch
-    end = _end_of_whole(file, min(tip.synced.transcript, size)) if is_first_look else size
-    if size == end == tip.transcript_end and not (
-        is_first_look and last and not _is_rendered(tip, last, file, content)
+    size, last = file.size(), tail.last_batch
+    end = _end_of_whole(file, min(tail.synced.transcript, size)) if is_first_look else size
+    if size == end == tail.transcript_end and not (
+        is_first_look and last and not _is_rendered(tail, last, file, content)
     ):
         return
     batches = index().batches
     whole = sum(batch.transcript_end <= end for batch in batches)
-    while whole and not _is_rendered(tip, batches[whole - 1], file, content):
+    while whole and not _is_rendered(tail, batches[whole - 1], file, content):
         whole -= 1
     appender.cut_transcript(batches[whole - 1].transcript_end if whole else 0)
     for batch in batches[whole:]:
-        lines = _rendered(tip, batch, content)
+        lines = _rendered(tail, batch, content)
         appender.extend_transcript(blank_lines(batch.transcript_bytes, sum(batch.lines)) if lines is None else lines)
 
 
@@ -146,12 +152,12 @@ def _end_of_whole(file: Handle, start: int) -> int:
     return file.size() if hole < 0 else start + hole
 
 
-def _is_rendered(known: Known, batch: Batch, file: Handle, content: Content) -> bool:
+def _is_rendered(known: JournalState, batch: Batch, file: Handle, content: Content) -> bool:
     lines = _rendered(known, batch, content)
     return lines is None or file.read(batch.transcript_offset, batch.transcript_bytes) == lines
 
 
-def _rendered(known: Known, batch: Batch, content: Content) -> bytes | None:
+def _rendered(known: JournalState, batch: Batch, content: Content) -> bytes | None:
     """Return the lines of *batch*; None where it is damaged, or would now take other room than its record says."""
     found = content(batch)
     if found is None:

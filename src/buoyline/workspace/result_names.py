@@ -9,7 +9,7 @@ from buoyline.messages import spell
 from buoyline.workspace import layout
 from buoyline.workspace.batches import text_digest
 from buoyline.workspace.content import Measure
-from buoyline.workspace.journal import Known, Record
+from buoyline.workspace.journal import JournalState, Record
 
 
 class ResultNames:
@@ -49,7 +49,7 @@ class ResultNames:
 
 
 def names_for(
-    known: Known, names: ResultNames, call_id: str, tool: str, *, measure: Measure, parts: Sequence[Record]
+    known: JournalState, names: ResultNames, call_id: str, tool: str, *, measure: Measure, parts: Sequence[Record]
 ) -> Iterator[str]:
     """Yield the names that a result may have, in the order in which to try them.
 

@@ -18,8 +18,8 @@ from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.content import ONE_TEXT, Measure, ResultContent, described, has_data, placed, result_from
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Record
-from buoyline.workspace.journal_end import Tip
-from buoyline.workspace.quotas import UNLIMITED, Allowance
+from buoyline.workspace.journal_tail import JournalTail
+from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
 from buoyline.workspace.records import (
     result_record,
     stored_result,
@@ -36,11 +36,11 @@ from buoyline.workspace.session import Session
 class StagedBlobs:
     """The payloads of one batch. Those that need not wait are written at once, so that none is held twice."""
 
-    def __init__(self, blobs: Blobs, allowance: Allowance, *, waits: bool = False) -> None:
-        """Write to *blobs* what *allowance* grants; with *waits*, nothing before `write` even without a limit."""
-        self.waits = waits or allowance.is_limited
+    def __init__(self, blobs: Blobs, quota: QuotaChecker, *, waits: bool = False) -> None:
+        """Write to *blobs* what *quota* grants; with *waits*, nothing before `write` even without a limit."""
+        self.waits = waits or quota.is_limited
         self._blobs = blobs
-        self._allowance = allowance
+        self._quota = quota
         self._waiting: dict[str, tuple[bytes, str]] = {}
 
     def put(self, payload: bytes, media_type: str) -> str:
@@ -49,7 +49,7 @@ class StagedBlobs:
         Raises:
             QuotaExceededError: It is larger than a blob may be.
         """
-        self._allowance.check_blob(len(payload))
+        self._quota.check_blob(len(payload))
         if not self.waits:
             return self._blobs.put(payload, media_type)
         name = layout.blob_name(payload, media_type)
@@ -72,7 +72,7 @@ class StagedBlobs:
 
 
 def store_payload(
-    block: object, tree: Tree, blobs: Blobs, allowance: Allowance, *, redaction: Redaction, begin: Callable[[], None]
+    block: object, tree: Tree, blobs: Blobs, quota: QuotaChecker, *, redaction: Redaction, begin: Callable[[], None]
 ) -> object:
     """Store the payload of *block* alone, durably, and return the block that refers to it.
 
@@ -82,20 +82,20 @@ def store_payload(
         QuotaExceededError: There is no room for it; nothing was written.
         StorageError: The file system refused.
     """
-    allowance.check_payloads([block])
-    staged = StagedBlobs(blobs, allowance, waits=redaction.is_active)
+    quota.check_payloads([block])
+    staged = StagedBlobs(blobs, quota, waits=redaction.is_active)
 
     def put(payload: bytes, media_type: str) -> str:
         return staged.put(redaction.payload(payload, media_type), media_type)
 
     if not staged.waits:
         begin()
-        with blobs.unswept():
+        with blobs.lease():
             return without_payload(block, put)
     referring = without_payload(block, put)
     begin()
-    with blobs.unswept():
-        allowance.admit_blobs(tree, staged.new_bytes(tree))
+    with blobs.lease():
+        quota.admit_blobs(tree, staged.new_bytes(tree))
         staged.write()
     return referring
 
@@ -164,11 +164,11 @@ class StagedResult:
 class Results:
     """The tool results of a session."""
 
-    def __init__(self, session: Session, blobs: Blobs, allowance: Allowance = UNLIMITED) -> None:
-        """Store into *session*, media into *blobs*, what *allowance* grants."""
+    def __init__(self, session: Session, blobs: Blobs, quota: QuotaChecker = UNLIMITED) -> None:
+        """Store into *session*, media into *blobs*, what *quota* grants."""
         self._session = session
         self._blobs = blobs
-        self._allowance = allowance
+        self._quota = quota
 
     def store(self, result: ToolResult) -> StoredResult:
         """Store *result*, text and JSON in a file of its own and media before it in ``data/``; durable on return.
@@ -181,33 +181,33 @@ class Results:
             QuotaExceededError: A medium, the session or the workspace would exceed its quota; nothing was written.
             StorageError: The file system refused; no file has its final name.
         """
-        staged = StagedBlobs(self._blobs, self._allowance)
-        with ExitStack() as unswept:
+        staged = StagedBlobs(self._blobs, self._quota)
+        with ExitStack() as lease:
             if has_data(result):
-                unswept.enter_context(self._blobs.unswept())
-            return self._store(_Arrival(result, described(result, staged.put), staged))
+                lease.enter_context(self._blobs.lease())
+            return self._store(_PendingResult(result, described(result, staged.put), staged))
 
-    def _store(self, arrival: "_Arrival") -> StoredResult:
-        view = arrival.content.view()
-        self._check_new(arrival, view)
-        with self._session.writing() as (tip, appender):
-            name, is_there = self._place(tip, arrival.result.call_id, arrival.result.name, arrival)
-            record = tip.find_result(name)
+    def _store(self, pending: "_PendingResult") -> StoredResult:
+        view = pending.content.view()
+        self._check_new(pending, view)
+        with self._session.writing() as (tail, appender):
+            name, is_there = self._place(tail, pending.result.call_id, pending.result.name, pending)
+            record = tail.find_result(name)
             if record is None:
-                self._admit(tip, arrival, name, view)
-            arrival.staged.write()
+                self._admit(tail, pending, name, view)
+            pending.staged.write()
             if is_there:
                 # Whoever stored it may have been killed before its name was durable.
                 self._session.tree.sync_directory(self._session.directory)
             else:
-                self._publish(name, arrival)
+                self._publish(name, pending)
             if view is not None:
                 self._publish_view(layout.view_name(name), view)
             if record is None:
-                record = arrival.record(name, view, tip.result_bytes)
+                record = pending.record(name, view, tail.result_bytes)
                 appender.note(record)
             else:
-                appender.settle_found()
+                appender.sync_found()
             return self._described(record)
 
     def load(self, name: str) -> ToolResult:
@@ -240,14 +240,14 @@ class Results:
             StorageError: See `store`.
         """
         record = staged.record(call_id, _first_name(call_id, "", staged), partial=partial, others_bytes=0)
-        self._allowance.check_new(self._session, record["total"], [record], staged_bytes=staged.size_bytes)
-        with self._session.writing() as (tip, appender):
-            name, is_there = self._place(tip, call_id, "", staged)
-            known = tip.find_result(name)
-            record = known or staged.record(call_id, name, partial=partial, others_bytes=tip.result_bytes)
+        self._quota.check_new(self._session, record["total"], [record], staged_bytes=staged.size_bytes)
+        with self._session.writing() as (tail, appender):
+            name, is_there = self._place(tail, call_id, "", staged)
+            known = tail.find_result(name)
+            record = known or staged.record(call_id, name, partial=partial, others_bytes=tail.result_bytes)
             if known is None:
-                new_bytes = record["total"] - tip.result_bytes
-                self._allowance.admit(self._session, tip, new_bytes, [record], staged_bytes=staged.size_bytes)
+                new_bytes = record["total"] - tail.result_bytes
+                self._quota.admit(self._session, tail, new_bytes, [record], staged_bytes=staged.size_bytes)
             if not self._session.tree.publish_staged(staged.name, self._session.name(name)) and not is_there:
                 raise self._is_another(name)
             if staged.view_name:
@@ -255,7 +255,7 @@ class Results:
             if known is None:
                 appender.note(record)
             else:
-                appender.settle_found()
+                appender.sync_found()
             return replace(self._described(record), partial=partial)
 
     def record_stub(self, stub: str, name: str) -> None:
@@ -268,10 +268,10 @@ class Results:
         """
         digest = text_digest(stub)
         record = stub_record(stub, name, now())
-        self._allowance.check_new(self._session, 0, [record])
-        with self._session.writing() as (tip, appender):
-            if tip.find_stub(digest) is None:
-                self._allowance.admit(self._session, tip, 0, [record])
+        self._quota.check_new(self._session, 0, [record])
+        with self._session.writing() as (tail, appender):
+            if tail.find_stub(digest) is None:
+                self._quota.admit(self._session, tail, 0, [record])
                 appender.note(record, durable=False)
 
     def behind_all(self, texts: Sequence[str]) -> dict[str, StoredResult]:
@@ -287,24 +287,24 @@ class Results:
     def _described(self, record: Record) -> StoredResult:
         return stored_result(record, self._session.path, self._session.tree.path)
 
-    def _place(self, tip: Tip, call_id: str, tool: str, content: Content) -> tuple[str, bool]:
+    def _place(self, tail: JournalTail, call_id: str, tool: str, content: Content) -> tuple[str, bool]:
         """Return the name that *content* has or shall have, and whether the file is there.
 
         A file that is there is read beside the text, chunk by chunk, and not written again.
         """
         session, name = self._session, ""
-        if tip.names is None:
-            tip.names = ResultNames(session.tree.names(session.directory))
-        for name in names_for(tip, tip.names, call_id, tool, measure=content.measure(), parts=content.placed()):
+        if tail.names is None:
+            tail.names = ResultNames(session.tree.names(session.directory))
+        for name in names_for(tail, tail.names, call_id, tool, measure=content.measure(), parts=content.placed()):
             if not session.tree.exists(session.name(name)):
                 return name, False
-            if not tip.names.is_held(name):
+            if not tail.names.is_held(name):
                 # Its writer was killed before the record, or the file system takes another file for it.
-                tip.names = None
-                return self._place(tip, call_id, tool, content)
+                tail.names = None
+                return self._place(tail, call_id, tool, content)
             if self._holds(name, content):
                 return name, True
-            record = tip.find_result(name)
+            record = tail.find_result(name)
             if record is not None and record["call_id"] == call_id and record["sha256"] == content.measure().sha256:
                 self._set_aside(name)  # it was damaged, and here are the true bytes
                 return name, False
@@ -350,22 +350,22 @@ class Results:
     def _is_another(self, name: str) -> CorruptError:
         return CorruptError(self._session.path(name), "is not the tool result that belongs there; move it away")
 
-    def _check_new(self, arrival: "_Arrival", view: bytes | None) -> None:
-        if self._allowance.is_limited and not self._session.exists():
-            record = arrival.record(_first_name(arrival.result.call_id, arrival.result.name, arrival), view, 0)
-            self._allowance.check_new(self._session, record["total"], [record], self._new_bytes(arrival))
+    def _check_new(self, pending: "_PendingResult", view: bytes | None) -> None:
+        if self._quota.is_limited and not self._session.exists():
+            record = pending.record(_first_name(pending.result.call_id, pending.result.name, pending), view, 0)
+            self._quota.check_new(self._session, record["total"], [record], self._new_bytes(pending))
 
-    def _admit(self, tip: Tip, arrival: "_Arrival", name: str, view: bytes | None) -> None:
-        if self._allowance.is_limited:
-            record = arrival.record(name, view, tip.result_bytes)
-            size_bytes = record["total"] - tip.result_bytes
-            self._allowance.admit(self._session, tip, size_bytes, [record], self._new_bytes(arrival))
+    def _admit(self, tail: JournalTail, pending: "_PendingResult", name: str, view: bytes | None) -> None:
+        if self._quota.is_limited:
+            record = pending.record(name, view, tail.result_bytes)
+            size_bytes = record["total"] - tail.result_bytes
+            self._quota.admit(self._session, tail, size_bytes, [record], self._new_bytes(pending))
 
-    def _new_bytes(self, arrival: "_Arrival") -> int:
-        return arrival.staged.new_bytes(self._session.tree)
+    def _new_bytes(self, pending: "_PendingResult") -> int:
+        return pending.staged.new_bytes(self._session.tree)
 
 
-class _Arrival:
+class _PendingResult:
     """A result that is about to be stored, with the media that wait for it."""
 
     def __init__(self, result: ToolResult, parts: Sequence[Record], staged: StagedBlobs) -> None:

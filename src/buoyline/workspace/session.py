@@ -19,7 +19,7 @@ from buoyline.workspace._files import Handle, HeldTree, Tree
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, begin_record, encode
-from buoyline.workspace.journal_end import Tip
+from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.recovery import rebuilt_journal, recover
 
 
@@ -36,7 +36,7 @@ class Session:
         session_id: str,
         *,
         lock_timeout_s: float,
-        taken: "TakenNames | None" = None,
+        taken: "SessionNames | None" = None,
         document: Mapping[str, Any] | None = None,
     ) -> None:
         """Address the session; nothing is read or created yet.
@@ -54,16 +54,16 @@ class Session:
         directories = layout.session_directories(session_id)
         self.session_id = session_id
         self.tree = tree
-        self._taken = taken or TakenNames()
+        self._taken = taken or SessionNames()
         self._document = document
         self._directory = None if document is None else directories[0]
         self._lock_timeout_s = lock_timeout_s
         self._index = Index()
-        self._tip = Tip(self._read_journal, is_durable=tree.is_durable)
+        self._tail = JournalTail(self._read_journal, is_durable=tree.is_durable)
         self._identity: tuple[int, int] | None = None
         self._indexed: tuple[int, int] | None = None
         self._journal: Handle | None = None
-        self._shared: Shared | None = None
+        self._shared: SyncGroup | None = None
         self._guard = threading.RLock()
 
     @property
@@ -111,10 +111,10 @@ class Session:
             raise CorruptError(self.path(layout.JOURNAL_FILE), reason)
 
     @contextmanager
-    def writing(self) -> Generator[tuple[Tip, Appender]]:
+    def writing(self) -> Generator[tuple[JournalTail, Appender]]:
         """Hold the session's lock, with the session created and recovered, for as long as the block runs.
 
-        Within `sharing` the lock is held on, and what was written becomes durable at that block's end.
+        Within `sync_group` the lock is held on, and what was written becomes durable at that block's end.
 
         Raises:
             LockTimeout: Another writer held the session for too long.
@@ -123,7 +123,7 @@ class Session:
         shared = self._shared
         if shared is None or shared.thread != threading.get_ident():
             with self._opened(shares_sync=False) as appender:
-                yield self._tip, appender
+                yield self._tail, appender
             return
         if shared.appender is None:
             with ExitStack() as opened:
@@ -132,16 +132,16 @@ class Session:
                 shared.appender = opened.enter_context(self._opened(shares_sync=True))
                 shared.stack.enter_context(opened.pop_all())
         try:
-            if self._refresh_tip(shared.appender.file(layout.JOURNAL_FILE)):
+            if self._refresh_tail(shared.appender.file(layout.JOURNAL_FILE)):
                 # The call before has failed. What waits for the sync is not settled: that sync must tell of it.
-                recover(self._tip, shared.appender, self.content, self.index, is_first_look=False, now=now)
-            yield self._tip, shared.appender
+                recover(self._tail, shared.appender, self.content, self.index, is_first_look=False, now=now)
+            yield self._tail, shared.appender
         except BaseException:
-            self._tip.forget()
+            self._tail.forget()
             raise
 
     @contextmanager
-    def sharing(self) -> Generator[Callable[[], bool]]:
+    def sync_group(self) -> Generator[Callable[[], bool]]:
         """Let all that this thread writes within the block wait for one sync at its end.
 
         Yields:
@@ -152,7 +152,7 @@ class Session:
             StorageError: The sync failed; all that waited for it was cut back.
         """
         with ExitStack() as stack:
-            shared = Shared(threading.get_ident(), stack)
+            shared = SyncGroup(threading.get_ident(), stack)
             self._shared = shared
             try:
                 yield lambda: shared.appender is not None and shared.appender.is_waiting()
@@ -167,25 +167,25 @@ class Session:
             self.tree.lock(layout.lock_name(self.session_id), self._lock_timeout_s),
             self._guard,
             self._held() as tree,
-            closing(Appender(tree, self.directory, self._tip, shares_sync=shares_sync)) as appender,
+            closing(Appender(tree, self.directory, self._tail, shares_sync=shares_sync)) as appender,
         ):
             try:
                 self._journal = self._opened_journal(appender, is_durable=tree.is_durable)
-                is_first_look = self._refresh_tip(self._journal)
+                is_first_look = self._refresh_tail(self._journal)
                 if is_first_look:
                     # Whoever made these entries may have been killed before they were durable.
                     tree.sync_directory(layout.SESSIONS)
                     tree.sync_directory(self.directory)
-                if not self._tip.end:
+                if not self._tail.end:
                     # Not even the first record is there, which was durable before anybody saw the session.
                     appender.set_aside_behind(layout.JOURNAL_FILE, 0)
                     self._journal = _rebuild_journal(appender, is_durable=tree.is_durable)
-                    self._refresh_tip(self._journal)
-                recover(self._tip, appender, self.content, self.index, is_first_look=is_first_look, now=now)
+                    self._refresh_tail(self._journal)
+                recover(self._tail, appender, self.content, self.index, is_first_look=is_first_look, now=now)
                 yield appender
             except BaseException:
                 # What is on disk decides; whatever we believed about it is read again.
-                self._tip.forget()
+                self._tail.forget()
                 raise
             finally:
                 self._journal = None
@@ -212,9 +212,9 @@ class Session:
 
     def content(self, batch: Batch) -> bytes | None:
         """Return the batch's bytes in the archive; None when they are not what was committed."""
-        extent = batch.extent
-        found = self.tree.read(self.name(layout.CONTEXT_FILE), extent.offset, sum(extent.sizes))
-        return found if extent.holds(found) else None
+        byte_range = batch.byte_range
+        found = self.tree.read(self.name(layout.CONTEXT_FILE), byte_range.offset, sum(byte_range.sizes))
+        return found if byte_range.holds(found) else None
 
     def _create(self) -> None:
         created = {
@@ -259,14 +259,14 @@ class Session:
             return self._journal.read(offset, size_bytes)
         return self.tree.read(self.name(layout.JOURNAL_FILE), offset, size_bytes)
 
-    def _refresh_tip(self, journal: Handle) -> bool:
+    def _refresh_tail(self, journal: Handle) -> bool:
         """Take in what others have written since; return whether nothing was known of these files."""
         identity = journal.identity
         if identity != self._identity:
             self._check_owner()
-            self._tip.forget()
+            self._tail.forget()
             self._identity = identity
-        return self._tip.refresh(journal.size())
+        return self._tail.refresh(journal.size())
 
     def _refresh_index(self, journal: Handle) -> None:
         identity, size, tail = journal.identity, journal.size(), self._index.tail
@@ -279,7 +279,7 @@ class Session:
 
 
 @dataclass(slots=True)
-class Shared:
+class SyncGroup:
     """What the calls that share one sync have in common.
 
     Attributes:
@@ -320,7 +320,7 @@ def found_directory(tree: Tree, session_id: str) -> str | None:
     return None
 
 
-class TakenNames:
+class SessionNames:
     """The names under ``sessions/``, folded: listed again only if others have changed the directory since.
 
     To list 20,000 names for each new session took 15 ms. Used only while `layout.SESSIONS_LOCK` is held.

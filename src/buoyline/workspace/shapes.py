@@ -128,7 +128,7 @@ _FACTS: Mapping[str, Check] = {
 }
 """What a part of a tool result may say beyond its kind and size."""
 
-_EXTENT: Mapping[str, Check] = {
+_BYTE_RANGE: Mapping[str, Check] = {
     "offset": _is_count,
     "bytes": _are(_is_count),
     "sha256": _is_digest,
@@ -137,7 +137,7 @@ _EXTENT: Mapping[str, Check] = {
 
 _SHAPES: Mapping[str, Mapping[str, Check]] = {
     "batch": {
-        **_EXTENT,
+        **_BYTE_RANGE,
         "id": _is_text,
         "dialect": _is_dialect,
         "first": _is_count,
@@ -155,7 +155,7 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
         "lines": _is_count,
     },
     "stub": {"sha256": _is_digest, "path": _is_result},
-    "summary": _EXTENT,
+    "summary": _BYTE_RANGE,
     "settings": {"settings": is_object},
     "writer": {"writer": _is_text},
     "lines": {

@@ -25,7 +25,7 @@ from buoyline.previews.source import BlockCutter, BytesSource, character_boundar
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, Tree, outside_chunks, outside_file
 from buoyline.workspace.content import Measure
-from buoyline.workspace.quotas import Allowance
+from buoyline.workspace.quotas import QuotaChecker
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.results import Results, StagedResult
 from buoyline.workspace.session import Session
@@ -66,14 +66,14 @@ MAX_REDACTED_BYTES = 64_000_000
 """A hook gets each text whole, so an output is held in memory for it; beyond this it is refused."""
 
 
-class Sink(Protocol):
+class ResultSink(Protocol):
     """What takes the blocks of one result. Each method may block."""
 
     def append(self, block: bytes) -> None:
         """Take a block: whole lines, or a part of a long one."""
         ...
 
-    def settle(self) -> None:
+    def finalize(self) -> None:
         """Do what takes long once all is there, before `store`."""
         ...
 
@@ -97,7 +97,7 @@ class Run(Protocol):
 class StreamWriter:
     """Writes one result to a sink, by the megabyte; see `buoyline.offloader.ResultWriter`."""
 
-    def __init__(self, call_id: str, sink: Sink, *, run: Run, run_in_order: Run) -> None:
+    def __init__(self, call_id: str, sink: ResultSink, *, run: Run, run_in_order: Run) -> None:
         """Begin with nothing.
 
         Args:
@@ -142,7 +142,7 @@ class StreamWriter:
         """
         self._require_open()
         self._waiting.append(self._cutter.rest())
-        await self._guarded(self._run(self._settle))
+        await self._guarded(self._run(self._finalize))
         stored = await self._guarded(self._run_in_order(lambda: self._sink.store(partial)))
         await self.discard()
         return stored
@@ -167,9 +167,9 @@ class StreamWriter:
             self._sink.append(self._waiting[0])
             del self._waiting[0]
 
-    def _settle(self) -> None:
+    def _finalize(self) -> None:
         self._append_waiting()
-        self._sink.settle()
+        self._sink.finalize()
 
     async def _guarded(self, work: Awaitable[T]) -> T:
         try:
@@ -191,7 +191,7 @@ class FileSink:
     def __init__(
         self,
         session: Session,
-        allowance: Allowance,
+        quota: QuotaChecker,
         prepare: Callable[[], None],
         publish: Callable[[StagedResult, str], StoredResult],
     ) -> None:
@@ -199,13 +199,13 @@ class FileSink:
 
         Args:
             session: Whose quota it counts against; it need not exist.
-            allowance: Grants what is written.
+            quota: Grants what is written.
             prepare: Makes sure that there is a workspace.
             publish: Gives the file its name, and says why it is partial.
         """
         self._tree = session.tree
         self._session = session
-        self._allowance = allowance
+        self._quota = quota
         self._prepare = prepare
         self._publish = publish
         self._file = _StagedFile(self)
@@ -225,7 +225,7 @@ class FileSink:
             QuotaExceededError: There is none.
         """
         self._prepare()
-        self._allowance.admit_staged(self._session, self._granted_bytes, size_bytes)
+        self._quota.admit_staged(self._session, self._granted_bytes, size_bytes)
         self._granted_bytes += size_bytes
 
     def append(self, block: bytes) -> None:
@@ -233,7 +233,7 @@ class FileSink:
         self._file.append(block)
         self._is_readable = self._is_readable and is_readable(decoded(block))
 
-    def settle(self) -> None:
+    def finalize(self) -> None:
         """Make the content durable, and that of its view."""
         self._file.sync()
         if self._is_readable or self._view is not None:
@@ -301,7 +301,7 @@ class _StagedFile:
         return self._handle
 
 
-class HeldSink:
+class BufferSink:
     """Keeps a result in memory, where it is not to be written before all of it is known."""
 
     def __init__(self, call_id: str, keep: Callable[[bytes, str], StoredResult], max_bytes: int | None = None) -> None:
@@ -327,7 +327,7 @@ class HeldSink:
             raise ToolOutputError(self._call_id, reason)
         self._blocks.append(block)
 
-    def settle(self) -> None:
+    def finalize(self) -> None:
         """Do nothing."""
 
     def store(self, partial: str) -> StoredResult:
@@ -339,34 +339,34 @@ class HeldSink:
         self._blocks.clear()
 
 
-def sink_for(
+def result_sink(
     results: Results,
     call_id: str,
     *,
     session: Session,
-    allowance: Allowance,
+    quota: QuotaChecker,
     redaction: Redaction,
     prepare: Callable[[], None],
-) -> Sink:
+) -> ResultSink:
     """Return what takes one of the *results* of *session*: a file, or memory where a hook has to see all of it first.
 
     Args:
         results: Of the session.
         call_id: The id of the call.
         session: Whose quota it counts against.
-        allowance: Grants what is written.
+        quota: Grants what is written.
         redaction: Has the hook.
         prepare: Makes sure that there is a workspace.
     """
     if not redaction.is_active:
-        return FileSink(session, allowance, prepare, lambda staged, partial: results.publish(call_id, staged, partial))
+        return FileSink(session, quota, prepare, lambda staged, partial: results.publish(call_id, staged, partial))
 
     def keep(content: bytes, _: str) -> StoredResult:
         redacted = redaction.result(as_result(call_id, content))
         prepare()
         return results.store(redacted)
 
-    return HeldSink(call_id, keep, MAX_REDACTED_BYTES)
+    return BufferSink(call_id, keep, MAX_REDACTED_BYTES)
 
 
 async def done(work: Callable[[], T]) -> T:

@@ -27,7 +27,7 @@ from buoyline.lookups.places import files_of
 from buoyline.messages import Json, Media, Text, ToolResult, is_object, parse
 from buoyline.offloader import StoredResult
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
-from buoyline.workspace.entries import Entry, KeepsEntries
+from buoyline.workspace.entries import EntryStore, StoredEntry
 from buoyline.workspace.journal import Record
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class KeyedStorage:
     ``grep`` work. Writing over a key is atomic and durable, and what was damaged on disk is an error.
     """
 
-    def __init__(self, entries: Callable[[], KeepsEntries], prefix: str = "") -> None:
+    def __init__(self, entries: Callable[[], EntryStore], prefix: str = "") -> None:
         """Use what *entries* gives when something is first done, under keys that begin with *prefix*."""
         self._entries, self._prefix = entries, prefix
         if prefix:
@@ -144,7 +144,7 @@ class KeyedStorage:
         """
         content_type, content = unframed(bytes(data))
         try:
-            await self._entries().write(self._key(key), Entry(content, content_type, content_type))
+            await self._entries().write(self._key(key), StoredEntry(content, content_type, content_type))
         except BuoylineError as error:
             raise StrandsStorageError(f"Failed to write {key!r}: {error}") from error
 

@@ -29,7 +29,7 @@ from buoyline.previews.source import decoded
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, Tree
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
-from buoyline.workspace.journal import Batch, Extent, Record
+from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.records import grown_to
 from buoyline.workspace.session import is_directory_of
 
@@ -58,7 +58,7 @@ class ArchiveCheck:
             self._check_contents(size)
 
     def _check_size(self, size: int) -> None:
-        lost = next((batch for batch in self._index.batches if batch.extent.end > size), None)
+        lost = next((batch for batch in self._index.batches if batch.byte_range.end > size), None)
         if lost is not None and self._may_be_unfinished(lost):
             self._report_unfinished(lost)
         elif lost is not None:
@@ -88,10 +88,10 @@ class ArchiveCheck:
         session = self._session
         with session.refusals(), session.open(layout.CONTEXT_FILE) as context, self._transcript() as transcript:
             for batch in self._index.batches:
-                if batch.extent.end > size:
+                if batch.byte_range.end > size:
                     break
-                part = session.probe.part(context, batch.extent.offset, sum(batch.extent.sizes))
-                if part.sha256 != batch.extent.sha256:
+                part = session.probe.part(context, batch.byte_range.offset, sum(batch.byte_range.sizes))
+                if part.sha256 != batch.byte_range.sha256:
                     self._report_changed(batch)
                 elif transcript is not None and batch.transcript_end <= (self._transcript_size or 0):
                     self._compare(transcript, batch, part.content)
@@ -135,7 +135,7 @@ class ArchiveCheck:
             return
         reason = f"messages {batch.first} to {batch.end - 1} are not what was written; restore the file from a copy"
         self._session.add(
-            "changed-bytes", layout.CONTEXT_FILE, reason, line=batch.first + 1, offset=batch.extent.offset
+            "changed-bytes", layout.CONTEXT_FILE, reason, line=batch.first + 1, offset=batch.byte_range.offset
         )
 
     def _report_unfinished(self, batch: Batch) -> None:
@@ -144,7 +144,7 @@ class ArchiveCheck:
             "before they were acknowledged, or damage; the next writer sets them aside, so compare with a copy first"
         )
         self._session.add(
-            "unfinished-batch", layout.CONTEXT_FILE, reason, line=batch.first + 1, offset=batch.extent.offset
+            "unfinished-batch", layout.CONTEXT_FILE, reason, line=batch.first + 1, offset=batch.byte_range.offset
         )
 
     def _report_stale(self, reason: str, *, line: int | None = None, offset: int | None = None) -> None:
@@ -228,26 +228,26 @@ class SummariesCheck:
 
     def run(self) -> None:
         """Check the size, then contents where hashes are wanted."""
-        session, extents = self._session, self._session.index.summaries
+        session, byte_ranges = self._session, self._session.index.summaries
         size = session.size(layout.SUMMARIES_FILE)
         if size is None:
-            if extents and session.index.may_be_torn_summary(extents[0]):
-                self._report_unfinished(1, extents[0])
-            elif extents and layout.SUMMARIES_FILE not in session.entries:
-                reason = f"is gone with {len(extents)} summaries; restore it from a copy"
+            if byte_ranges and session.index.may_be_torn_summary(byte_ranges[0]):
+                self._report_unfinished(1, byte_ranges[0])
+            elif byte_ranges and layout.SUMMARIES_FILE not in session.entries:
+                reason = f"is gone with {len(byte_ranges)} summaries; restore it from a copy"
                 session.add("missing-file", layout.SUMMARIES_FILE, reason)
             return
         self._check_size(size)
         if session.hashes:
             with session.refusals(), session.open(layout.SUMMARIES_FILE) as summaries:
-                for number, extent in enumerate(extents, 1):
-                    if extent.end <= size:
-                        part = session.probe.part(summaries, extent.offset, sum(extent.sizes))
-                        self._check_summary(number, extent, part)
+                for number, byte_range in enumerate(byte_ranges, 1):
+                    if byte_range.end <= size:
+                        part = session.probe.part(summaries, byte_range.offset, sum(byte_range.sizes))
+                        self._check_summary(number, byte_range, part)
 
     def _check_size(self, size: int) -> None:
         index = self._session.index
-        lost = next((number for number, extent in enumerate(index.summaries, 1) if extent.end > size), None)
+        lost = next((number for number, byte_range in enumerate(index.summaries, 1) if byte_range.end > size), None)
         if lost is not None and index.may_be_torn_summary(index.summaries[lost - 1]):
             self._report_unfinished(lost, index.summaries[lost - 1])
         elif lost is not None:
@@ -259,19 +259,19 @@ class SummariesCheck:
             )
             self._session.add("torn-tail", layout.SUMMARIES_FILE, reason, offset=index.summaries_end)
 
-    def _report_unfinished(self, number: int, extent: Extent) -> None:
+    def _report_unfinished(self, number: int, byte_range: ByteRange) -> None:
         reason = (
             f"summary {number} is not what its record says: a power cut before it was acknowledged, or damage; the "
             "next writer sets it aside, so compare with a copy first"
         )
-        self._session.add("unfinished-batch", layout.SUMMARIES_FILE, reason, line=number, offset=extent.offset)
+        self._session.add("unfinished-batch", layout.SUMMARIES_FILE, reason, line=number, offset=byte_range.offset)
 
-    def _check_summary(self, number: int, extent: Extent, part: Part) -> None:
-        if part.sha256 != extent.sha256 and self._session.index.may_be_torn_summary(extent):
-            self._report_unfinished(number, extent)
-        elif part.sha256 != extent.sha256:
+    def _check_summary(self, number: int, byte_range: ByteRange, part: Part) -> None:
+        if part.sha256 != byte_range.sha256 and self._session.index.may_be_torn_summary(byte_range):
+            self._report_unfinished(number, byte_range)
+        elif part.sha256 != byte_range.sha256:
             reason = f"summary {number} is not what was written; restore the file from a copy"
-            self._session.add("changed-bytes", layout.SUMMARIES_FILE, reason, line=number, offset=extent.offset)
+            self._session.add("changed-bytes", layout.SUMMARIES_FILE, reason, line=number, offset=byte_range.offset)
         elif part.content is not None:
             summary = _object_in(part.content)
             if summary is None:

@@ -15,7 +15,7 @@ from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import encode
-from buoyline.workspace.journal_end import Tip
+from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.results import Results
 from buoyline.workspace.session import Session
@@ -53,29 +53,29 @@ def perform(workspace: LocalWorkspace, session: Session, operation: str, number:
             Window(session).claim(f"writer {number}")
 
 
-def tip_of(content: bytes) -> Tip:
-    tip = Tip(lambda offset, size: content[offset : offset + size])
-    tip.refresh(len(content))
-    return tip
+def tail_of_journal(content: bytes) -> JournalTail:
+    tail = JournalTail(lambda offset, size: content[offset : offset + size])
+    tail.refresh(len(content))
+    return tail
 
 
-def assert_same(tip: Tip, index: Index) -> None:
+def assert_same(tail: JournalTail, index: Index) -> None:
     for name in ("messages", "context_end", "summaries_end", "next_line", "transcript_end", "settings", "pins", "end"):
-        assert getattr(tip, name) == getattr(index, name), name
-    assert tip.last_batch == index.last_batch
-    assert tip.summaries == len(index.summaries)
-    assert list(tip.windows) == index.windows
-    assert tip.writer == index.writer
-    assert tip.result_bytes == sum(record["bytes"] for record in index.results.values())
+        assert getattr(tail, name) == getattr(index, name), name
+    assert tail.last_batch == index.last_batch
+    assert tail.summaries == len(index.summaries)
+    assert list(tail.windows) == index.windows
+    assert tail.writer == index.writer
+    assert tail.result_bytes == sum(record["bytes"] for record in index.results.values())
     for batch_id, batch in index.batch_ids.items():
-        assert tip.find_batch(batch_id) == batch
+        assert tail.find_batch(batch_id) == batch
     for name, record in index.results.items():
-        assert tip.find_result(name) == record
+        assert tail.find_result(name) == record
     for digest, record in index.stubs.items():
-        assert tip.find_stub(digest) == record
-    assert tip.find_batch("never") is None
-    assert tip.find_result("never") is None
-    assert tip.find_stub("never") is None
+        assert tail.find_stub(digest) == record
+    assert tail.find_batch("never") is None
+    assert tail.find_result("never") is None
+    assert tail.find_stub("never") is None
 
 
 @given(st.lists(OPERATIONS, max_size=12), st.sets(st.integers(0, 11)))
@@ -94,14 +94,14 @@ def test_the_end_of_a_journal_says_what_all_of_it_says(
     content = (workdir / JOURNAL).read_bytes()
     index = Index()
     index.absorb(content)
-    assert_same(tip_of(content), index)
-    assert_same(session._tip, index)
+    assert_same(tail_of_journal(content), index)
+    assert_same(session._tail, index)
     assert not verify(workspace).findings
 
 
 @given(st.lists(OPERATIONS, min_size=2, max_size=8), st.data())
 @settings(deadline=None)
-def test_a_damaged_record_makes_the_tip_read_on_and_never_say_what_is_not_so(
+def test_a_damaged_record_makes_the_tail_read_on_and_never_say_what_is_not_so(
     tmp_path_factory: pytest.TempPathFactory, operations: list[str], data: st.DataObject
 ) -> None:
     workspace, session = session_in(tmp_path_factory.mktemp("workspace"))
@@ -113,14 +113,14 @@ def test_a_damaged_record_makes_the_tip_read_on_and_never_say_what_is_not_so(
 
     index = Index()
     index.absorb(bytes(content))
-    tip = tip_of(bytes(content))
-    assert (tip.end, tip.last_batch, tip.pins) == (index.end, index.last_batch, index.pins)
+    tail = tail_of_journal(bytes(content))
+    assert (tail.end, tail.last_batch, tail.pins) == (index.end, index.last_batch, index.pins)
 
 
 def test_a_journal_whose_records_name_none_before_them_is_read_whole() -> None:
     records: list[dict[str, Any]] = [{"op": "writer", "writer": name, "time": ""} for name in ("one", "two")]
     content = b"".join(map(encode, [*records, {"op": "pins", "pins": [3], "time": ""}]))
-    assert (tip_of(content).writer, tip_of(content).pins) == ("two", (3,))
+    assert (tail_of_journal(content).writer, tail_of_journal(content).pins) == ("two", (3,))
 
 
 async def test_a_journal_that_was_cut_and_written_anew_is_noticed_whatever_its_length(tmp_path: Path) -> None:
@@ -169,9 +169,9 @@ async def test_the_first_append_of_a_new_process_reads_only_the_end_of_the_journ
         read += len(content)
         return content
 
-    tip = Tip(counted)
-    tip.refresh(size)
-    assert tip.messages == 20_000
+    tail = JournalTail(counted)
+    tail.refresh(size)
+    assert tail.messages == 20_000
     assert read < size / 8
 
 

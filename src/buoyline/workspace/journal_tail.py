@@ -14,14 +14,14 @@ from buoyline.messages import is_array, is_object, spell
 from buoyline.workspace import layout
 from buoyline.workspace.journal import (
     Batch,
-    Extent,
+    ByteRange,
     Read,
     Record,
     Synced,
     batch_from,
+    byte_range_from,
     chunks_of_lines,
     decode,
-    extent_from,
     lines_of,
     proven_by,
     record_at,
@@ -58,7 +58,7 @@ _FIELDS = {"batch": b"id", "result": b"path", "call": b"call_id", "stub": b"sha2
 """What the name of each kind is called in its records: a result is found by its file, and by its call."""
 
 
-class Catalogue:
+class RecordOffsets:
     """Offsets of batches by their ids, of tool results by their files and calls, of stubs by their digests.
 
     Nothing is read before something is looked for. With each question as much of the journal is noted as was before,
@@ -137,7 +137,7 @@ _KEPT: Mapping[str, int] = {**dict.fromkeys(_ONCE, 1), "window": 2}
 """How many of the newest records of each kind a writer needs."""
 
 
-class Tip:
+class JournalTail:
     """What a writer must know of a session: the newest records, and others when it asks for them.
 
     Attributes:
@@ -155,12 +155,12 @@ class Tip:
         """Read the journal with *read*; nothing is read yet. Records say so where their writer's syncs do nothing."""
         self._read = read
         self._is_durable = is_durable
-        self._catalogue = Catalogue(read)
+        self._record_offsets = RecordOffsets(read)
         self.forget()
 
     def forget(self) -> None:
         """Give up all that is known, since the journal may have become another."""
-        self._catalogue.clear()
+        self._record_offsets.clear()
         self._newest: dict[str, list[tuple[int, Record]]] = {}
         self._tail = b""
         self.is_loaded = False
@@ -169,7 +169,7 @@ class Tip:
         self.end = 0
         self._counted_end = 0
         self.last_batch: Batch | None = None
-        self.last_summary: Extent | None = None
+        self.last_summary: ByteRange | None = None
         self.summaries = 0
         self.synced = Synced()
         self.names: ResultNames | None = None
@@ -215,7 +215,7 @@ class Tip:
             self.last_batch = batch_from(record, offset)
             self.has_lost_a_record = False
         elif op == "summary":
-            self.last_summary = extent_from(record, offset)
+            self.last_summary = byte_range_from(record, offset)
             self.summaries = record.get("n", self.summaries + 1)
         elif op == "result" and self.names is not None:
             self.names.add(record["path"])
@@ -228,7 +228,7 @@ class Tip:
     @property
     def context_end(self) -> int:
         """Committed bytes of ``context.jsonl``."""
-        return self.last_batch.extent.end if self.last_batch else 0
+        return self.last_batch.byte_range.end if self.last_batch else 0
 
     @property
     def summaries_end(self) -> int:
@@ -289,7 +289,7 @@ class Tip:
 
     def find_call(self, call_id: str) -> Record | None:
         """Return the record of the newest tool result of this call."""
-        found = self._catalogue.find("call", call_id, self.end) if "result" in self._newest else None
+        found = self._record_offsets.find("call", call_id, self.end) if "result" in self._newest else None
         return None if found is None else found[1]
 
     def find_stub(self, digest: str) -> Record | None:
@@ -340,20 +340,20 @@ class Tip:
             return found
         for offset, record in self._chain("batch"):
             batch = batch_from(record, offset)
-            if batch.extent.end <= safe:
+            if batch.byte_range.end <= safe:
                 break
             found.append(batch)
         return found[::-1]
 
-    def unchecked_summaries(self) -> list[Extent]:
+    def unchecked_summaries(self) -> list[ByteRange]:
         """Return the extents of summaries that may have been lost and were not looked at since, oldest first."""
         safe = max(self.synced.summaries, self._checked.summaries, self._proven.summaries)
-        found: list[Extent] = []
+        found: list[ByteRange] = []
         for offset, record in self._chain("summary"):
-            extent = extent_from(record, offset)
-            if extent.end <= safe:
+            byte_range = byte_range_from(record, offset)
+            if byte_range.end <= safe:
                 break
-            found.append(extent)
+            found.append(byte_range)
         return found[::-1]
 
     def rewind(self, offset: int) -> None:
@@ -370,7 +370,7 @@ class Tip:
         self._checked = Synced(min(checked.context, self.context_end), min(checked.summaries, self.summaries_end))
 
     def _find(self, op: str, name: str) -> tuple[int, Record] | None:
-        return self._catalogue.find(op, name, self.end) if op in self._newest else None
+        return self._record_offsets.find(op, name, self.end) if op in self._newest else None
 
     def _latest(self, op: str) -> Record:
         kept = self._newest.get(op)
@@ -453,7 +453,7 @@ class Tip:
             self.last_batch = batch_from(found, offset)
         if "summary" in newest:
             offset, found = newest["summary"][-1]
-            self.last_summary = extent_from(found, offset)
+            self.last_summary = byte_range_from(found, offset)
             self.summaries = found["n"]
         return True
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from buoyline.messages import spell
 from buoyline.workspace import journal
 from buoyline.workspace.journal import encode
-from buoyline.workspace.journal_end import Catalogue
+from buoyline.workspace.journal_tail import RecordOffsets
 
 NAMES = st.sampled_from(
     [
@@ -59,7 +59,7 @@ def test_the_newest_whole_record_of_a_name_is_found(
     for number in damaged & set(range(len(lines))):
         lines[number] = lines[number][:-6] + b"!" + lines[number][-5:]
     content = b"".join(lines)
-    catalogue = Catalogue(lambda offset, size: content[offset : offset + size])
+    catalogue = RecordOffsets(lambda offset, size: content[offset : offset + size])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal, "_CHUNK_BYTES", chunk_bytes)
         for op, name, grown in sorted(asked, key=lambda question: question[2]):
@@ -73,7 +73,7 @@ def test_the_newest_whole_record_of_a_name_is_found(
 def test_who_asks_once_has_few_lines_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     content = b"".join(encode({"op": "batch", "id": f"batch {number}", "time": ""}) for number in range(1000))
     monkeypatch.setattr(journal, "_CHUNK_BYTES", 1 << 10)
-    catalogue = Catalogue(lambda offset, size: content[offset : offset + size])
+    catalogue = RecordOffsets(lambda offset, size: content[offset : offset + size])
     assert catalogue.find("batch", "never", len(content)) is None
     assert len(catalogue._offsets) < 50
     for number in range(0, 1000, 90):
@@ -84,7 +84,7 @@ def test_who_asks_once_has_few_lines_looked_at_one_by_one(monkeypatch: pytest.Mo
 
 
 def test_a_journal_that_grows_may_be_asked_as_often_as_one_likes() -> None:
-    content, catalogue = b"", Catalogue(lambda offset, size: content[offset : offset + size])
+    content, catalogue = b"", RecordOffsets(lambda offset, size: content[offset : offset + size])
     for number in range(200):
         content += encode({"op": "batch", "id": str(number), "time": ""})
         assert catalogue.find("batch", str(number), len(content)) is not None

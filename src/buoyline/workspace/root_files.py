@@ -10,7 +10,7 @@ from buoyline.workspace._files import Tree
 # ``workspace.json``, which says that a directory is a workspace, and in which format.
 
 
-def new_document() -> bytes:
+def new_workspace_file() -> bytes:
     """Return the content of ``workspace.json`` for a workspace that has none yet."""
     return spell({"format": layout.FORMAT, "id": uuid.uuid4().hex}).encode("utf-8") + b"\n"
 
@@ -36,7 +36,7 @@ def check_format(tree: Tree) -> None:
         raise FormatVersionError(path, version, layout.FORMAT)
 
 
-def create(tree: Tree) -> None:
+def create_workspace(tree: Tree) -> None:
     """Create the directory of the workspace and its fixed parts, as far as they are not there.
 
     Raises:
@@ -46,14 +46,14 @@ def create(tree: Tree) -> None:
     """
     tree.make_root()
     if not tree.exists(layout.WORKSPACE_FILE):
-        tree.publish(layout.WORKSPACE_FILE, (new_document(),))
+        tree.publish(layout.WORKSPACE_FILE, (new_workspace_file(),))
     check_format(tree)
     for name in (layout.SESSIONS, layout.DATA, layout.LOCKS):
         tree.make_directory(name)
     tree.sync_directory("")
 
 
-class Documents:
+class ContextManagementFiles:
     """The documents of a workspace, one file each. Blocking; a document is read and written whole.
 
     A file is put in its place in one step, so readers need no lock, and of two writers the later one wins.
@@ -110,7 +110,7 @@ class Documents:
             StorageError: The file system refused; nothing was changed.
         """
         path = layout.document_name(name)
-        create(self._tree)
+        create_workspace(self._tree)
         self._tree.make_directory(layout.CONTEXT_MANAGEMENT)
         self._tree.sync_directory("")
         if not replace:
