@@ -220,6 +220,14 @@ async def test_a_pin_that_leaves_no_room_is_not_made_and_the_report_says_so() ->
     assert small.messages[0] is messages[0]
 
 
+async def test_a_call_whose_results_leave_no_room_is_not_pinned() -> None:
+    window = window_of(MemoryWorkspace(), doc("pre_llm", "PinManager", {"first": 1}), size=1_000)
+    await window.add(calls("c"))
+    await window.add(gave("c", words(400)))
+    await fed(window, [user("?"), *talk(3)])
+    assert window.report.entries[0].problems == ("1 messages are too large to be pinned in this window",)
+
+
 async def test_a_summary_is_written_by_the_model_that_the_document_names() -> None:
     seen: list[SummaryRequest] = []
 

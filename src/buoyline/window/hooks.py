@@ -21,7 +21,7 @@ from buoyline.management import (
     run_on_overflow,
 )
 from buoyline.management.conversation import Writers
-from buoyline.management.rules import Cutting, Preview
+from buoyline.management.rules import Cutting, Preview, closed
 from buoyline.management.steps import Actions
 from buoyline.offloader import read_back_limit
 from buoyline.tokens.messages import count_result
@@ -233,9 +233,13 @@ class ContextManaging:
     async def pin(self, step: Pin) -> Done:
         """Remember which messages stand again; see `Actions`. Those for which there is no room are not pinned."""
         context, pinned = self.context, list[int]()
+        views = [entry.message for entry in context.contents]
         for position in step.positions:
-            entry = context.contents[position]
-            if context.least_tokens() + entry.tokens <= _MOST_PINNED * self.room.limit:
+            entry, entries = context.contents[position], list(context.contents)
+            # A pinned call keeps its results, and they keep theirs: all of it needs room once it is archived.
+            group = closed(views, [position, *(at for at, kept in enumerate(entries) if kept.stays)])
+            group_tokens = sum(entries[at].tokens for at in group if not entries[at].stays)
+            if context.least_tokens() + group_tokens <= _MOST_PINNED * self.room.limit:
                 self._put(position, replace(entry, pinned=True))
                 pinned.append(entry.index)
         if pinned:
