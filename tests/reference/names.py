@@ -22,7 +22,7 @@ OLD: Final[Mapping[str, str]] = MappingProxyType(
         "read": "buoyline.lookups:read",
         "retrieve": "buoyline.lookups:retrieve",
         "search": "buoyline.lookups:search",
-        "verify": "buoyline.maintenance.verify:verify",
+        "verify": "buoyline.workspace.verification:verify",
         # Methods of the window.
         "add_tool_output": "add_tool_output",
         "compress": "compress",
@@ -32,9 +32,9 @@ OLD: Final[Mapping[str, str]] = MappingProxyType(
         "request_compression": "request_compression",
     }
 )
-"""Of both reference versions: ``module:name``, or the name of a method."""
+"""Of both reference versions, which no rename of ours changes: ``module:name``, or the name of a method."""
 
-NEW: Final[Mapping[str, str]] = MappingProxyType({**OLD})
+NEW: Final[Mapping[str, str]] = MappingProxyType({**OLD, "verify": "buoyline.maintenance.verify:verify"})
 """Of the checkout."""
 
 SHOWN: Final[Mapping[str, str]] = MappingProxyType({})

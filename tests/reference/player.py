@@ -178,7 +178,9 @@ class Player:
             found["answer"] = await self._run(getattr(self, f"do_{name}")(**arguments), cancelled)
         except asyncio.CancelledError:
             found["error"] = "CancelledError"
-        except Exception as error:  # noqa: BLE001 - each error is a part of the answer
+        except (AttributeError, ImportError):
+            raise  # a name that the table has wrong, which must not look like an answer
+        except Exception as error:  # noqa: BLE001 - each other error is a part of the answer
             found["error"] = self.names.shown(type(error).__name__)
             found["text"] = str(error)
         await self._settle()
