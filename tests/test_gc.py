@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third
 
 from buoyline.errors import BuoylineError, ConfigError, CorruptError, LockTimeout, NotFoundError, StaleWindowError
-from buoyline.maintenance.gc import Collection, Retention, collect, released_in, released_line
+from buoyline.maintenance.gc import GcReport, Retention, collect, former_reference_line, former_references
 from buoyline.maintenance.verify import verify
 from buoyline.testing.faults import CALLS, every_fault
 from buoyline.workspace import LocalWorkspace, layout
@@ -64,7 +64,7 @@ def workdir(tmp_path: Path) -> Path:
     return tmp_path / "workspace"
 
 
-def swept(workdir: Path, retention: Retention | None = None, **options: Any) -> Collection:
+def swept(workdir: Path, retention: Retention | None = None, **options: Any) -> GcReport:
     return collect(LocalWorkspace(workdir, durability="off"), retention, dry_run=False, **options)
 
 
@@ -403,9 +403,9 @@ def test_a_run_that_fails_anywhere_is_completed_by_the_next(
 
 @given(st.dictionaries(st.text("0123456789abcdef", min_size=64, max_size=64), st.integers(0, 2**63)))
 def test_what_was_released_is_read_as_it_was_written(released: dict[str, int]) -> None:
-    lines = b"".join(released_line(digest, until_ns) for digest, until_ns in released.items())
-    assert released_in(lines) == released
-    assert released_in(b'\xff\n{"sha256":1}\n[]\n' + lines + b'{"sha') == released
+    lines = b"".join(former_reference_line(digest, until_ns) for digest, until_ns in released.items())
+    assert former_references(lines) == released
+    assert former_references(b'\xff\n{"sha256":1}\n[]\n' + lines + b'{"sha') == released
 
 
 def test_a_grace_below_0_is_refused(workdir: Path) -> None:

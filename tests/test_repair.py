@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from buoyline.compression import ContextConfig
 from buoyline.errors import BuoylineError, NotFoundError
-from buoyline.maintenance.repair import Repair, repair
+from buoyline.maintenance.repair import RepairReport, repair
 from buoyline.maintenance.restore import better_journal
 from buoyline.maintenance.verify import verify
 from buoyline.offloader.transcript import blank_lines
@@ -69,7 +69,7 @@ def workdir(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made / "workspace", tmp_path / "workspace"))
 
 
-def mended(workdir: Path, **options: Any) -> Repair:
+def mended(workdir: Path, **options: Any) -> RepairReport:
     return repair(LocalWorkspace(workdir, durability="off"), **options)
 
 
@@ -122,7 +122,7 @@ def view(workdir: Path) -> Path:
 def test_a_sound_workspace_is_left_alone(workdir: Path) -> None:
     before = contents(workdir)
     done = mended(workdir)
-    assert (done.actions, done.remaining, done.is_mended) == ((), (), True)
+    assert (done.actions, done.remaining, done.is_repaired) == ((), (), True)
     assert contents(workdir) == before
 
 
@@ -213,7 +213,7 @@ def test_whose_session_it_is_comes_back_from_a_copy(made: Path, workdir: Path, h
     else:
         how(path)
     alone = mended(workdir)
-    assert not alone.is_mended
+    assert not alone.is_repaired
     assert [action.verb for action in alone.actions] == ["failed"]
     assert mended(workdir, copy=made / "copy").remaining == ()
     assert path.read_bytes() == (made / "copy" / S1 / "session.json").read_bytes()
@@ -237,7 +237,7 @@ def test_a_link_is_not_followed_to_set_a_mode(workdir: Path, tmp_path: Path) -> 
     path = result(workdir)
     path.unlink()
     path.symlink_to(outside)
-    assert not mended(workdir).is_mended
+    assert not mended(workdir).is_repaired
     assert outside.stat().st_mode & 0o777 == 0o644
     with pytest.raises(BuoylineError, match="neither a file nor a directory"):
         LocalWorkspace(workdir).tree.set_mode(str(path.relative_to(workdir)))
@@ -304,7 +304,7 @@ def test_bytes_put_into_the_journal_are_taken_out_with_a_copy(tmp_path: Path, in
     path.write_bytes(whole[:at] + inserted + whole[at:])
     done = repair(LocalWorkspace(tmp_path / "w"), copy=tmp_path / "copy")
     assert path.read_bytes() == whole
-    assert done.is_mended
+    assert done.is_repaired
 
 
 def test_a_damaged_blob_is_set_aside_so_that_it_can_be_stored_again(workdir: Path) -> None:
@@ -344,7 +344,7 @@ def test_what_cannot_be_given_back_is_kept_and_said(workdir: Path) -> None:
     spoil_line(path)
     damaged, transcript = path.read_bytes(), (workdir / S1 / "transcript.md").read_bytes()
     done = mended(workdir)
-    assert not done.is_mended
+    assert not done.is_repaired
     assert {found.kind for found in done.remaining} == {"changed-bytes"}
     assert path.read_bytes() == damaged
     # The transcript still has the messages as they were.
@@ -360,7 +360,7 @@ def test_an_archive_that_is_gone_is_not_begun_anew(workdir: Path) -> None:
     done = mended(workdir)
     assert "failed" in {action.verb for action in done.actions}
     assert not (workdir / S1 / "context.jsonl").exists()
-    assert not done.is_mended
+    assert not done.is_repaired
 
 
 def test_a_copy_of_another_session_of_that_name_gives_nothing(workdir: Path, tmp_path: Path) -> None:
@@ -478,9 +478,9 @@ def test_a_damaged_workspace_json_is_restored_from_a_copy_and_else_left(tmp_path
     workdir = tmp_path / "workspace"
     shutil.copytree(made / "workspace", workdir)
     (workdir / "workspace.json").write_bytes(b"garbage")
-    assert not repair(LocalWorkspace(workdir)).is_mended
+    assert not repair(LocalWorkspace(workdir)).is_repaired
     assert (workdir / "workspace.json").read_bytes() == b"garbage"
-    assert repair(LocalWorkspace(workdir), copy=made / "copy").is_mended
+    assert repair(LocalWorkspace(workdir), copy=made / "copy").is_repaired
     assert [path.read_bytes() for path in (workdir / "data/torn").iterdir()] == [b"garbage"]
 
 
@@ -493,7 +493,7 @@ def test_nothing_of_a_newer_format_is_touched(tmp_path: Path, made: Path) -> Non
         if name == "workspace.json":
             (workdir / name).chmod(0o644)
         before = {path: (path.stat().st_mode, path.stat().st_mtime_ns) for path in workdir.rglob("*")}
-        assert not repair(LocalWorkspace(workdir), copy=made / "copy").is_mended
+        assert not repair(LocalWorkspace(workdir), copy=made / "copy").is_repaired
         assert (workdir / name).read_bytes() == newer
         if name == "workspace.json":
             assert {path: (path.stat().st_mode, path.stat().st_mtime_ns) for path in workdir.rglob("*")} == before

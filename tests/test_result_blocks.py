@@ -162,11 +162,11 @@ async def test_a_lost_picture_of_a_result_is_found_and_restored_from_a_copy(tmp_
     assert "tool_result-c.txt" in found.message
     with pytest.raises(StorageError):
         await workspace.load_result("s", stored)
-    assert repair(workspace, copy=copy.workdir).is_mended
+    assert repair(workspace, copy=copy.workdir).is_repaired
     assert lost.read_bytes() == PNG
     lost.write_bytes(b"other")
     assert {found.kind for found in verify(workspace).findings} >= {"changed-bytes"}
-    assert repair(workspace, copy=copy.workdir).is_mended
+    assert repair(workspace, copy=copy.workdir).is_repaired
     assert verify(workspace, sessions=["s"]).blobs == 1
 
 

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.errors import ConfigError
-from buoyline.maintenance.gc import Retention, SessionUse, taken_bytes
+from buoyline.maintenance.gc import Retention, SessionUsage, taken_bytes
 
 NOW_NS = 10**18
 DAY_NS = 86_400 * 10**9
 BLOBS = {"a": 100, "b": 10, "c": 1}
 
 uses = st.builds(
-    SessionUse,
+    SessionUsage,
     session_id=st.text("abcdefgh", min_size=1, max_size=3),
     last_active_ns=st.integers(0, 20).map(lambda days: NOW_NS - days * DAY_NS),
     size_bytes=st.integers(0, 1_000),
@@ -27,22 +27,22 @@ policies = st.builds(
 )
 
 
-def use(name: str, days: int, size_bytes: int = 0, blobs: str = "") -> SessionUse:
-    return SessionUse(name, NOW_NS - days * DAY_NS, size_bytes, frozenset(blobs))
+def use(name: str, days: int, size_bytes: int = 0, blobs: str = "") -> SessionUsage:
+    return SessionUsage(name, NOW_NS - days * DAY_NS, size_bytes, frozenset(blobs))
 
 
-def going(policy: Retention, *sessions: SessionUse) -> list[tuple[str, str]]:
-    return [(d.session.session_id, d.reason) for d in policy.departures(sessions, BLOBS, NOW_NS)]
+def going(policy: Retention, *sessions: SessionUsage) -> list[tuple[str, str]]:
+    return [(d.session.session_id, d.reason) for d in policy.expired(sessions, BLOBS, NOW_NS)]
 
 
 @given(sessions_strategy, policies, st.data())
 def test_what_stays_meets_every_limit_or_is_named(
-    sessions: list[SessionUse], policy: Retention, data: st.DataObject
+    sessions: list[SessionUsage], policy: Retention, data: st.DataObject
 ) -> None:
     names = [session.session_id for session in sessions]
     kept = frozenset(data.draw(st.lists(st.sampled_from(names)))) if names else frozenset[str]()
     policy = Retention(policy.max_age_s, policy.max_sessions, policy.max_bytes, kept)
-    gone = {departure.session.session_id for departure in policy.departures(sessions, BLOBS, NOW_NS)}
+    gone = {departure.session.session_id for departure in policy.expired(sessions, BLOBS, NOW_NS)}
     staying = [session for session in sessions if session.session_id not in gone]
     free = [session for session in staying if session.session_id not in kept]
 
@@ -56,8 +56,8 @@ def test_what_stays_meets_every_limit_or_is_named(
 
 
 @given(sessions_strategy, policies)
-def test_no_session_goes_while_an_older_one_stays(sessions: list[SessionUse], policy: Retention) -> None:
-    gone = [departure.session for departure in policy.departures(sessions, BLOBS, NOW_NS)]
+def test_no_session_goes_while_an_older_one_stays(sessions: list[SessionUsage], policy: Retention) -> None:
+    gone = [departure.session for departure in policy.expired(sessions, BLOBS, NOW_NS)]
     staying = [session for session in sessions if session not in gone]
 
     assert gone == sorted(gone, key=lambda session: session.last_active_ns)
@@ -66,14 +66,16 @@ def test_no_session_goes_while_an_older_one_stays(sessions: list[SessionUse], po
 
 
 @given(sessions_strategy, policies)
-def test_the_order_in_which_sessions_are_listed_does_not_matter(sessions: list[SessionUse], policy: Retention) -> None:
-    there = policy.departures(sessions, BLOBS, NOW_NS)
-    assert there == policy.departures(sessions[::-1], BLOBS, NOW_NS)
+def test_the_order_in_which_sessions_are_listed_does_not_matter(
+    sessions: list[SessionUsage], policy: Retention
+) -> None:
+    there = policy.expired(sessions, BLOBS, NOW_NS)
+    assert there == policy.expired(sessions[::-1], BLOBS, NOW_NS)
 
 
 @given(sessions_strategy)
-def test_without_a_limit_every_session_stays(sessions: list[SessionUse]) -> None:
-    assert Retention().departures(sessions, BLOBS, NOW_NS) == ()
+def test_without_a_limit_every_session_stays(sessions: list[SessionUsage]) -> None:
+    assert Retention().expired(sessions, BLOBS, NOW_NS) == ()
 
 
 def test_each_limit_alone_lets_sessions_go() -> None:

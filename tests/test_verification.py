@@ -22,8 +22,8 @@ from thirds import STEP, each_third
 from buoyline.compression import ContextConfig
 from buoyline.errors import NotFoundError
 from buoyline.maintenance.gc import collect
-from buoyline.maintenance.verify import KINDS, SEVERITIES, Report, verify
-from buoyline.maintenance.verify.scan import Scan, lines_of
+from buoyline.maintenance.verify import KINDS, SEVERITIES, IntegrityReport, verify
+from buoyline.maintenance.verify.journal import Scan, lines_of
 from buoyline.window import ContextWindow
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.entries import StoredEntry
@@ -77,11 +77,11 @@ def workdir(healthy: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(healthy, tmp_path / "workspace", symlinks=True))
 
 
-def report_on(workdir: Path, **options: Any) -> Report:
+def report_on(workdir: Path, **options: Any) -> IntegrityReport:
     return verify(LocalWorkspace(workdir), **options)
 
 
-def kinds(report: Report) -> set[str]:
+def kinds(report: IntegrityReport) -> set[str]:
     return {found.kind for found in report.findings}
 
 

@@ -216,7 +216,7 @@ def test_little_is_read_of_a_long_journal_when_it_begins_at_the_end(writer: Writ
     assert before > 4 * follow._END_BYTES
     session = LocalWorkspace(writer.workdir).session("s1")
     with session.tree.open(session.name("journal.jsonl")) as journal_file:
-        found = follow.last_entries(journal_file, lambda entries: len(entries) > 10)
+        found = follow.last_lines(journal_file, lambda entries: len(entries) > 10)
     assert 10 < len(found) < 1_000
     assert _places(_look(_watch(writer.workdir, last=2))) == ["tool_result-c1998.txt", "tool_result-c1999.txt"]
 

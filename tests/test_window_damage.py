@@ -93,7 +93,7 @@ def test_a_copy_restores_the_lines_even_if_it_is_older(tmp_path: Path, lines: in
     copied.write_bytes(b"".join(copied.read_bytes().splitlines(keepends=True)[:lines]))
     flipped(tmp_path / "w/sessions/s/window.jsonl", 30, 0)
     assert {found.severity for found in verify(workspace).findings} == {"damage"}
-    assert repair(workspace, copy=tmp_path / "copy").is_mended
+    assert repair(workspace, copy=tmp_path / "copy").is_repaired
     assert asyncio.run(resumed(tmp_path / "w")) == messages
 
 

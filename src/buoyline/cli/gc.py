@@ -19,7 +19,7 @@ from buoyline.cli.output import (
     print_report,
     progress,
 )
-from buoyline.maintenance.gc import Collection, Departure, Retention, Swept, collect
+from buoyline.maintenance.gc import ExpiredSession, FileUsage, GcReport, Retention, collect
 
 _REMAINING = 1
 
@@ -47,7 +47,7 @@ _REMAINING = 1
 @click.option("--unowned", is_flag=True, help="Also remove blobs that no session ever referred to.")
 @click.option(
     "--yes/--dry-run",
-    "is_meant",
+    "is_confirmed",
     default=False,
     help="Remove, or only print what would be removed.  [default: dry-run]",
 )
@@ -62,7 +62,7 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
     workdir: Path,
     *,
     unowned: bool,
-    is_meant: bool,
+    is_confirmed: bool,
     as_json: bool,
 ) -> int:
     """Remove old sessions, crash leftovers and orphaned blobs.
@@ -83,7 +83,7 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
             retention,
             grace_s=grace,
             unowned=unowned,
-            dry_run=not is_meant,
+            dry_run=not is_confirmed,
             on_progress=None if bar is None else Advance(bar, "gc").more,
         )
     if as_json:
@@ -93,12 +93,12 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
     return _REMAINING if found.locked else 0
 
 
-def _fields(found: Collection) -> dict[str, Any]:
+def _fields(found: GcReport) -> dict[str, Any]:
     return {
         "dry_run": found.is_dry_run,
         "freed_bytes": found.freed_bytes,
         "session_bytes": found.session_bytes,
-        "sessions": [_session_fields(departure) for departure in found.sessions],
+        "sessions": [_session_fields(expired) for expired in found.sessions],
         **{
             name: [dataclasses.asdict(swept) for swept in getattr(found, name)]
             for name in ("blobs", "leftovers", "young", "unowned")
@@ -107,28 +107,28 @@ def _fields(found: Collection) -> dict[str, Any]:
     }
 
 
-def _session_fields(departure: Departure) -> dict[str, Any]:
-    session = departure.session
+def _session_fields(expired: ExpiredSession) -> dict[str, Any]:
+    session = expired.session
     return {
         "id": session.session_id,
-        "reason": departure.reason,
+        "reason": expired.reason,
         "last_active": session.last_active,
         "size_bytes": session.size_bytes,
     }
 
 
-def _in_words(found: Collection, retention: Retention) -> Iterator[str]:
-    for departure in found.sessions:
-        session = departure.session
+def _in_words(found: GcReport, retention: Retention) -> Iterator[str]:
+    for expired in found.sessions:
+        session = expired.session
         active = how_long_ago(session.last_active)
-        facts = f"{session.size_bytes:,} bytes, last active {active}, {_reason(departure, retention)}"
+        facts = f"{session.size_bytes:,} bytes, last active {active}, {_reason(expired, retention)}"
         yield f"session   {session.session_id}: {facts}"
     for kind, swept in (("blob", found.blobs), ("leftover", found.leftovers)):
         yield from (f"{kind:<8}  {one.path}: {one.size_bytes:,} bytes" for one in swept)
     yield from (
         f"locked    {session_id}: a writer is at work, so it is kept; repeat later" for session_id in found.locked
     )
-    yield from _what_stays(found, retention.max_bytes)
+    yield from _kept_in_words(found, retention.max_bytes)
     going = {"session": found.sessions, "blob": found.blobs, "leftover": found.leftovers}
     if not any(going.values()):
         yield "nothing was removed" if found.locked else "nothing to remove"
@@ -138,8 +138,8 @@ def _in_words(found: Collection, retention: Retention) -> Iterator[str]:
     yield f"{counts}: {found.freed_bytes:,} bytes {verb}"
 
 
-def _reason(departure: Departure, retention: Retention) -> str:
-    match departure.reason:
+def _reason(expired: ExpiredSession, retention: Retention) -> str:
+    match expired.reason:
         case "age":
             return f"older than {duration_in_words(retention.max_age_s or 0)}"
         case "count":
@@ -148,7 +148,7 @@ def _reason(departure: Departure, retention: Retention) -> str:
             return f"the oldest of more than {retention.max_bytes or 0:,} bytes"
 
 
-def _what_stays(found: Collection, max_bytes: int | None) -> Iterator[str]:
+def _kept_in_words(found: GcReport, max_bytes: int | None) -> Iterator[str]:
     if found.young:
         yield f"{_sum(found.young)}, kept for now: no session refers to them, but they were modified within --grace"
     if found.unowned:
@@ -157,5 +157,5 @@ def _what_stays(found: Collection, max_bytes: int | None) -> Iterator[str]:
         yield f"the sessions that are kept take {found.session_bytes:,} bytes, more than {max_bytes:,}"
 
 
-def _sum(swept: Sequence[Swept]) -> str:
+def _sum(swept: Sequence[FileUsage]) -> str:
     return f"{counted(len(swept), 'blob')} of {sum(one.size_bytes for one in swept):,} bytes"

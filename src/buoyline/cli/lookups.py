@@ -50,8 +50,8 @@ def read_command(path: str, workdir: Path, *, as_json: bool, **options: Any) -> 
     Example: buoyline read --session s1 transcript.md:120-135
     """
     workspace = existing_workspace(workdir)
-    with told_where(workspace):
-        answer = read(workspace, below(workdir, path), spelling=_as_options, **options)
+    with hinting_at_sessions(workspace):
+        answer = read(workspace, path_from_here(workdir, path), spelling=_as_options, **options)
     _print(answer, as_json=as_json)
 
 
@@ -76,8 +76,8 @@ def grep_command(pattern: str, paths: Sequence[str], workdir: Path, *, as_json: 
     Example: buoyline grep -i -C 2 "error|failed" --session s1
     """
     workspace = existing_workspace(workdir)
-    places = [below(workdir, path) for path in paths] or None
-    with told_where(workspace):
+    places = [path_from_here(workdir, path) for path in paths] or None
+    with hinting_at_sessions(workspace):
         answer = grep(workspace, pattern, places, spelling=_as_options, **options)
     _print(answer, as_json=as_json)
 
@@ -100,8 +100,8 @@ def search_command(query: str, paths: Sequence[str], workdir: Path, *, as_json: 
     Example: buoyline search "which port did we choose for staging" --session s1
     """
     workspace = existing_workspace(workdir)
-    places = [below(workdir, path) for path in paths] or None
-    with told_where(workspace):
+    places = [path_from_here(workdir, path) for path in paths] or None
+    with hinting_at_sessions(workspace):
         answer = search(workspace, query, places, spelling=_as_options, **options)
     _print(answer, as_json=as_json)
 
@@ -122,7 +122,7 @@ def glob_command(pattern: str, workdir: Path, *, as_json: bool, **options: Any) 
     Example: buoyline glob "sessions/*/summaries.jsonl"
     """
     workspace = existing_workspace(workdir)
-    with told_where(workspace):
+    with hinting_at_sessions(workspace):
         answer = glob(workspace, pattern, spelling=_as_options, **options)
     _print(answer, as_json=as_json)
 
@@ -158,8 +158,8 @@ def query_command(expression: str, paths: tuple[str, ...], workdir: Path, *, as_
     Example: buoyline query "SELECT regexp_extract(text, 'E[0-9]+') AS code, count(*) FROM lines GROUP BY code" app.log
     """
     workspace = existing_workspace(workdir)
-    files = [below(workdir, path) for path in paths]
-    with told_where(workspace):
+    files = [path_from_here(workdir, path) for path in paths]
+    with hinting_at_sessions(workspace):
         answer = query(workspace, files, expression, spelling=_as_options, **options)
     _print(answer, as_json=as_json)
 
@@ -191,7 +191,7 @@ def _as_options(position: Mapping[str, Any]) -> str:
     )
 
 
-def below(workdir: Path, path: str) -> str:
+def path_from_here(workdir: Path, path: str) -> str:
     """Return *path* in full if it means something below the workdir from here, as completion by a shell spells it."""
     given, root = Path(path), workdir.absolute()
     if given.is_absolute() or ".." in given.parts or root == Path.cwd() or not given.absolute().is_relative_to(root):
@@ -202,7 +202,7 @@ def below(workdir: Path, path: str) -> str:
 
 
 @contextlib.contextmanager
-def told_where(workspace: LocalWorkspace) -> Generator[None]:
+def hinting_at_sessions(workspace: LocalWorkspace) -> Generator[None]:
     """Add to an error of a lookup which option would find what was meant: its own words are for a model as well.
 
     Raises:
@@ -278,10 +278,10 @@ def retrieve_command(
     Example: buoyline retrieve toolu_01A --session s1 --pattern "error|failed" -C 2
     """
     workspace = existing_workspace(workdir)
-    with told_where(workspace):
+    with hinting_at_sessions(workspace):
         found = retrieve(
             workspace,
-            below(workdir, reference),
+            path_from_here(workdir, reference),
             **options,
             max_tokens=None if whole else max_tokens,
             spelling=_as_retrieve_options,

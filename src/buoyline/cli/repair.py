@@ -9,8 +9,8 @@ import click
 
 from buoyline.cli.options import json_option, workdir_option
 from buoyline.cli.output import Advance, counted, print_json, print_report, progress
-from buoyline.cli.verify import COLOURS, place_of
-from buoyline.maintenance.repair import Repair, repair
+from buoyline.cli.verify import COLOURS, location_of
+from buoyline.maintenance.repair import RepairReport, repair
 from buoyline.workspace import LocalWorkspace
 
 _REMAINING = 1
@@ -51,23 +51,23 @@ def repair_command(sessions: Sequence[str], copy: Path | None, workdir: Path, *,
         print_json(_fields(done))
     else:
         print_report(_in_words(done), COLOURS)
-    return 0 if done.is_mended else _REMAINING
+    return 0 if done.is_repaired else _REMAINING
 
 
-def _fields(done: Repair) -> dict[str, Any]:
+def _fields(done: RepairReport) -> dict[str, Any]:
     return {
-        "mended": done.is_mended,
+        "mended": done.is_repaired,
         "dry_run": done.is_dry_run,
         "actions": [dataclasses.asdict(action) for action in done.actions],
         "remaining": [dataclasses.asdict(found) for found in done.remaining],
     }
 
 
-def _in_words(done: Repair) -> Iterator[str]:
+def _in_words(done: RepairReport) -> Iterator[str]:
     for action in done.actions:
         yield f"{action.verb:<9}  {action.path}: {action.message}"
     for found in done.remaining:
-        yield f"left       {found.severity}  {found.kind}  {place_of(found)}: {found.message}"
+        yield f"left       {found.severity}  {found.kind}  {location_of(found)}: {found.message}"
     damage = sum(found.severity == "damage" for found in done.remaining)
     left = f"{damage:,} damage and {counted(len(done.remaining) - damage, 'warning')}"
     actions = counted(len(done.actions), "action")

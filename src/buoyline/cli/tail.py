@@ -69,12 +69,12 @@ def tail_command(session: str | None, workdir: Path, lines: int, *, follow: bool
         workspace.session(session)
     watch = Watch(workspace.tree, workspace.check, session, last=lines)
     with suppress(KeyboardInterrupt):
-        _show(_past(watch, lines, reads_all=follow), as_json=as_json)
+        _show(_history(watch, lines, reads_all=follow), as_json=as_json)
         if follow:
             _follow(watch, session, workspace.workdir, as_json=as_json)
 
 
-def _past(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEvent]:
+def _history(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEvent]:
     """Return the newest events of all sessions together, in the order of time, and of each session in its own.
 
     Args:
@@ -89,7 +89,7 @@ def _past(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEvent]:
         latest = datetime.fromtimestamp(min(max(last_write_s, 0.0), _LATEST_S) + _CLOCK_S, UTC).isoformat()
         return not reads_all and len(found) >= count and (not found or found[0][0] > latest)
 
-    for events in watch.past(is_enough):
+    for events in watch.history(is_enough):
         for event in events:
             # A summary bears the time that its maker gave it, or none.
             newest[event.session_id] = max(newest.get(event.session_id, ""), event.time)
@@ -133,10 +133,10 @@ def _fields(event: WorkspaceEvent) -> dict[str, Any]:
 
 
 def _in_words(event: WorkspaceEvent) -> str:
-    return f"{local_time(event.time) or '-':<19}  {event.session_id}  {_what_happened(event)}"
+    return f"{local_time(event.time) or '-':<19}  {event.session_id}  {_event_in_words(event)}"
 
 
-def _what_happened(event: WorkspaceEvent) -> str:
+def _event_in_words(event: WorkspaceEvent) -> str:
     match event:
         case MessagesArchived(first=first, end=end, lines=(start, last)):
             return f"archived messages {first}-{end - 1}: {layout.TRANSCRIPT_FILE}:{start}-{last}"

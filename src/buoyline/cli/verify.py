@@ -9,7 +9,7 @@ import click
 
 from buoyline.cli.options import json_option, workdir_option
 from buoyline.cli.output import Advance, counted, print_json, print_report, progress
-from buoyline.maintenance.verify import SEVERITIES, Finding, Report, Severity, verify
+from buoyline.maintenance.verify import SEVERITIES, IntegrityFinding, IntegrityReport, Severity, verify
 from buoyline.workspace import LocalWorkspace
 
 _FOUND = 1
@@ -46,7 +46,7 @@ def verify_command(sessions: Sequence[str], workdir: Path, *, structure_only: bo
     return 0 if report.is_sound else _FOUND
 
 
-def _fields(report: Report) -> dict[str, Any]:
+def _fields(report: IntegrityReport) -> dict[str, Any]:
     return {
         "sound": report.is_sound,
         **{severity: report.count(severity) for severity in SEVERITIES},
@@ -57,10 +57,10 @@ def _fields(report: Report) -> dict[str, Any]:
     }
 
 
-def _in_words(report: Report) -> Iterator[str]:
+def _in_words(report: IntegrityReport) -> Iterator[str]:
     width = max((len(found.kind) for found in report.findings), default=0)
     for found in report.findings:
-        yield f"{found.severity:<7}  {found.kind:<{width}}  {place_of(found)}: {found.message}"
+        yield f"{found.severity:<7}  {found.kind:<{width}}  {location_of(found)}: {found.message}"
     counts = ", ".join(_count(report, severity) for severity in SEVERITIES)
     sessions, blobs = counted(report.sessions, "session"), counted(report.blobs, "blob")
     yield f"{counts} in {sessions} and {blobs}; {report.bytes_read:,} bytes read"
@@ -68,13 +68,13 @@ def _in_words(report: Report) -> Iterator[str]:
         yield "`buoyline repair --dry-run` lists what can be repaired; with --from DIR it restores from a copy"
 
 
-def place_of(found: Finding) -> str:
+def location_of(found: IntegrityFinding) -> str:
     """Return where something was found, as `buoyline read` takes it where there is a line."""
     if found.line is not None:
         return f"{found.path}:{found.line}"
     return found.path if found.offset is None else f"{found.path} from byte {found.offset:,}"
 
 
-def _count(report: Report, severity: Severity) -> str:
+def _count(report: IntegrityReport, severity: Severity) -> str:
     count = report.count(severity)
     return f"{count:,} damage" if severity == "damage" else counted(count, severity)

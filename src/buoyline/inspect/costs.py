@@ -161,8 +161,8 @@ def cost_of(requests: Iterable[Request], output_tokens: int, prices: Prices) -> 
     """
     priced = list(requests)
     cached = sum(request.reused_tokens for request in priced)
-    anew = sum(request.tokens for request in priced) - cached
-    price_anew = prices.input if prices.cache_write is None else prices.cache_write
-    price_cached = prices.input if prices.cached is None else prices.cached
-    amount = (anew * price_anew + cached * price_cached + output_tokens * prices.output) / _PER_TOKENS
-    return Cost(anew, cached, output_tokens, amount)
+    fresh = sum(request.tokens for request in priced) - cached
+    fresh_price = prices.input if prices.cache_write is None else prices.cache_write
+    cached_price = prices.input if prices.cached is None else prices.cached
+    amount = (fresh * fresh_price + cached * cached_price + output_tokens * prices.output) / _PER_TOKENS
+    return Cost(fresh, cached, output_tokens, amount)

@@ -157,7 +157,7 @@ def _words(pointer: Pointer, lines: Mapping[int, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PastWindow:
+class WindowSnapshot:
     """A window right after a compression.
 
     Attributes:
@@ -169,7 +169,9 @@ class PastWindow:
     end: int
 
 
-def past_window(session: Session, archive: Archive, number: int, summary: Mapping[str, Any]) -> PastWindow | None:
+def reconstructed_window(
+    session: Session, archive: Archive, number: int, summary: Mapping[str, Any]
+) -> WindowSnapshot | None:
     """Return what stood in the window when *summary* was put there.
 
     Args:
@@ -193,7 +195,7 @@ def past_window(session: Session, archive: Archive, number: int, summary: Mappin
     note = _note_behind(session.tree.read(session.name(layout.JOURNAL_FILE)), number, first_kept)
     if note is None or not note["head"] or note["head"][-1] != "summary":
         return None
-    staying = list(_staying(archive, note))
+    staying = list(_prefix_messages(archive, note))
     try:
         lines = [archive_line(archive, message) for message in staying]
         lines.append(_summary_line(archive, first_kept, summary))
@@ -202,7 +204,7 @@ def past_window(session: Session, archive: Archive, number: int, summary: Mappin
         return None
     if kept is None:
         return None
-    return PastWindow(tuple(message.number for message in staying), first_kept + kept - len(lines))
+    return WindowSnapshot(tuple(message.number for message in staying), first_kept + kept - len(lines))
 
 
 def archive_line(archive: Archive, message: ArchivedMessage) -> bytes:
@@ -231,7 +233,7 @@ def _note_behind(journal: bytes, number: int, first_kept: int) -> Record | None:
     return None
 
 
-def _staying(archive: Archive, note: Record) -> Iterator[ArchivedMessage]:
+def _prefix_messages(archive: Archive, note: Record) -> Iterator[ArchivedMessage]:
     """Yield the archived messages in the head, oldest first; no more of the archive is read than up to the last."""
     wanted, pins = len(note["head"]) - 1, set(note["pins"])
     for message in archive.messages(0, note["first"], on_damage=_passed_over) if wanted else ():
@@ -382,12 +384,12 @@ def difference(
     summary, previous = summaries[number - 1], summaries[number - 2] if number > 1 else None
     first, end = _extent(summary, session.path(layout.SUMMARIES_FILE), session.index().messages)
     archive = Archive(session, workspace.blobs)
-    past = past_window(session, archive, number, summary)
-    read = _Reading(session, archive, counter or default_counter(), past, on_message)
+    snapshot = reconstructed_window(session, archive, number, summary)
+    read = _SessionReader(session, archive, counter or default_counter(), snapshot, on_message)
     index = session.index()
-    read.total = (end if past is None else past.end) - first
+    read.total = (end if snapshot is None else snapshot.end) - first
     head, left = read.head(first), read.archived(first, end)
-    stayed = None if past is None else (*read.archived(end, past.end), *read.in_window(past.end))
+    stayed = None if snapshot is None else (*read.archived(end, snapshot.end), *read.in_window(snapshot.end))
     fixed = _fixed_tokens(index, read.counter)
     standing = [message for message in left if message.stands_again]
     files = {name: session.name(name) for name in _readable(index) if session.tree.exists(session.name(name))}
@@ -402,11 +404,11 @@ def difference(
         fixed_tokens=fixed,
         tokens_before=None if stayed is None else fixed + read.tokens_of(previous) + _sum(head, left, stayed),
         tokens_after=None if stayed is None else fixed + read.tokens_of(summary) + _sum(head, standing, stayed),
-        unknown=tuple(_unknown(past, index)),
+        unknown=tuple(_unknown(snapshot, index)),
     )
 
 
-class _Reading:
+class _SessionReader:
     """Reads messages of a session, and shows each as `SeenMessage`."""
 
     def __init__(
@@ -414,14 +416,14 @@ class _Reading:
         session: Session,
         archive: Archive,
         counter: TextCounter,
-        past: PastWindow | None,
+        snapshot: WindowSnapshot | None,
         on_message: Callable[[int, int], None] | None,
     ) -> None:
         self.counter = counter
         self.total = 0
         self._session, self._archive = session, archive
         self._index = session.index()
-        self._standing = frozenset(() if past is None else past.head)
+        self._standing = frozenset(() if snapshot is None else snapshot.head)
         self._on_message = on_message
         self._done = 0
         self._tools: dict[str, str] = {}
@@ -535,10 +537,10 @@ def _sum(*groups: Iterable[SeenMessage]) -> int:
     return sum(message.tokens for group in groups for message in group)
 
 
-def _unknown(past: PastWindow | None, index: Index) -> Iterator[str]:
-    if past is None and not index.windows:
+def _unknown(snapshot: WindowSnapshot | None, index: Index) -> Iterator[str]:
+    if snapshot is None and not index.windows:
         yield "which messages stayed: the session has no window, only an archive"
-    elif past is None:
+    elif snapshot is None:
         yield (
             "which messages stayed: the journal has no note of the window of then, or what is on disk does not give "
             "the bytes that it notes (a message that stayed may have been shrunk since)"

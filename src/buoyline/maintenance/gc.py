@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, NotFoundError, StorageError
-from buoyline.maintenance.verify import Finding, verify
+from buoyline.maintenance.verify import IntegrityFinding, verify
 from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
@@ -32,7 +32,7 @@ _NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class SessionUse:
+class SessionUsage:
     """What a policy knows of a session.
 
     Attributes:
@@ -56,7 +56,7 @@ class SessionUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class ExpiredSession:
     """A session that is to go.
 
     Attributes:
@@ -64,7 +64,7 @@ class Departure:
         reason: The limit that it does not meet: ``age``, ``count`` or ``bytes``, the first of them in this order.
     """
 
-    session: SessionUse
+    session: SessionUsage
     reason: str
 
 
@@ -99,9 +99,9 @@ class Retention:
             if limit is not None and not limit >= 0:
                 raise ConfigError(name, f"{limit!r} is not 0 or more; None sets no limit")
 
-    def departures(
-        self, sessions: Sequence[SessionUse], blob_bytes: Mapping[str, int], now_ns: int
-    ) -> tuple[Departure, ...]:
+    def expired(
+        self, sessions: Sequence[SessionUsage], blob_bytes: Mapping[str, int], now_ns: int
+    ) -> tuple[ExpiredSession, ...]:
         """Tell which of *sessions* go.
 
         Args:
@@ -122,12 +122,12 @@ class Retention:
         going = {session_id: reason for session_id, reason in reasons.items() if session_id not in self.kept}
         staying = [session for session in newest_first if session.session_id not in going]
         going.update((session_id, "bytes") for session_id in self._over_bytes(staying, blob_bytes))
-        return tuple(Departure(s, going[s.session_id]) for s in reversed(newest_first) if s.session_id in going)
+        return tuple(ExpiredSession(s, going[s.session_id]) for s in reversed(newest_first) if s.session_id in going)
 
-    def _is_over_age(self, session: SessionUse, now_ns: int) -> bool:
+    def _is_over_age(self, session: SessionUsage, now_ns: int) -> bool:
         return self.max_age_s is not None and now_ns - session.last_active_ns > self.max_age_s * _NS
 
-    def _over_bytes(self, newest_first: Sequence[SessionUse], blob_bytes: Mapping[str, int]) -> list[str]:
+    def _over_bytes(self, newest_first: Sequence[SessionUsage], blob_bytes: Mapping[str, int]) -> list[str]:
         if self.max_bytes is None:
             return []
         users = Counter(blob for session in newest_first for blob in session.blobs)
@@ -144,7 +144,7 @@ class Retention:
         return going
 
 
-def taken_bytes(sessions: Sequence[SessionUse], blob_bytes: Mapping[str, int]) -> int:
+def taken_bytes(sessions: Sequence[SessionUsage], blob_bytes: Mapping[str, int]) -> int:
     """Return what *sessions* take together: their files, and the blobs that they refer to, each once."""
     blobs = frozenset[str]().union(*(session.blobs for session in sessions))
     return sum(session.size_bytes for session in sessions) + sum(blob_bytes.get(blob, 0) for blob in blobs)
@@ -157,7 +157,7 @@ def taken_bytes(sessions: Sequence[SessionUse], blob_bytes: Mapping[str, int]) -
 # says that it does not. Source: docs/format.md, "Retention".
 
 
-def released_line(digest: str, until_ns: int) -> bytes:
+def former_reference_line(digest: str, until_ns: int) -> bytes:
     """Return the line that says that sessions which are gone referred to a blob, and until when.
 
     Args:
@@ -168,7 +168,7 @@ def released_line(digest: str, until_ns: int) -> bytes:
     return spell({"sha256": digest, "until_ns": until_ns}).encode("utf-8") + b"\n"
 
 
-def released_in(content: bytes) -> Mapping[str, int]:
+def former_references(content: bytes) -> Mapping[str, int]:
     """Return until when sessions that are gone referred to each blob, by its hash.
 
     A line that is not ours is passed over: its blob then counts as one that no session referred to, and stays.
@@ -200,7 +200,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class FileUsage:
     """A file or directory that goes.
 
     Attributes:
@@ -213,7 +213,7 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
+class GcReport:
     """What a collection has removed, or would.
 
     Attributes:
@@ -230,18 +230,18 @@ class Collection:
     """
 
     is_dry_run: bool
-    sessions: tuple[Departure, ...]
-    blobs: tuple[Swept, ...]
-    leftovers: tuple[Swept, ...]
-    young: tuple[Swept, ...]
-    unowned: tuple[Swept, ...]
+    sessions: tuple[ExpiredSession, ...]
+    blobs: tuple[FileUsage, ...]
+    leftovers: tuple[FileUsage, ...]
+    young: tuple[FileUsage, ...]
+    unowned: tuple[FileUsage, ...]
     locked: tuple[str, ...]
     session_bytes: int
 
     @property
     def freed_bytes(self) -> int:
         """What goes takes so many bytes."""
-        sessions = sum(departure.session.size_bytes for departure in self.sessions)
+        sessions = sum(gone.session.size_bytes for gone in self.sessions)
         return sessions + sum(swept.size_bytes for swept in (*self.blobs, *self.leftovers))
 
 
@@ -254,7 +254,7 @@ def collect(
     dry_run: bool = True,
     lock_timeout_s: float = _LOCK_TIMEOUT_S,
     on_progress: Progress | None = None,
-) -> Collection:
+) -> GcReport:
     """Remove what a workspace need not keep; with *dry_run*, only tell what that is. Blocks.
 
     Sessions go by *retention*. Blobs go that no session refers to any longer, that one has referred to once, and that
@@ -287,10 +287,10 @@ def collect(
         raise ConfigError("grace_s", f"{grace_s!r} is not 0 or more")
     workspace.check()
     _require_readable(workspace)
-    run = _Run(workspace.tree, retention or Retention(), grace_s, lock_timeout_s, unowned, on_progress)
+    run = _Collector(workspace.tree, retention or Retention(), grace_s, lock_timeout_s, unowned, on_progress)
     run.look()
     if dry_run:
-        return run.collection(run.departures(), is_dry_run=True)
+        return run.collection(run.expired(), is_dry_run=True)
     return run.delete()
 
 
@@ -329,7 +329,7 @@ def _require_readable(workspace: LocalWorkspace) -> None:
             raise _stopped(workspace.tree, found)
 
 
-def _stopped(tree: Tree, found: Finding) -> CorruptError:
+def _stopped(tree: Tree, found: IntegrityFinding) -> CorruptError:
     what = found.message.partition(";")[0]
     reason = (
         f"{what}, so nobody knows what the session refers to; nothing is removed before it is mended: try `buoyline "
@@ -338,7 +338,7 @@ def _stopped(tree: Tree, found: Finding) -> CorruptError:
     return CorruptError(tree.path(found.path), reason)
 
 
-class _Run:
+class _Collector:
     """One collection: what was seen last, and what follows from it."""
 
     def __init__(  # noqa: PLR0917 - private, called once
@@ -371,30 +371,30 @@ class _Run:
         entries = self._entries(layout.SESSIONS)
         with self._tree.held(layout.SESSIONS) if entries else nullcontext(self._tree) as sessions:
             for name, status in entries.items():
-                with _readable():
+                with _unreadable_stops():
                     self._look_at(f"{layout.SESSIONS}/{name}", status, sessions)
         for session_id in self._retention.kept:
             if found_directory(self._tree, session_id) not in self._sessions:
                 raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
 
-    def departures(self) -> tuple[Departure, ...]:
+    def expired(self) -> tuple[ExpiredSession, ...]:
         """Return the sessions that the policy lets go."""
         sizes = {layout.digest_in(path) or "": status.st_size for path, status in self._blobs().items()}
-        return self._retention.departures(self._uses(), sizes, self._now_ns)
+        return self._retention.expired(self._uses(), sizes, self._now_ns)
 
-    def collection(self, departures: Sequence[Departure], *, is_dry_run: bool) -> Collection:
-        """Tell what goes together with *departures*."""
-        gone = {departure.session.session_id for departure in departures}
+    def collection(self, expired: Sequence[ExpiredSession], *, is_dry_run: bool) -> GcReport:
+        """Tell what goes together with *expired*."""
+        gone = {gone.session.session_id for gone in expired}
         staying = [use for use in self._uses() if use.session_id not in gone]
         referred = self._others.union(*(use.blobs for use in staying))
-        owned = self._owned(departures)
-        blobs: dict[str, list[Swept]] = {"going": [], "young": [], "unowned": [], "referred": []}
+        owned = self._owned(expired)
+        blobs: dict[str, list[FileUsage]] = {"going": [], "young": [], "unowned": [], "referred": []}
         for path, status in self._blobs().items():
-            blobs[self._fate(path, status, referred, owned)].append(Swept(path, status.st_size))
+            blobs[self._class_of_blob(path, status, referred, owned)].append(FileUsage(path, status.st_size))
         sizes = {layout.digest_in(swept.path) or "": swept.size_bytes for swept in blobs["referred"]}
-        return Collection(
+        return GcReport(
             is_dry_run=is_dry_run,
-            sessions=tuple(departures),
+            sessions=tuple(expired),
             blobs=tuple(blobs["going"]),
             leftovers=tuple(sorted(self._leftovers(gone), key=lambda swept: swept.path)),
             young=tuple(blobs["young"]),
@@ -403,7 +403,7 @@ class _Run:
             session_bytes=taken_bytes(staying, sizes),
         )
 
-    def delete(self) -> Collection:
+    def delete(self) -> GcReport:
         """Remove what goes."""
         self._tree.make_directory(layout.LOCKS)
         with self._tree.lock(layout.GC_LOCK, self._lock_timeout_s):
@@ -411,13 +411,13 @@ class _Run:
             self._deadline_s = time.monotonic() + self._lock_timeout_s
             self.look()
             interrupted = self._interrupted
-            set_off = [self._set_off(departure) for departure in self.departures()]
-            departures = [departure for departure in set_off if departure is not None]
+            set_off = [self._hide(gone) for gone in self.expired()]
+            expired = [gone for gone in set_off if gone is not None]
             # What sessions that stay have got meanwhile counts, too: only who stores blobs was kept waiting.
             self.look()
             removed, self._interrupted = self._interrupted, interrupted
-            collection = self._swept(self.collection(departures, is_dry_run=False))
-            self._release(collection, self._owned(departures))
+            collection = self._swept(self.collection(expired, is_dry_run=False))
+            self._release(collection, self._owned(expired))
         for path in removed:
             self._tree.remove(path)
         return collection
@@ -435,19 +435,19 @@ class _Run:
             else:
                 self._sessions[path] = _session_id(sessions, path), scan
 
-    def _set_off(self, departure: Departure) -> Departure | None:
+    def _hide(self, gone: ExpiredSession) -> ExpiredSession | None:
         """Give a session a name that nobody reads; None if somebody has used it since we looked, or is using it."""
-        session_id = departure.session.session_id
-        with self._writers_out(session_id) as is_ours:
+        session_id = gone.session.session_id
+        with self._session_locked(session_id) as is_ours:
             path = found_directory(self._tree, session_id)
             if not is_ours or path not in self._sessions:
                 return None
-            with _readable():
+            with _unreadable_stops():
                 if self._scanner.scan(path) != self._sessions[path][1]:
                     return None
                 blobs = self._all_references(path)
             self._tree.rename(path, layout.removed_name(secrets.token_hex(8)))
-        return replace(departure, session=replace(departure.session, blobs=blobs))
+        return replace(gone, session=replace(gone.session, blobs=blobs))
 
     def _all_references(self, path: str) -> frozenset[str]:
         """Return what a session refers to, what was stored since we began included: it is about to be forgotten."""
@@ -455,28 +455,28 @@ class _Run:
         scanner = self._scanner if digests <= self._digests else ReferenceScanner(self._tree, digests)
         return scanner.scan(path).digests
 
-    def _swept(self, collection: Collection) -> Collection:
+    def _swept(self, collection: GcReport) -> GcReport:
         """Remove what goes beside sessions, and return what has gone."""
         for swept in collection.blobs:
             self._tree.remove(swept.path)
-        leftovers = tuple(swept for swept in collection.leftovers if self._has_gone(swept.path))
+        leftovers = tuple(swept for swept in collection.leftovers if self._is_removed(swept.path))
         if collection.blobs:
             # Sessions may be gone for good only once the blobs that were theirs are.
             self._tree.sync_directory(layout.DATA)
         return replace(collection, leftovers=leftovers, locked=tuple(sorted(self._locked)))
 
-    def _has_gone(self, path: str) -> bool:
+    def _is_removed(self, path: str) -> bool:
         """Remove what is unfinished; False where it is in a session whose writer may be at work on it."""
         if path in self._interrupted:
             return True
         session_id, _ = self._sessions.get("/".join(path.split("/")[:2]), ("", None))
-        with self._writers_out(session_id) as is_ours:
+        with self._session_locked(session_id) as is_ours:
             if is_ours:
                 self._tree.remove(path)
             return is_ours
 
     @contextmanager
-    def _writers_out(self, session_id: str) -> Generator[bool]:
+    def _session_locked(self, session_id: str) -> Generator[bool]:
         """Lock a session, if the id is one; False where another writer has held it for too long, now or before.
 
         What is in such a session was looked at like everything else, and it gets no reference to a blob meanwhile:
@@ -491,25 +491,27 @@ class _Run:
                     self._locked.add(session_id)
             yield session_id not in self._locked
 
-    def _release(self, collection: Collection, owned: Mapping[str, int]) -> None:
+    def _release(self, collection: GcReport, owned: Mapping[str, int]) -> None:
         """Remember of the blobs that stay for their age alone that they were some session's."""
         digests = dict.fromkeys(layout.digest_in(swept.path) or "" for swept in collection.young)
-        lines = [released_line(digest, owned[digest]) for digest in digests if digest in owned]
+        lines = [former_reference_line(digest, owned[digest]) for digest in digests if digest in owned]
         if not lines:
             self._tree.remove(layout.RELEASED_FILE)
         elif b"".join(lines) != self._released():
             self._tree.replace(layout.RELEASED_FILE, lines)
 
-    def _owned(self, departures: Sequence[Departure]) -> dict[str, int]:
+    def _owned(self, expired: Sequence[ExpiredSession]) -> dict[str, int]:
         """Return until when sessions that are gone, or go, referred to each blob, by its hash."""
-        owned = dict(released_in(self._released()))
-        ends = [(departure.session.blobs, departure.session.last_active_ns) for departure in departures]
+        owned = dict(former_references(self._released()))
+        ends = [(gone.session.blobs, gone.session.last_active_ns) for gone in expired]
         ends += [(scan.digests, scan.changed_ns) for scan in self._interrupted.values()]
         for digests, end_ns in ends:
             owned.update((digest, max(end_ns, owned.get(digest, 0))) for digest in digests)
         return owned
 
-    def _fate(self, path: str, status: os.stat_result, referred: AbstractSet[str], owned: Mapping[str, int]) -> str:
+    def _class_of_blob(
+        self, path: str, status: os.stat_result, referred: AbstractSet[str], owned: Mapping[str, int]
+    ) -> str:
         digest = layout.digest_in(path) or ""
         if digest not in self._digests:
             return "young" if digest in owned else "referred"
@@ -520,8 +522,8 @@ class _Run:
             return "unowned"
         return "young" if self._now_ns - status.st_mtime_ns < self._grace_ns else "going"
 
-    def _leftovers(self, gone: AbstractSet[str]) -> Iterator[Swept]:
-        yield from (Swept(path, scan.size_bytes) for path, scan in self._interrupted.items())
+    def _leftovers(self, gone: AbstractSet[str]) -> Iterator[FileUsage]:
+        yield from (FileUsage(path, scan.size_bytes) for path, scan in self._interrupted.items())
         unlocked_ns = max(self._grace_ns, _UNLOCKED_GRACE_S * _NS)
         # In the root we make no directories under such a name; the agent may.
         yield from (swept for swept, is_file in self._unfinished("", unlocked_ns) if is_file)
@@ -534,7 +536,7 @@ class _Run:
                 for inner in (directory, f"{directory}/{layout.TORN}"):
                     yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns, sessions))
 
-    def _unfinished(self, directory: str, grace_ns: int, tree: Tree | None = None) -> Iterator[tuple[Swept, bool]]:
+    def _unfinished(self, directory: str, grace_ns: int, tree: Tree | None = None) -> Iterator[tuple[FileUsage, bool]]:
         for name, status in self._entries(directory, tree).items():
             path = f"{directory}/{name}" if directory else name
             if name.startswith(layout.TEMPORARY_PREFIX) and not layout.is_removed_name(name):
@@ -542,11 +544,11 @@ class _Run:
                 scan = self._scanner.scan(path) if is_directory else None
                 changed_ns = max(status.st_mtime_ns, scan.changed_ns if scan else 0)
                 if self._now_ns - changed_ns >= grace_ns:
-                    yield Swept(path, scan.size_bytes if scan else status.st_size), not is_directory
+                    yield FileUsage(path, scan.size_bytes if scan else status.st_size), not is_directory
 
-    def _uses(self) -> list[SessionUse]:
+    def _uses(self) -> list[SessionUsage]:
         return [
-            SessionUse(session_id, scan.changed_ns, scan.size_bytes, scan.digests)
+            SessionUsage(session_id, scan.changed_ns, scan.size_bytes, scan.digests)
             for session_id, scan in self._sessions.values()
         ]
 
@@ -581,7 +583,7 @@ def _session_id(tree: Tree, directory: str) -> str:
 
 
 @contextmanager
-def _readable() -> Generator[None]:
+def _unreadable_stops() -> Generator[None]:
     """Make a refusal of the file system the reason why nothing is removed."""
     try:
         yield

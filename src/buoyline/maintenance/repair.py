@@ -22,7 +22,7 @@ from buoyline.maintenance.restore import (
     with_adopted,
     with_extents,
 )
-from buoyline.maintenance.verify import Finding, Report, verify
+from buoyline.maintenance.verify import IntegrityFinding, IntegrityReport, verify
 from buoyline.messages import parse
 from buoyline.messages.times import now
 from buoyline.offloader.transcript import blank_lines
@@ -44,7 +44,7 @@ Verb: TypeAlias = Literal["mode", "restored", "rebuilt", "recovered", "set-aside
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class RepairAction:
     """One thing that repair has done, or would.
 
     Attributes:
@@ -60,7 +60,7 @@ class Action:
     message: str
 
 
-class Mender:
+class Repairer:
     """Changes files of a workspace; in a dry run only says so.
 
     Attributes:
@@ -75,15 +75,15 @@ class Mender:
         self.tree = tree
         self.copy = copy
         self.is_dry_run = is_dry_run
-        self.actions: list[Action] = []
+        self.actions: list[RepairAction] = []
 
-    def say(self, verb: Verb, path: str, message: str) -> None:
+    def note(self, verb: Verb, path: str, message: str) -> None:
         """Note that something was done."""
-        self.actions.append(Action(verb, path, message))
+        self.actions.append(RepairAction(verb, path, message))
 
     def fail(self, path: str, error: BuoylineError) -> None:
         """Note that something could not be done."""
-        self.say("failed", path, str(error))
+        self.note("failed", path, str(error))
 
     def put(self, path: str, chunks: Iterable[bytes], verb: Verb, message: str) -> None:
         """Put new content in the place of file *path*, which is set aside if it is there.
@@ -94,7 +94,7 @@ class Mender:
         if not self.is_dry_run:
             self._copy_aside(path)
             self.tree.replace(path, chunks)
-        self.say(verb, path, message)
+        self.note(verb, path, message)
 
     def put_from(self, path: str, source: Tree, name: str, digest: str) -> bool:
         """Put file *name* of *source* in the place of file *path*; False if it has not the SHA-256 *digest*.
@@ -126,7 +126,7 @@ class Mender:
         if not self.is_dry_run:
             self._copy_aside(path)
             self.tree.remove(path)
-        self.say("set-aside", path, f"its bytes are damaged, and no other has them; it is in {layout.TORN}/ beside it")
+        self.note("set-aside", path, f"its bytes are damaged, and no other has them; it is in {layout.TORN}/ beside it")
 
     def _copy_aside(self, path: str) -> None:
         digest = digest_of(self.tree, path)
@@ -178,11 +178,17 @@ class SessionRepair:
     """Mends one session."""
 
     def __init__(
-        self, mender: Mender, directory: str, findings: Sequence[Finding], sources: Sources, *, lock_timeout_s: float
+        self,
+        repairer: Repairer,
+        directory: str,
+        findings: Sequence[IntegrityFinding],
+        sources: Sources,
+        *,
+        lock_timeout_s: float,
     ) -> None:
         """Mend what *findings* say of the session in *directory*."""
-        self._mender = mender
-        self._tree = mender.tree
+        self._repairer = repairer
+        self._tree = repairer.tree
         self._directory = directory
         self._kinds = {(found.path.removeprefix(f"{directory}/"), found.kind) for found in findings}
         self._sources = sources
@@ -199,20 +205,20 @@ class SessionRepair:
         session_id = self._session_id()
         with self._locked(session_id):
             self._restore_owner()
-            before = len(self._mender.actions)
+            before = len(self._repairer.actions)
             for step in (self._restore_journal, self._restore_archive, self._restore_window, self._restore_results):
                 self._attempt(step)
-            self._has_restored = len(self._mender.actions) > before
+            self._has_restored = len(self._repairer.actions) > before
         self._attempt(lambda: self._derive(session_id))
 
     def _attempt(self, step: Callable[[], None]) -> None:
         try:
             step()
         except BuoylineError as error:
-            self._mender.fail(self._directory, error)
+            self._repairer.fail(self._directory, error)
 
     def _locked(self, session_id: str) -> AbstractContextManager[object]:
-        if self._mender.is_dry_run:
+        if self._repairer.is_dry_run:
             return nullcontext()
         # A copy may come without it: nothing in it is needed again.
         self._tree.make_directory(layout.LOCKS)
@@ -227,7 +233,7 @@ class SessionRepair:
     def _session_id(self) -> str:
         if self._has(layout.SESSION_FILE, "format") and (version := _version_in(self._tree, self._directory)):
             raise FormatVersionError(self._tree.path(self._path(layout.SESSION_FILE)), version, layout.FORMAT)
-        for tree in (self._tree, self._mender.copy):
+        for tree in (self._tree, self._repairer.copy):
             found = None if tree is None else _id_in(tree, self._directory)
             if found is not None:
                 return found
@@ -237,9 +243,9 @@ class SessionRepair:
         )
 
     def _restore_owner(self) -> None:
-        copy, name = self._mender.copy, self._path(layout.SESSION_FILE)
+        copy, name = self._repairer.copy, self._path(layout.SESSION_FILE)
         if _id_in(self._tree, self._directory) is None and copy is not None:
-            self._mender.put(name, copy.chunks(name), "restored", "from a copy: it names this session")
+            self._repairer.put(name, copy.chunks(name), "restored", "from a copy: it names this session")
 
     def _restore_journal(self) -> None:
         name = self._path(layout.JOURNAL_FILE)
@@ -251,7 +257,7 @@ class SessionRepair:
         if here is None or len(found) != len(here):
             found = self._with_younger_messages(found)
         if found != here:
-            self._mender.put(name, (found,), "restored", "from a copy: its records have their checksums")
+            self._repairer.put(name, (found,), "restored", "from a copy: its records have their checksums")
             self._journal = found
 
     def _with_younger_messages(self, journal: bytes) -> bytes:
@@ -269,7 +275,7 @@ class SessionRepair:
         self._restore_ranges(layout.SUMMARIES_FILE, index.summaries)
 
     def _restore_ranges(self, name: str, byte_ranges: Sequence[ByteRange]) -> None:
-        copy, path = self._mender.copy, self._path(name)
+        copy, path = self._repairer.copy, self._path(name)
         if copy is None or copy.size(path) is None:
             return
         here, there = _reader(self._tree, path), _reader(copy, path)
@@ -277,7 +283,7 @@ class SessionRepair:
         found = held_ranges(lost, there)
         if found:
             message = f"from a copy: {len(found)} of {len(lost)} damaged parts, which have the recorded hashes there"
-            self._mender.put(path, with_extents(found, here, there, self._tree.size(path) or 0), "restored", message)
+            self._repairer.put(path, with_extents(found, here, there, self._tree.size(path) or 0), "restored", message)
 
     def _restore_window(self) -> None:
         there = self._of_copy(layout.WINDOW_FILE)
@@ -287,7 +293,7 @@ class SessionRepair:
         path = self._path(layout.WINDOW_FILE)
         found = better_window(index, _content(self._tree, path), there)
         if found is not None:
-            self._mender.put(path, (found,), "restored", "from a copy: it begins with what is recorded")
+            self._repairer.put(path, (found,), "restored", "from a copy: it begins with what is recorded")
 
     def _restore_results(self) -> None:
         for name, record in index_of(self._journal or b"").results.items():
@@ -297,11 +303,11 @@ class SessionRepair:
                 self._is_restored(path, record)
 
     def _is_restored(self, path: str, record: Record) -> bool:
-        copy, digest = self._mender.copy, record["sha256"]
-        if copy is not None and self._mender.put_from(path, copy, path, digest):
+        copy, digest = self._repairer.copy, record["sha256"]
+        if copy is not None and self._repairer.put_from(path, copy, path, digest):
             return True
         others = [name for name in self._sources(digest) if name != path]
-        return any(self._mender.put_from(path, self._tree, name, digest) for name in others)
+        return any(self._repairer.put_from(path, self._tree, name, digest) for name in others)
 
     def _derive(self, session_id: str) -> None:
         """Let the writer's recovery do its work, then render and view again what is not what it should be."""
@@ -310,39 +316,39 @@ class SessionRepair:
                 self._tree.path(self._path(layout.JOURNAL_FILE)),
                 "has records of another form, so nothing is derived from it; restore it from a copy",
             )
-        if not self._mender.is_dry_run and self._tree.size(self._path(layout.CONTEXT_FILE)) is None:
+        if not self._repairer.is_dry_run and self._tree.size(self._path(layout.CONTEXT_FILE)) is None:
             # A writer would begin an empty one, and nobody would see any more that something is missing.
             raise CorruptError(self._tree.path(self._path(layout.CONTEXT_FILE)), "is gone; restore it from a copy")
         is_needed = self._has_restored or any(kind in _RECOVERED for _, kind in self._kinds)
         is_lost = self._journal is None or self._has(layout.TRANSCRIPT_FILE, "missing-file")
         views = [path for path, kind in self._kinds if kind == "stale-view"]
-        if self._mender.is_dry_run:
-            self._foretell(views, is_recovered=is_needed or is_lost)
+        if self._repairer.is_dry_run:
+            self._announce(views, is_recovered=is_needed or is_lost)
         elif is_needed or is_lost or views:
             self._derive_in(Session(self._tree, session_id, lock_timeout_s=self._lock_timeout_s), views)
 
-    def _foretell(self, views: Sequence[str], *, is_recovered: bool) -> None:
+    def _announce(self, views: Sequence[str], *, is_recovered: bool) -> None:
         if is_recovered:
-            self._mender.say(
+            self._repairer.note(
                 "recovered", self._directory, "the writer's recovery, and what it leaves of the transcript"
             )
         for view in views:
-            self._mender.say("rebuilt", self._path(view), "from its result")
+            self._repairer.note("rebuilt", self._path(view), "from its result")
 
     def _derive_in(self, session: Session, views: Sequence[str]) -> None:
         transcript = session.name(layout.TRANSCRIPT_FILE)
         if self._has_restored or {kind for _, kind in self._kinds} - _UNREMARKABLE:
             # Recovery cuts it without setting it aside; of a damaged message it may be all there is.
-            self._mender.keep(transcript)
+            self._repairer.keep(transcript)
         old = _content(self._tree, transcript) or b""
         with session.writing():
             index = session.index()
-            self._mender.say(
+            self._repairer.note(
                 "recovered", self._directory, "as the next writer would have: all in its journal is in place"
             )
             new = b"".join(_transcript(session, index, old))
             if new != _content(self._tree, transcript):
-                self._mender.put(transcript, (new,), "rebuilt", "from the archive")
+                self._repairer.put(transcript, (new,), "rebuilt", "from the archive")
             for view in views:
                 self._rebuild_view(session, index.results.get(layout.result_behind(view)))
 
@@ -355,11 +361,11 @@ class SessionRepair:
         if digest_of(self._tree, session.name(record["path"])) == record["sha256"] and (
             view.count(b"\n") == record["lines"]
         ):
-            self._mender.put(session.name(record["view"]), (view,), "rebuilt", "from its result")
+            self._repairer.put(session.name(record["view"]), (view,), "rebuilt", "from its result")
 
     def _of_copy(self, name: str) -> bytes | None:
         """Return a file of the same session in the copy; an earlier one of this name was created at another time."""
-        copy, owner = self._mender.copy, self._path(layout.SESSION_FILE)
+        copy, owner = self._repairer.copy, self._path(layout.SESSION_FILE)
         if copy is None or _id_in(copy, self._directory) is None:
             return None
         if _id_in(self._tree, self._directory) is not None and _content(copy, owner) != _content(self._tree, owner):
@@ -437,7 +443,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class RepairReport:
     """What a repair has done, and what it has left.
 
     Attributes:
@@ -447,11 +453,11 @@ class Repair:
     """
 
     is_dry_run: bool
-    actions: tuple[Action, ...]
-    remaining: tuple[Finding, ...]
+    actions: tuple[RepairAction, ...]
+    remaining: tuple[IntegrityFinding, ...]
 
     @property
-    def is_mended(self) -> bool:
+    def is_repaired(self) -> bool:
         """Tell whether no damage is left."""
         return all(found.severity != "damage" for found in self.remaining)
 
@@ -464,7 +470,7 @@ def repair(
     dry_run: bool = False,
     lock_timeout_s: float = _LOCK_TIMEOUT_S,
     on_progress: Progress | None = None,
-) -> Repair:
+) -> RepairReport:
     """Mend what `verify` finds, as far as that is possible. Blocks; repeating it does no harm.
 
     Modes are set right, what a crash left is recovered, transcripts and views are derived again, and damaged blobs and
@@ -492,25 +498,25 @@ def repair(
     source = None if copy is None else LocalWorkspace(copy)
     if source is not None:
         source.check()
-    mender = Mender(workspace.tree, None if source is None else source.tree, is_dry_run=dry_run)
+    repairer = Repairer(workspace.tree, None if source is None else source.tree, is_dry_run=dry_run)
     if _is_newer(workspace):
-        return _outcome(mender, verify(workspace, hashes=False))
+        return _outcome(repairer, verify(workspace, hashes=False))
 
-    def look(*, hashes: bool = True) -> Report:
+    def look(*, hashes: bool = True) -> IntegrityReport:
         return verify(workspace, sessions=sessions, hashes=hashes, on_progress=on_progress)
 
-    _mend_format(mender, verify(workspace, sessions=(), hashes=False))
-    _set_modes(mender, lambda: look(hashes=False))
+    _repair_format(repairer, verify(workspace, sessions=(), hashes=False))
+    _set_modes(repairer, lambda: look(hashes=False))
     report = look()
     for _ in range(_ROUNDS):
-        known = set(mender.actions)
+        known = set(repairer.actions)
         if any(found.path == layout.WORKSPACE_FILE and found.kind == "format" for found in report.findings):
             break
-        _mend_all(mender, report, lock_timeout_s)
-        if dry_run or set(mender.actions) == known:
+        _repair_all(repairer, report, lock_timeout_s)
+        if dry_run or set(repairer.actions) == known:
             break
         report = look()
-    return _outcome(mender, report)
+    return _outcome(repairer, report)
 
 
 def _is_newer(workspace: LocalWorkspace) -> bool:
@@ -524,61 +530,61 @@ def _is_newer(workspace: LocalWorkspace) -> bool:
     return False
 
 
-def _mend_format(mender: Mender, report: Report) -> None:
+def _repair_format(repairer: Repairer, report: IntegrityReport) -> None:
     name = layout.WORKSPACE_FILE
     kinds = {found.kind for found in report.findings if found.path == name}
     try:
-        if mender.copy is not None and kinds & {"missing-file", "format"}:
-            mender.put(name, mender.copy.chunks(name), "restored", "from a copy: it says which format this is")
+        if repairer.copy is not None and kinds & {"missing-file", "format"}:
+            repairer.put(name, repairer.copy.chunks(name), "restored", "from a copy: it says which format this is")
         elif "missing-file" in kinds:
-            mender.put(name, (new_workspace_file(),), "rebuilt", "as the next writer would have made it")
+            repairer.put(name, (new_workspace_file(),), "rebuilt", "as the next writer would have made it")
     except BuoylineError as error:
-        mender.fail(name, error)
+        repairer.fail(name, error)
 
 
-def _mend_all(mender: Mender, report: Report, lock_timeout_s: float) -> None:
-    sources = _sources(mender)
+def _repair_all(repairer: Repairer, report: IntegrityReport, lock_timeout_s: float) -> None:
+    sources = _sources(repairer)
     for directory, findings in _by_session(report).items():
-        _mend_session(mender, directory, findings, sources, lock_timeout_s)
-    _mend_blobs(mender, report, lock_timeout_s)
+        _repair_session(repairer, directory, findings, sources, lock_timeout_s)
+    _repair_blobs(repairer, report, lock_timeout_s)
 
 
-def _outcome(mender: Mender, report: Report) -> Repair:
-    done = {action.path for action in mender.actions if action.verb not in {"failed", "set-aside"}}
+def _outcome(repairer: Repairer, report: IntegrityReport) -> RepairReport:
+    done = {action.path for action in repairer.actions if action.verb not in {"failed", "set-aside"}}
     open_ones = [found for found in report.findings if found.severity != "note"]
-    if mender.is_dry_run:
+    if repairer.is_dry_run:
         open_ones = [found for found in open_ones if not _is_covered(found, done)]
         # A stub leads somewhere again once its result is back.
         lacking = {found.path.rpartition("/")[0] for found in open_ones if found.kind == "missing-result"}
         open_ones = [
             found for found in open_ones if found.kind != "dangling-stub" or found.path.rpartition("/")[0] in lacking
         ]
-    return Repair(mender.is_dry_run, tuple(dict.fromkeys(mender.actions)), tuple(open_ones))
+    return RepairReport(repairer.is_dry_run, tuple(dict.fromkeys(repairer.actions)), tuple(open_ones))
 
 
-def _is_covered(found: Finding, done: set[str]) -> bool:
+def _is_covered(found: IntegrityFinding, done: set[str]) -> bool:
     recovered = {"unfinished-batch", "bad-last-record", "stale-transcript"}
     return found.path in done or (found.kind in recovered and found.path.rpartition("/")[0] in done)
 
 
-def _set_modes(mender: Mender, look: Callable[[], Report]) -> None:
+def _set_modes(repairer: Repairer, look: Callable[[], IntegrityReport]) -> None:
     tried: set[str] = set()
     for _ in range(_MODE_ROUNDS):
         wrong = [found.path for found in look().findings if found.kind == "wrong-mode" and found.path not in tried]
         for path in wrong:
             try:
-                if not mender.is_dry_run:
-                    mender.tree.set_mode(path)
-                mender.say("mode", path, "is for its owner alone now")
+                if not repairer.is_dry_run:
+                    repairer.tree.set_mode(path)
+                repairer.note("mode", path, "is for its owner alone now")
             except BuoylineError as error:
-                mender.fail(path, error)
+                repairer.fail(path, error)
         tried.update(wrong)
-        if not wrong or mender.is_dry_run:
+        if not wrong or repairer.is_dry_run:
             return
 
 
-def _by_session(report: Report) -> Mapping[str, list[Finding]]:
-    found: dict[str, list[Finding]] = {}
+def _by_session(report: IntegrityReport) -> Mapping[str, list[IntegrityFinding]]:
+    found: dict[str, list[IntegrityFinding]] = {}
     for finding in report.findings:
         parts = finding.path.split("/")
         is_foreign = finding.kind in {"foreign-entry", "leftover", "torn-bytes", "unchecked-lines"}
@@ -587,36 +593,36 @@ def _by_session(report: Report) -> Mapping[str, list[Finding]]:
     return found
 
 
-def _mend_session(
-    mender: Mender,
+def _repair_session(
+    repairer: Repairer,
     directory: str,
-    findings: Sequence[Finding],
+    findings: Sequence[IntegrityFinding],
     sources: Callable[[str], Sequence[str]],
     lock_timeout_s: float,
 ) -> None:
     try:
-        if mender.tree.is_directory(directory):
-            SessionRepair(mender, directory, findings, sources, lock_timeout_s=lock_timeout_s).run()
+        if repairer.tree.is_directory(directory):
+            SessionRepair(repairer, directory, findings, sources, lock_timeout_s=lock_timeout_s).run()
     except BuoylineError as error:
-        mender.fail(directory, error)
+        repairer.fail(directory, error)
 
 
-def _sources(mender: Mender) -> Callable[[str], Sequence[str]]:
+def _sources(repairer: Repairer) -> Callable[[str], Sequence[str]]:
     """Return a look-up of all tool results by their recorded hash, made when it is first needed."""
     known: dict[str, list[str]] = {}
 
     def look_up(digest: str) -> Sequence[str]:
         if not known:
             known[""] = []
-            for path, recorded in _recorded(mender):
+            for path, recorded in _recorded(repairer):
                 known.setdefault(recorded, []).append(path)
         return known.get(digest, ())
 
     return look_up
 
 
-def _recorded(mender: Mender) -> Iterator[tuple[str, str]]:
-    tree = mender.tree
+def _recorded(repairer: Repairer) -> Iterator[tuple[str, str]]:
+    tree = repairer.tree
     for name in tree.names(layout.SESSIONS):
         journal = f"{layout.SESSIONS}/{name}/{layout.JOURNAL_FILE}"
         if tree.size(journal) is not None:
@@ -624,40 +630,44 @@ def _recorded(mender: Mender) -> Iterator[tuple[str, str]]:
                 yield f"{layout.SESSIONS}/{name}/{result}", record["sha256"]
 
 
-def _mend_blobs(mender: Mender, report: Report, lock_timeout_s: float) -> None:
+def _repair_blobs(repairer: Repairer, report: IntegrityReport, lock_timeout_s: float) -> None:
     kinds = {"missing-blob", "changed-bytes"}
     paths = [found.path for found in report.findings if found.kind in kinds and layout.digest_in(found.path)]
     if not paths:
         return
     try:
-        if mender.is_dry_run:
-            _mend_each(mender, paths)
+        if repairer.is_dry_run:
+            _repair_each(repairer, paths)
             return
-        mender.tree.make_directory(layout.LOCKS)
+        repairer.tree.make_directory(layout.LOCKS)
         # Who stores a blob takes one that is there for whole: nobody may do so while it is exchanged.
-        with mender.tree.lock(layout.GC_LOCK, lock_timeout_s):
-            _mend_each(mender, paths)
+        with repairer.tree.lock(layout.GC_LOCK, lock_timeout_s):
+            _repair_each(repairer, paths)
     except BuoylineError as error:
-        mender.fail(layout.DATA, error)
+        repairer.fail(layout.DATA, error)
 
 
-def _mend_each(mender: Mender, paths: Sequence[str]) -> None:
+def _repair_each(repairer: Repairer, paths: Sequence[str]) -> None:
     for path in dict.fromkeys(paths):
         try:
-            _mend_blob(mender, path)
+            _repair_blob(repairer, path)
         except BuoylineError as error:
-            mender.fail(path, error)
+            repairer.fail(path, error)
 
 
-def _mend_blob(mender: Mender, path: str) -> None:
+def _repair_blob(repairer: Repairer, path: str) -> None:
     digest = layout.digest_in(path) or ""
-    found = digest_of(mender.tree, path)
+    found = digest_of(repairer.tree, path)
     if found == digest:
         return
-    for tree in (mender.copy, mender.tree):
+    for tree in (repairer.copy, repairer.tree):
         names = tree.names(layout.DATA) if tree is not None else []
         for name in (f"{layout.DATA}/{name}" for name in names if name.startswith(digest)):
-            if tree is not None and (tree, name) != (mender.tree, path) and mender.put_from(path, tree, name, digest):
+            if (
+                tree is not None
+                and (tree, name) != (repairer.tree, path)
+                and repairer.put_from(path, tree, name, digest)
+            ):
                 return
     if found is not None:
-        mender.set_aside(path)
+        repairer.set_aside(path)

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 
 from buoyline.errors import MessageError
-from buoyline.maintenance.verify.scan import Scan, lines_of
+from buoyline.maintenance.verify.journal import Scan, lines_of
 from buoyline.messages import detect, parse
 from buoyline.workspace.batches import ArchivedMessage, batch_after, rendered, times_of, transcript_bytes
 from buoyline.workspace.index import Index

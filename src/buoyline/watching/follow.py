@@ -31,7 +31,7 @@ _LONGEST_LINE_BYTES = 1 << 26
 _END_BYTES = 1 << 16
 
 
-class Entry(NamedTuple):
+class JournalLine(NamedTuple):
     """A line of the journal.
 
     Attributes:
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 class Cursor:
     """A place in a journal: behind the lines that were passed."""
 
-    def __init__(self, passed: Sequence[Entry] = (), offset: int = 0) -> None:
+    def __init__(self, passed: Sequence[JournalLine] = (), offset: int = 0) -> None:
         """Stand behind *passed*; where that is empty, at *offset*."""
         marks = [(entry.end, entry.mark) for entry in passed] or [(offset, b"")]
         self._marks = deque(marks, maxlen=_MARKS)
@@ -69,7 +69,7 @@ class Cursor:
         self._marks.append((0, b""))
         return False
 
-    def ahead(self, journal: Handle) -> tuple[list[Entry], bool]:
+    def next_lines(self, journal: Handle) -> tuple[list[JournalLine], bool]:
         """Return lines behind the place, and whether the journal goes on behind them.
 
         Damaged lines at the journal's very end are left out: the next writer sets them aside. Some 1 MiB is read
@@ -85,14 +85,14 @@ class Cursor:
         found = list(_entries(content, place))
         if len(content) < size_bytes:
             return _up_to_last_record(found), False
-        return found[:-1] or found or [Entry(place, place + len(content), tail_of(content)[:-1], None)], True
+        return found[:-1] or found or [JournalLine(place, place + len(content), tail_of(content)[:-1], None)], True
 
-    def advance(self, entry: Entry) -> None:
+    def advance(self, entry: JournalLine) -> None:
         """Go behind *entry*."""
         self._marks.append((entry.end, entry.mark))
 
 
-def last_entries(journal: Handle, is_enough: Callable[[Sequence[Entry]], bool]) -> list[Entry]:
+def last_lines(journal: Handle, is_enough: Callable[[Sequence[JournalLine]], bool]) -> list[JournalLine]:
     """Return lines at the journal's end up to its last record, at least so many that *is_enough* says so.
 
     All there are where it never does, or those of the last 64 MiB. Little is read of a long journal.
@@ -108,18 +108,18 @@ def last_entries(journal: Handle, is_enough: Callable[[Sequence[Entry]], bool]) 
         size_bytes *= 4
 
 
-def _entries(content: bytes, place: int) -> Iterator[Entry]:
+def _entries(content: bytes, place: int) -> Iterator[JournalLine]:
     for offset, line in lines_of(content, place):
-        yield Entry(offset, offset + len(line) + 1, tail_of(line), decode(line))
+        yield JournalLine(offset, offset + len(line) + 1, tail_of(line), decode(line))
 
 
-def _up_to_last_record(entries: list[Entry]) -> list[Entry]:
+def _up_to_last_record(entries: list[JournalLine]) -> list[JournalLine]:
     while entries and entries[-1].record is None:
         entries.pop()
     return entries
 
 
-Version = tuple[int, int, int]
+FileVersion = tuple[int, int, int]
 """Inode, size and time of change of a file; another one means that there may be something new in it."""
 
 _FILES = frozenset(
@@ -133,8 +133,8 @@ _FILES = frozenset(
     }
 )
 _COMMITTED_IN: Mapping[str, str] = {"batch": layout.CONTEXT_FILE, "summary": layout.SUMMARIES_FILE}
-_TOLD = frozenset({"batch", "result", "summary"})
-_PASSED_BY = frozenset(
+_REPORTED = frozenset({"batch", "result", "summary"})
+_IGNORED_ERRNOS = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.EACCES, errno.EPERM, errno.EISDIR}
 )
 _CHUNK_BYTES = 1 << 20
@@ -161,8 +161,8 @@ class SessionFollower:
         self._archived: int | None = None
         self._newest = ""
         self._is_catching_up = False
-        self._seen: Version | None = None
-        self._awaited: tuple[str, Version | None] | None = None
+        self._seen: FileVersion | None = None
+        self._awaited: tuple[str, FileVersion | None] | None = None
         self._names = self._own_names()
         if last is not None and self._version(layout.JOURNAL_FILE) is not None:
             self._start(last)
@@ -180,8 +180,8 @@ class SessionFollower:
             return [], False
         with self._tree.open(self._name(layout.JOURNAL_FILE)) as journal:
             self._is_catching_up |= not self._cursor.find(journal)
-            entries, has_more = self._cursor.ahead(journal)
-        events = [event for record in self._committed(entries, has_more=has_more) for event in self._told(record)]
+            entries, has_more = self._cursor.next_lines(journal)
+        events = [event for record in self._committed(entries, has_more=has_more) for event in self._events_of(record)]
         self._seen = None if has_more else version
         return events, has_more
 
@@ -201,16 +201,16 @@ class SessionFollower:
     def _start(self, last: int) -> None:
         """Pass all but the *last* events, and nothing that is not whole."""
         with self._tree.open(self._name(layout.JOURNAL_FILE)) as journal:
-            entries = last_entries(journal, lambda found: len(_telling(found)) > last)
+            entries = last_lines(journal, lambda found: len(_reported(found)) > last)
         whole = self._whole(entries)
-        telling = _telling(entries[:whole])
-        ahead = whole if not last else telling[-last] if len(telling) >= last else 0
-        for record in map(_record, entries[:ahead]):
+        telling = _reported(entries[:whole])
+        start = whole if not last else telling[-last] if len(telling) >= last else 0
+        for record in map(_record, entries[:start]):
             if record is not None:
                 self._remember(record)
-        self._cursor = Cursor(entries[:ahead], entries[0].offset if entries else 0)
+        self._cursor = Cursor(entries[:start], entries[0].offset if entries else 0)
 
-    def _committed(self, entries: Sequence[Entry], *, has_more: bool) -> Iterator[Record]:
+    def _committed(self, entries: Sequence[JournalLine], *, has_more: bool) -> Iterator[Record]:
         """Yield the records of *entries* and go behind them; stop before what is not whole."""
         whole = self._whole(entries)
         for entry in entries[:whole]:
@@ -222,7 +222,7 @@ class SessionFollower:
             # A whole piece of the journal says nothing of its being durable: it is damage, and passed by.
             self._cursor.advance(entries[0])
 
-    def _whole(self, entries: Sequence[Entry]) -> int:
+    def _whole(self, entries: Sequence[JournalLine]) -> int:
         """Count the *entries* before the first one whose bytes are not there; where they are awaited is remembered.
 
         What follows such a one was not acknowledged either, and the next writer sets all of it aside. Only what no
@@ -247,13 +247,13 @@ class SessionFollower:
         """Hash what *record* says is in *file*, in pieces, since a batch may be of any size."""
         place, end = record["offset"], record["offset"] + sum(record["bytes"])
         digest = hashlib.sha256()
-        with passing_by(), self._tree.open(self._name(file)) as handle:
+        with ignoring_foreign_files(), self._tree.open(self._name(file)) as handle:
             while place < end <= handle.size() and (chunk := handle.read(place, min(end - place, _CHUNK_BYTES))):
                 digest.update(chunk)
                 place += len(chunk)
         return bool(place == end and digest.hexdigest() == record["sha256"])
 
-    def _told(self, record: Record) -> Iterator[WorkspaceEvent]:
+    def _events_of(self, record: Record) -> Iterator[WorkspaceEvent]:
         is_news = self._is_news(record)
         self._remember(record)
         match record["op"]:
@@ -288,16 +288,16 @@ class SessionFollower:
         """Return the summary as its line describes it; nothing where that is damaged."""
         size_bytes = sum(record["bytes"])
         if size_bytes <= _MAX_SUMMARY_BYTES and self._holds(layout.SUMMARIES_FILE, record):
-            with passing_by():
+            with ignoring_foreign_files():
                 summary = parse(self._tree.read(self._name(layout.SUMMARIES_FILE), record["offset"], size_bytes))
                 if is_object(summary):
                     return [_summary(self.session_id, summary)]
         return []
 
-    def _now_awaited(self) -> tuple[str, Version | None] | None:
+    def _now_awaited(self) -> tuple[str, FileVersion | None] | None:
         return None if self._awaited is None else (self._awaited[0], self._version(self._awaited[0]))
 
-    def _version(self, file: str) -> Version | None:
+    def _version(self, file: str) -> FileVersion | None:
         return version_of(self._tree, self._name(file))
 
     def _own_names(self) -> set[str]:
@@ -308,14 +308,14 @@ class SessionFollower:
         return f"{self.directory}/{file}"
 
 
-def version_of(tree: Tree, name: str) -> Version | None:
+def version_of(tree: Tree, name: str) -> FileVersion | None:
     """Return the version of file *name*; None when it is not there."""
     status = tree.status(name)
     return None if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @contextmanager
-def passing_by() -> Generator[None]:
+def ignoring_foreign_files() -> Generator[None]:
     """Pass by what is no file of ours, or is just going away: links, pipes, what others do not let us read.
 
     A failing disk or a lack of descriptors is none of these, and is raised.
@@ -323,23 +323,23 @@ def passing_by() -> Generator[None]:
     try:
         yield
     except StorageError as error:
-        if error.errno not in _PASSED_BY:
+        if error.errno not in _IGNORED_ERRNOS:
             raise
     except MessageError:
         pass
 
 
-def _record(entry: Entry) -> Record | None:
+def _record(entry: JournalLine) -> Record | None:
     """Return what *entry* says; None where it is damaged, or not of a form that buoyline writes."""
     return None if entry.record is None or fault_of(entry.record) else entry.record
 
 
-def _telling(entries: Sequence[Entry]) -> list[int]:
+def _reported(entries: Sequence[JournalLine]) -> list[int]:
     """Return the positions of those of *entries* that somebody is told of."""
     return [
         position
         for position, record in enumerate(map(_record, entries))
-        if record is not None and record["op"] in _TOLD
+        if record is not None and record["op"] in _REPORTED
     ]
 
 

@@ -21,7 +21,7 @@ from watchfiles import Change, watch
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.messages import is_object, parse
 from buoyline.messages.times import now
-from buoyline.watching.follow import SessionFollower, Version, passing_by, version_of
+from buoyline.watching.follow import FileVersion, SessionFollower, ignoring_foreign_files, version_of
 from buoyline.workspace import layout
 from buoyline.workspace._files import Tree
 from buoyline.workspace.events import SessionCreated, SessionRemoved, WorkspaceEvent
@@ -71,7 +71,7 @@ class Notices:
         self._close()
         self._changes = watch(
             *directories,
-            watch_filter=_is_telling,
+            watch_filter=_is_relevant,
             recursive=False,
             step=_STEP_MS,
             debounce=_DEBOUNCE_MS,
@@ -113,7 +113,7 @@ class Notices:
         self._directories, self._changes = {}, None
 
 
-def _is_telling(change: Change, path: str) -> bool:
+def _is_relevant(change: Change, path: str) -> bool:
     """Leave out what says nothing of its own: unfinished files, and what is written along with the journal."""
     name = PurePath(path).name
     is_derived = change is Change.modified and name in {layout.TRANSCRIPT_FILE, layout.WINDOW_FILE}
@@ -134,7 +134,7 @@ class _Followed:
 
     follower: SessionFollower
     document: tuple[str, str]
-    version: Version
+    version: FileVersion
 
 
 class Watch:
@@ -197,7 +197,7 @@ class Watch:
             due = 0.0
             while not self._stop.is_set():
                 begun_s = time.thread_time()
-                yield from self._looked_at(self._names() if touched is None else touched, is_all=touched is None)
+                yield from self._look_at(self._names() if touched is None else touched, is_all=touched is None)
                 if not follow:
                     return
                 if touched is None:
@@ -210,7 +210,7 @@ class Watch:
                 if not paths:
                     yield []
 
-    def past(self, is_enough: Callable[[float], bool]) -> Iterator[list[WorkspaceEvent]]:
+    def history(self, is_enough: Callable[[float], bool]) -> Iterator[list[WorkspaceEvent]]:
         """Yield what has happened so far, session by session, the last active one first.
 
         Args:
@@ -227,7 +227,7 @@ class Watch:
             times_s = {name: _last_write_s(sessions, name) for name in names}
         names.sort(key=times_s.__getitem__, reverse=True)
         wanted = itertools.takewhile(lambda name: not is_enough(times_s[name]), names)
-        yield from self._looked_at(wanted, is_all=False)
+        yield from self._look_at(wanted, is_all=False)
 
     def _touched(self, paths: Collection[str]) -> list[str] | None:
         """Return the sessions in which *paths* are; None where it takes a look at everything."""
@@ -236,15 +236,15 @@ class Watch:
         found = [directory for directory in directories if directory is not None]
         return found if found and len(found) == len(directories) else None
 
-    def _looked_at(self, directories: Iterable[str], *, is_all: bool) -> Iterator[list[WorkspaceEvent]]:
+    def _look_at(self, directories: Iterable[str], *, is_all: bool) -> Iterator[list[WorkspaceEvent]]:
         """Yield what is new in *directories*, which are those of all sessions where *is_all* says so."""
         if is_all:
             directories = list(directories)
             for directory in sorted(self._sessions.keys() - directories):
-                yield [self._given_up(directory)]
+                yield [self._unfollow(directory)]
         for directory in directories:
-            with passing_by():
-                yield from self._taken_up(directory)
+            with ignoring_foreign_files():
+                yield from self._follow_new(directory)
             if directory in self._sessions:
                 yield from _news(self._sessions[directory].follower)
         self._has_begun = True
@@ -263,7 +263,7 @@ class Watch:
             return False
         return True
 
-    def _taken_up(self, directory: str) -> Iterator[list[WorkspaceEvent]]:
+    def _follow_new(self, directory: str) -> Iterator[list[WorkspaceEvent]]:
         """Begin to follow what is not followed yet; that may be another session in a known one's place."""
         known = self._sessions.get(directory)
         version = version_of(self._tree, f"{directory}/{layout.SESSION_FILE}")
@@ -274,7 +274,7 @@ class Watch:
             known.version = version
             return
         if known is not None:
-            yield [self._given_up(directory)]
+            yield [self._unfollow(directory)]
         if document is not None and version is not None:
             last = None if self._has_begun else self._last
             follower = SessionFollower(self._tree, directory, document[0], last=last)
@@ -282,7 +282,7 @@ class Watch:
             if last is None:
                 yield [SessionCreated(*document)]
 
-    def _given_up(self, directory: str) -> SessionRemoved:
+    def _unfollow(self, directory: str) -> SessionRemoved:
         return SessionRemoved(self._sessions.pop(directory).document[0], now())
 
     def _document(self, directory: str) -> tuple[str, str] | None:
@@ -334,17 +334,17 @@ def _news(follower: SessionFollower) -> Iterator[list[WorkspaceEvent]]:
     has_more = True
     while has_more:
         events, has_more = list[WorkspaceEvent](), False
-        with passing_by():
+        with ignoring_foreign_files():
             events, has_more = follower.look()
         if events:
             yield events
-    with passing_by():
+    with ignoring_foreign_files():
         if removals := follower.removals():
             yield removals
 
 
 def _last_write_s(tree: Tree, directory: str) -> float:
-    with passing_by():
+    with ignoring_foreign_files():
         status = tree.status(f"{directory}/{layout.JOURNAL_FILE}")
         return 0.0 if status is None else status.st_mtime
     return 0.0

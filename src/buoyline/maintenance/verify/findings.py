@@ -50,7 +50,7 @@ KINDS: Final[Mapping[str, Severity]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IntegrityFinding:
     """One thing that is not as it should be, or that is worth knowing.
 
     Attributes:
@@ -70,13 +70,15 @@ class Finding:
     offset: int | None = None
 
 
-def finding(kind: str, path: str, message: str, *, line: int | None = None, offset: int | None = None) -> Finding:
+def finding(
+    kind: str, path: str, message: str, *, line: int | None = None, offset: int | None = None
+) -> IntegrityFinding:
     """Make a finding of *kind*, which decides its severity."""
-    return Finding(KINDS[kind], kind, path, message, line, offset)
+    return IntegrityFinding(KINDS[kind], kind, path, message, line, offset)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class IntegrityReport:
     """What a verification found.
 
     Attributes:
@@ -86,7 +88,7 @@ class Report:
         bytes_read: How much was read for it.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[IntegrityFinding, ...]
     sessions: int
     blobs: int
     bytes_read: int
@@ -101,11 +103,11 @@ class Report:
         return sum(found.severity == severity for found in self.findings)
 
 
-def in_order(findings: list[Finding]) -> tuple[Finding, ...]:
+def in_order(findings: list[IntegrityFinding]) -> tuple[IntegrityFinding, ...]:
     """Return *findings* as a report has them, each once."""
     return tuple(sorted(dict.fromkeys(findings), key=_rank))
 
 
-def _rank(found: Finding) -> tuple[int, str, int, int, str, str]:
+def _rank(found: IntegrityFinding) -> tuple[int, str, int, int, str, str]:
     place = found.offset or 0, found.line or 0
     return SEVERITIES.index(found.severity), found.path, *place, found.kind, found.message

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from buoyline.errors import FORBIDDEN_ERRNOS, MessageError, StorageError
-from buoyline.maintenance.verify.findings import Finding, finding
-from buoyline.maintenance.verify.scan import Scan
+from buoyline.maintenance.verify.findings import IntegrityFinding, finding
+from buoyline.maintenance.verify.journal import Scan
 from buoyline.messages import parse
 from buoyline.workspace import layout
 from buoyline.workspace._files import Handle, Tree
@@ -127,7 +127,7 @@ class Inspection:
         self.tree = tree
         self.scan = Scan(self.path(layout.JOURNAL_FILE))
         self.entries: dict[str, os.stat_result] = {}
-        self.findings: list[Finding] = []
+        self.findings: list[IntegrityFinding] = []
 
     @property
     def index(self) -> Index:
@@ -157,7 +157,7 @@ class Inspection:
 
 
 @contextmanager
-def refusals(tree: Tree, findings: list[Finding]) -> Generator[None]:
+def refusals(tree: Tree, findings: list[IntegrityFinding]) -> Generator[None]:
     """Add to *findings* what the file system refuses within the block, and go on behind it."""
     try:
         yield
@@ -165,14 +165,14 @@ def refusals(tree: Tree, findings: list[Finding]) -> Generator[None]:
         findings.append(unreadable(tree, error))
 
 
-def unreadable(tree: Tree, error: StorageError) -> Finding:
+def unreadable(tree: Tree, error: StorageError) -> IntegrityFinding:
     """Say that the file system refuses to show a file of ours."""
     path = str(error.filename).removeprefix(tree.path("")).removeprefix("/")
     way_out = "; run this command as its owner" if error.errno in FORBIDDEN_ERRNOS else ""
     return finding("unreadable", path, f"cannot be read: {error.strerror}{way_out}")
 
 
-def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) -> list[Finding]:
+def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) -> list[IntegrityFinding]:
     """Check type and mode of one of our own files or directories.
 
     Args:
@@ -192,12 +192,12 @@ def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) 
     return []
 
 
-def leftover(path: str) -> Finding:
+def leftover(path: str) -> IntegrityFinding:
     """Say that *path*, whose name begins with ``.tmp-``, is unfinished."""
     return finding("leftover", path, "is unfinished: a writer is at work, or a crash left it; nobody reads it")
 
 
-def set_aside(tree: Tree, directory: str) -> Iterator[Finding]:
+def set_aside(tree: Tree, directory: str) -> Iterator[IntegrityFinding]:
     """Say what lies in the ``torn/`` called *directory*; nothing where there is none.
 
     Raises:
@@ -215,7 +215,7 @@ def set_aside(tree: Tree, directory: str) -> Iterator[Finding]:
             yield finding("torn-bytes", path, reason)
 
 
-def foreign(path: str, kind: str) -> Finding:
+def foreign(path: str, kind: str) -> IntegrityFinding:
     """Say that *path* stands where only things of *kind* do, and is none."""
     return finding("foreign-entry", path, f"is no {kind} of buoyline's, and was left alone; nothing here needs it")
 
@@ -233,7 +233,7 @@ def is_known_format(version: object) -> bool:
     return isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= layout.FORMAT
 
 
-def unknown_format(path: str, version: object) -> Finding:
+def unknown_format(path: str, version: object) -> IntegrityFinding:
     """Say that *path* names a format that we do not read."""
     if version is None:
         return finding("format", path, 'is damaged (no "format" key); restore it with `buoyline repair --from BACKUP`')

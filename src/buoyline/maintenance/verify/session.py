@@ -22,7 +22,7 @@ from buoyline.maintenance.verify.inspection import (
     set_aside,
     unknown_format,
 )
-from buoyline.maintenance.verify.scan import MAX_LINE_BYTES, Line, lines_of
+from buoyline.maintenance.verify.journal import MAX_LINE_BYTES, FileLine, lines_of
 from buoyline.messages import detect, is_array, is_object, parse
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded
@@ -436,7 +436,7 @@ def _check_lines(session: Inspection, window: Handle) -> None:
             session.add("bad-line", layout.WINDOW_FILE, reason, **place)
 
 
-def _is_message(line: Line) -> bool:
+def _is_message(line: FileLine) -> bool:
     """Tell whether *line* holds a message; one that is too long to look at is taken for one."""
     if line.size > MAX_LINE_BYTES:
         return True

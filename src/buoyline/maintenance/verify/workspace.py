@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from buoyline.errors import FORBIDDEN_ERRNOS, NotFoundError, StorageError
-from buoyline.maintenance.verify.findings import Finding, Report, finding, in_order
+from buoyline.maintenance.verify.findings import IntegrityFinding, IntegrityReport, finding, in_order
 from buoyline.maintenance.verify.inspection import (
     Inspection,
     Probe,
@@ -54,9 +54,9 @@ def scopes_of(tree: Tree, names: Collection[str] | None) -> list[str]:
     return [directory for directory in found if tree.is_directory(f"{directory}/{layout.ENTRY_FACTS}")]
 
 
-def check_entries(tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> list[Finding]:
+def check_entries(tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> list[IntegrityFinding]:
     """Check what is in the scope *directory*; with *hashes* also whether the contents are what was written."""
-    findings: list[Finding] = []
+    findings: list[IntegrityFinding] = []
     named = set[str]()
     with refusals(tree, findings):
         before = tree.entries(directory)  # first, so that what a writer adds meanwhile is not taken for a leftover
@@ -76,9 +76,9 @@ def check_entries(tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> 
     return findings
 
 
-def _checked(tree: Tree, name: str, probe: Probe, *, hashes: bool, attempts: int = _ATTEMPTS) -> list[Finding]:
+def _checked(tree: Tree, name: str, probe: Probe, *, hashes: bool, attempts: int = _ATTEMPTS) -> list[IntegrityFinding]:
     """Check the content that the facts in file *name* are of; once more where a writer has replaced them since."""
-    findings: list[Finding] = []
+    findings: list[IntegrityFinding] = []
     before = tree.status(name)
     with refusals(tree, findings):
         facts = next(_facts(tree, name), None)
@@ -93,7 +93,9 @@ def _checked(tree: Tree, name: str, probe: Probe, *, hashes: bool, attempts: int
     return findings
 
 
-def _compared(tree: Tree, name: str, facts: Mapping[str, Any], probe: Probe, *, hashes: bool) -> Iterator[Finding]:
+def _compared(
+    tree: Tree, name: str, facts: Mapping[str, Any], probe: Probe, *, hashes: bool
+) -> Iterator[IntegrityFinding]:
     size_bytes = tree.size(name)
     if size_bytes is None:
         yield finding("missing-file", name, f"is gone, and key {facts['key']!r} has it; restore it from a copy")
@@ -131,7 +133,7 @@ def verify(
     sessions: Sequence[str] | None = None,
     hashes: bool = True,
     on_progress: Progress | None = None,
-) -> Report:
+) -> IntegrityReport:
     """Tell whether a workspace is what was written. Reads only, blocks, and follows no link.
 
     Other processes may write meanwhile: a session in which something seems wrong and that has changed since is
@@ -167,10 +169,10 @@ class _Verification:
         self._on_progress = on_progress
         self._total_bytes = 0
         self._probe = Probe(self._tell if on_progress else None)
-        self._findings: list[Finding] = []
+        self._findings: list[IntegrityFinding] = []
         self._references: dict[str, tuple[str, str]] = {}
 
-    def run(self) -> Report:
+    def run(self) -> IntegrityReport:
         root = self._root()
         if not self._is_readable_format(root):
             return self._report(0, 0)
@@ -187,8 +189,8 @@ class _Verification:
             self._findings += check_entries(self._tree, scope, self._probe, hashes=self._hashes)
         return self._report(len(sessions), self._check_blobs())
 
-    def _report(self, sessions: int, blobs: int) -> Report:
-        return Report(in_order(self._findings), sessions, blobs, self._probe.bytes_read)
+    def _report(self, sessions: int, blobs: int) -> IntegrityReport:
+        return IntegrityReport(in_order(self._findings), sessions, blobs, self._probe.bytes_read)
 
     def _tell(self, bytes_read: int) -> None:
         if self._on_progress is not None:

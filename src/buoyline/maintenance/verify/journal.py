@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from buoyline.maintenance.verify.findings import Finding, finding
+from buoyline.maintenance.verify.findings import IntegrityFinding, finding
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Record, decode, synced_before
 from buoyline.workspace.shapes import fault_of
@@ -22,7 +22,7 @@ _BAD_LAST_RECORD = (
 )
 
 
-class Line(NamedTuple):
+class FileLine(NamedTuple):
     """A line of a file.
 
     Attributes:
@@ -40,7 +40,7 @@ class Line(NamedTuple):
     is_ended: bool
 
 
-def lines_of(chunks: Iterable[bytes]) -> Iterator[Line]:
+def lines_of(chunks: Iterable[bytes]) -> Iterator[FileLine]:
     """Yield the lines of a file that comes in *chunks*; of a file that ends in a line end, no empty last one."""
     number, offset, size, kept = 1, 0, 0, bytearray()
     for chunk in chunks:
@@ -48,24 +48,24 @@ def lines_of(chunks: Iterable[bytes]) -> Iterator[Line]:
         for piece in ended:
             size += len(piece)
             kept += piece[: MAX_LINE_BYTES - len(kept)]
-            yield Line(number, offset, size, bytes(kept), is_ended=True)
+            yield FileLine(number, offset, size, bytes(kept), is_ended=True)
             number, offset, size, kept = number + 1, offset + size + 1, 0, bytearray()
         size += len(rest)
         kept += rest[: MAX_LINE_BYTES - len(kept)]
     if size:
-        yield Line(number, offset, size, bytes(kept), is_ended=False)
+        yield FileLine(number, offset, size, bytes(kept), is_ended=False)
 
 
-class Run(NamedTuple):
+class BadLines(NamedTuple):
     """Lines in a row that are no records: where they begin, how many, and how many bytes."""
 
-    first: Line
+    first: FileLine
     lines: int
     size: int
 
-    def and_line(self, line: Line) -> "Run":
+    def and_line(self, line: FileLine) -> "BadLines":
         """Return the run that *line* goes on."""
-        return Run(self.first, self.lines + 1, self.size + line.size + line.is_ended)
+        return BadLines(self.first, self.lines + 1, self.size + line.size + line.is_ended)
 
 
 @dataclass(slots=True)
@@ -82,11 +82,11 @@ class Scan:
 
     path: str
     index: Index = field(default_factory=Index)
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[IntegrityFinding] = field(default_factory=list[IntegrityFinding])
     stubs: dict[str, int] = field(default_factory=dict[str, int])
     rebuilt: set[int] = field(default_factory=set[int])
-    _bad: Run | None = None
-    _behind: list[tuple[Record, Line]] = field(default_factory=list[tuple[Record, Line]])
+    _bad: BadLines | None = None
+    _behind: list[tuple[Record, FileLine]] = field(default_factory=list[tuple[Record, FileLine]])
     _losses: set[str] = field(default_factory=set[str])
 
     @property
@@ -94,12 +94,12 @@ class Scan:
         """Tell whether every record of the journal is known."""
         return not self.findings
 
-    def read(self, lines: Iterable[Line]) -> None:
+    def read(self, lines: Iterable[FileLine]) -> None:
         """Judge and fold all *lines* of the journal."""
         for line in lines:
             record = decode(line.content) if line.is_ended else None
             if record is None:
-                self._bad = (self._bad or Run(line._replace(content=b""), 0, 0)).and_line(line)
+                self._bad = (self._bad or BadLines(line._replace(content=b""), 0, 0)).and_line(line)
             elif self._bad is not None and synced_before(record).journal <= self._bad.first.offset:
                 self._behind.append((record, line))
             else:
@@ -107,7 +107,7 @@ class Scan:
                 self._take(record, line)
         self._report_tail()
 
-    def _take(self, record: Record, line: Line) -> None:
+    def _take(self, record: Record, line: FileLine) -> None:
         fault = fault_of(record)
         if fault:
             self._lose(line, f"the record {fault}; buoyline has not written it, and verify passes over it")
@@ -120,7 +120,7 @@ class Scan:
         elif record["op"] == "batch" and record.get("rebuilt"):
             self.rebuilt.add(self.index.messages)
 
-    def _check_place(self, record: Record, line: Line) -> None:
+    def _check_place(self, record: Record, line: FileLine) -> None:
         """Check that a batch or summary begins where the one before it ends."""
         found, expected = _places(record, self.index)
         may_skip = record["op"] in self._losses
@@ -130,7 +130,7 @@ class Scan:
             reason = f"the {record['op']} does not follow the one before it; restore the journal from a copy"
             self.findings.append(finding("gap", self.path, reason, line=line.number, offset=line.offset))
 
-    def _lose(self, line: Line, reason: str) -> None:
+    def _lose(self, line: FileLine, reason: str) -> None:
         self.findings.append(finding("bad-record", self.path, reason, line=line.number, offset=line.offset))
         self._losses = {"batch", "summary"}
 
