@@ -51,7 +51,7 @@ from hypothesis import strategies as st
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.compression.extractive import Extractive
-from buoyline.compression.summarizers.attempts import Kind
+from buoyline.compression.summarizers.attempts import FailureKind
 from buoyline.errors import ConfigError, ContextOverflowError, StorageError, SummaryError, WorkspaceFull
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware, workspace_tools
 from buoyline.integrations.agentscope.agents import beginning, cut_of, messages_of, model_input, pieces_of, tokens_of
@@ -589,16 +589,18 @@ class TestFailures:
     @pytest.mark.parametrize(
         ("status", "words", "kind"),
         [
-            (401, "no key", Kind.HOPELESS),
-            (429, "slow down", Kind.BUSY),
-            (400, "This model's maximum context length is 8192", Kind.OVERFLOW),
-            (413, "large", Kind.OVERFLOW),
-            (422, "tools are not supported", Kind.REJECTED),
-            (500, "oops", Kind.BUSY),
-            (None, "connection reset", Kind.BUSY),
+            (401, "no key", FailureKind.HOPELESS),
+            (429, "slow down", FailureKind.BUSY),
+            (400, "This model's maximum context length is 8192", FailureKind.OVERFLOW),
+            (413, "large", FailureKind.OVERFLOW),
+            (422, "tools are not supported", FailureKind.REJECTED),
+            (500, "oops", FailureKind.BUSY),
+            (None, "connection reset", FailureKind.BUSY),
         ],
     )
-    def test_an_error_is_sorted_by_its_status_and_words(self, status: int | None, words: str, kind: Kind) -> None:
+    def test_an_error_is_sorted_by_its_status_and_words(
+        self, status: int | None, words: str, kind: FailureKind
+    ) -> None:
         error = RuntimeError(words)
         if status is not None:
             error.status_code = status  # type: ignore[attr-defined] # as the clients of the providers do

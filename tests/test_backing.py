@@ -3,8 +3,8 @@
 import pytest
 
 from buoyline.compression.citations import with_backed_pointers
-from buoyline.compression.passages import Place
-from buoyline.compression.summary import Draft, Pointer, Source, SummaryRequest
+from buoyline.compression.passages import ArchiveLocation
+from buoyline.compression.summary import Draft, Pointer, SourceMessage, SummaryRequest
 from buoyline.messages import detect
 from buoyline.tokens import default_counter
 
@@ -19,8 +19,8 @@ def _checked(sentence: str, carried: frozenset[Pointer] = frozenset()) -> tuple[
     """
     message = {"role": "user", "content": "\n".join(TEXT)}
     lines = ("## 0 · user", *TEXT, "")
-    source = Source(0, detect(message).view(message), Pointer("transcript.md", 1, 4), (), lines)
-    place = Place(0, 1, "r", "/w/transcript.md", "transcript.md", ((1, 4),), {RESULT: 900}, carried)
+    source = SourceMessage(0, detect(message).view(message), Pointer("transcript.md", 1, 4), (), lines)
+    place = ArchiveLocation(0, 1, "r", "/w/transcript.md", "transcript.md", ((1, 4),), {RESULT: 900}, carried)
     request = SummaryRequest([source], None, 1_000, default_counter())
     draft, dropped = with_backed_pointers(Draft("model", {"current_state": sentence}, ()), request, place)
     return draft.fields["current_state"], dropped

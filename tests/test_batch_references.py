@@ -16,7 +16,7 @@ from strands_model import ScriptedModel as StrandsModel
 
 from buoyline import ContextWindow
 from buoyline.compression import Draft, SummaryRequest, summary_from
-from buoyline.compression.passages import Place
+from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.summary import BatchReference
 from buoyline.integrations.agentscope import WorkspaceMiddleware
 from buoyline.integrations.strands import SummarizingConversationManager
@@ -105,7 +105,7 @@ async def test_a_notice_names_every_batch_that_left_without_a_summary() -> None:
 
 def test_of_very_many_batches_the_first_and_the_newest_are_named() -> None:
     batches = [BatchReference(10 * at, 10 * at + 10, f"s3://bucket/s1/batch-{at}") for at in range(40)]
-    found = Place(390, 400, batches[-1].reference, batches=tuple(batches)).references
+    found = ArchiveLocation(390, 400, batches[-1].reference, batches=tuple(batches)).references
     named = ranges(f"{found};")
     assert [number for _, _, number in named] == [0, 1, 2, 3, *range(28, 40)]
     assert ", 24 more batches between, " in found
@@ -113,7 +113,7 @@ def test_of_very_many_batches_the_first_and_the_newest_are_named() -> None:
 
 def test_batches_under_one_reference_are_named_by_it_alone() -> None:
     one = "s3://bucket/context.jsonl"
-    assert Place(4, 8, one, batches=(BatchReference(0, 4, one), BatchReference(4, 8, one))).references == (
+    assert ArchiveLocation(4, 8, one, batches=(BatchReference(0, 4, one), BatchReference(4, 8, one))).references == (
         f"{one} holds them"
     )
 

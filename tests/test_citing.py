@@ -4,41 +4,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.compression.extractive.extractive import extract
-from buoyline.compression.extractive.reading import Citations
+from buoyline.compression.extractive.reading import LineFinder
 from buoyline.compression.extractive.snippets import MAX_LEAD_LINES, Sections
-from buoyline.compression.summary import Pointer, Source, SummaryRequest
+from buoyline.compression.summary import Pointer, SourceMessage, SummaryRequest
 from buoyline.messages import detect
 from buoyline.previews.source import readable_lines
 from buoyline.tokens import default_counter
 
 
-def _source(text: str) -> Source:
+def _source(text: str) -> SourceMessage:
     """Return a message as a transcript from line 11 on shows it: a heading, its text, an empty line."""
     message = {"role": "user", "content": text}
     lines = ("## 0 \u00b7 user", *readable_lines(text), "")
-    return Source(0, detect(message).view(message), Pointer("transcript.md", 11, 10 + len(lines)), (), lines)
+    return SourceMessage(0, detect(message).view(message), Pointer("transcript.md", 11, 10 + len(lines)), (), lines)
 
 
-def _cited(source: Source, pointer: Pointer) -> str:
+def _cited(source: SourceMessage, pointer: Pointer) -> str:
     return "\n".join(source.lines[pointer.start - 11 : pointer.end - 10])
 
 
 def test_a_quotation_cites_its_lines_alone() -> None:
     source = _source("one\ntwo words\nand three\nfour")
-    assert Citations().of(source, "words and three") == (Pointer("transcript.md", 13, 14),)
-    assert Citations().of(source, "one \u2026 four") == (Pointer("transcript.md", 12, 15),)
+    assert LineFinder().of(source, "words and three") == (Pointer("transcript.md", 13, 14),)
+    assert LineFinder().of(source, "one \u2026 four") == (Pointer("transcript.md", 12, 15),)
 
 
 def test_words_that_are_not_found_cite_the_whole_message() -> None:
     source = _source("one\ntwo")
-    assert Citations().of(source, "three") == (source.pointer,)
-    assert Citations().of(source, "") == (source.pointer,)
-    assert Citations().of(Source(0, source.message), "one") == ()
+    assert LineFinder().of(source, "three") == (source.pointer,)
+    assert LineFinder().of(source, "") == (source.pointer,)
+    assert LineFinder().of(SourceMessage(0, source.message), "one") == ()
 
 
 def test_a_line_that_was_wrapped_or_escaped_is_found() -> None:
     source = _source("word " * 400 + "\x1b[31mred\x1b[0m end\nlast")
-    (pointer,) = Citations().of(source, "word word red end")
+    (pointer,) = LineFinder().of(source, "word word red end")
     assert "red" in _cited(source, pointer)
     assert pointer.end < 11 + len(source.lines) - 2
 
@@ -47,7 +47,7 @@ def test_a_line_that_was_wrapped_or_escaped_is_found() -> None:
 def test_cited_lines_hold_what_was_quoted(lines: list[str], data: st.DataObject) -> None:
     source = _source("\n".join(lines))
     quoted = data.draw(st.sampled_from(lines))
-    (pointer,) = Citations().of(source, quoted)
+    (pointer,) = LineFinder().of(source, quoted)
     assert 11 <= pointer.start <= pointer.end <= 10 + len(source.lines)
     if quoted.isascii() and quoted.isprintable() and quoted.strip():
         assert "".join(quoted.split()) in "".join(_cited(source, pointer).split())

@@ -13,7 +13,7 @@ from thirds import STEP, each_third
 
 from buoyline.compression.citations import CUT, unverified
 from buoyline.compression.extractive.extractive import Extractive, extract
-from buoyline.compression.summary import FIELDS, Draft, Pointer, Source, SummaryRequest, pointers_in
+from buoyline.compression.summary import FIELDS, Draft, Pointer, SourceMessage, SummaryRequest, pointers_in
 from buoyline.messages import Message, detect
 from buoyline.tokens import as_text_counter, default_counter
 
@@ -37,9 +37,9 @@ def _result(call_id: str, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
-def _sources(messages: Sequence[dict[str, Any]], first: int = 0) -> list[Source]:
+def _sources(messages: Sequence[dict[str, Any]], first: int = 0) -> list[SourceMessage]:
     return [
-        Source(index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9))
+        SourceMessage(index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9))
         for index, message in enumerate(messages, first)
     ]
 
@@ -317,7 +317,7 @@ def test_a_models_summary_is_carried_on_sentence_by_sentence_with_its_pointers()
 
 
 def test_without_line_numbers_there_are_no_pointers() -> None:
-    sources = [Source(source.index, source.message) for source in _sources(SESSION)]
+    sources = [SourceMessage(source.index, source.message) for source in _sources(SESSION)]
     draft = extract(SummaryRequest(sources, None, 800, COUNTER))
     assert draft.pointers == ()
     assert "transcript.md" not in "\n".join(draft.fields.values())
@@ -371,7 +371,7 @@ def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
 FIELD_SETS = st.sampled_from([FIELDS, ("next_steps", "context_to_preserve"), ("story",), ("task_overview", "notes")])
 
 
-def _known(sources: Sequence[Source], previous: Draft | None = None) -> set[Pointer]:
+def _known(sources: Sequence[SourceMessage], previous: Draft | None = None) -> set[Pointer]:
     carried = () if previous is None else previous.items
     return {source.pointer for source in sources if source.pointer} | {
         pointer for item in carried for pointer in item.pointers

@@ -9,7 +9,7 @@ import pytest
 from buoyline.compression.extractive.extractive import extract
 from buoyline.compression.extractive.speech import last_words, without_closing
 from buoyline.compression.extractive.wording import ANSWERED
-from buoyline.compression.summary import Draft, Pointer, Source, SummaryRequest
+from buoyline.compression.summary import Draft, Pointer, SourceMessage, SummaryRequest
 from buoyline.messages import detect
 from buoyline.tokens import default_counter
 
@@ -39,7 +39,9 @@ def _summaries(*parts: Messages, max_tokens: int = 900) -> Draft:
     first = 0
     for part in parts:
         sources = [
-            Source(index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9))
+            SourceMessage(
+                index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9)
+            )
             for index, message in enumerate(part, first)
         ]
         draft = extract(SummaryRequest(sources, draft, max_tokens, default_counter()))

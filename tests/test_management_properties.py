@@ -15,18 +15,18 @@ from buoyline.errors import ConfigError
 from buoyline.management import (
     MANAGERS,
     ContextManagement,
-    Held,
-    Leave,
+    ContextMessage,
+    ContextView,
+    Evict,
     ManagedConversation,
-    Situation,
-    Summarise,
+    Summarize,
     from_context_config,
     from_strands_settings,
     to_context_config,
     to_strands_settings,
 )
 from buoyline.management.managers import SlidingWindow, Summarization
-from buoyline.management.rules import Beginning, Cutting
+from buoyline.management.rules import LegalCuts, TruncatedStub
 from buoyline.messages import Message, Note, detect, dialect_named, spell
 from buoyline.offloader import StoredResult, ToolRule
 from buoyline.tokens import HeuristicCounter
@@ -285,7 +285,9 @@ def late_pairs(originals: Sequence[Message]) -> set[tuple[int, int]]:
     return {(start, end) for start, end in pair_spans(originals) if any(start < at < end for at in spoken)}
 
 
-def assert_pairs_are_whole(standing: Sequence[Held], originals: Sequence[Message], late: set[tuple[int, int]]) -> None:
+def assert_pairs_are_whole(
+    standing: Sequence[ContextMessage], originals: Sequence[Message], late: set[tuple[int, int]]
+) -> None:
     """A call stands with its result, or neither does."""
     indexes = {one.index for one in standing}
     for start, end in set(pair_spans(originals)) - late:
@@ -300,9 +302,11 @@ def assert_whole(shown: Message, original: Message, workspace: MemoryWorkspace) 
             assert stored == []
 
 
-def situation_of(conversation: Sequence[dict[str, Any]], pins: set[int]) -> Situation:
-    messages = [Held(message, view(message), 10, at, pinned=at in pins) for at, message in enumerate(conversation)]
-    return Situation(messages=messages, size=1_000, counter=HeuristicCounter())
+def situation_of(conversation: Sequence[dict[str, Any]], pins: set[int]) -> ContextView:
+    messages = [
+        ContextMessage(message, view(message), 10, at, pinned=at in pins) for at, message in enumerate(conversation)
+    ]
+    return ContextView(messages=messages, size=1_000, counter=HeuristicCounter())
 
 
 @given(conversations, st.integers(1, 9), st.sets(st.integers(0, 9), max_size=2))
@@ -311,8 +315,8 @@ def test_a_sliding_window_keeps_its_limit_wherever_any_cut_does(
 ) -> None:
     situation = situation_of(conversation, pins)
     decided = SlidingWindow(max_messages=limit).decide(situation)
-    cutting = Cutting(situation)
-    step = next((step for step in decided.steps if isinstance(step, Leave)), Leave(0, (), (), ""))
+    cutting = LegalCuts(situation)
+    step = next((step for step in decided.steps if isinstance(step, Evict)), Evict(0, (), (), ""))
 
     fitting = [cut for cut in (0, *cutting.cuts) if cutting.counted(cut) <= limit]
     assert (cutting.counted(step.cut) <= limit) == bool(fitting)
@@ -328,14 +332,14 @@ def test_a_summary_never_takes_what_shall_be_preserved(
     decided = Summarization(summary_ratio=ratio, preserve_recent_messages=preserved).decide(situation)
     counted = [at for at, held in enumerate(situation.messages) if held.is_counted]
     for step in decided.steps:
-        assert isinstance(step, Summarise)
+        assert isinstance(step, Summarize)
         assert sum(at >= step.cut for at in counted) >= preserved
         assert step.cut > len(step.standing)
 
 
 @given(st.integers(1, 400), st.text(min_size=1, max_size=800), st.sampled_from([None, STORED]))
 def test_a_beginning_is_never_longer_than_it_may_be(limit: int, text: str, stored: StoredResult | None) -> None:
-    assert len(Beginning(limit)(text, stored, HeuristicCounter())) <= limit
+    assert len(TruncatedStub(limit)(text, stored, HeuristicCounter())) <= limit
 
 
 limits = st.fixed_dictionaries(

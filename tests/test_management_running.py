@@ -13,8 +13,8 @@ import pytest
 from buoyline import ContextWindow
 from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError
-from buoyline.management import ContextManagement, ManagedConversation, Ran, built_in
-from buoyline.management.custom import Custom
+from buoyline.management import ContextManagement, ManagedConversation, ManagerRun, built_in
+from buoyline.management.custom import CustomManager
 from buoyline.messages import detect
 from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
@@ -167,7 +167,7 @@ def said(held: ManagedConversation) -> list[Any]:
     return [one.native for one in held.situation().standing() if one.is_counted]
 
 
-def ran(held: ManagedConversation) -> list[Ran]:
+def ran(held: ManagedConversation) -> list[ManagerRun]:
     return [one for report in held.reports for one in report.entries]
 
 
@@ -554,7 +554,7 @@ async def test_on_an_overflow_no_lets_the_error_through_and_yes_stops_it() -> No
         await held.add(message)
     assert len(await held.recover_from_overflow(overflow)) == 2
     manager = greedy.entries("on_overflow")[0].manager
-    assert isinstance(manager, Custom)
+    assert isinstance(manager, CustomManager)
     assert isinstance(manager.reducer, Greedy)
     assert manager.reducer.errors == [overflow]
 

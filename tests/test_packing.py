@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression import Item, Pointer
+from buoyline.compression import Fact, Pointer
 from buoyline.compression.extractive.snippets import LABEL_KIND, MAX_RANGES, rows
 from buoyline.compression.extractive.wording import field_text, pointers_of
 from buoyline.compression.summary import pointers_in
@@ -11,9 +11,9 @@ from buoyline.compression.summary import pointers_in
 RESULT = "tool_result-call_1.txt"
 
 
-def _item(text: str, *lines: tuple[int, int], path: str = "transcript.md", kind: str = "identifier") -> Item:
+def _item(text: str, *lines: tuple[int, int], path: str = "transcript.md", kind: str = "identifier") -> Fact:
     pointers = tuple(Pointer(path, start, end) for start, end in lines)
-    return Item(
+    return Fact(
         "context_to_preserve", kind, text, pointers[0] if pointers else None, 0, also=pointers[1:] if pointers else ()
     )
 
@@ -47,7 +47,7 @@ def test_places_that_touch_are_one() -> None:
 
 
 @st.composite
-def held(draw: st.DrawFn) -> Item:
+def held(draw: st.DrawFn) -> Fact:
     starts = draw(st.lists(st.integers(1, 200), max_size=3))
     lines = [(start, start + draw(st.integers(0, 9))) for start in starts]
     path = draw(st.sampled_from(["transcript.md", RESULT]))
@@ -58,7 +58,7 @@ ledger = st.lists(held(), max_size=30)
 
 
 @given(ledger)
-def test_each_string_stands_on_a_line_that_names_all_its_places(items: list[Item]) -> None:
+def test_each_string_stands_on_a_line_that_names_all_its_places(items: list[Fact]) -> None:
     found = rows(items)
     assert sorted(string for row in found for string in row.strings) == sorted(item.text for item in items)
     for item in items:
@@ -67,7 +67,7 @@ def test_each_string_stands_on_a_line_that_names_all_its_places(items: list[Item
 
 
 @given(ledger)
-def test_the_pointers_of_a_ledger_are_those_that_stand_in_its_text(items: list[Item]) -> None:
+def test_the_pointers_of_a_ledger_are_those_that_stand_in_its_text(items: list[Fact]) -> None:
     assert list(pointers_in(field_text(items))) == list(pointers_of(items))
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third, share_of_examples
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
-from buoyline.compression import Compressor, Draft, Extent, Pointer, Summary
+from buoyline.compression import Compressor, Draft, MessageRange, Pointer, Summary
 from buoyline.compression.extractive.reading import spanning
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import detect
@@ -154,7 +154,7 @@ async def _summary(
         await abilities.results.record_stub("s1", written, stored)
         stubs[written] = stored
         messages[position] = {**message, "content": written}
-    extent = Extent("s1", 0, messages, tokens=50_000, stubs=stubs)
+    extent = MessageRange("s1", 0, messages, tokens=50_000, stubs=stubs)
     compressor = Compressor(workspace, counter=COUNTER)
     return await compressor.summarize(extent, await compressor.archive(extent), max_tokens=max_tokens)
 
@@ -229,7 +229,7 @@ async def test_of_a_bare_notice_only_the_failure_is_told(tmp_path: Path) -> None
     call = {"type": "tool_use", "id": "c1", "name": "Read", "input": {"file_path": "/a/b.py"}}
     messages = [_said("user", "go"), {"role": "assistant", "content": [call]}, {"role": "user", "content": [failed]}]
     compressor = Compressor(workspace, counter=COUNTER)
-    extent = Extent("s1", 0, messages, tokens=5_000, dialect="anthropic", stubs={notice: stored})
+    extent = MessageRange("s1", 0, messages, tokens=5_000, dialect="anthropic", stubs={notice: stored})
     summary = await compressor.summarize(extent, await compressor.archive(extent), max_tokens=1_000)
     assert _line_with(summary, "Open error").text == "Open error: Read"
     assert "offloaded" not in "\n".join(summary.draft.fields.values())
@@ -238,7 +238,7 @@ async def test_of_a_bare_notice_only_the_failure_is_told(tmp_path: Path) -> None
 async def test_a_pointer_of_the_last_summary_is_carried_on_without_its_stub(tmp_path: Path) -> None:
     first = await _summary(BUILD, tmp_path, large=[2])
     compressor = Compressor(LocalWorkspace(tmp_path, durability="off"), counter=COUNTER)
-    extent = Extent("s1", len(BUILD), [_said("user", "Go on.")], tokens=50_000)
+    extent = MessageRange("s1", len(BUILD), [_said("user", "Go on.")], tokens=50_000)
     place = await compressor.archive(extent)
     second = await compressor.summarize(extent, place, previous=first.draft, max_tokens=1_500)
     assert "[tool_result-c1.txt:400]" in second.text
@@ -339,7 +339,9 @@ async def test_a_result_that_is_gone_is_known_from_its_stub(tmp_path: Path) -> N
     assert abilities.results is not None
     stored = await abilities.results.store_result("s1", detect(BUILD[2]).view(BUILD[2]).results[0])
     written = stub(LOG, stored, 300, COUNTER)
-    extent = Extent("s1", 0, [*BUILD[:2], _result("c1", written), BUILD[3]], tokens=5_000, stubs={written: stored})
+    extent = MessageRange(
+        "s1", 0, [*BUILD[:2], _result("c1", written), BUILD[3]], tokens=5_000, stubs={written: stored}
+    )
     compressor = Compressor(workspace, counter=COUNTER)
     place = await compressor.archive(extent)
     (_directory(tmp_path) / "tool_result-c1.txt").unlink()

@@ -20,7 +20,7 @@ from test_recorded_sessions import STOPS, Run, differing, recording
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.management import BUILT_IN, Registry, built_in
-from buoyline.management.managers import Compression
+from buoyline.management.managers import RatioCompression
 from buoyline.window.events import ContextManaged, Event, ResultOffloaded
 
 SIZES = (8_000, 32_000, 128_000)
@@ -164,7 +164,7 @@ async def check_session(preset: str, path: Path, folder: Path, size: int, counts
 def summary_tokens(preset: str, size: int) -> int:
     """Return what a summary may take: as the document says, or as is usual."""
     managers = [entry.manager for entries in built_in(preset).hooks.values() for entry in entries]
-    said = [manager.summary_tokens for manager in managers if isinstance(manager, Compression)]
+    said = [manager.summary_tokens for manager in managers if isinstance(manager, RatioCompression)]
     return max(tokens or 0 for tokens in (*said, ContextConfig().summary_limit(size)))
 
 

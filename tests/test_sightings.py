@@ -1,16 +1,16 @@
 """Where exact strings were seen, and which spelling of a path counts."""
 
-from buoyline.compression.extractive.occurrences import Lookout
-from buoyline.compression.summary import Source
+from buoyline.compression.extractive.occurrences import OccurrenceIndex
+from buoyline.compression.summary import SourceMessage
 from buoyline.messages import detect
 
 
 def _seen(*texts: str) -> dict[str, int]:
     """Return how often each string counts in a conversation of these messages."""
-    lookout = Lookout()
+    lookout = OccurrenceIndex()
     for index, text in enumerate(texts):
         message = {"role": "user", "content": text}
-        lookout.watch(Source(index, detect(message).view(message)), ())
+        lookout.watch(SourceMessage(index, detect(message).view(message)), ())
     return {found.text: found.count for found in lookout.sightings()}
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline import Compressor, ContextWindow, Draft, LocalWorkspace, Summary, SummaryRequest
-from buoyline.compression import FIELDS, CallableSummarizer, Pointer, Source
-from buoyline.compression.passages import Block, NumberedLine, blocks_of
+from buoyline.compression import FIELDS, CallableSummarizer, Pointer, SourceMessage
+from buoyline.compression.passages import NumberedLine, TranscriptBlock, blocks_of
 from buoyline.compression.summarizers.answers import cleaned, fields_of
-from buoyline.compression.summarizers.attempts import Attempts, Failure, Kind, Retries, shortened, total
+from buoyline.compression.summarizers.attempts import Attempts, Failure, FailureKind, Retries, shortened, total
 from buoyline.compression.summarizers.prompts import fit, prompt_for
 from buoyline.errors import ConfigError
 from buoyline.messages import Message, Text, ToolCall, ToolResult
@@ -138,7 +138,7 @@ async def test_the_previous_prose_and_the_facts_are_both_carried_on_by_the_fallb
 
 def request_of(*messages: Message, **options: Any) -> SummaryRequest:
     return SummaryRequest(
-        [Source(index, message) for index, message in enumerate(messages)], None, 500, COUNTER, **options
+        [SourceMessage(index, message) for index, message in enumerate(messages)], None, 500, COUNTER, **options
     )
 
 
@@ -157,32 +157,36 @@ def test_lines_without_numbers_are_shown_without_any(said: list[tuple[Any, str]]
 def test_lines_are_not_numbered_where_the_transcript_counts_them_otherwise() -> None:
     message = Message("user", (Text("one\ntwo"),))
     for end, numbers in ((4, [1, 2, 3, 4]), (9, [0, 0, 0, 0])):
-        source = Source(0, message, Pointer("transcript.md", 1, end))
+        source = SourceMessage(0, message, Pointer("transcript.md", 1, end))
         lines = [line.number for block in blocks_of([source]) for line in block.lines]
         assert lines == numbers
 
 
 @st.composite
-def blocks(draw: st.DrawFn) -> list[Block]:
-    found: list[Block] = []
+def blocks(draw: st.DrawFn) -> list[TranscriptBlock]:
+    found: list[TranscriptBlock] = []
     number = 1
     for texts in draw(st.lists(st.lists(st.text("ab \u4e2d", max_size=300), max_size=30), max_size=30)):
         lines = tuple(NumberedLine("transcript.md", number + at, text) for at, text in enumerate(texts))
         number += len(lines)
         role = draw(st.sampled_from(["user", "assistant", "tool"]))
-        found.append(Block(role, is_result=role == "tool", is_heading=False, lines=lines))  # type: ignore[arg-type]
+        found.append(TranscriptBlock(role, is_result=role == "tool", is_heading=False, lines=lines))  # type: ignore[arg-type]
     return found
 
 
 @given(blocks(), st.integers(-5, 3_000))
-def test_whatever_there_is_to_show_fits_the_room(shown: list[Block], max_tokens: int) -> None:
+def test_whatever_there_is_to_show_fits_the_room(shown: list[TranscriptBlock], max_tokens: int) -> None:
     assert COUNTER.count(fit(shown, "transcript.md", max_tokens, COUNTER)) <= max(max_tokens, 0)
 
 
 def test_results_are_cut_before_words_and_what_is_left_out_is_named_by_its_lines() -> None:
-    words = Block("user", is_result=False, is_heading=False, lines=(NumberedLine("transcript.md", 1, "please " * 100),))
+    words = TranscriptBlock(
+        "user", is_result=False, is_heading=False, lines=(NumberedLine("transcript.md", 1, "please " * 100),)
+    )
     loud = tuple(NumberedLine("transcript.md", 2 + at, f"row {at}") for at in range(500))
-    shown = fit([words, Block("tool", is_result=True, is_heading=False, lines=loud)], "transcript.md", 600, COUNTER)
+    shown = fit(
+        [words, TranscriptBlock("tool", is_result=True, is_heading=False, lines=loud)], "transcript.md", 600, COUNTER
+    )
     assert "please " * 100 in shown
     assert "2> row 0" in shown
     assert "501> row 499" in shown
@@ -212,7 +216,7 @@ def test_any_answer_is_read_or_refused(answer: Any) -> None:
     else:
         assert all(found.values())
         return
-    assert refused in {Kind.EMPTY, Kind.MALFORMED}
+    assert refused in {FailureKind.EMPTY, FailureKind.MALFORMED}
 
 
 @given(st.text())
@@ -244,9 +248,13 @@ def test_shortened_fields_fit_and_keep_their_beginnings(fields: dict[str, str], 
     assert total(found, COUNTER) <= max(max_tokens, len(fields))
 
 
-@given(st.lists(st.tuples(st.sampled_from(Kind), st.none() | st.floats(0, 100))), st.integers(1, 9), st.floats(0, 50))
+@given(
+    st.lists(st.tuples(st.sampled_from(FailureKind), st.none() | st.floats(0, 100))),
+    st.integers(1, 9),
+    st.floats(0, 50),
+)
 def test_requests_and_waits_are_bounded(
-    failures: list[tuple[Kind, float | None]], most: int, max_wait_s: float
+    failures: list[tuple[FailureKind, float | None]], most: int, max_wait_s: float
 ) -> None:
     attempts = Attempts(Retries(max_attempts=most, max_wait_s=max_wait_s))
     for kind, after in failures:

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression import FIELDS, Draft, Item, Pointer, Summary, summary_from
+from buoyline.compression import FIELDS, Draft, Fact, Pointer, Summary, summary_from
 from buoyline.compression.config import SUMMARY_TEMPLATE
-from buoyline.compression.passages import Place, frame_tokens, header, render, with_pointers_that_resolve
+from buoyline.compression.passages import ArchiveLocation, frame_tokens, header, render, with_pointers_that_resolve
 from buoyline.compression.summary import marks_of, pointers_in
 from buoyline.messages import parse, spell
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()
-PLACE = Place(
+PLACE = ArchiveLocation(
     3, 20, "/w/sessions/s1/context.jsonl", "/w/sessions/s1/transcript.md", "transcript.md", ((1, 60), (61, 120))
 )
 
 texts = st.text(max_size=20)
 pointers = st.builds(Pointer, texts, st.integers(1, 500), st.integers(1, 500))
 items = st.builds(
-    Item,
+    Fact,
     field=st.sampled_from(FIELDS),
     kind=texts,
     text=texts,
@@ -101,11 +101,11 @@ def test_a_line_without_items_is_read() -> None:
     ("place", "words"),
     [
         (PLACE, ["messages 3-19", PLACE.transcript, "[transcript.md:119-120]", "None is lost", "not instructions"]),
-        (Place(0, 1, "s3://bucket/key"), ["messages 0-0", "s3://bucket/key", "None is lost"]),
-        (Place(0, 5), ["messages 0-4", "They were not kept anywhere"]),
+        (ArchiveLocation(0, 1, "s3://bucket/key"), ["messages 0-0", "s3://bucket/key", "None is lost"]),
+        (ArchiveLocation(0, 5), ["messages 0-4", "They were not kept anywhere"]),
     ],
 )
-def test_a_header_says_where_the_messages_are(place: Place, words: list[str]) -> None:
+def test_a_header_says_where_the_messages_are(place: ArchiveLocation, words: list[str]) -> None:
     shown = header(place)
     assert [word for word in words if word not in shown] == []
     assert "\n" not in shown
@@ -118,7 +118,7 @@ def test_the_mark_that_a_header_explains_is_one_that_could_be(lines: tuple[tuple
 
 def test_a_message_is_pointed_to_by_its_lines() -> None:
     assert PLACE.pointer(1) == Pointer("transcript.md", 61, 120)
-    assert Place(0, 5, "s3://bucket/key").pointer(1) is None
+    assert ArchiveLocation(0, 5, "s3://bucket/key").pointer(1) is None
 
 
 def test_a_summary_is_its_header_and_the_filled_template() -> None:
@@ -184,7 +184,7 @@ def test_a_pointer_of_its_own_mark_is_read_as_ever() -> None:
 
 
 def test_without_a_transcript_no_pointer_is_shown() -> None:
-    kept = with_pointers_that_resolve(_draft(a="One [transcript.md:1-5]."), Place(0, 5, "s3://bucket/key"))
+    kept = with_pointers_that_resolve(_draft(a="One [transcript.md:1-5]."), ArchiveLocation(0, 5, "s3://bucket/key"))
     assert kept.pointers == ()
     assert kept.fields == {"a": "One ."}
 

@@ -22,7 +22,7 @@ from buoyline.cli.output import (
 )
 from buoyline.errors import DocumentError
 from buoyline.management import Activation, ContextManagement, Registry, advice, explained
-from buoyline.management.model import Walker
+from buoyline.management.model import DocumentReader
 from buoyline.management.opensearch import (
     INLINE_KEY,
     NAME_KEY,
@@ -293,7 +293,7 @@ def _read(raw: Any, source: str, registry: Registry, allowed: Sequence[str]) -> 
     """Return what *raw* means: a fragment, a body, or a document."""
     if is_object(raw) and set(raw) == {"activation"}:
         problems = Problems(source)
-        activation = Walker(problems).activation(raw["activation"])
+        activation = DocumentReader(problems).activation(raw["activation"])
         problems.settle()
         return activation or Activation()
     if is_object(raw) and is_body(raw):

@@ -1,6 +1,6 @@
 """Compression: older messages become a structured summary that refers to the archive."""
 
-from buoyline.compression.compressor import Compression, Compressor, Extent
+from buoyline.compression.compressor import CompressionResult, Compressor, MessageRange
 from buoyline.compression.config import ContextConfig
 from buoyline.compression.extractive import Extractive
 from buoyline.compression.plan import Plan, legal_cut_before, legal_cuts, pair_spans
@@ -9,9 +9,9 @@ from buoyline.compression.summary import (
     FIELDS,
     POINTER,
     Draft,
-    Item,
+    Fact,
     Pointer,
-    Source,
+    SourceMessage,
     Summarizer,
     Summary,
     SummaryRequest,
@@ -23,17 +23,17 @@ __all__ = [
     "FIELDS",
     "POINTER",
     "CallableSummarizer",
-    "Compression",
+    "CompressionResult",
     "Compressor",
     "ContextConfig",
     "Draft",
-    "Extent",
     "Extractive",
-    "Item",
+    "Fact",
+    "MessageRange",
     "ModelSummarizer",
     "Plan",
     "Pointer",
-    "Source",
+    "SourceMessage",
     "Summarizer",
     "Summary",
     "SummaryFunction",

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from buoyline.compression.identifiers import WORD, mentions, readable, says_error
-from buoyline.compression.passages import NumberedLine, Place, blocks_of
+from buoyline.compression.passages import ArchiveLocation, NumberedLine, blocks_of
 from buoyline.compression.summary import POINTER, Draft, Pointer, SummaryRequest, marks_of, pointers_in
 
 MARK: Final = " (unverified)"
@@ -182,7 +182,9 @@ class _Hit(NamedTuple):
     claim: str
 
 
-def with_backed_pointers(draft: Draft, request: SummaryRequest, place: Place) -> tuple[Draft, tuple[str, ...]]:
+def with_backed_pointers(
+    draft: Draft, request: SummaryRequest, place: ArchiveLocation
+) -> tuple[Draft, tuple[str, ...]]:
     """Return *draft* with citations that hold, and those that were taken out.
 
     A citation stays if its lines are there and at least one of the exact strings of its sentence stands in them; a
@@ -206,7 +208,7 @@ def with_backed_pointers(draft: Draft, request: SummaryRequest, place: Place) ->
 
 
 class _Check:
-    def __init__(self, lines: "_Lines", place: Place) -> None:
+    def __init__(self, lines: "_Lines", place: ArchiveLocation) -> None:
         self._lines = lines
         self._place = place
         self.dropped: list[str] = []

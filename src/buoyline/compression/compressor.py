@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from buoyline.compression.citations import backed, claims, mark, stands_in, unverified, with_backed_pointers
 from buoyline.compression.config import ContextConfig, config_of
-from buoyline.compression.excerpts import Excerpt, counted_file, excerpts_of, lines_of_files
+from buoyline.compression.excerpts import ResultExcerpt, counted_file, excerpts_of, lines_of_files
 from buoyline.compression.extractive import Extractive
 from buoyline.compression.extractive.extractive import carried, extract
-from buoyline.compression.passages import Place, frame_tokens, render, with_pointers_that_resolve
+from buoyline.compression.passages import ArchiveLocation, frame_tokens, render, with_pointers_that_resolve
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.summarizers import SummaryFunction, summarizer_from
 from buoyline.compression.summarizers.answers import cleaned
@@ -22,9 +22,9 @@ from buoyline.compression.summary import (
     POINTER,
     BatchReference,
     Draft,
-    Item,
+    Fact,
     OnSummaryEvent,
-    Source,
+    SourceMessage,
     Summarizer,
     Summary,
     SummaryFellBack,
@@ -101,7 +101,7 @@ def _previous(previous: Draft | None) -> Draft | None:
     return None if previous is None or not facts else replace(previous, items=facts)
 
 
-def _facts(previous: Draft | None) -> tuple[Item, ...]:
+def _facts(previous: Draft | None) -> tuple[Fact, ...]:
     return () if previous is None else tuple(item for item in previous.items if item.kind != NOTE)
 
 
@@ -193,13 +193,13 @@ def _head(streams: ResultStreams, session_id: str, stored: StoredResult, max_cha
     return text[: text.rfind("\n", 0, max_chars) + 1].removesuffix("\n")
 
 
-def _with_lines(source: Source, lines: Mapping[str, tuple[str, ...]]) -> Source:
+def _with_lines(source: SourceMessage, lines: Mapping[str, tuple[str, ...]]) -> SourceMessage:
     if not any(excerpt is not None and lines.get(excerpt.path) for excerpt in source.excerpts):
         return source
     return replace(source, excerpts=tuple(_completed(excerpt, lines) for excerpt in source.excerpts))
 
 
-def _completed(excerpt: Excerpt | None, lines: Mapping[str, tuple[str, ...]]) -> Excerpt | None:
+def _completed(excerpt: ResultExcerpt | None, lines: Mapping[str, tuple[str, ...]]) -> ResultExcerpt | None:
     whole = () if excerpt is None else lines.get(excerpt.path, ())
     return excerpt if excerpt is None or not whole else replace(excerpt, whole=whole)
 
@@ -214,7 +214,7 @@ _MAX_SHORTENINGS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class MessageRange:
     """The messages that leave a context.
 
     Attributes:
@@ -253,7 +253,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Compression:
+class CompressionResult:
     """What a whole compression gives.
 
     Attributes:
@@ -342,7 +342,7 @@ class Compressor:
         previous: Draft | None = None,
         config: ContextConfig | None = None,
         focus: str = "",
-    ) -> "Compression | None":
+    ) -> "CompressionResult | None":
         """Do a whole compression: plan, archive, summarise, check.
 
         `ContextWindow` does the same step by step, because it also keeps the state on disk between the steps. This
@@ -370,16 +370,16 @@ class Compressor:
         cut = self.plan(views, counts, settings, size=size).cut
         if cut == 0:
             return None
-        extent = Extent(session_id, first, list(messages[:cut]), sum(counts[:cut]))
+        extent = MessageRange(session_id, first, list(messages[:cut]), sum(counts[:cut]))
         place = await self.archive(extent)
         limit = settings.summary_limit(size)
         drafted = await self.summarize(extent, place, previous=previous, max_tokens=limit, config=settings, focus=focus)
         summary = await self.record(session_id, drafted)
         staying = [message for message, view in zip(messages, views[:cut], strict=False) if view.role == "system"]
         stand_in = detect(messages[cut - 1]).user_message(summary.text)
-        return Compression(summary, head=[*staying, stand_in], kept=list(messages[cut:]))
+        return CompressionResult(summary, head=[*staying, stand_in], kept=list(messages[cut:]))
 
-    async def archive(self, extent: Extent) -> Place:
+    async def archive(self, extent: MessageRange) -> ArchiveLocation:
         """Persist those messages of *extent* that are not archived yet, and say where all of them are.
 
         Each attempt whose outcome is not known is repeated as it was, under the same batch id, so that it counts once.
@@ -389,13 +389,13 @@ class Compressor:
             StorageError: The file system refused; nothing was changed.
         """
         if self._offloader is None:
-            return Place(extent.first, extent.end)
+            return ArchiveLocation(extent.first, extent.end)
         archive = self._abilities.archive
         if archive is None:
             waiting = list(extent.messages[extent.archived :])
             reference = await self._offloader.offload_context(extent.session_id, waiting)
             new = [BatchReference(extent.first + extent.archived, extent.end, reference)] if waiting else []
-            return Place(extent.first, extent.end, reference, batches=(*extent.batches, *new))
+            return ArchiveLocation(extent.first, extent.end, reference, batches=(*extent.batches, *new))
         ends = {
             end for end in (*extent.attempts, len(extent.messages)) if extent.archived < end <= len(extent.messages)
         }
@@ -409,14 +409,14 @@ class Compressor:
                 times=extent.times[start:end],
             )
         batch = await archive.locate(extent.session_id, extent.first, extent.end)
-        return Place(
+        return ArchiveLocation(
             extent.first, extent.end, batch.reference, batch.transcript, batch.transcript_name, tuple(batch.lines)
         )
 
     async def summarize(
         self,
-        extent: Extent,
-        place: Place,
+        extent: MessageRange,
+        place: ArchiveLocation,
         *,
         previous: Draft | None = None,
         max_tokens: int,
@@ -487,9 +487,9 @@ class Compressor:
 
     def _request(
         self,
-        extent: Extent,
+        extent: MessageRange,
         views: Sequence[Message],
-        place: Place,
+        place: ArchiveLocation,
         lines: Sequence[Sequence[str]],
         *,
         previous: Draft | None,
@@ -499,7 +499,7 @@ class Compressor:
     ) -> SummaryRequest:
         frame = frame_tokens(place, config.summary_template, config.fields, self._counter)
         sources = [
-            Source(
+            SourceMessage(
                 extent.first + position, view, place.pointer(position), excerpts_of(view, extent.stubs), tuple(shown)
             )
             for position, (view, shown) in enumerate(zip(views, lines, strict=True))
@@ -515,7 +515,7 @@ class Compressor:
             schema=config.summary_schema,
         )
 
-    async def _lines(self, extent: Extent, place: Place) -> Sequence[Sequence[str]]:
+    async def _lines(self, extent: MessageRange, place: ArchiveLocation) -> Sequence[Sequence[str]]:
         """Return the transcript's lines of each message; none of any where they are not those that *place* names."""
         unknown: list[Sequence[str]] = [()] * len(extent.messages)
         if self._abilities.transcript is None or not place.lines:
@@ -527,8 +527,8 @@ class Compressor:
     async def _draft(
         self,
         request: SummaryRequest,
-        extent: Extent,
-        place: Place,
+        extent: MessageRange,
+        place: ArchiveLocation,
         *,
         use_model: bool,
         count: Callable[[Draft], int],
@@ -564,7 +564,7 @@ class Compressor:
             draft = await self._fallback.summarize(request)
         return draft
 
-    def _check(self, draft: Draft, request: SummaryRequest, extent: Extent) -> None:
+    def _check(self, draft: Draft, request: SummaryRequest, extent: MessageRange) -> None:
         missing = [name for name in request.fields if not draft.fields.get(name, "").strip()]
         if missing:
             raise SummaryError(draft.summarizer, f"lacks {', '.join(missing)}")

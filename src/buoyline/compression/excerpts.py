@@ -17,7 +17,7 @@ _FIRST_WORD = re.compile(rf"\A[!-~{WORD}]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Excerpt:
+class ResultExcerpt:
     """The lines of an offloaded tool result that its stub shows.
 
     Attributes:
@@ -38,7 +38,7 @@ class Excerpt:
         return (*enumerate(self.whole, 1), *(line for line in self.lines if line[0] > len(self.whole)))
 
 
-def excerpts_of(message: Message, stubs: Mapping[str, StoredResult]) -> tuple[Excerpt | None, ...]:
+def excerpts_of(message: Message, stubs: Mapping[str, StoredResult]) -> tuple[ResultExcerpt | None, ...]:
     """Tell which results of *message* are stubs, and what these show.
 
     Args:
@@ -73,9 +73,9 @@ def counted_file(stored: StoredResult) -> str:
     return re.split(r"[/\\]", stored.view)[-1] or stored.name
 
 
-def _excerpt(stub: str, stored: StoredResult) -> Excerpt:
+def _excerpt(stub: str, stored: StoredResult) -> ResultExcerpt:
     lines = tuple((line.number, _whole_words(line)) for line in previewed_lines(stub))
-    return Excerpt(counted_file(stored), lines, stub)
+    return ResultExcerpt(counted_file(stored), lines, stub)
 
 
 def _whole_words(line: Shown) -> str:

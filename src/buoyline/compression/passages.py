@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from buoyline.compression.excerpts import Excerpt
-from buoyline.compression.summary import POINTER, BatchReference, Draft, Pointer, Source, marks_of
+from buoyline.compression.excerpts import ResultExcerpt
+from buoyline.compression.summary import POINTER, BatchReference, Draft, Pointer, SourceMessage, marks_of
 from buoyline.messages import Part, Role, ToolResult
 from buoyline.offloader.transcript import render_parts
 from buoyline.tokens import TextCounter
@@ -22,7 +22,7 @@ _LAST_NAMED: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArchiveLocation:
     """Where the messages are that a summary stands for.
 
     Attributes:
@@ -63,7 +63,7 @@ class Place:
         last_line = self.last_line if pointer.path == self.transcript_name else self.results.get(pointer.path, 0)
         return 1 <= pointer.start <= pointer.end <= last_line or pointer in self.carried
 
-    def with_results(self, results: Mapping[str, int], previous: Draft | None) -> "Place":
+    def with_results(self, results: Mapping[str, int], previous: Draft | None) -> "ArchiveLocation":
         """Return the same place, where pointers may also name lines of results, and what they named before.
 
         Args:
@@ -93,7 +93,7 @@ class Place:
         return f"they are kept by their numbers: {', '.join(named)}"
 
 
-def header(place: Place) -> str:
+def header(place: ArchiveLocation) -> str:
     """Say what the summary stands for and how to find what it leaves out, in few tokens: small windows have few."""
     first = place.first if place.covers_from is None else place.covers_from
     which = f"[Summary of messages {first}-{place.end - 1}, which are no longer in the context."
@@ -108,13 +108,13 @@ def header(place: Place) -> str:
     return f"{which} They were not kept anywhere.]"
 
 
-def render(place: Place, template: str, fields: Mapping[str, str]) -> str:
+def render(place: ArchiveLocation, template: str, fields: Mapping[str, str]) -> str:
     """Return the summary as the model reads it."""
     filled = template.format(**{name: text.strip() or _NOTHING for name, text in fields.items()})
     return f"{header(place)}\n\n{filled}\n"
 
 
-def frame_tokens(place: Place, template: str, fields: Sequence[str], counter: TextCounter) -> int:
+def frame_tokens(place: ArchiveLocation, template: str, fields: Sequence[str], counter: TextCounter) -> int:
     """Count what the header and the template take, with a few tokens in hand for where texts join.
 
     Two for each field are enough for one that is empty, too, which says so.
@@ -122,7 +122,7 @@ def frame_tokens(place: Place, template: str, fields: Sequence[str], counter: Te
     return counter.count(render(place, template, dict.fromkeys(fields, "-"))) + 2 * len(fields)
 
 
-def with_pointers_that_resolve(draft: Draft, place: Place) -> Draft:
+def with_pointers_that_resolve(draft: Draft, place: ArchiveLocation) -> Draft:
     """Return *draft* without the pointers that name lines that are not there."""
     shown: dict[Pointer, None] = {}
 
@@ -158,7 +158,7 @@ class NumberedLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TranscriptBlock:
     """Lines of one message that one hand wrote.
 
     Attributes:
@@ -174,7 +174,7 @@ class Block:
     lines: tuple[NumberedLine, ...]
 
 
-def blocks_of(sources: Sequence[Source]) -> Iterator[Block]:
+def blocks_of(sources: Sequence[SourceMessage]) -> Iterator[TranscriptBlock]:
     """Yield the lines of *sources* in reading order, those that stubs show of offloaded results behind their notices.
 
     Where a message takes other lines in the transcript than it does here, because another version rendered it, its
@@ -187,15 +187,15 @@ def blocks_of(sources: Sequence[Source]) -> Iterator[Block]:
         yield from _blocks(source, pieces)
 
 
-def _offloaded(source: Source) -> list[Excerpt]:
+def _offloaded(source: SourceMessage) -> list[ResultExcerpt]:
     return [excerpt for excerpt in source.excerpts if excerpt is not None and excerpt.path and excerpt.stub]
 
 
-def _notice(excerpt: Excerpt) -> str:
+def _notice(excerpt: ResultExcerpt) -> str:
     return f"[offloaded to {excerpt.path}]"
 
 
-def _blocks(source: Source, pieces: Sequence[Sequence[str]]) -> Iterator[Block]:
+def _blocks(source: SourceMessage, pieces: Sequence[Sequence[str]]) -> Iterator[TranscriptBlock]:
     pointer, role = source.pointer, source.message.role
     if pointer is not None and sum(map(len, pieces)) != pointer.end - pointer.start + 1:
         pointer = None
@@ -211,7 +211,7 @@ def _blocks(source: Source, pieces: Sequence[Sequence[str]]) -> Iterator[Block]:
         is_result = isinstance(part, ToolResult)
         for excerpt in [shown[line.text] for line in lines if line.text in shown] if is_result else []:
             lines += [NumberedLine(excerpt.path, at, text) for at, text in excerpt.lines]
-        yield Block(role, is_result, position == 0, tuple(lines))
+        yield TranscriptBlock(role, is_result, position == 0, tuple(lines))
 
 
 def pointer_to(lines: Sequence[NumberedLine]) -> Pointer | None:

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from buoyline.compression.excerpts import Excerpt
+from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.errors import SummaryError
 from buoyline.messages import Message
 from buoyline.tokens import TextCounter
@@ -73,7 +73,7 @@ def marks_of(pointers: Iterable[Pointer]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceMessage:
     """One archived message as a summariser sees it.
 
     Attributes:
@@ -89,12 +89,12 @@ class Source:
     index: int
     message: Message
     pointer: Pointer | None = None
-    excerpts: tuple[Excerpt | None, ...] = ()
+    excerpts: tuple[ResultExcerpt | None, ...] = ()
     lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class Fact:
     """One fact of a summary, kept apart from the prose so that the next summary can carry it on.
 
     Attributes:
@@ -158,7 +158,7 @@ class Draft:
     summarizer: str
     fields: Mapping[str, str]
     pointers: tuple[Pointer, ...] = ()
-    items: tuple[Item, ...] = ()
+    items: tuple[Fact, ...] = ()
     batches: tuple[BatchReference, ...] = ()
 
 
@@ -177,7 +177,7 @@ class SummaryRequest:
         schema: JSON Schema of the answer; ignored without a model.
     """
 
-    sources: Sequence[Source]
+    sources: Sequence[SourceMessage]
     previous: Draft | None
     max_tokens: int
     counter: TextCounter
@@ -205,7 +205,7 @@ def require_draft(answer: object) -> Draft:
         raise SummaryError("the summariser", f"answered with {type(answer).__name__}, not with a Draft")
     parts: list[tuple[object, type]] = [(text, str) for text in answer.fields.values()]
     parts += [(pointer, Pointer) for pointer in answer.pointers]
-    parts += [(item, Item) for item in answer.items]
+    parts += [(item, Fact) for item in answer.items]
     for part, kind in parts:
         if not isinstance(part, kind):
             raise SummaryError(answer.summarizer, f"holds {type(part).__name__} where {kind.__name__} is expected")
@@ -291,15 +291,15 @@ def _pointer(found: Mapping[str, Any]) -> Pointer:
     return Pointer(found["path"], found["start"], found["end"])
 
 
-def _item_json(item: Item) -> dict[str, Any]:
+def _item_json(item: Fact) -> dict[str, Any]:
     """Return an item as JSON; only one that the summary does not say has the key ``shown``."""
     found = asdict(item)
     return found if found.pop("is_shown") else {**found, "shown": False}
 
 
-def _item(found: Mapping[str, Any]) -> Item:
+def _item(found: Mapping[str, Any]) -> Fact:
     pointer = found["pointer"]
-    return Item(
+    return Fact(
         field=found["field"],
         kind=found["kind"],
         text=found["text"],

@@ -8,7 +8,7 @@ from buoyline.compression import legal_cut_before
 from buoyline.compression.summary import SummarySqueezed
 from buoyline.errors import MessageError
 from buoyline.inspect.costs import Request, Requests
-from buoyline.management import Hook, Ran
+from buoyline.management import Hook, ManagerRun
 from buoyline.messages import Message, detect, dialect_named
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
@@ -42,7 +42,7 @@ class ManagerTotals:
     tokens: int = 0
     problems: list[str] = field(default_factory=list)
 
-    def note(self, ran: Ran) -> None:
+    def note(self, ran: ManagerRun) -> None:
         """Add up one time that it was asked."""
         self.asked += 1
         self.active += ran.is_active

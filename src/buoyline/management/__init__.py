@@ -3,11 +3,11 @@
 from buoyline.management.conversation import ManagedConversation
 from buoyline.management.custom import Reducer
 from buoyline.management.managers import MANAGERS
-from buoyline.management.model import ContextManagement, Entry
+from buoyline.management.model import ContextManagement, ManagerEntry
 from buoyline.management.opensearch import chosen, management_in
 from buoyline.management.registry import BUILT_IN, Registry, built_in
 from buoyline.management.rules import HOOKS, Activation, DocumentWarning, Hook
-from buoyline.management.run import Ran, Report, run, run_on_overflow
+from buoyline.management.run import ManagementReport, ManagerRun, run, run_on_overflow
 from buoyline.management.settings import (
     advice,
     explained,
@@ -16,33 +16,42 @@ from buoyline.management.settings import (
     to_context_config,
     to_strands_settings,
 )
-from buoyline.management.situation import Held, Situation
-from buoyline.management.steps import Actions, Decision, Done, Leave, Pin, Replace, Step, Summarise
+from buoyline.management.situation import ContextMessage, ContextView
+from buoyline.management.steps import (
+    ActionResult,
+    ContextEditor,
+    Decision,
+    Evict,
+    ManagerAction,
+    Pin,
+    Replace,
+    Summarize,
+)
 
 __all__ = [
     "BUILT_IN",
     "HOOKS",
     "MANAGERS",
-    "Actions",
+    "ActionResult",
     "Activation",
+    "ContextEditor",
     "ContextManagement",
+    "ContextMessage",
+    "ContextView",
     "Decision",
     "DocumentWarning",
-    "Done",
-    "Entry",
-    "Held",
+    "Evict",
     "Hook",
-    "Leave",
     "ManagedConversation",
+    "ManagementReport",
+    "ManagerAction",
+    "ManagerEntry",
+    "ManagerRun",
     "Pin",
-    "Ran",
     "Reducer",
     "Registry",
     "Replace",
-    "Report",
-    "Situation",
-    "Step",
-    "Summarise",
+    "Summarize",
     "advice",
     "built_in",
     "chosen",

@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from buoyline.compression import Compressor, ContextConfig, Extent, Summarizer, Summary, SummaryFunction
+from buoyline.compression import Compressor, ContextConfig, MessageRange, Summarizer, Summary, SummaryFunction
 from buoyline.compression.config import summary_budget_tokens
-from buoyline.compression.passages import Place
+from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.summary import BatchReference
 from buoyline.errors import ConfigError, warn_caller
 from buoyline.management.model import ContextManagement
 from buoyline.management.rules import Hook
-from buoyline.management.run import Report, run, run_on_overflow
-from buoyline.management.situation import NO_INDEX, Held, Situation
-from buoyline.management.steps import Done, Leave, Pin, Replace, Summarise
+from buoyline.management.run import ManagementReport, run, run_on_overflow
+from buoyline.management.situation import NO_INDEX, ContextMessage, ContextView
+from buoyline.management.steps import ActionResult, Evict, Pin, Replace, Summarize
 from buoyline.messages import Json, Media, Message, Opaque, Part, Text, ToolResult, detect, spell
 from buoyline.messages.model import join_texts, text_in
 from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of, placeholder_for
@@ -22,7 +22,7 @@ from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
 
 if TYPE_CHECKING:
-    from buoyline.management.steps import Actions
+    from buoyline.management.steps import ContextEditor
 
 # Putting stand-ins into messages, once what they stand for is stored.
 
@@ -31,7 +31,7 @@ _RESULT_PARTS = (Text, Json, Media, Opaque)
 
 
 @dataclass(slots=True)
-class Replacing:
+class MessageReplacer:
     """Stores what leaves of single messages, and makes the messages that stand for them.
 
     Attributes:
@@ -52,7 +52,7 @@ class Replacing:
         """Ask once what the offloader can do."""
         self._abilities = abilities_of(self.offloader)
 
-    async def replaced(self, held: Held, step: Replace) -> Held:
+    async def replaced(self, held: ContextMessage, step: Replace) -> ContextMessage:
         """Return *held* as *step* wants it; *held* itself where nothing would be smaller by that.
 
         Raises:
@@ -75,7 +75,7 @@ class Replacing:
             warn_caller("no offloader: what is removed from the context is lost; pass offloader= to keep it")
 
     async def _stored(
-        self, held: Held, step: Replace, parts: tuple[Part, ...]
+        self, held: ContextMessage, step: Replace, parts: tuple[Part, ...]
     ) -> tuple[ToolResult, StoredResult | None]:
         """Store the whole result; of a message's own content, what leaves of it. What is stored already stays there."""
         if step.result >= 0:
@@ -112,7 +112,7 @@ class Replacing:
             await self._abilities.results.record_stub(self.session_id, text, stored)
         self.stubs[text] = stored
 
-    def _changed(self, held: Held, step: Replace, blocks: list[str | int]) -> Held:
+    def _changed(self, held: ContextMessage, step: Replace, blocks: list[str | int]) -> ContextMessage:
         dialect = detect(held.native)
         if step.result < 0:
             native = dialect.with_content(held.native, blocks)
@@ -140,7 +140,7 @@ def _media(step: Replace, stored: StoredResult | None) -> Mapping[int, str]:
 # The line that says where messages are that left a context without a summary. Pure.
 
 
-def notice_of_leaving(place: Place) -> str:
+def reference_line(place: ArchiveLocation) -> str:
     """Return a line about all messages before the end of *place*, which an earlier notice may have told of in part."""
     which = f"[Messages before number {place.end} are no longer in the context, but for those that stand here."
     if place.transcript:
@@ -162,7 +162,7 @@ _LEAST_SHARE_OF_WINDOW: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class SummaryPlan:
     """How one summary is to be written.
 
     Attributes:
@@ -179,13 +179,13 @@ class Writing:
         """Return what the summary of *leaving_tokens* may take in a window of *size*, if it replaces another one."""
         return summary_budget_tokens(leaving_tokens, self.config.summary_limit(size), replaced_tokens=replaced_tokens)
 
-    def done(self, summary: Summary, messages: int, leaving_tokens: int, *, is_reduced: bool) -> Done:
+    def done(self, summary: Summary, messages: int, leaving_tokens: int, *, is_reduced: bool) -> ActionResult:
         """Say what became of the step once *summary* stands for so many *messages*."""
         words = f"a summary of {summary.tokens:,} tokens stands for {messages:,} messages of {leaving_tokens:,}"
         problems = (*self.problems, summary.fell_back) if summary.fell_back else self.problems
-        return Done(words, is_reduced=is_reduced, problems=problems)
+        return ActionResult(words, is_reduced=is_reduced, problems=problems)
 
-    def refused(self, messages: int, leaving_tokens: int, size: int, replaced_tokens: int) -> Done | None:
+    def refused(self, messages: int, leaving_tokens: int, size: int, replaced_tokens: int) -> ActionResult | None:
         """Say that so many *messages* stay if their summary may take as much as it replaces; None if it takes less.
 
         Ask before the messages are archived: what is archived but still in the context is never offloaded. In a window
@@ -196,11 +196,11 @@ class Writing:
         if source_tokens > min(max_tokens, size // _LEAST_SHARE_OF_WINDOW):
             return None
         words = f"{messages:,} messages of {leaving_tokens:,} tokens stay: their summary may take {max_tokens:,}"
-        return Done(words, is_reduced=False, problems=self.problems)
+        return ActionResult(words, is_reduced=False, problems=self.problems)
 
 
 @dataclass(frozen=True, slots=True)
-class Writers:
+class SummaryWriters:
     """Those who write summaries, by the ``summarization_model_id`` of documents.
 
     Attributes:
@@ -213,12 +213,12 @@ class Writers:
     named: Mapping[str, Compressor]
     config: ContextConfig
 
-    def of(self, step: Summarise) -> Writing:
+    def of(self, step: Summarize) -> SummaryPlan:
         """Return how the summary of *step* is to be written."""
         problems = () if not step.model or step.model in self.named else (f"no summariser is named {step.model!r}",)
         config = step.config or self.config
         config = replace(config, compression_prompt=step.prompt) if step.prompt else config
-        return Writing(self.named.get(step.model, self.usual), config, problems)
+        return SummaryPlan(self.named.get(step.model, self.usual), config, problems)
 
 
 @dataclass(slots=True)
@@ -235,16 +235,16 @@ class _Contents:
         batches: Where the archived messages are, with an offloader that answers each batch with its own reference.
     """
 
-    again: list[Held] = field(default_factory=list[Held])
-    notice: Held | None = None
-    summary: tuple[Held, Summary] | None = None
-    messages: list[Held] = field(default_factory=list[Held])
+    again: list[ContextMessage] = field(default_factory=list[ContextMessage])
+    notice: ContextMessage | None = None
+    summary: tuple[ContextMessage, Summary] | None = None
+    messages: list[ContextMessage] = field(default_factory=list[ContextMessage])
     archived: int = 0
     attempts: set[int] = field(default_factory=set[int])
     batches: tuple[BatchReference, ...] = ()
 
     @property
-    def head(self) -> list[Held]:
+    def head(self) -> list[ContextMessage]:
         """What stands before the messages: system messages, what stands for others, and what was said."""
         system = [held for held in self.again if held.message.role == "system"]
         others = [held for held in self.again if held.message.role != "system"]
@@ -300,15 +300,15 @@ class ManagedConversation:
             raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")
         self.management = management
         self.session_id = session_id
-        self.reports: list[Report] = []
+        self.reports: list[ManagementReport] = []
         self._size, self._config, self._counter = size, config or ContextConfig(), counter or default_counter()
         self._turns = abilities_of(offloader).turns
         usual, *named = (
             Compressor(offloader, config=self._config, counter=self._counter, summarizer=one)
             for one in (summarizer, *(summarizers or {}).values())
         )
-        self._writers = Writers(usual, dict(zip(summarizers or {}, named, strict=True)), self._config)
-        self._replacing = Replacing(offloader, session_id, self._counter)
+        self._writers = SummaryWriters(usual, dict(zip(summarizers or {}, named, strict=True)), self._config)
+        self._replacing = MessageReplacer(offloader, session_id, self._counter)
         self._contents = _Contents()
         self._fixed_tokens = self._counter.count(system if isinstance(system, str) else spell(system))
         self._fixed_tokens += count_tools(tools, self._counter)
@@ -321,7 +321,7 @@ class ManagedConversation:
         """The native messages in the context, in order."""
         return [held.native for held in self.situation().standing()]
 
-    async def add(self, message: Any) -> Report | None:
+    async def add(self, message: Any) -> ManagementReport | None:
         """Take a message of any known dialect to the end; after a tool result, ``post_tool`` fires.
 
         Returns:
@@ -332,7 +332,7 @@ class ManagedConversation:
             Exception: See `run`. The message is in the context then.
         """
         view = detect(message).view(message)
-        held = Held(message, view, count_message(view, self._counter), self._added)
+        held = ContextMessage(message, view, count_message(view, self._counter), self._added)
         self._contents.messages.append(held)
         self._added += 1
         self._begins_turn |= held.is_spoken_by_user
@@ -371,9 +371,9 @@ class ManagedConversation:
             self._is_overflow = False
         return self.messages
 
-    def situation(self) -> Situation:
+    def situation(self) -> ContextView:
         """Return the context as it stands."""
-        return Situation(
+        return ContextView(
             head=self._contents.head,
             messages=tuple(self._contents.messages),
             size=self._size,
@@ -384,16 +384,16 @@ class ManagedConversation:
             is_overflow=self._is_overflow,
         )
 
-    async def leave(self, step: Leave) -> Done:
-        """Archive messages, and let go of them; see `Actions`."""
+    async def leave(self, step: Evict) -> ActionResult:
+        """Archive messages, and let go of them; see `ContextEditor`."""
         extent, place = await self._archived(step.cut, self._writers.usual)
-        notice = self._ours(notice_of_leaving(place), step.cut)
+        notice = self._ours(reference_line(place), step.cut)
         self._let_go(step)
         self._contents.notice = notice if step.notice else self._contents.notice
-        return Done(f"{extent.end - extent.first - len(step.standing):,} messages left for the archive")
+        return ActionResult(f"{extent.end - extent.first - len(step.standing):,} messages left for the archive")
 
-    async def summarise(self, step: Summarise) -> Done:
-        """Archive messages, and put a summary in their place; see `Actions`."""
+    async def summarise(self, step: Summarize) -> ActionResult:
+        """Archive messages, and put a summary in their place; see `ContextEditor`."""
         before = self.situation().tokens
         writing, contents = self._writers.of(step), self._contents
         previous = contents.summary[1] if contents.summary else None
@@ -419,29 +419,29 @@ class ManagedConversation:
         self._contents.summary = (stand_in, summary)
         return writing.done(summary, step.cut, extent.tokens, is_reduced=self.situation().tokens < before)
 
-    async def replace(self, step: Replace) -> Done:
-        """Store a part of a message, and put there what stands for it; see `Actions`."""
+    async def replace(self, step: Replace) -> ActionResult:
+        """Store a part of a message, and put there what stands for it; see `ContextEditor`."""
         held = self._contents.messages[step.position]
         replaced = await self._replacing.replaced(held, step)
         if replaced is held:
-            return Done(f"message {held.index} stays: what would stand there is no smaller", is_reduced=False)
+            return ActionResult(f"message {held.index} stays: what would stand there is no smaller", is_reduced=False)
         self._contents.messages[step.position] = replaced
-        return Done(f"message {held.index}: {step.reason}; {held.tokens:,} tokens became {replaced.tokens:,}")
+        return ActionResult(f"message {held.index}: {step.reason}; {held.tokens:,} tokens became {replaced.tokens:,}")
 
-    async def pin(self, step: Pin) -> Done:
-        """Remember which messages stand again; see `Actions`."""
+    async def pin(self, step: Pin) -> ActionResult:
+        """Remember which messages stand again; see `ContextEditor`."""
         for position in step.positions:
             self._contents.messages[position] = replace(self._contents.messages[position], pinned=True)
-        return Done(f"{len(step.positions):,} messages are pinned: {step.reason}", is_reduced=False)
+        return ActionResult(f"{len(step.positions):,} messages are pinned: {step.reason}", is_reduced=False)
 
-    async def _run(self, hook: Hook, management: ContextManagement | None = None) -> Report:
+    async def _run(self, hook: Hook, management: ContextManagement | None = None) -> ManagementReport:
         report = await run(management or self.management, hook, self)
         self.reports.append(report)
         return report
 
-    async def _archived(self, cut: int, compressor: Compressor) -> tuple[Extent, Place]:
+    async def _archived(self, cut: int, compressor: Compressor) -> tuple[MessageRange, ArchiveLocation]:
         contents, leaving = self._contents, self._contents.messages[:cut]
-        extent = Extent(
+        extent = MessageRange(
             self.session_id,
             contents.first,
             [held.native for held in leaving],
@@ -458,14 +458,14 @@ class ManagedConversation:
         contents.attempts = {end for end in contents.attempts if end > contents.archived}
         return extent, place
 
-    def _ours(self, text: str, cut: int) -> Held:
+    def _ours(self, text: str, cut: int) -> ContextMessage:
         """Return a user message of ours that says *text*, in the form of the messages that leave."""
         dialect = detect(self._contents.messages[cut - 1].native)
         native = dialect.user_message(text)
         view = dialect.view(native)
-        return Held(native, view, count_message(view, self._counter), NO_INDEX)
+        return ContextMessage(native, view, count_message(view, self._counter), NO_INDEX)
 
-    def _let_go(self, step: Leave | Summarise) -> None:
+    def _let_go(self, step: Evict | Summarize) -> None:
         """Forget the messages before the cut that do not stand again, and what no longer stands in the head."""
         head, messages = self._contents.head, self._contents.messages
         staying = [head[position] for position in step.head if not head[position].is_ours]
@@ -476,4 +476,4 @@ class ManagedConversation:
 
 
 if TYPE_CHECKING:
-    _conforms: type[Actions] = ManagedConversation
+    _conforms: type[ContextEditor] = ManagedConversation

@@ -12,9 +12,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol, cast
 
 from buoyline.errors import ConfigError
-from buoyline.management.rules import Cutting
-from buoyline.management.situation import Held, Situation
-from buoyline.management.steps import Decision, Leave
+from buoyline.management.rules import LegalCuts
+from buoyline.management.situation import ContextMessage, ContextView
+from buoyline.management.steps import Decision, Evict
 
 ENTRY_POINTS: Final = "buoyline.managers"
 """The group of entry points under which a package offers managers, by the name that documents call them."""
@@ -38,7 +38,7 @@ class Reducer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Custom:
+class CustomManager:
     """An entry's manager that a user wrote.
 
     Attributes:
@@ -51,7 +51,7 @@ class Custom:
     settings: Mapping[str, Any]
     reducer: Reducer
 
-    async def decide(self, situation: Situation, error: BaseException | None = None) -> Decision:
+    async def decide(self, situation: ContextView, error: BaseException | None = None) -> Decision:
         """Let it reduce a copy of the list of messages, and find out what it took away.
 
         Raises:
@@ -79,7 +79,7 @@ class Custom:
         first = documented.partition("\n")[0].rstrip(".")
         return f"runs {self.type_name}" + (f" ({first})" if first else "")
 
-    def _kept(self, standing: Sequence[Held], natives: Sequence[Any]) -> list[int]:
+    def _kept(self, standing: Sequence[ContextMessage], natives: Sequence[Any]) -> list[int]:
         """Return the positions of the messages that are left in *natives*; the very objects, in order."""
         kept: list[int] = []
         at = 0
@@ -94,13 +94,13 @@ class Custom:
         return kept
 
 
-def _decision(situation: Situation, kept: set[int]) -> Decision:
+def _decision(situation: ContextView, kept: set[int]) -> Decision:
     """Return the step that comes nearest to leaving only the messages at *kept*, negative positions being the head's.
 
     The oldest contiguous run leaves: everything up to the newest message that was taken away, of which those that
     were kept stand again.
     """
-    cutting = Cutting(situation)
+    cutting = LegalCuts(situation)
     removed = [at for at in range(len(situation.messages)) if at not in kept]
     wanted = max(removed, default=-1) + 1
     # A cut between a call and its result is moved back: what was to go stays, rather than the other way round.
@@ -112,7 +112,7 @@ def _decision(situation: Situation, kept: set[int]) -> Decision:
     if leaving == 0:
         return Decision(reason="what it took away belongs to messages that stay")
     reason = f"{leaving:,} messages leave"
-    return Decision((Leave(cut, again, cutting.head, reason),), reason)
+    return Decision((Evict(cut, again, cutting.head, reason),), reason)
 
 
 def offered_reducers() -> Mapping[str, importlib.metadata.EntryPoint]:
@@ -125,7 +125,7 @@ def find_reducer(
     settings: Mapping[str, Any],
     allowed: Sequence[str],
     offered: Mapping[str, importlib.metadata.EntryPoint],
-) -> Custom | None:
+) -> CustomManager | None:
     """Make the user's manager that a document calls *type_name*.
 
     Args:
@@ -160,7 +160,7 @@ def find_reducer(
     return _made(type_name, found, settings)
 
 
-def _made(type_name: str, factory: object, settings: Mapping[str, Any]) -> Custom:
+def _made(type_name: str, factory: object, settings: Mapping[str, Any]) -> CustomManager:
     if not callable(factory):
         raise ConfigError(type_name, f"is no class but {type(factory).__name__}")
     try:
@@ -169,4 +169,4 @@ def _made(type_name: str, factory: object, settings: Mapping[str, Any]) -> Custo
         raise ConfigError(type_name, f"does not take these settings: {error}") from error
     if not callable(getattr(reducer, "reduce", None)):
         raise ConfigError(type_name, "has no method reduce(messages, *, error=None) -> bool")
-    return Custom(type_name, dict(settings), cast("Reducer", reducer))
+    return CustomManager(type_name, dict(settings), cast("Reducer", reducer))

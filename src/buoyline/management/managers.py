@@ -11,9 +11,19 @@ from pydantic import Field, model_validator
 
 from buoyline.compression import ContextConfig
 from buoyline.compression.plan import plan
-from buoyline.management.rules import Beginning, Count, CountOrNone, Cutting, Fields, Hook, Mask, Preview, SummaryRatio
-from buoyline.management.situation import Held, Situation
-from buoyline.management.steps import Decision, Leave, Pin, Replace, Summarise
+from buoyline.management.rules import (
+    Count,
+    CountOrNone,
+    DocumentObject,
+    Hook,
+    LegalCuts,
+    MaskStub,
+    PreviewStub,
+    SummaryRatio,
+    TruncatedStub,
+)
+from buoyline.management.situation import ContextMessage, ContextView
+from buoyline.management.steps import Decision, Evict, Pin, Replace, Summarize
 from buoyline.messages import Media, Message, ToolResult
 from buoyline.messages.model import Part, text_in
 from buoyline.offloader import TurnResult, is_too_large, stub_budgets
@@ -21,13 +31,13 @@ from buoyline.tokens.messages import count_result
 
 __all__ = [
     "MANAGERS",
-    "Compression",
-    "ImageLimit",
+    "ImageTrimming",
+    "ManagerSettings",
     "Masking",
     "Offloading",
     "OutputTruncation",
     "Pinning",
-    "Settings",
+    "RatioCompression",
     "SlidingWindow",
     "Summarization",
 ]
@@ -35,7 +45,7 @@ __all__ = [
 # What a manager is: its settings in a document, and what it decides about a context.
 
 
-class Settings(Fields):
+class ManagerSettings(DocumentObject):
     """The ``config`` of an entry of one type. A manager is its settings: it holds nothing else.
 
     Attributes:
@@ -46,7 +56,7 @@ class Settings(Fields):
     type_name: ClassVar[str]
     usual_hook: ClassVar[Hook] = "pre_llm"
 
-    def decide(self, situation: Situation) -> Decision:
+    def decide(self, situation: ContextView) -> Decision:
         """Return what shall be done about *situation*; nothing is."""
         raise NotImplementedError
 
@@ -61,7 +71,7 @@ class Settings(Fields):
 _DEFAULTS = ContextConfig()
 
 
-class Compression(Settings):
+class RatioCompression(ManagerSettings):
     """Summarises as many of the oldest messages as brings the others down to a share of the window.
 
     The keys are those of `ContextConfig`, which says what they mean; its `trigger_ratio` is the activation rule
@@ -77,7 +87,7 @@ class Compression(Settings):
     summary_schema: Mapping[str, Any] | None = None
 
     @model_validator(mode="after")
-    def _check(self) -> "Compression":
+    def _check(self) -> "RatioCompression":
         self.config()
         return self
 
@@ -94,17 +104,17 @@ class Compression(Settings):
             **others,
         )
 
-    def decide(self, situation: Situation) -> Decision:
+    def decide(self, situation: ContextView) -> Decision:
         """Plan as a window does without a document."""
         tokens = [held.tokens for held in situation.messages]
         max_kept_tokens = int(self.reserve_ratio * situation.size)
         decided = plan(situation.views, tokens, max_kept_tokens=max_kept_tokens)
-        cutting = Cutting(situation)
+        cutting = LegalCuts(situation)
         # The plan lets go of the newest turn's open calls where all else is too much; no manager does.
         cut = max((cut for cut in cutting.cuts if cut <= decided.cut), default=0)
         if cut == 0:
             return Decision(reason=decided.reason)
-        step = Summarise(cut, cutting.standing(cut), cutting.head, decided.reason, self.config())
+        step = Summarize(cut, cutting.standing(cut), cutting.head, decided.reason, self.config())
         return Decision((step,), decided.reason)
 
     def in_words(self) -> str:
@@ -120,14 +130,14 @@ class FoundResult:
     """A tool result and where it stands.
 
     Attributes:
-        position: Of its message in `Situation.messages`.
+        position: Of its message in `ContextView.messages`.
         number: In the message.
         held: The message.
     """
 
     position: int
     number: int
-    held: Held
+    held: ContextMessage
 
     @property
     def result(self) -> ToolResult:
@@ -145,7 +155,7 @@ class FoundResult:
         return self.number in self.held.stand_ins
 
 
-def results_of(situation: Situation, start: int = 0) -> Iterator[FoundResult]:
+def results_of(situation: ContextView, start: int = 0) -> Iterator[FoundResult]:
     """Yield the results of the messages from position *start* on, in order."""
     for position in range(start, len(situation.messages)):
         held = situation.messages[position]
@@ -173,7 +183,7 @@ def _is_picture(part: Media) -> bool:
 _OWN = -1
 
 
-class ImageLimit(Settings):
+class ImageTrimming(ManagerSettings):
     """Keeps the newest pictures, and leaves a line in place of each older one that names its file.
 
     Providers refuse requests with too many pictures, and each takes more than a thousand tokens at every call.
@@ -186,7 +196,7 @@ class ImageLimit(Settings):
 
     max_images: CountOrNone = 5
 
-    def decide(self, situation: Situation) -> Decision:
+    def decide(self, situation: ContextView) -> Decision:
         """Choose the oldest pictures beyond the limit."""
         found = list(_images(situation))
         leaving = found[: max(len(found) - self.max_images, 0)]
@@ -202,7 +212,7 @@ class ImageLimit(Settings):
         return f"keeps the {self.max_images:,} newest pictures and names the files of the others"
 
 
-def _images(situation: Situation) -> Iterator[tuple[int, int, int]]:
+def _images(situation: ContextView) -> Iterator[tuple[int, int, int]]:
     """Yield position, number of the result (or -1), and number of the part of each picture, in order."""
     for position, held in enumerate(situation.messages):
         if not _holds_media(held.message):
@@ -229,7 +239,7 @@ def _holds_media(message: Message) -> bool:
 # ``ToolResultMaskManager``: older tool results become one line each.
 
 
-class Masking(Settings):
+class Masking(ManagerSettings):
     """Leaves one line in place of each older tool result, which names the file that holds it.
 
     Attributes:
@@ -244,7 +254,7 @@ class Masking(Settings):
     min_tokens: Count = 200
     keep_tools: tuple[str, ...] = ()
 
-    def decide(self, situation: Situation) -> Decision:
+    def decide(self, situation: ContextView) -> Decision:
         """Choose the older results that are worth it."""
         found = list(results_of(situation))
         newest = len(found) - self.keep_recent_results
@@ -263,12 +273,12 @@ class Masking(Settings):
             f"except for the {self.keep_recent_results:,} newest"
         )
 
-    def _step(self, situation: Situation, found: FoundResult) -> Replace:
+    def _step(self, situation: ContextView, found: FoundResult) -> Replace:
         tool = situation.tool_of(found.position, found.number)
         numbers = text_numbers(found.result)
-        return Replace(found.position, found.number, "an older result", texts=numbers, stand_in=Mask(tool))
+        return Replace(found.position, found.number, "an older result", texts=numbers, stand_in=MaskStub(tool))
 
-    def _may_leave(self, situation: Situation, found: FoundResult) -> bool:
+    def _may_leave(self, situation: ContextView, found: FoundResult) -> bool:
         tool = situation.tool_of(found.position, found.number)
         is_kept = any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
         has_text = bool(text_numbers(found.result))
@@ -284,7 +294,7 @@ _LEAST_STUB_TOKENS = 200
 _WORTH_OFFLOADING_TOKENS = 100
 
 
-class Offloading(Settings):
+class Offloading(ManagerSettings):
     """Offloads tool results over a limit, and the largest of a turn whose results are too much together.
 
     The keys are those of `ContextConfig`, which says what they mean.
@@ -319,7 +329,7 @@ class Offloading(Settings):
             tool_rules=rules,
         )
 
-    def decide(self, situation: Situation) -> Decision:
+    def decide(self, situation: ContextView) -> Decision:
         """Choose among the results of the newest turn; earlier ones were decided about."""
         config = self.config()
         found = list(results_of(situation, situation.turn_at()))
@@ -331,7 +341,7 @@ class Offloading(Settings):
                 found[at].number,
                 f"{count_result(found[at].result, situation.counter):,} tokens",
                 texts=text_numbers(found[at].result),
-                stand_in=Preview(tokens),
+                stand_in=PreviewStub(tokens),
             )
             for at, tokens in sorted(budgets.items())
             if text_numbers(found[at].result)
@@ -347,7 +357,7 @@ class Offloading(Settings):
         )
 
 
-def _weighed(situation: Situation, found: FoundResult, config: ContextConfig) -> TurnResult:
+def _weighed(situation: ContextView, found: FoundResult, config: ContextConfig) -> TurnResult:
     """Weigh a result as a window does before it is shown for the first time."""
     rule = config.rule_for(situation.tool_of(found.position, found.number))
     limit, preview_tokens = rule.limit or config.tool_result_limit, rule.preview_tokens or config.preview_tokens
@@ -364,7 +374,7 @@ def _weighed(situation: Situation, found: FoundResult, config: ContextConfig) ->
 # ``PinManager``: messages that stay.
 
 
-class Pinning(Settings):
+class Pinning(ManagerSettings):
     """Pins messages: they stand again when they are archived, with the calls and results that belong to them.
 
     Attributes:
@@ -377,7 +387,7 @@ class Pinning(Settings):
     first: CountOrNone = 0
     contains: tuple[str, ...] = ()
 
-    def decide(self, situation: Situation) -> Decision:
+    def decide(self, situation: ContextView) -> Decision:
         """Choose the messages that are not pinned yet."""
         first = self._first(situation)
         positions = tuple(
@@ -392,7 +402,7 @@ class Pinning(Settings):
         words += [f"what the user says with {word!r} in it" for word in self.contains]
         return f"pins {' and '.join(words) or 'nothing'}"
 
-    def _first(self, situation: Situation) -> set[int]:
+    def _first(self, situation: ContextView) -> set[int]:
         """Return the positions of the session's first messages, as far as they have not left."""
         counted = (at for at, held in enumerate(situation.messages) if held.is_counted)
         before = situation.messages[0].index if situation.messages else 0
@@ -400,7 +410,7 @@ class Pinning(Settings):
         gone = before - sum(held.message.role == "system" and not held.is_ours for held in situation.head)
         return set(islice(counted, max(self.first - gone, 0)))
 
-    def _names(self, held: Held) -> bool:
+    def _names(self, held: ContextMessage) -> bool:
         return (
             bool(self.contains) and held.is_spoken_by_user and any(word in held.message.text for word in self.contains)
         )
@@ -409,7 +419,7 @@ class Pinning(Settings):
 # ``SlidingWindowManager``: the most recent messages stay.
 
 
-class SlidingWindow(Settings):
+class SlidingWindow(ManagerSettings):
     """Keeps the most recent messages, and sends all before them to the archive.
 
     System messages, pins and what stands for messages that left are not counted and stay. The user's newest words
@@ -429,10 +439,10 @@ class SlidingWindow(Settings):
     at_least: CountOrNone = 0
     notice: bool = True
 
-    def decide(self, situation: Situation) -> Decision:
+    def decide(self, situation: ContextView) -> Decision:
         """Choose the first cut after which no more than *max_messages* stay."""
         at_least = max(self.at_least, int(situation.is_overflow))
-        cutting = Cutting(situation)
+        cutting = LegalCuts(situation)
         count = cutting.counted(0)
         if at_least == 0 and count <= self.max_messages:
             return Decision(reason=f"{count:,} messages, not more than {self.max_messages:,}")
@@ -445,7 +455,7 @@ class SlidingWindow(Settings):
             reason = f"the newest {len(situation.messages) - cut:,} messages belong together"
         else:
             reason = f"{cutting.counted(cut):,} of {count:,} messages stay"
-        step = Leave(cut, cutting.standing(cut), cutting.head, reason, self.notice)
+        step = Evict(cut, cutting.standing(cut), cutting.head, reason, self.notice)
         return Decision((step,), reason)
 
     def in_words(self) -> str:
@@ -456,7 +466,7 @@ class SlidingWindow(Settings):
 # ``SummarizationManager``: a share of the oldest messages becomes a summary.
 
 
-class Summarization(Settings):
+class Summarization(ManagerSettings):
     """Summarises a share of the messages, the oldest, and preserves the most recent.
 
     Of n messages, n times *summary_ratio* are summarised, at least one, and never one of the preserved: with the
@@ -477,7 +487,7 @@ class Summarization(Settings):
     summarization_model_id: str | None = None
     summarization_system_prompt: str | None = None
 
-    def decide(self, situation: Situation) -> Decision:
+    def decide(self, situation: ContextView) -> Decision:
         """Choose the cut that is nearest to the share of the messages."""
         places = [at for at, held in enumerate(situation.messages) if held.is_counted]
         wanted = min(max(1, int(len(places) * self.summary_ratio)), len(places) - self.preserve_recent_messages)
@@ -485,13 +495,13 @@ class Summarization(Settings):
             return Decision(reason=f"{len(places)} messages, of which {self.preserve_recent_messages} are preserved")
         # Positions count system messages, too; the numbers of the document do not.
         target, limit = places[wanted - 1] + 1, self._limit(situation, places)
-        cutting = Cutting(situation)
+        cutting = LegalCuts(situation)
         cuts = sorted(cut for cut in cutting.cuts if cut <= limit)
         if not cuts:
             return Decision(reason="no message may leave without parting a call from its result")
         cut = next((cut for cut in cuts if cut >= target), cuts[-1])
         reason = f"{cut} of {len(situation.messages)} messages are summarised"
-        step = Summarise(
+        step = Summarize(
             cut,
             cutting.standing(cut),
             cutting.head,
@@ -509,7 +519,7 @@ class Summarization(Settings):
             f"never one of the {self.preserve_recent_messages:,} newest"
         )
 
-    def _limit(self, situation: Situation, places: list[int]) -> int:
+    def _limit(self, situation: ContextView, places: list[int]) -> int:
         preserved = places[len(places) - self.preserve_recent_messages :]
         return preserved[0] if preserved else len(situation.messages)
 
@@ -517,7 +527,7 @@ class Summarization(Settings):
 # ``ToolsOutputTruncateManager``: what is too long of a tool's output leaves.
 
 
-class OutputTruncation(Settings):
+class OutputTruncation(ManagerSettings):
     """Cuts each tool output to a number of characters, the notice included, and offloads the whole.
 
     It works on all outputs in the context at every hook: at ``post_tool`` the earlier ones are short already, at
@@ -532,7 +542,7 @@ class OutputTruncation(Settings):
 
     max_output_length: Count = 40_000
 
-    def decide(self, situation: Situation) -> Decision:
+    def decide(self, situation: ContextView) -> Decision:
         """Choose the outputs that are longer."""
         steps = tuple(
             Replace(
@@ -540,7 +550,7 @@ class OutputTruncation(Settings):
                 found.number,
                 f"{found.chars:,} characters, more than {self.max_output_length:,}",
                 texts=text_numbers(found.result),
-                stand_in=Beginning(self.max_output_length),
+                stand_in=TruncatedStub(self.max_output_length),
             )
             for found in results_of(situation)
             if found.chars > self.max_output_length
@@ -553,7 +563,7 @@ class OutputTruncation(Settings):
         return f"cuts each tool output to {limit} and keeps the whole in a file"
 
 
-MANAGERS: Final[Mapping[str, type[Settings]]] = MappingProxyType(
+MANAGERS: Final[Mapping[str, type[ManagerSettings]]] = MappingProxyType(
     {
         manager.type_name: manager
         for manager in (
@@ -563,8 +573,8 @@ MANAGERS: Final[Mapping[str, type[Settings]]] = MappingProxyType(
             Offloading,
             Masking,
             Pinning,
-            ImageLimit,
-            Compression,
+            ImageTrimming,
+            RatioCompression,
         )
     }
 )

@@ -9,10 +9,10 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, field_validator, model_serializer, model_validator
 
 from buoyline.errors import ConfigError
-from buoyline.management.custom import Custom, find_reducer, offered_reducers
-from buoyline.management.managers import MANAGERS, Settings
+from buoyline.management.custom import CustomManager, find_reducer, offered_reducers
+from buoyline.management.managers import MANAGERS, ManagerSettings
 from buoyline.management.rules import HOOKS, NEVER_FIRED, Activation, Hook, Problems, hook_named, joined
-from buoyline.management.situation import Situation
+from buoyline.management.situation import ContextView
 from buoyline.management.steps import Decision
 from buoyline.messages import is_array, is_object
 
@@ -24,7 +24,7 @@ ALWAYS = Activation()
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManagerEntry:
     """One manager at one hook. Each entry has a manager of its own, also where two have the same type.
 
     Attributes:
@@ -32,12 +32,12 @@ class Entry:
         activation: When.
     """
 
-    manager: Settings | Custom
+    manager: ManagerSettings | CustomManager
     activation: Activation = ALWAYS
 
-    async def decide(self, situation: Situation, error: BaseException | None = None) -> Decision:
+    async def decide(self, situation: ContextView, error: BaseException | None = None) -> Decision:
         """Return what the manager wants to be done about *situation*."""
-        if isinstance(self.manager, Custom):
+        if isinstance(self.manager, CustomManager):
             return await self.manager.decide(situation, error)
         return self.manager.decide(situation)
 
@@ -70,7 +70,7 @@ _RATIO_RANGE: Final = (0.1, 0.8)
 
 
 @dataclass(slots=True)
-class Walker:
+class DocumentReader:
     """Reads one document.
 
     Attributes:
@@ -131,14 +131,14 @@ class Walker:
             hooks.setdefault(manager.usual_hook if manager else "pre_llm", []).append(entry)
         return hooks
 
-    def _hooks(self, found: Mapping[str, Any]) -> dict[Hook, tuple[Entry, ...]]:
+    def _hooks(self, found: Mapping[str, Any]) -> dict[Hook, tuple[ManagerEntry, ...]]:
         if "hooks" not in found:
             self.problems.add("hooks", "is missing; {} stands for no management at all")
             return {}
         if not is_object(found["hooks"]):
             self.problems.add("hooks", f"must be an object of hooks, not {_kind(found['hooks'])}")
             return {}
-        hooks: dict[Hook, tuple[Entry, ...]] = {}
+        hooks: dict[Hook, tuple[ManagerEntry, ...]] = {}
         for spelled, entries in found["hooks"].items():
             path = joined("hooks", spelled)
             hook = hook_named(spelled)
@@ -156,7 +156,7 @@ class Walker:
         else:
             self.problems.unknown(path, "hook", spelled, tuple(HOOKS))
 
-    def _entries(self, path: str, entries: object) -> Iterator[Entry]:
+    def _entries(self, path: str, entries: object) -> Iterator[ManagerEntry]:
         if not is_array(entries):
             self.problems.add(path, f"must be a list of managers, not {_kind(entries)}")
             return
@@ -165,7 +165,7 @@ class Walker:
             if entry is not None:
                 yield entry
 
-    def _entry(self, path: str, raw: object) -> Entry | None:
+    def _entry(self, path: str, raw: object) -> ManagerEntry | None:
         if not is_object(raw) or not isinstance(raw.get("type"), str) or not raw["type"].strip():
             self.problems.add(path, "must be an object with a 'type', the name of a manager")
             return None
@@ -179,7 +179,7 @@ class Walker:
         settings = {key: value for key, value in (config or {}).items() if key != "activation"}
         activation = self._activation_of(path, raw, config or {})
         manager = self._manager(path, raw["type"].strip(), settings)
-        return None if manager is None or activation is None else Entry(manager, activation)
+        return None if manager is None or activation is None else ManagerEntry(manager, activation)
 
     def _activation_of(self, path: str, raw: Mapping[str, Any], config: Mapping[str, Any]) -> Activation | None:
         """Return the rules, which stand within ``config`` or beside it; beside it counts more, as in OpenSearch."""
@@ -210,7 +210,7 @@ class Walker:
             self.problems.unknown(joined(path, "type"), "manager", kind, tuple(MANAGERS))
         return custom
 
-    def _clamped(self, path: str, kind: type[Settings], settings: dict[str, Any]) -> dict[str, Any]:
+    def _clamped(self, path: str, kind: type[ManagerSettings], settings: dict[str, Any]) -> dict[str, Any]:
         """Leave out what a lenient reader may leave out, and clamp the one value whose range is documented as clamped.
 
         Source: Strands clamps the ratio to 0.1 and 0.8; OpenSearch sets it back to 0.3 without a word.
@@ -265,7 +265,7 @@ def _kind(value: object) -> str:
     return f"{value!r}"
 
 
-_NO_ENTRIES: Final[tuple[Entry, ...]] = ()
+_NO_ENTRIES: Final[tuple[ManagerEntry, ...]] = ()
 _METADATA: Final = ("created_time", "last_modified", "created_by")
 
 
@@ -288,7 +288,9 @@ class ContextManagement(BaseModel):
 
     name: str = ""
     description: str = ""
-    hooks: dict[Hook, tuple[InstanceOf[Entry], ...]] = Field(default_factory=dict[Hook, tuple[Entry, ...]])
+    hooks: dict[Hook, tuple[InstanceOf[ManagerEntry], ...]] = Field(
+        default_factory=dict[Hook, tuple[ManagerEntry, ...]]
+    )
     created_time: int | None = None
     last_modified: int | None = None
     created_by: str | None = None
@@ -318,7 +320,7 @@ class ContextManagement(BaseModel):
             DocumentError: It cannot be acted on; every problem is named with its path and the nearest valid name.
         """
         problems = Problems(source, strict)
-        fields = Walker(problems, allowed).document(raw, name)
+        fields = DocumentReader(problems, allowed).document(raw, name)
         problems.settle()
         return cls(**fields)
 
@@ -331,13 +333,13 @@ class ContextManagement(BaseModel):
         if isinstance(value, cls) or (is_object(hooks) and all(isinstance(found, tuple) for found in hooks.values())):
             return value
         problems = Problems("document")
-        fields = Walker(problems).document(value)
+        fields = DocumentReader(problems).document(value)
         problems.settle()
         return fields
 
     @field_validator("hooks")
     @classmethod
-    def _settle_hooks(cls, hooks: dict[Hook, tuple[Entry, ...]]) -> dict[Hook, tuple[Entry, ...]]:
+    def _settle_hooks(cls, hooks: dict[Hook, tuple[ManagerEntry, ...]]) -> dict[Hook, tuple[ManagerEntry, ...]]:
         """Keep hooks in the order in which they fire, and drop empty ones."""
         return {hook: hooks[hook] for hook in HOOKS if hooks.get(hook)}
 
@@ -349,7 +351,7 @@ class ContextManagement(BaseModel):
         hooks = {hook: [entry.to_json() for entry in entries] for hook, entries in self.hooks.items()}
         return {**kept, "hooks": hooks}
 
-    def entries(self, hook: Hook) -> tuple[Entry, ...]:
+    def entries(self, hook: Hook) -> tuple[ManagerEntry, ...]:
         """Return the managers of *hook*, in order."""
         return self.hooks.get(hook, _NO_ENTRIES)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from buoyline.errors import DocumentError
 from buoyline.management.managers import OutputTruncation, SlidingWindow, Summarization
-from buoyline.management.model import ContextManagement, Entry
+from buoyline.management.model import ContextManagement, ManagerEntry
 from buoyline.management.rules import Hook, joined
 from buoyline.messages import is_object
 
@@ -55,7 +55,7 @@ def to_opensearch(management: ContextManagement) -> tuple[dict[str, Any], list[O
     manager, is left out. OpenSearch refuses a document without hooks, which may be all that remains.
     """
     findings, hooks = list[OpenSearchFinding](), dict[str, list[dict[str, Any]]]()
-    first_of = dict[str, Entry]()
+    first_of = dict[str, ManagerEntry]()
     for hook, entries in management.hooks.items():
         for number, entry in enumerate(entries):
             path = joined("hooks", hook, number)
@@ -80,7 +80,9 @@ def silent_hooks(raw: Mapping[str, Any]) -> list[OpenSearchFinding]:
     ]
 
 
-def _findings(path: str, hook: Hook, entry: Entry, first_of: Mapping[str, Entry]) -> Iterator[OpenSearchFinding]:
+def _findings(
+    path: str, hook: Hook, entry: ManagerEntry, first_of: Mapping[str, ManagerEntry]
+) -> Iterator[OpenSearchFinding]:
     kind, rules = entry.manager.type_name, entry.activation.spelled()
     if hook not in OPENSEARCH_HOOKS:
         yield OpenSearchFinding(path, f"never runs: OpenSearch has no hook {hook!r}", is_left_out=True)
@@ -103,7 +105,7 @@ def _findings(path: str, hook: Hook, entry: Entry, first_of: Mapping[str, Entry]
     yield from (OpenSearchFinding(path, reason) for reason in _idle(hook, entry))
 
 
-def _idle(hook: Hook, entry: Entry) -> Iterator[str]:
+def _idle(hook: Hook, entry: ManagerEntry) -> Iterator[str]:
     """Yield why an entry that OpenSearch knows never does anything at its hook, or later than here."""
     manager, rules = entry.manager, entry.activation
     if isinstance(manager, OutputTruncation) and hook != "post_tool":
@@ -118,7 +120,7 @@ def _idle(hook: Hook, entry: Entry) -> Iterator[str]:
         yield "runs later than here: tokens_exceed counts neither the history nor the tools at PRE_LLM"
 
 
-def _spelled(entry: Entry) -> dict[str, Any]:
+def _spelled(entry: ManagerEntry) -> dict[str, Any]:
     """Return an entry with the keys that OpenSearch has; others say nothing here, or it is left out."""
     kind = entry.manager.type_name
     known = {*_KEYS[kind], "activation"} - {_NOTICE}

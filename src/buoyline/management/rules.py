@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from buoyline.compression import legal_cuts, pair_spans
 from buoyline.errors import DocumentError
-from buoyline.management.situation import Held, Situation
+from buoyline.management.situation import ContextMessage, ContextView
 from buoyline.messages import Message
 from buoyline.offloader import TRUNCATION_MARKER, StoredResult, stub, truncated
 from buoyline.tokens import TextCounter
@@ -26,7 +26,7 @@ from buoyline.tokens import TextCounter
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from buoyline.management.steps import StandIn
+    from buoyline.management.steps import StubWriter
 
 Hook: TypeAlias = Literal["pre_llm", "post_tool", "post_memory", "pre_compress", "on_overflow"]
 
@@ -168,7 +168,7 @@ SummaryRatio = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.1, le=0.8
 """From 0.1 to 0.8, as both pages document it that have it."""
 
 
-class Fields(BaseModel):
+class DocumentObject(BaseModel):
     """An object in a document: a key that it does not know is an error, and nothing in it changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -197,7 +197,7 @@ class Verdict:
     reason: str
 
 
-class Activation(Fields):
+class Activation(DocumentObject):
     """When a manager runs. Source: OpenSearch for the first three; those below are ours.
 
     Attributes:
@@ -220,7 +220,7 @@ class Activation(Fields):
     every_model_calls: Count | None = None
     on_overflow: bool | None = None
 
-    def verdict(self, situation: Situation) -> Verdict:
+    def verdict(self, situation: ContextView) -> Verdict:
         """Compare each rule with *situation*."""
         met: list[str] = []
         for is_met, words in self._compared(situation):
@@ -234,7 +234,7 @@ class Activation(Fields):
         parts = [words for value, words in self._worded() if value is not None]
         return " and ".join(parts) if parts else "always"
 
-    def _compared(self, situation: Situation) -> Iterator[tuple[bool, str]]:
+    def _compared(self, situation: ContextView) -> Iterator[tuple[bool, str]]:
         if self.on_overflow is not None:
             yield situation.is_overflow is self.on_overflow, f"{'an' if situation.is_overflow else 'no'} overflow"
         if self.message_count_exceed is not None:
@@ -278,7 +278,7 @@ def _shown(number: float) -> str:
 # newest words are never lost; something always stays.
 
 
-class Cutting:
+class LegalCuts:
     """The ways to cut a situation, worked out once: a manager compares many of them.
 
     Attributes:
@@ -287,7 +287,7 @@ class Cutting:
         head: Positions in the head of what stays there.
     """
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: ContextView) -> None:
         """Look at *situation*."""
         self._views = views = situation.views
         preserved = set(closed(views, _preserved(situation.messages)))
@@ -334,17 +334,17 @@ def closed(messages: Sequence[Message], positions: Iterable[int]) -> tuple[int, 
     return tuple(sorted(found))
 
 
-def _preserved(messages: Sequence[Held]) -> Iterator[int]:
+def _preserved(messages: Sequence[ContextMessage]) -> Iterator[int]:
     """Yield the positions of what stays for good: system messages, pins, and what stands for others."""
     return (at for at, held in enumerate(messages) if held.pinned or not held.is_counted)
 
 
-def _current(situation: Situation) -> tuple[int, ...]:
+def _current(situation: ContextView) -> tuple[int, ...]:
     current = situation.current_user()
     return () if current is None else (current,)
 
 
-def _current_in_head(situation: Situation) -> tuple[int, ...]:
+def _current_in_head(situation: ContextView) -> tuple[int, ...]:
     """Return the position of the user's newest words in the head; none where there are newer ones behind it.
 
     Those stood there for being the newest; they go when they no longer are, with what stood with them.
@@ -381,7 +381,7 @@ _CUT: Final = re.compile(r"\n\[truncated[^\n]*\]$")
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class TruncatedStub:
     """The first characters of a text, and a notice behind them; all of it no longer than a limit.
 
     Attributes:
@@ -405,7 +405,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class PreviewStub:
     """A stub: notice, size, path, and a preview that reads the content.
 
     Attributes:
@@ -424,7 +424,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
+class MaskStub:
     """One line that says what was here and where it is.
 
     Attributes:
@@ -475,6 +475,6 @@ def _head(text: str, chars: int) -> str:
 
 
 if TYPE_CHECKING:
-    _beginning: StandIn = Beginning(1)
-    _preview: StandIn = Preview(1)
-    _mask: StandIn = Mask()
+    _beginning: StubWriter = TruncatedStub(1)
+    _preview: StubWriter = PreviewStub(1)
+    _mask: StubWriter = MaskStub()

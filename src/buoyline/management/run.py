@@ -4,17 +4,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from buoyline.management.model import ContextManagement, Entry
+from buoyline.management.model import ContextManagement, ManagerEntry
 from buoyline.management.rules import Hook
-from buoyline.management.situation import Situation
-from buoyline.management.steps import Actions, Decision, Done, Leave, Pin, Replace, Step, Summarise
+from buoyline.management.situation import ContextView
+from buoyline.management.steps import (
+    ActionResult,
+    ContextEditor,
+    Decision,
+    Evict,
+    ManagerAction,
+    Pin,
+    Replace,
+    Summarize,
+)
 
 LEAST_PROGRESS: Final = 0.1
 """The share by which a context must shrink after an overflow, before the next manager need not be asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ManagerRun:
     """What became of one entry at its hook.
 
     Attributes:
@@ -43,14 +52,14 @@ class Ran:
 
 
 @dataclass(slots=True)
-class Report:
+class ManagementReport:
     """What the managers of a hook did, in order.
 
     Attributes:
         entries: One for each entry that was asked.
     """
 
-    entries: list[Ran] = field(default_factory=list[Ran])
+    entries: list[ManagerRun] = field(default_factory=list[ManagerRun])
 
     @property
     def is_reduced(self) -> bool:
@@ -65,7 +74,7 @@ class Report:
             yield f"{ran.hook}[{ran.number}] {ran.type_name}: {state}{what}"
 
 
-async def run(management: ContextManagement, hook: Hook, actions: Actions) -> Report:
+async def run(management: ContextManagement, hook: Hook, actions: ContextEditor) -> ManagementReport:
     """Run the managers of *hook* in the order of the document, each on what the one before has left.
 
     Args:
@@ -87,7 +96,9 @@ async def run(management: ContextManagement, hook: Hook, actions: Actions) -> Re
     return running.report
 
 
-async def run_on_overflow(management: ContextManagement, actions: Actions, error: BaseException) -> Report:
+async def run_on_overflow(
+    management: ContextManagement, actions: ContextEditor, error: BaseException
+) -> ManagementReport:
     """Make the context smaller after the provider refused it as too long.
 
     The managers of ``on_overflow`` are asked in order, then those of ``pre_llm`` with the rule ``on_overflow``, until
@@ -115,7 +126,7 @@ async def run_on_overflow(management: ContextManagement, actions: Actions, error
     return running.report
 
 
-def _for_overflow(management: ContextManagement) -> Iterator[tuple[Hook, int, Entry]]:
+def _for_overflow(management: ContextManagement) -> Iterator[tuple[Hook, int, ManagerEntry]]:
     for number, entry in enumerate(management.entries("on_overflow")):
         yield "on_overflow", number, entry
     for number, entry in enumerate(management.entries("pre_llm")):
@@ -126,18 +137,18 @@ def _for_overflow(management: ContextManagement) -> Iterator[tuple[Hook, int, En
 @dataclass(slots=True)
 class _Running:
     management: ContextManagement
-    actions: Actions
+    actions: ContextEditor
     error: BaseException | None = None
-    report: Report = field(default_factory=Report)
-    _situation: Situation | None = None
+    report: ManagementReport = field(default_factory=ManagementReport)
+    _situation: ContextView | None = None
 
-    def situation(self) -> Situation:
+    def situation(self) -> ContextView:
         """Return what the entry before has left; it is looked at anew only after a step, for it may be long."""
         if self._situation is None:
             self._situation = self.actions.situation()
         return self._situation
 
-    async def entry(self, hook: Hook, number: int, entry: Entry) -> None:
+    async def entry(self, hook: Hook, number: int, entry: ManagerEntry) -> None:
         """Run one entry and take down what became of it."""
         situation = self.situation()
         verdict = entry.activation.verdict(situation)
@@ -150,7 +161,7 @@ class _Running:
         done = [await self._carried_out(step) for step in decision.steps]
         after = self.situation()
         self.report.entries.append(
-            Ran(
+            ManagerRun(
                 hook,
                 number,
                 entry.manager.type_name,
@@ -164,31 +175,31 @@ class _Running:
             )
         )
 
-    async def _after_preparations(self, entry: Entry, decision: Decision) -> Decision:
+    async def _after_preparations(self, entry: ManagerEntry, decision: Decision) -> Decision:
         """Run the managers of ``pre_compress``, and decide anew about what they have left."""
         entries = self.management.entries("pre_compress")
         for number, before in enumerate(entries):
             await self.entry("pre_compress", number, before)
         return await entry.decide(self.situation(), self.error) if entries else decision
 
-    async def _carried_out(self, step: Step) -> Done:
+    async def _carried_out(self, step: ManagerAction) -> ActionResult:
         self._situation = None
         return await _carried_out(self.actions, step)
 
 
-def _idle(hook: Hook, number: int, entry: Entry, reason: str) -> Ran:
-    return Ran(hook, number, entry.manager.type_name, is_active=False, reason=reason)
+def _idle(hook: Hook, number: int, entry: ManagerEntry, reason: str) -> ManagerRun:
+    return ManagerRun(hook, number, entry.manager.type_name, is_active=False, reason=reason)
 
 
 def _lets_go_for_a_summary(decision: Decision) -> bool:
-    return any(isinstance(step, Summarise) for step in decision.steps)
+    return any(isinstance(step, Summarize) for step in decision.steps)
 
 
-async def _carried_out(actions: Actions, step: Step) -> Done:
+async def _carried_out(actions: ContextEditor, step: ManagerAction) -> ActionResult:
     match step:
-        case Leave():
+        case Evict():
             return await actions.leave(step)
-        case Summarise():
+        case Summarize():
             return await actions.summarise(step)
         case Replace():
             return await actions.replace(step)

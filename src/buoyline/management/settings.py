@@ -7,14 +7,14 @@ from typing import Any, Final
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError
 from buoyline.management.managers import (
-    Compression,
     Offloading,
     OutputTruncation,
     Pinning,
+    RatioCompression,
     SlidingWindow,
     Summarization,
 )
-from buoyline.management.model import ContextManagement, Entry
+from buoyline.management.model import ContextManagement, ManagerEntry
 from buoyline.management.rules import HOOKS, Hook, nearest
 from buoyline.messages import is_object, spell
 from buoyline.offloader import ToolRule
@@ -42,7 +42,7 @@ def from_context_config(config: ContextConfig, *, name: str = "") -> ContextMana
     compression["activation"] = {"tokens_exceed_ratio": config.trigger_ratio}
     hooks = {
         "post_tool": [{"type": Offloading.type_name, "config": offloading}],
-        "pre_llm": [{"type": Compression.type_name, "config": compression}],
+        "pre_llm": [{"type": RatioCompression.type_name, "config": compression}],
     }
     return ContextManagement.read({"hooks": hooks}, name=name)
 
@@ -54,7 +54,7 @@ def to_context_config(management: ContextManagement) -> ContextConfig:
         ConfigError: It says something that a `ContextConfig` cannot; the error names the entry.
     """
     offloading = _only(management, "post_tool", Offloading)
-    compression = _only(management, "pre_llm", Compression)
+    compression = _only(management, "pre_llm", RatioCompression)
     others = [hook for hook in management.hooks if hook not in ("post_tool", "pre_llm")]
     if others:
         raise ConfigError(f"hooks.{others[0]}", "a ContextConfig has nothing for this hook")
@@ -150,7 +150,9 @@ def to_strands_settings(management: ContextManagement) -> tuple[str, dict[str, A
     Raises:
         ConfigError: None of them does just that.
     """
-    found: list[tuple[Hook, Entry]] = [(hook, entry) for hook, entries in management.hooks.items() for entry in entries]
+    found: list[tuple[Hook, ManagerEntry]] = [
+        (hook, entry) for hook, entries in management.hooks.items() for entry in entries
+    ]
     manager, settings = _read(found)
     try:
         is_same = from_strands_settings(manager, settings).hooks == management.hooks
@@ -218,7 +220,7 @@ def _slide(config: dict[str, Any]) -> dict[str, Any]:
     return {"type": SlidingWindow.type_name, "config": config}
 
 
-def _read(found: list[tuple[Hook, Entry]]) -> tuple[str, dict[str, Any]]:
+def _read(found: list[tuple[Hook, ManagerEntry]]) -> tuple[str, dict[str, Any]]:
     """Return the settings that *found* seems to come from."""
     if not found:
         return NULL, {}
@@ -283,7 +285,7 @@ def advice(management: ContextManagement) -> Iterator[tuple[str, str]]:
                 left = manager.max_messages if left is None else min(left, manager.max_messages)
 
 
-def _doubts(hook: Hook, entry: Entry) -> Iterator[str]:
+def _doubts(hook: Hook, entry: ManagerEntry) -> Iterator[str]:
     manager, rules = entry.manager, entry.activation
     model = manager.summarization_model_id if isinstance(manager, Summarization) else None
     if model and model.startswith("<"):
@@ -293,11 +295,11 @@ def _doubts(hook: Hook, entry: Entry) -> Iterator[str]:
     if hook != "on_overflow" and rules.on_overflow and hook != "pre_llm":
         yield "never runs: the rule on_overflow is looked at in pre_llm and on_overflow alone"
     yield from _doubts_about_limits(entry)
-    if isinstance(manager, Compression) and hook == "pre_llm" and not rules.spelled():
+    if isinstance(manager, RatioCompression) and hook == "pre_llm" and not rules.spelled():
         yield "runs before each call, however small the context is; give it tokens_exceed_ratio"
 
 
-def _doubts_about_limits(entry: Entry) -> Iterator[str]:
+def _doubts_about_limits(entry: ManagerEntry) -> Iterator[str]:
     """Yield what the numbers of an entry, taken together, do not do."""
     manager, rules = entry.manager, entry.activation
     others = [name for name in rules.spelled() if name != "rule_type"]
@@ -313,5 +315,5 @@ def _doubts_about_limits(entry: Entry) -> Iterator[str]:
         yield f"runs above {count} messages, but does nothing before there are more than {manager.max_messages}"
 
 
-def _summarises(entry: Entry) -> bool:
-    return isinstance(entry.manager, (Compression, Summarization))
+def _summarises(entry: ManagerEntry) -> bool:
+    return isinstance(entry.manager, (RatioCompression, Summarization))

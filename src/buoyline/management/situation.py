@@ -14,7 +14,7 @@ NO_INDEX = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ContextMessage:
     """One message that stands in the context.
 
     Attributes:
@@ -54,7 +54,7 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Situation:
+class ContextView:
     """A context at a hook.
 
     Totals are added up once: several rules and each report ask for them, of thousands of messages. So it has no slots.
@@ -70,8 +70,8 @@ class Situation:
         is_overflow: The provider has refused the context as too long.
     """
 
-    head: Sequence[Held] = ()
-    messages: Sequence[Held]
+    head: Sequence[ContextMessage] = ()
+    messages: Sequence[ContextMessage]
     size: int
     counter: TextCounter
     fixed_tokens: int = 0
@@ -100,7 +100,7 @@ class Situation:
         turn = (result for held in self.messages[self.turn_at() :] for result in held.message.results)
         return sum(count_result(result, self.counter) for result in turn)
 
-    def standing(self) -> Iterator[Held]:
+    def standing(self) -> Iterator[ContextMessage]:
         """Yield all of it in order."""
         yield from self.head
         yield from self.messages

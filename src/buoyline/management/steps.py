@@ -1,7 +1,7 @@
 """What managers ask for, and who carries it out.
 
-A manager is pure: it looks at a `Situation` and returns steps. Somebody who holds the messages (a `ContextWindow`,
-a `ManagedConversation`) carries them out, as `Actions` says. So one engine is below all of them.
+A manager is pure: it looks at a `ContextView` and returns steps. Somebody who holds the messages (a `ContextWindow`,
+a `ManagedConversation`) carries them out, as `ContextEditor` says. So one engine is below all of them.
 """
 
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from buoyline.compression import ContextConfig
-from buoyline.management.situation import Situation
+from buoyline.management.situation import ContextView
 from buoyline.offloader import StoredResult
 from buoyline.tokens import TextCounter
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Evict:
     """The oldest messages leave for the archive, and nothing but a notice says what they were.
 
     Attributes:
-        cut: So many of `Situation.messages` leave.
+        cut: So many of `ContextView.messages` leave.
         standing: Positions before *cut*, ascending, of those that stand again in the head: system messages, pins, the
             user's newest words, and whatever of calls and results belongs to one of them.
-        head: Positions in `Situation.head`, ascending, of what stays there.
+        head: Positions in `ContextView.head`, ascending, of what stays there.
         reason: Why the cut is where it is, in words.
         notice: Leave a line that says where they are.
     """
@@ -35,14 +35,14 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Summarise:
+class Summarize:
     """The oldest messages leave for the archive, and a summary takes their place.
 
     Attributes:
-        cut: See `Leave`.
-        standing: See `Leave`.
-        head: See `Leave`.
-        reason: See `Leave`.
+        cut: See `Evict`.
+        standing: See `Evict`.
+        head: See `Evict`.
+        reason: See `Evict`.
         config: How to summarise; left out: as whoever carries it out was set up.
         model: Name of the model that shall write the summary; empty: whichever there is.
         prompt: Tells it how; empty: as *config* says.
@@ -57,7 +57,7 @@ class Summarise:
     prompt: str = ""
 
 
-class StandIn(Protocol):
+class StubWriter(Protocol):
     """Writes what stands in the place of something that was stored whole. Pure."""
 
     def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
@@ -70,7 +70,7 @@ class Replace:
     """A part of a message is stored whole, and less of it stays.
 
     Attributes:
-        position: Of the message in `Situation.messages`.
+        position: Of the message in `ContextView.messages`.
         result: Number of the tool result in it; -1 for the message's own content.
         texts: Numbers of the text and JSON parts that leave; one stand-in takes the place of all.
         media: Numbers of the pictures and other media that leave; each gets a line that names it.
@@ -83,7 +83,7 @@ class Replace:
     reason: str
     texts: tuple[int, ...] = ()
     media: tuple[int, ...] = ()
-    stand_in: StandIn | None = None
+    stand_in: StubWriter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Pin:
     """Messages stand again when they are archived.
 
     Attributes:
-        positions: Of the messages in `Situation.messages`.
+        positions: Of the messages in `ContextView.messages`.
         reason: Why, in words.
     """
 
@@ -99,7 +99,7 @@ class Pin:
     reason: str
 
 
-Step: TypeAlias = Leave | Summarise | Replace | Pin
+ManagerAction: TypeAlias = Evict | Summarize | Replace | Pin
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ class Decision:
         reason: What it found, in words.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ManagerAction, ...] = ()
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionResult:
     """What became of a step.
 
     Attributes:
@@ -131,28 +131,28 @@ class Done:
     problems: Sequence[str] = field(default=())
 
 
-class Actions(Protocol):
+class ContextEditor(Protocol):
     """Carries out what managers ask for, on the messages that it holds.
 
     What leaves is durable before it leaves. A step that fails raises and leaves the context as it was.
     """
 
-    def situation(self) -> Situation:
+    def situation(self) -> ContextView:
         """Return the context as it stands now."""
         ...
 
-    async def leave(self, step: Leave) -> Done:
+    async def leave(self, step: Evict) -> ActionResult:
         """Archive the messages before the cut, and let go of those that do not stand again."""
         ...
 
-    async def summarise(self, step: Summarise) -> Done:
+    async def summarise(self, step: Summarize) -> ActionResult:
         """Archive the messages before the cut, and put a summary in their place."""
         ...
 
-    async def replace(self, step: Replace) -> Done:
+    async def replace(self, step: Replace) -> ActionResult:
         """Store what leaves of a message, and put there what stands for it."""
         ...
 
-    async def pin(self, step: Pin) -> Done:
+    async def pin(self, step: Pin) -> ActionResult:
         """Remember which messages stand again."""
         ...

@@ -5,12 +5,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from buoyline.compression import Compressor, ContextConfig, Extent, Plan, Summary, legal_cut_before
-from buoyline.compression.passages import Place
+from buoyline.compression import Compressor, ContextConfig, MessageRange, Plan, Summary, legal_cut_before
+from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.plan import plan
 from buoyline.errors import SummaryError
-from buoyline.management.conversation import notice_of_leaving
-from buoyline.management.rules import Cutting, closed
+from buoyline.management.conversation import reference_line
+from buoyline.management.rules import LegalCuts, closed
 from buoyline.messages import dialect_named
 from buoyline.window.budget import Room
 from buoyline.window.events import ContextCompressed, MessagesArchived, OnEvent
@@ -79,7 +79,7 @@ def leaving_at(context: Context, cut: int, *, preserves_words: bool) -> Leaving:
     if not preserves_words and not len(context.again):
         stays = tuple(at for at, entry in enumerate(context.contents.until(cut)) if entry.stays)
         return Leaving(cut, stays, (), frozenset())
-    cutting = Cutting(situation_of(context))
+    cutting = LegalCuts(situation_of(context))
     return leaving_as(context, cut, cutting.standing(cut), cutting.head)
 
 
@@ -175,11 +175,11 @@ class ContextCompressing:
         ready = await self.made(self.extent(cut), settings, focus, use_model=use_model, max_tokens=max_tokens)
         return await self.show(ready, leaving)
 
-    def extent(self, cut: int) -> Extent:
+    def extent(self, cut: int) -> MessageRange:
         """Return the oldest *cut* messages, which keep the form that they have from now on."""
         contents = self.context.contents
         leaving = contents.until(cut)
-        extent = Extent(
+        extent = MessageRange(
             self.keeping.session_id,
             contents.first,
             [entry.native for entry in leaving],
@@ -196,7 +196,7 @@ class ContextCompressing:
 
     async def made(
         self,
-        extent: Extent,
+        extent: MessageRange,
         settings: ContextConfig,
         focus: str = "",
         *,
@@ -235,7 +235,7 @@ class ContextCompressing:
             raise SummaryError(summary.draft.summarizer, f"{summary.fell_back}; the context is as it was")
         return Ready(summary, time.perf_counter() - began)
 
-    async def archived(self, extent: Extent) -> Place:
+    async def archived(self, extent: MessageRange) -> ArchiveLocation:
         """Archive *extent*, tell of it, and return where it is; what a model is shown stays as it is.
 
         Raises:
@@ -263,7 +263,7 @@ class ContextCompressing:
         self.tell(ContextCompressed(shown, tokens_before, self.room.tokens, duration_s, in_background))
         return shown
 
-    async def let_go(self, extent: Extent, leaving: Leaving, *, has_notice: bool) -> None:
+    async def let_go(self, extent: MessageRange, leaving: Leaving, *, has_notice: bool) -> None:
         """Archive *extent*, and let go of it without a summary.
 
         Raises:
@@ -271,7 +271,7 @@ class ContextCompressing:
             StorageError: See `archived`.
         """
         place = await self.archived(extent)
-        await completed(self._without(leaving, notice_of_leaving(place) if has_notice else ""))
+        await completed(self._without(leaving, reference_line(place) if has_notice else ""))
 
     async def finish(self) -> None:
         """Show a summary that is in the log already, where that failed or another process ended before it."""
@@ -285,7 +285,7 @@ class ContextCompressing:
             self.unshown = summaries[-1]
             await self.finish()
 
-    async def _archive(self, extent: Extent) -> Place:
+    async def _archive(self, extent: MessageRange) -> ArchiveLocation:
         self.results.warn_of_loss()
         # Messages that another window goes on with would be archived behind its back.
         await self.keeping.check(self.context.pins_until(self.context.settled))

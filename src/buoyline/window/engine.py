@@ -9,10 +9,9 @@ from typing import Any
 
 from buoyline.compression import ContextConfig, Summary
 from buoyline.errors import ContextOverflowError
-from buoyline.management import ContextManagement
-from buoyline.management import Entry as HookEntry
-from buoyline.management.custom import Custom
-from buoyline.management.rules import Cutting
+from buoyline.management import ContextManagement, ManagerEntry
+from buoyline.management.custom import CustomManager
+from buoyline.management.rules import LegalCuts
 from buoyline.management.run import LEAST_PROGRESS
 from buoyline.window.background import CompressionAhead
 from buoyline.window.budget import Room
@@ -61,7 +60,12 @@ class Fitting:
         return context.contents.tokens != before
 
     async def _shrink(
-        self, context: Context, fits: Callable[[], bool], shrunk: Callable[[Entry], Awaitable[Entry]], *, kept: bool
+        self,
+        context: Context,
+        fits: Callable[[], bool],
+        shrunk: Callable[[Entry], Awaitable[Entry]],
+        *,
+        kept: bool,
     ) -> None:
         """Shrink what no rule wants to keep, or what one does: a rule holds as long as the rest makes room."""
         contents = context.contents
@@ -345,7 +349,7 @@ class ContextRelief:
         if management is not None:
             await managing.fire(management, "pre_compress")
             cut = self.compressing.planned(settings).cut
-            if not cut or not Cutting(situation_of(self.context)).leaving(cut):
+            if not cut or not LegalCuts(situation_of(self.context)).leaving(cut):
                 return
         await self.compressing.compress(
             settings, use_model=max_context_tokens is None, max_context_tokens=max_context_tokens
@@ -380,13 +384,13 @@ def _going_on(error: BaseException | None) -> Generator[None]:
 
 
 def _has_own(management: ContextManagement) -> bool:
-    return any(isinstance(entry.manager, Custom) for entry in _for_overflow(management))
+    return any(isinstance(entry.manager, CustomManager) for entry in _for_overflow(management))
 
 
 def _has_overflow(management: ContextManagement) -> bool:
     return bool(_for_overflow(management))
 
 
-def _for_overflow(management: ContextManagement) -> list[HookEntry]:
+def _for_overflow(management: ContextManagement) -> list[ManagerEntry]:
     before = [entry for entry in management.entries("pre_llm") if entry.activation.on_overflow]
     return [*management.entries("on_overflow"), *before]

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from buoyline.compression import Summary
 from buoyline.compression.summary import SummaryFellBack, SummarySqueezed, SummaryVerified
-from buoyline.management import Hook, Report
+from buoyline.management import Hook, ManagementReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class ContextManaged:
     """
 
     hook: Hook
-    report: Report
+    report: ManagementReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 
 from buoyline.compression import Compressor, ContextConfig, Summarizer, SummaryFunction
 from buoyline.management import (
+    ActionResult,
     ContextManagement,
-    Done,
+    ContextView,
+    Evict,
     Hook,
-    Leave,
+    ManagementReport,
     Pin,
     Replace,
-    Report,
-    Situation,
-    Summarise,
+    Summarize,
     run,
     run_on_overflow,
 )
-from buoyline.management.conversation import Writers
-from buoyline.management.rules import Cutting, Preview, closed
-from buoyline.management.steps import Actions
+from buoyline.management.conversation import SummaryWriters
+from buoyline.management.rules import LegalCuts, PreviewStub, closed
+from buoyline.management.steps import ContextEditor
 from buoyline.offloader import read_back_limit
 from buoyline.tokens.messages import count_result
 from buoyline.window.budget import Room
@@ -57,7 +57,7 @@ async def replaced(entry: Entry, step: Replace, results: ResultOffloading, choos
         return entry
     result = entry.message.results[step.result]
     tool, source = choosing.known_of(result)
-    if not isinstance(step.stand_in, Preview):
+    if not isinstance(step.stand_in, PreviewStub):
         return await results.stand_in(entry, step.result, step.texts, step.stand_in)
     # What the agent reads back it has asked for; offloaded again, it would ask for ever.
     limit = read_back_limit(choosing.size, choosing.config.tool_result_limit)
@@ -73,7 +73,7 @@ _MOST_PINNED = 1 / 2
 
 @dataclass(slots=True)
 class ContextManaging:
-    """Fires hooks, and carries out what managers ask for; see `Actions`.
+    """Fires hooks, and carries out what managers ask for; see `ContextEditor`.
 
     What is replaced is in memory until the managers of a hook are done, and then written down at once: to write after
     each of thirty results would write the window thirty times. Where something fails before, it is taken back. Before
@@ -90,14 +90,14 @@ class ContextManaging:
     compressing: ContextCompressing
     config: ContextConfig
     summarizers: Mapping[str, Summarizer | SummaryFunction]
-    report: Report = field(default_factory=Report)
+    report: ManagementReport = field(default_factory=ManagementReport)
     called_at_s: float = field(default_factory=time.monotonic)
     context: Context = field(init=False)
     room: Room = field(init=False)
     results: ResultOffloading = field(init=False)
     choosing: ResultChoosing = field(init=False)
     keeping: ContextKeeping = field(init=False)
-    writers: Writers = field(init=False)
+    writers: SummaryWriters = field(init=False)
     _showing: Showing = field(default_factory=Showing)
     _is_overflow: bool = False
     _end: int = 0
@@ -116,7 +116,7 @@ class ContextManaging:
             name: Compressor(offloader, config=self.config, counter=counter, summarizer=one, on_event=within.tell)
             for name, one in self.summarizers.items()
         }
-        self.writers = Writers(within.compressor, named, self.config)
+        self.writers = SummaryWriters(within.compressor, named, self.config)
 
     async def settle(self, management: ContextManagement) -> None:
         """Fire ``post_memory`` and ``post_tool`` for what was added, and write it down as it is then.
@@ -171,7 +171,7 @@ class ContextManaging:
         """Take note that the model is called now."""
         self.called_at_s = time.monotonic()
 
-    def situation(self) -> Situation:
+    def situation(self) -> ContextView:
         """Return the context as it stands, without what was added since the hook fired."""
         context, end = self.context, self._end - self.context.contents.first
         unseen = sum(entry.tokens for entry in context.contents.since(end))
@@ -186,16 +186,16 @@ class ContextManaging:
             is_overflow=self._is_overflow,
         )
 
-    async def leave(self, step: Leave) -> Done:
-        """Archive messages, and let go of them; see `Actions`."""
+    async def leave(self, step: Evict) -> ActionResult:
+        """Archive messages, and let go of them; see `ContextEditor`."""
         leaving = await self._leaving(step)
         extent = self.compressing.extent(leaving.cut)
         await self.compressing.let_go(extent, leaving, has_notice=step.notice)
         gone = leaving.cut - len(leaving.lasting) - len(leaving.again)
-        return Done(f"{gone:,} messages left for the archive")
+        return ActionResult(f"{gone:,} messages left for the archive")
 
-    async def summarise(self, step: Summarise) -> Done:
-        """Archive messages, and put a summary in their place; see `Actions`."""
+    async def summarise(self, step: Summarize) -> ActionResult:
+        """Archive messages, and put a summary in their place; see `ContextEditor`."""
         before = self.situation().tokens
         leaving = await self._leaving(step)
         writing, context = self.writers.of(step), self.context
@@ -216,22 +216,24 @@ class ContextManaging:
         summary = await self.compressing.show(ready, leaving)
         return writing.done(summary, leaving.cut, extent.tokens, is_reduced=self.situation().tokens < before)
 
-    async def replace(self, step: Replace) -> Done:
-        """Store a part of a message, and put there what stands for it; see `Actions`."""
+    async def replace(self, step: Replace) -> ActionResult:
+        """Store a part of a message, and put there what stands for it; see `ContextEditor`."""
         contents = self.context.contents
         entry = contents[step.position]
         if contents.first + step.position < self.context.attempted:
-            return Done(f"message {entry.index} stays: it is archived as it is", is_reduced=False)
+            return ActionResult(f"message {entry.index} stays: it is archived as it is", is_reduced=False)
         if step.texts and not self._is_overflow and not await self.choosing.may_leave(entry, step.result):
-            return Done(f"message {entry.index} stays: should_offload keeps it", is_reduced=False)
+            return ActionResult(f"message {entry.index} stays: should_offload keeps it", is_reduced=False)
         changed = await replaced(entry, step, self.results, self.choosing)
         if changed is entry:
-            return Done(f"message {entry.index} stays: nothing of it may leave, or would be smaller", is_reduced=False)
+            return ActionResult(
+                f"message {entry.index} stays: nothing of it may leave, or would be smaller", is_reduced=False
+            )
         self._put(step.position, changed)
-        return Done(f"message {entry.index}: {step.reason}; {entry.tokens:,} tokens became {changed.tokens:,}")
+        return ActionResult(f"message {entry.index}: {step.reason}; {entry.tokens:,} tokens became {changed.tokens:,}")
 
-    async def pin(self, step: Pin) -> Done:
-        """Remember which messages stand again; see `Actions`. Those for which there is no room are not pinned."""
+    async def pin(self, step: Pin) -> ActionResult:
+        """Remember which messages stand again; see `ContextEditor`. Those for which there is no room are not pinned."""
         context, pinned = self.context, list[int]()
         views = [entry.message for entry in context.contents]
         for position in step.positions:
@@ -247,13 +249,13 @@ class ContextManaging:
             context.pins = sorted({*context.pins, *pinned})
         left = len(step.positions) - len(pinned)
         problems = (f"{left:,} messages are too large to be pinned in this window",) if left else ()
-        return Done(f"{len(pinned):,} messages are pinned: {step.reason}", is_reduced=False, problems=problems)
+        return ActionResult(f"{len(pinned):,} messages are pinned: {step.reason}", is_reduced=False, problems=problems)
 
     async def _fire(self, management: ContextManagement, hook: Hook) -> None:
         if management.entries(hook):
             self._note(hook, await run(management, hook, self))
 
-    def _note(self, hook: Hook, report: Report) -> None:
+    def _note(self, hook: Hook, report: ManagementReport) -> None:
         self.report.entries += report.entries
         self._untold.append(ContextManaged(hook, report))
 
@@ -304,12 +306,12 @@ class ContextManaging:
             self.choosing.settle(new)
         self._written()
 
-    async def _leaving(self, step: Leave | Summarise) -> Leaving:
+    async def _leaving(self, step: Evict | Summarize) -> Leaving:
         """Write down what stands, and return what leaves: no less than an earlier attempt has tried to archive."""
         await completed(self._write())
         cut, standing, at_least = step.cut, step.standing, self.context.attempted - self.context.contents.first
         if cut < at_least:
-            cutting = Cutting(self.situation())
+            cutting = LegalCuts(self.situation())
             cut = min((cut for cut in cutting.cuts if cut >= at_least), default=at_least)
             standing = cutting.standing(cut)
         return leaving_as(self.context, cut, standing, step.head)
@@ -326,4 +328,4 @@ class ContextManaging:
         contents.replace(position, entry)
 
 
-_conforms: type[Actions] = ContextManaging
+_conforms: type[ContextEditor] = ContextManaging

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from buoyline.errors import warn_caller
-from buoyline.management.rules import Mask
-from buoyline.management.steps import StandIn
+from buoyline.management.rules import MaskStub
+from buoyline.management.steps import StubWriter
 from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
 from buoyline.messages.model import Blocks, join_texts, text_in
 from buoyline.offloader import (
@@ -152,7 +152,7 @@ class ResultOffloading:
         blocks = await self._without_images(entry, own, entry.message.parts, chosen)
         return entry.with_content(blocks, self.counter)
 
-    async def stand_in(self, entry: Entry, number: int, texts: Sequence[int], write: StandIn) -> Entry:
+    async def stand_in(self, entry: Entry, number: int, texts: Sequence[int], write: StubWriter) -> Entry:
         """Return *entry* with one text of *write*'s in the place of *texts*, parts of its result *number*.
 
         The whole result is durable before; what stands for one already leads to the same whole. Where the text would be
@@ -215,7 +215,7 @@ class ResultOffloading:
         notice = notice_of(part.text)
         if not is_stub(part.text) or stored.reference.rpartition("/")[2] not in notice:
             # What a manager has cut is no stub: its first paragraph is the tool's, and the path stands at its end.
-            notice = Mask()(part.text, stored, self.counter)
+            notice = MaskStub()(part.text, stored, self.counter)
         if not is_smaller(notice, part.text, self.counter):
             return position
         await self._record(notice, stored)

@@ -7,7 +7,7 @@ from typing import Any
 
 from buoyline.compression import Summary
 from buoyline.compression.summary import BatchReference
-from buoyline.management import Held, Situation
+from buoyline.management import ContextMessage, ContextView
 from buoyline.messages import (
     Json,
     Media,
@@ -421,11 +421,11 @@ class Showing:
     def __init__(self) -> None:
         """Begin with nothing."""
         self._entries: Sequence[Entry] = ()  # as long as they are here, nothing else has their ids
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, ContextMessage] = {}
         self._stubs: Collection[str] = ()
         self._known_stubs = 0
 
-    def held(self, entries: Sequence[Entry], stubs: Collection[str]) -> list[Held]:
+    def held(self, entries: Sequence[Entry], stubs: Collection[str]) -> list[ContextMessage]:
         """Return *entries* as they are shown where *stubs* are the texts that stand for something that was stored."""
         if stubs is not self._stubs or len(stubs) != self._known_stubs:
             self._stubs, self._known_stubs, self._held = stubs, len(stubs), {}
@@ -446,7 +446,7 @@ def situation_of(
     showing: "Showing | None" = None,
     idle_s: float = 0.0,
     is_overflow: bool = False,
-) -> Situation:
+) -> ContextView:
     """Return *context* as managers see it.
 
     Args:
@@ -456,8 +456,8 @@ def situation_of(
         tokens: What it takes by the best count there is; left out: by our own.
         stubs: The texts that stand for something that was stored.
         showing: Remembers how the messages were shown before; left out: each is looked at anew.
-        idle_s: See `Situation`.
-        is_overflow: See `Situation`.
+        idle_s: See `ContextView`.
+        is_overflow: See `ContextView`.
     """
     head = [_held(entry, stubs, least_index=0) for entry in (*context.head, *context.again)]
     before, behind = head[: len(context.head)], head[len(context.head) :]
@@ -466,7 +466,7 @@ def situation_of(
     shown = (showing or Showing()).held(contents.since(0, end), stubs)
     standing = [*before, *ours, *behind]
     counted = sum(held.tokens for held in standing) + contents.tokens - sum(entry.tokens for entry in unseen)
-    return Situation(
+    return ContextView(
         head=standing,
         messages=shown,
         size=size,
@@ -481,9 +481,9 @@ def situation_of(
     )
 
 
-def _held(entry: Entry, stubs: Collection[str], least_index: int = _OWN) -> Held:
+def _held(entry: Entry, stubs: Collection[str], least_index: int = _OWN) -> ContextMessage:
     """Return *entry* as it is shown; of system messages in the head another process does not know the index."""
-    return Held(
+    return ContextMessage(
         entry.native,
         entry.message,
         entry.tokens,

@@ -16,7 +16,7 @@ from buoyline.compression import (
 )
 from buoyline.compression.config import config_of
 from buoyline.errors import NotFoundError
-from buoyline.management import ContextManagement, Report, explained
+from buoyline.management import ContextManagement, ManagementReport, explained
 from buoyline.messages import Converted, ToolCall, dialect_named
 from buoyline.messages.times import now
 from buoyline.offloader import Abilities, Offloader, StoredResult, ToolOutput, WindowState, abilities_of
@@ -541,7 +541,7 @@ class ContextWindow:
         return self._hand_out()
 
     @property
-    def report(self) -> Report:
+    def report(self) -> ManagementReport:
         """What the managers of the document did in the last call; those that did not run say why."""
         return self._managing.report
 
@@ -584,7 +584,7 @@ class ContextWindow:
         self._room.check()
         await completed(self._open())
         await self._compressing.finish()
-        self._managing.report = Report()
+        self._managing.report = ManagementReport()
         if document is None:
             await self._shaping.settle()
         else:

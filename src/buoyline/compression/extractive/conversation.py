@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS, Lookout, Sighting, likelihood
-from buoyline.compression.extractive.reading import Citations, Passage, spanning
+from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS, OccurrenceIndex, Occurrences, likelihood
+from buoyline.compression.extractive.reading import LineFinder, Passage, spanning
 from buoyline.compression.extractive.snippets import Sections
 from buoyline.compression.extractive.speech import (
     asks,
@@ -21,7 +21,7 @@ from buoyline.compression.extractive.speech import (
 from buoyline.compression.extractive.steps import Step, broader, steps
 from buoyline.compression.extractive.wording import ANSWERED, cut
 from buoyline.compression.identifiers import readable
-from buoyline.compression.summary import Item, Pointer, Source
+from buoyline.compression.summary import Fact, Pointer, SourceMessage
 from buoyline.messages import Role
 from buoyline.tokens import TextCounter
 
@@ -33,7 +33,7 @@ MADE_ALIKE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QuotationLimits:
     """How long one quotation may be, in tokens: a summary of 400 quotes a line where one of 4,000 quotes more."""
 
     counter: TextCounter
@@ -45,7 +45,7 @@ class Limits:
     line: int
 
     @classmethod
-    def within(cls, max_tokens: int, counter: TextCounter) -> "Limits":
+    def within(cls, max_tokens: int, counter: TextCounter) -> "QuotationLimits":
         """Return the limits for a summary of *max_tokens*."""
         return cls(
             counter=counter,
@@ -67,16 +67,16 @@ class Conversation:
         typed: The messages that the user typed, in order; all of the user's where none looks typed.
     """
 
-    def __init__(self, sources: Sequence[Source], limits: Limits, *, has_task: bool = False) -> None:
+    def __init__(self, sources: Sequence[SourceMessage], limits: QuotationLimits, *, has_task: bool = False) -> None:
         """Read *sources*, which are in order and not empty; *has_task* if the first request stands in a summary."""
         self.sources = sources
         self.has_task = has_task
         self.limits = limits
         self.end = sources[-1].index + 1
-        self.citations = Citations()
+        self.citations = LineFinder()
         self.steps = steps(sources, self.citations)
         self.open_errors, self.tackled_errors, self.resolved_errors = _errors(self.steps)
-        self._lookout = Lookout()
+        self._lookout = OccurrenceIndex()
         actions = {index: [step.action for step in made] for index, made in groupby(self.steps, _call_index)}
         for source in sources:
             self._lookout.watch(source, actions.get(source.index, []))
@@ -89,7 +89,7 @@ class Conversation:
         self._endings = repeated_endings([source.message.text for source in users], at_least=MADE_ALIKE)
         self.typed = _without_repetitions([source for source in users if not self.is_made(source)] or users)
 
-    def value_of(self, sighting: Sighting) -> float:
+    def value_of(self, sighting: Occurrences) -> float:
         """Return how likely the string is needed again."""
         return likelihood(sighting.weight, count=sighting.count, age=self.end - 1 - sighting.last_seen)
 
@@ -101,7 +101,7 @@ class Conversation:
         """Return the exact strings in *text*."""
         return {string for _, string in self._lookout.strings(text)}
 
-    def is_made(self, source: Source) -> bool:
+    def is_made(self, source: SourceMessage) -> bool:
         """Tell whether a message in the user's name was made by a program: a notice, a prompt of a shell."""
         text = source.message.text
         is_task = source is self._first and not self.has_task
@@ -117,7 +117,7 @@ class Conversation:
         calls = (step.call.index for step in self.steps if step.answer is not None)
         return max((*calls, *(source.index for source in users)), default=-1)
 
-    def quoted(self, source: Source, max_tokens: int) -> Passage:
+    def quoted(self, source: SourceMessage, max_tokens: int) -> Passage:
         """Return what a user said with its lines; before a mere "yes" the question that it answers."""
         said = cut(source.message.text, max_tokens, self.limits.counter)
         pointers = self.citations.of(source, said)
@@ -135,18 +135,18 @@ class Conversation:
         """Tell whether a user's words say anything alone: "yes" and "go on" do not."""
         return chars_of(readable(text[:MAX_TYPED_CHARS])) >= MIN_WORDS_CHARS or self.value_in(text) > 0
 
-    def _agents_before(self, source: Source) -> Iterator[Source]:
+    def _agents_before(self, source: SourceMessage) -> Iterator[SourceMessage]:
         """Yield the agent's message right before one of the user's, if it has words and no calls."""
         at = source.index - self.sources[0].index - 1
         before = self.sources[at] if at >= 0 else None
         if before is not None and before.message.role == "assistant" and before.message.text.strip():
             yield before
 
-    def item(self, field: str, kind: str, text: str, source: Source, *, weight: float, order: int = 0) -> Item:
+    def item(self, field: str, kind: str, text: str, source: SourceMessage, *, weight: float, order: int = 0) -> Fact:
         """Return *text*, which *source* says, with its lines."""
         pointers = self.citations.of(source, text)
         first, also = (pointers[0], pointers[1:]) if pointers else (None, ())
-        return Item(field, kind, text, first, source.index, weight=weight, order=order, also=also)
+        return Fact(field, kind, text, first, source.index, weight=weight, order=order, also=also)
 
     def file_at(self, pointer: Pointer) -> str:
         """Return the name of the file that a call wrote or read whose lines, or whose result's, *pointer* names."""
@@ -161,7 +161,7 @@ class Conversation:
                     return step
         return None
 
-    def spoken(self, role: Role) -> list[Source]:
+    def spoken(self, role: Role) -> list[SourceMessage]:
         """Return the messages of one side that have text, in order."""
         return [source for source in self.sources if source.message.role == role and source.message.text.strip()]
 
@@ -194,7 +194,7 @@ def _errors(made: Sequence[Step]) -> tuple[list[Step], list[Step], list[Step]]:
     return is_open, is_tackled, is_over
 
 
-def _without_repetitions(sources: Sequence[Source]) -> list[Source]:
+def _without_repetitions(sources: Sequence[SourceMessage]) -> list[SourceMessage]:
     """Leave out what a later message says again from its first word on: it was interrupted, and said in full then."""
     texts = [readable(source.message.text) for source in sources]
     stems = [text.rstrip("?!. ") for text in texts]
@@ -202,7 +202,7 @@ def _without_repetitions(sources: Sequence[Source]) -> list[Source]:
     return [source for source, is_repeated in zip(sources, later, strict=True) if not is_repeated]
 
 
-def _begins_in(pointer: Pointer, source: Source) -> bool:
+def _begins_in(pointer: Pointer, source: SourceMessage) -> bool:
     whole = source.pointer
     if whole is not None and pointer.path == whole.path:
         return whole.start <= pointer.start <= whole.end

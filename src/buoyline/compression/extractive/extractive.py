@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import ARROW
 from buoyline.compression.extractive import facts
-from buoyline.compression.extractive.conversation import Conversation, Limits
+from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
 from buoyline.compression.extractive.facts import (
     REPORT,
     REQUEST,
@@ -19,11 +19,11 @@ from buoyline.compression.extractive.facts import (
     UNTRIED_ERROR,
     UNTRIED_MESSAGES,
 )
-from buoyline.compression.extractive.selection import SHARES, Choice, Shelves, select
+from buoyline.compression.extractive.selection import SHARES, SelectedFacts, SnippetIndex, select
 from buoyline.compression.extractive.steps import Step, broader
 from buoyline.compression.extractive.wording import NOTHING, field_text, pointers_of
 from buoyline.compression.identifiers import sentences
-from buoyline.compression.summary import POINTER, Draft, Item, Pointer, Summarizer, SummaryRequest, pointers_in
+from buoyline.compression.summary import POINTER, Draft, Fact, Pointer, Summarizer, SummaryRequest, pointers_in
 from buoyline.tokens import TextCounter
 
 # What a summary held, brought into the next one: merged with what is new, or replaced by it.
@@ -42,7 +42,7 @@ _ASKED: Final = frozenset({"working", "question"})
 """What the user asked for last: it is one request of several now."""
 
 
-def carried(previous: Draft | None, first: int) -> list[Item]:
+def carried(previous: Draft | None, first: int) -> list[Fact]:
     """Return the items of a draft; from one without items, such as a model's, its sentences.
 
     Args:
@@ -54,7 +54,7 @@ def carried(previous: Draft | None, first: int) -> list[Item]:
     if previous.items:
         return list(previous.items)
     return [
-        Item(
+        Fact(
             field=field,
             kind="note",
             text=text,
@@ -69,7 +69,7 @@ def carried(previous: Draft | None, first: int) -> list[Item]:
     ]
 
 
-def merged(old: Iterable[Item], new: Iterable[Item], made: Sequence[Step], *, end: int) -> list[Item]:
+def merged(old: Iterable[Fact], new: Iterable[Fact], made: Sequence[Step], *, end: int) -> list[Fact]:
     """Join the items of the last summary with those since.
 
     The same fact becomes one item with its newest pointer, seen as often as both together. A newer plan replaces
@@ -85,19 +85,19 @@ def merged(old: Iterable[Item], new: Iterable[Item], made: Sequence[Step], *, en
         Items in the order given, old ones first, each (field, kind, text) once.
     """
     fresh = list(new)
-    found: dict[tuple[str, str, str], Item] = {}
+    found: dict[tuple[str, str, str], Fact] = {}
     for item in [*_still_true(old, fresh, made, end=end), *fresh]:
         key = (item.field, item.kind, item.text)
         found[key] = _joined(found[key], item) if key in found else item
     return list(found.values())
 
 
-def _joined(old: Item, new: Item) -> Item:
+def _joined(old: Fact, new: Fact) -> Fact:
     newest = max(old, new, key=lambda item: item.last_seen)
     return replace(newest, count=old.count + new.count, weight=max(old.weight, new.weight))
 
 
-def _still_true(old: Iterable[Item], fresh: Iterable[Item], made: Sequence[Step], *, end: int) -> Iterator[Item]:
+def _still_true(old: Iterable[Fact], fresh: Iterable[Fact], made: Sequence[Step], *, end: int) -> Iterator[Fact]:
     has_plan = any(step.action.deed == "plan" for step in made)
     called = {_call_in(item) for item in fresh if item.kind == "done"}
     tries = _Tries.of(made)
@@ -138,7 +138,7 @@ class _Tries:
             frozenset(path.rpartition("/")[2] for step in changes for path in step.action.paths),
         )
 
-    def outcome(self, error: Item, end: int) -> Iterator[Item]:
+    def outcome(self, error: Fact, end: int) -> Iterator[Fact]:
         """Yield what an open error is now; nothing where it failed again, as the newest try says in its own item."""
         subjects = broader(_call_in(error))
         if not self.failed.isdisjoint(subjects):
@@ -153,7 +153,7 @@ class _Tries:
             yield error
 
 
-def _call_in(item: Item) -> str:
+def _call_in(item: Fact) -> str:
     return item.text.partition(ARROW)[0]
 
 
@@ -200,7 +200,7 @@ def extract(request: SummaryRequest) -> Draft:
         A draft whose fields take at most ``request.max_tokens`` together; fields without content say so where
         there is room for it, else they are empty.
     """
-    limits = Limits.within(request.max_tokens, request.counter)
+    limits = QuotationLimits.within(request.max_tokens, request.counter)
     old = carried(request.previous, request.sources[0].index)
     has_task = any(item.field == "task_overview" for item in old)
     conversation = Conversation(request.sources, limits, has_task=has_task)
@@ -212,14 +212,14 @@ def extract(request: SummaryRequest) -> Draft:
         facts.next_steps(conversation),
         facts.preserved(conversation),
     )
-    shelves = Shelves(conversation, old, request.counter)
+    shelves = SnippetIndex(conversation, old, request.counter)
     choice = select(merged(old, new, conversation.steps, end=conversation.end), request, shelves, end=conversation.end)
     fields = _fitting(choice, request)
     pointers = dict.fromkeys(pointer for items in choice.shown.values() for pointer in pointers_of(items))
     return Draft(NAME, fields, tuple(pointers), choice.carried(old, shelves.placed))
 
 
-def _fitting(choice: Choice, request: SummaryRequest) -> dict[str, str]:
+def _fitting(choice: SelectedFacts, request: SummaryRequest) -> dict[str, str]:
     """Return the fields' text within the limit; the least needed items are taken out of *choice* until it is.
 
     What lines cost was counted one by one, and a counter need not add up.
@@ -233,7 +233,7 @@ def _fitting(choice: Choice, request: SummaryRequest) -> dict[str, str]:
             return dict.fromkeys(fields, "")
 
 
-def _without_least_needed(choice: Choice) -> bool:
+def _without_least_needed(choice: SelectedFacts) -> bool:
     """Take out the item chosen last by the field that chose last; tell whether there was one."""
     by_turn = sorted(choice.shown, key=lambda name: list(SHARES).index(name) if name in SHARES else -1)
     for name in reversed(by_turn):

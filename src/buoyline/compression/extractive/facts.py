@@ -26,7 +26,7 @@ from buoyline.compression.extractive.speech import (
 from buoyline.compression.extractive.steps import alike, differing
 from buoyline.compression.extractive.wording import ANSWERED, cut
 from buoyline.compression.identifiers import readable, sentences
-from buoyline.compression.summary import Item, Pointer, Source
+from buoyline.compression.summary import Fact, Pointer, SourceMessage
 
 if TYPE_CHECKING:
     from buoyline.compression.extractive.steps import Step
@@ -91,7 +91,7 @@ CHANGE_LINES: Final = 12
 """So many lines behind a file's name show what was changed in it."""
 
 
-def overview(conversation: Conversation, *, without: Source | None = None) -> Iterator[Item]:
+def overview(conversation: Conversation, *, without: SourceMessage | None = None) -> Iterator[Fact]:
     """Yield what the user said, in the user's words.
 
     Args:
@@ -116,7 +116,7 @@ def overview(conversation: Conversation, *, without: Source | None = None) -> It
         yield _backed(item, passage.pointers)
 
 
-def state(conversation: Conversation) -> Iterator[Item]:
+def state(conversation: Conversation) -> Iterator[Fact]:
     """Yield what was done: files changed, calls and how they ended, what the agent reported."""
     for step in conversation.steps:
         if step.action.deed == "change" and not step.has_failed:
@@ -130,7 +130,7 @@ def state(conversation: Conversation) -> Iterator[Item]:
     yield from _reports(conversation)
 
 
-def discoveries(conversation: Conversation) -> Iterator[Item]:
+def discoveries(conversation: Conversation) -> Iterator[Fact]:
     """Yield errors, open and resolved, and the sentences of the agent that say most about what is at work."""
     for step in conversation.open_errors:
         is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
@@ -142,7 +142,7 @@ def discoveries(conversation: Conversation) -> Iterator[Item]:
     yield from _findings(conversation)
 
 
-def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -> Item:
+def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -> Fact:
     limits = conversation.limits
     lines = [line for line in step.errors if not _ONLY_COUNTS.search(line.text)] or step.errors
     said = [cut(line.text, limits.line, limits.counter) for line in lines]
@@ -153,7 +153,7 @@ def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -
     return _backed(item, step.backing(step.subject, passage, conversation.citations))
 
 
-def preserved(conversation: Conversation) -> Iterator[Item]:
+def preserved(conversation: Conversation) -> Iterator[Fact]:
     """Yield the user's rules and remarks sentence by sentence, and the exact strings in use, these without lines."""
     limits = conversation.limits
     for source in conversation.typed:
@@ -166,7 +166,7 @@ def preserved(conversation: Conversation) -> Iterator[Item]:
             text = cut(sentence, 2 * limits.line, limits.counter)
             yield _item(conversation, "context_to_preserve", "constraint", text, source, weight=weight, order=position)
     for sighting in conversation.sightings:
-        yield Item(
+        yield Fact(
             field="context_to_preserve",
             kind=sighting.kind,
             text=sighting.text,
@@ -177,7 +177,7 @@ def preserved(conversation: Conversation) -> Iterator[Item]:
         )
 
 
-def _deeds(conversation: Conversation) -> Iterator[Item]:
+def _deeds(conversation: Conversation) -> Iterator[Fact]:
     """Yield each distinct call with its newest outcome; those that differ in one argument alone together."""
     limits = conversation.limits
     words = conversation.spoken("assistant")[-1:]
@@ -205,7 +205,7 @@ def _deeds(conversation: Conversation) -> Iterator[Item]:
         yield _backed(item, step.backing(text.removeprefix("$ "), step.outcome, conversation.citations))
 
 
-def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Item]:
+def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Fact]:
     """Yield one item for calls that differ in one argument: what was called, and what with, the newest of them."""
     limits = conversation.limits
     key, values = differing(made)
@@ -222,7 +222,7 @@ def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -
     yield _backed(item, pointers)
 
 
-def _reports(conversation: Conversation) -> Iterator[Item]:
+def _reports(conversation: Conversation) -> Iterator[Fact]:
     """Yield what the agent told the user at the end of its turns, and its last words whatever they were."""
     limits = conversation.limits
     agents = conversation.spoken("assistant")
@@ -246,7 +246,7 @@ def _reports(conversation: Conversation) -> Iterator[Item]:
             yield _with_all_lines(item, source) if shown.endswith(CUT) else item
 
 
-def _with_all_lines(item: Item, source: Source) -> Item:
+def _with_all_lines(item: Fact, source: SourceMessage) -> Fact:
     """Return *item* with the lines of the whole message, of one that is not too long: what was cut is there."""
     whole = source.pointer
     if item.pointer is None or whole is None or item.also or whole.end - item.pointer.start > REPORT_LINES:
@@ -254,7 +254,7 @@ def _with_all_lines(item: Item, source: Source) -> Item:
     return replace(item, pointer=replace(whole, start=item.pointer.start))
 
 
-def _findings(conversation: Conversation) -> Iterator[Item]:
+def _findings(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
     for source in conversation.spoken("assistant"):
         base = 0.1 if source.message.calls else 0.4
@@ -279,7 +279,7 @@ def _without_bars(sentence: str) -> str:
     return sentence.strip("| ") if sentence.startswith("|") else sentence
 
 
-def _request_weight(conversation: Conversation, source: Source, *, is_newest: bool) -> float:
+def _request_weight(conversation: Conversation, source: SourceMessage, *, is_newest: bool) -> float:
     if conversation.is_made(source):
         return MADE
     if _is_pasted(source):
@@ -297,11 +297,11 @@ def _substance(conversation: Conversation, text: str) -> float:
     return max(MIN_SUBSTANCE, min(words, 0.0)) + min(conversation.value_in(text[:MAX_TYPED_CHARS]), 1.0)
 
 
-def _is_pasted(source: Source) -> bool:
+def _is_pasted(source: SourceMessage) -> bool:
     return len(source.message.text) > MAX_TYPED_CHARS
 
 
-def _with_lines_behind(pointer: Pointer, source: Source) -> Pointer:
+def _with_lines_behind(pointer: Pointer, source: SourceMessage) -> Pointer:
     """Return the lines of *pointer* and some that follow in the same message: what was written to a file."""
     if source.pointer is None or pointer == source.pointer:
         return pointer
@@ -309,12 +309,19 @@ def _with_lines_behind(pointer: Pointer, source: Source) -> Pointer:
 
 
 def _item(
-    conversation: Conversation, field: str, kind: str, text: str, source: Source, *, weight: float, order: int = 0
-) -> Item:
+    conversation: Conversation,
+    field: str,
+    kind: str,
+    text: str,
+    source: SourceMessage,
+    *,
+    weight: float,
+    order: int = 0,
+) -> Fact:
     return conversation.item(field, kind, text, source, weight=weight, order=order)
 
 
-def _backed(item: Item, pointers: Sequence[Pointer]) -> Item:
+def _backed(item: Fact, pointers: Sequence[Pointer]) -> Fact:
     return replace(item, pointer=pointers[0], also=tuple(pointers[1:])) if pointers else item
 
 
@@ -332,7 +339,7 @@ WORKING: Final = 6.0
 CLOSING: Final = 3.0
 
 
-def next_steps(conversation: Conversation) -> Iterator[Item]:
+def next_steps(conversation: Conversation) -> Iterator[Fact]:
     """Yield what is open: the newest plan, calls that wait, what the user asked for last, what the agent asks."""
     yield from _plan(conversation)
     yield from _waiting(conversation)
@@ -340,7 +347,7 @@ def next_steps(conversation: Conversation) -> Iterator[Item]:
     yield from _awaited(conversation)
 
 
-def newest_request(conversation: Conversation) -> Source | None:
+def newest_request(conversation: Conversation) -> SourceMessage | None:
     """Return the user's newest message where it is told what is open: nobody has answered it, or the agent is at it.
 
     The first request stands in the overview, and all that is done is done for it.
@@ -351,18 +358,18 @@ def newest_request(conversation: Conversation) -> Source | None:
     return source if _is_open(conversation, source) else None
 
 
-def _is_open(conversation: Conversation, source: Source) -> bool:
+def _is_open(conversation: Conversation, source: SourceMessage) -> bool:
     last = conversation.sources[-1].message
     return bool(last.calls or last.results) or not _is_begun(conversation, source)
 
 
-def _is_begun(conversation: Conversation, source: Source) -> bool:
+def _is_begun(conversation: Conversation, source: SourceMessage) -> bool:
     return any(
         later.message.role == "assistant" for later in reversed(conversation.sources) if later.index > source.index
     )
 
 
-def _plan(conversation: Conversation) -> Iterator[Item]:
+def _plan(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
     plans = [step for step in conversation.steps if step.action.deed == "plan"]
     for step in plans[-1:]:
@@ -372,7 +379,7 @@ def _plan(conversation: Conversation) -> Iterator[Item]:
             yield conversation.item(FIELD, "todo", text, step.call, weight=TODO, order=position)
 
 
-def _waiting(conversation: Conversation) -> Iterator[Item]:
+def _waiting(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
     for step in conversation.steps:
         if step.answer is None and step.call.index == conversation.end - 1:
@@ -380,7 +387,7 @@ def _waiting(conversation: Conversation) -> Iterator[Item]:
             yield conversation.item(FIELD, "pending", text, step.call, weight=PENDING)
 
 
-def _asked(conversation: Conversation) -> Iterator[Item]:
+def _asked(conversation: Conversation) -> Iterator[Fact]:
     """Yield the user's newest message where nobody has answered it, or where the agent is at it."""
     limits = conversation.limits
     for source in conversation.typed[-1:]:
@@ -392,7 +399,7 @@ def _asked(conversation: Conversation) -> Iterator[Item]:
             yield _quoting(passage, conversation.item(FIELD, "working", passage.text, source, weight=WORKING))
 
 
-def _awaited(conversation: Conversation) -> Iterator[Item]:
+def _awaited(conversation: Conversation) -> Iterator[Fact]:
     """Yield what the agent's last message ends with, if nothing was done since: what comes next, or what it asks."""
     limits = conversation.limits
     for source in conversation.spoken("assistant")[-1:]:
@@ -402,6 +409,6 @@ def _awaited(conversation: Conversation) -> Iterator[Item]:
                 yield conversation.item(FIELD, "closing", text, source, weight=CLOSING, order=position)
 
 
-def _quoting(passage: Passage, item: Item) -> Item:
+def _quoting(passage: Passage, item: Fact) -> Fact:
     """Return *item* with the lines of *passage*."""
     return replace(item, pointer=passage.pointers[0], also=passage.pointers[1:]) if passage.pointers else item

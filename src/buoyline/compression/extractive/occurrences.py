@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from buoyline.compression.extractive.reading import readings
-from buoyline.compression.extractive.speech import Action, leaves
+from buoyline.compression.extractive.speech import ParsedCall, leaves
 from buoyline.compression.identifiers import Kind, atoms, classify, outer_text, runs
-from buoyline.compression.summary import Source
+from buoyline.compression.summary import SourceMessage
 from buoyline.messages import Message, Reasoning
 
 Channel: TypeAlias = Literal["user", "assistant", "reasoning", "call", "change", "result", "error"]
@@ -63,7 +63,7 @@ def likelihood(weight: float, *, count: int, age: int) -> float:
 
 
 @dataclass(slots=True)
-class Sighting:
+class Occurrences:
     """An exact string and the messages that hold it.
 
     Attributes:
@@ -104,7 +104,7 @@ class Sighting:
             self.count += 1
             self.calls += channel == "call"
 
-    def absorb(self, other: "Sighting") -> None:
+    def absorb(self, other: "Occurrences") -> None:
         """Count *other*, a shorter spelling of the same path, as this one."""
         self.channels |= other.channels
         self.count += other.count
@@ -112,7 +112,7 @@ class Sighting:
         self.keys += other.keys
 
 
-class Lookout:
+class OccurrenceIndex:
     """Collects the sightings of one conversation.
 
     Each distinct run of characters is judged once, so that a name that stands in a thousand places costs one
@@ -122,9 +122,9 @@ class Lookout:
     def __init__(self) -> None:
         """Start without any."""
         self._known: dict[str, tuple[tuple[Kind, str], ...]] = {}
-        self._sightings: dict[str, Sighting] = {}
+        self._sightings: dict[str, Occurrences] = {}
 
-    def watch(self, source: Source, actions: Iterable[Action]) -> None:
+    def watch(self, source: SourceMessage, actions: Iterable[ParsedCall]) -> None:
         """Note all strings of one message; *actions* are what its calls do."""
         for channel, text in _channels(source, actions):
             for kind, string in self.strings(text):
@@ -149,7 +149,7 @@ class Lookout:
         """Return the exact strings in *text* with their kinds, dotted names in parts."""
         return {found for run in runs(text) for found in self._judged(run)}
 
-    def sightings(self) -> list[Sighting]:
+    def sightings(self) -> list[Occurrences]:
         """Return all sightings in the order of their strings; of a path only the longest spelling.
 
         The order in which sets hand out strings differs from process to process, and a summary must not.
@@ -159,10 +159,10 @@ class Lookout:
         said = [found for found in self._sightings.values() if found.channels != {"reasoning"}]
         return _without_short_spellings(sorted(said, key=lambda found: found.text))
 
-    def _sighting(self, kind: Kind, string: str) -> Sighting:
+    def _sighting(self, kind: Kind, string: str) -> Occurrences:
         sighting = self._sightings.get(string)
         if sighting is None:
-            sighting = self._sightings[string] = Sighting(kind, string)
+            sighting = self._sightings[string] = Occurrences(kind, string)
         return sighting
 
     def _judged(self, run: str) -> tuple[tuple[Kind, str], ...]:
@@ -173,7 +173,7 @@ class Lookout:
         return known
 
 
-def _channels(source: Source, actions: Iterable[Action]) -> Iterator[tuple[Channel, str]]:
+def _channels(source: SourceMessage, actions: Iterable[ParsedCall]) -> Iterator[tuple[Channel, str]]:
     """Yield what a message says, and in which way."""
     message = source.message
     for action, call in zip(actions, message.calls, strict=True):
@@ -190,7 +190,7 @@ def _channels(source: Source, actions: Iterable[Action]) -> Iterator[tuple[Chann
         yield "result", outer_text(reading.searched)
 
 
-def _keys(source: Source) -> set[str]:
+def _keys(source: SourceMessage) -> set[str]:
     """Return the keys of JSON objects in the results of a message, whether the whole result is JSON or not."""
     texts = (outer_text(reading.searched) for reading in readings(source))
     return {key for text in texts if '":' in text or '" :' in text for key in _KEY.findall(text)}
@@ -208,18 +208,18 @@ def _is_noise(kind: Kind, text: str) -> bool:
     return kind == "number" and not _MEMORABLE.search(text)
 
 
-def _without_short_spellings(sightings: Sequence[Sighting]) -> list[Sighting]:
+def _without_short_spellings(sightings: Sequence[Occurrences]) -> list[Occurrences]:
     """Let ``/home/me/app/main.py`` stand for ``app/main.py`` as well, which it contains.
 
     A shorter spelling that fits several paths counts for the one seen most.
     """
-    longer: dict[str, Sighting] = {}
+    longer: dict[str, Occurrences] = {}
     for sighting in sightings:
         if sighting.kind == "path":
             for tail in _tails(sighting.text):
                 if tail not in longer or longer[tail].count < sighting.count:
                     longer[tail] = sighting
-    kept: list[Sighting] = []
+    kept: list[Occurrences] = []
     for sighting in sightings:
         if sighting.kind == "path" and (path := longer.get(sighting.text)) is not None:
             path.absorb(sighting)

@@ -12,9 +12,9 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from buoyline.compression.citations import CUT
-from buoyline.compression.excerpts import Excerpt
+from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.identifiers import readable
-from buoyline.compression.summary import Pointer, Source
+from buoyline.compression.summary import Pointer, SourceMessage
 from buoyline.messages import ToolResult
 from buoyline.previews.source import CONTINUED
 
@@ -28,14 +28,14 @@ _BLANK = re.compile(
 )
 
 
-class Citations:
+class LineFinder:
     """Finds words in the lines of messages; each message is looked at closely once."""
 
     def __init__(self) -> None:
         """Start without any."""
         self._folded: dict[int, _Folded] = {}
 
-    def of(self, source: Source, text: str) -> tuple[Pointer, ...]:
+    def of(self, source: SourceMessage, text: str) -> tuple[Pointer, ...]:
         """Return the lines of *source* that hold *text*.
 
         Args:
@@ -96,7 +96,7 @@ NO_WORDS: Final = Passage("")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ResultText:
     """The text of one tool result.
 
     Attributes:
@@ -106,8 +106,8 @@ class Reading:
     """
 
     text: str
-    source: Source
-    excerpt: Excerpt | None = None
+    source: SourceMessage
+    excerpt: ResultExcerpt | None = None
 
     @property
     def searched(self) -> str:
@@ -121,7 +121,7 @@ class Reading:
         """Whether its lines stand in a file of its own, and not in the transcript."""
         return self.excerpt is not None and bool(self.excerpt.path)
 
-    def passage(self, words: str, citations: Citations) -> Passage:
+    def passage(self, words: str, citations: LineFinder) -> Passage:
         """Return *words*, part of one of the text's lines as `readable` shows it, with their place."""
         for number, text in self._numbered() if words else ():
             if words in readable(text):
@@ -136,7 +136,7 @@ class Reading:
         return () if self.excerpt is None else (Pointer(self.excerpt.path, first, last),)
 
 
-def readings(source: Source) -> list[Reading]:
+def readings(source: SourceMessage) -> list[ResultText]:
     """Return the tool results of *source*, in order."""
     excerpts = source.excerpts or (None,) * len(source.message.results)
     return [_reading(source, result, excerpt) for result, excerpt in zip(source.message.results, excerpts, strict=True)]
@@ -160,6 +160,6 @@ def spanning(pointers: Iterable[Pointer]) -> tuple[Pointer, ...]:
     return tuple(spans)
 
 
-def _reading(source: Source, result: ToolResult, excerpt: Excerpt | None) -> Reading:
+def _reading(source: SourceMessage, result: ToolResult, excerpt: ResultExcerpt | None) -> ResultText:
     text = result.text if excerpt is None else "\n".join(line for _, line in excerpt.lines)
-    return Reading(text, source, excerpt)
+    return ResultText(text, source, excerpt)

@@ -12,9 +12,9 @@ from typing import Final
 from buoyline.compression.citations import BETWEEN, CUT, stands_in
 from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.occurrences import likelihood
-from buoyline.compression.extractive.snippets import LABEL_KIND, Place, Stretch, Wanted, allotted, prices
+from buoyline.compression.extractive.snippets import LABEL_KIND, CitedSpan, Snippet, StringCandidate, allotted, prices
 from buoyline.compression.extractive.wording import LEDGER_KINDS, SHARING_KINDS, cut, field_text, line_of, mark_of
-from buoyline.compression.summary import FIELDS, Item, Pointer, SummaryRequest
+from buoyline.compression.summary import FIELDS, Fact, Pointer, SummaryRequest
 from buoyline.tokens import TextCounter
 
 # Exact strings with the lines behind them: those of this conversation, and those that the last summary held.
@@ -28,10 +28,10 @@ LINES_OF_OLD: Final = 12
 """What naming a place of the last summary counts as; its lines are not at hand."""
 
 
-class Shelves:
+class SnippetIndex:
     """Knows where strings stand, and chooses among them."""
 
-    def __init__(self, conversation: Conversation, old: Iterable[Item], counter: TextCounter) -> None:
+    def __init__(self, conversation: Conversation, old: Iterable[Fact], counter: TextCounter) -> None:
         """Know the lines of *conversation*, and those of the strings in *old*, items of the last summary."""
         self._conversation = conversation
         self._sections = conversation.sections
@@ -47,11 +47,11 @@ class Shelves:
 
     def stocked(
         self,
-        needs: Sequence[tuple[Item, float]],
+        needs: Sequence[tuple[Fact, float]],
         max_tokens: float,
         cited: Iterable[Pointer] = (),
-        said: Iterable[Item] = (),
-    ) -> tuple[list[Item], int]:
+        said: Iterable[Fact] = (),
+    ) -> tuple[list[Fact], int]:
         """Choose strings and their lines.
 
         Args:
@@ -67,7 +67,7 @@ class Shelves:
         ranked = sorted(needs, key=lambda found: found[1], reverse=True)[: int(STRINGS_PER_TOKEN * max_tokens)]
         held: dict[tuple[Pointer, ...], int] = {}
         wanted = [
-            Wanted(need, self._tokens(item.text), self._numbers(item.text, held), item.text in near)
+            StringCandidate(need, self._tokens(item.text), self._numbers(item.text, held), item.text in near)
             for item, need in ranked
         ]
         keys = list(held)
@@ -80,8 +80,8 @@ class Shelves:
             line_tokens=self._sections.line_tokens,
             named={pointer.path for item in said if item.kind in LEDGER_KINDS for pointer in item.pointers},
         )
-        chosen: list[tuple[int, Item]] = []
-        labels: list[Item] = []
+        chosen: list[tuple[int, Fact]] = []
+        labels: list[Fact] = []
         for stretch in found:
             strings = [ranked[position][0] for position in (*stretch.said, *stretch.near)]
             pointers, label = self._labelled(self._lines(stretch, keys, strings), strings[0])
@@ -91,7 +91,7 @@ class Shelves:
         used += math.ceil(sum(stretch.mark_tokens for stretch in found))
         return [*labels, *(item for _, item in sorted(chosen, key=lambda pair: pair[0]))], used
 
-    def beside(self, needs: Iterable[tuple[Item, float]], named: Iterable[Item], max_tokens: float) -> list[Item]:
+    def beside(self, needs: Iterable[tuple[Fact, float]], named: Iterable[Fact], max_tokens: float) -> list[Fact]:
         """Choose strings that stand in lines which the ledger names anyway: each costs its own tokens and no mark.
 
         Args:
@@ -105,7 +105,7 @@ class Shelves:
         lines = dict.fromkeys(item.pointers for item in named if item.kind in LEDGER_KINDS)
         found = {string: pointers for pointers in lines for string in self._sections.strings_at(pointers)}
         near = [(need, self._tokens(item.text), item) for item, need in needs if item.text in found]
-        chosen: list[Item] = []
+        chosen: list[Fact] = []
         for _, tokens, item in sorted(near, key=lambda each: each[0] / each[1], reverse=True):
             if tokens <= max_tokens:
                 max_tokens -= tokens
@@ -124,13 +124,13 @@ class Shelves:
         return [len(self._places) + held.setdefault(key, len(held))]
 
     def _lines(
-        self, stretch: Stretch, held: Sequence[tuple[Pointer, ...]], strings: Iterable[Item]
+        self, stretch: CitedSpan, held: Sequence[tuple[Pointer, ...]], strings: Iterable[Fact]
     ) -> tuple[Pointer, ...]:
         if stretch.first >= len(self._places):
             return held[stretch.first - len(self._places)]
         return self._sections.lines_of(stretch.first, stretch.last, (item.text for item in strings))
 
-    def _labelled(self, pointers: tuple[Pointer, ...], first: Item) -> tuple[tuple[Pointer, ...], list[Item]]:
+    def _labelled(self, pointers: tuple[Pointer, ...], first: Fact) -> tuple[tuple[Pointer, ...], list[Fact]]:
         """Return the lines, and the name of the file that they say they are of."""
         if pointers in self._labels:
             return pointers, [self._labels[pointers]]
@@ -138,21 +138,21 @@ class Shelves:
         led = self._sections.led_by(pointers[0], name) if name else None
         if led is None:
             return pointers, []
-        return (led,), [Item(first.field, LABEL_KIND, name, led, first.last_seen)]
+        return (led,), [Fact(first.field, LABEL_KIND, name, led, first.last_seen)]
 
-    def placed(self, item: Item) -> Item:
+    def placed(self, item: Fact) -> Fact:
         """Return *item* with a pointer of its own."""
         newest = self._sections.holding(item.text)[-1:]
         lines = [self._sections.lines_of(number, number, [item.text]) for number in newest]
         return self._on(item, lines[0] if lines else self._held.get(item.text, ()))
 
-    def _old_place(self, pointers: tuple[Pointer, ...]) -> Place:
+    def _old_place(self, pointers: tuple[Pointer, ...]) -> Snippet:
         """Return a place of the last summary; those of several files stand alone, as those without any."""
         alone, more = prices(pointers, self._counter)
         files = {pointer.path for pointer in pointers}
-        return Place(alone, LINES_OF_OLD, file=files.pop() if len(files) == 1 else "", more_tokens=more)
+        return Snippet(alone, LINES_OF_OLD, file=files.pop() if len(files) == 1 else "", more_tokens=more)
 
-    def _on(self, item: Item, pointers: tuple[Pointer, ...]) -> Item:
+    def _on(self, item: Fact, pointers: tuple[Pointer, ...]) -> Fact:
         return replace(item, pointer=pointers[0] if pointers else None, also=pointers[1:])
 
 
@@ -236,7 +236,7 @@ _TERM = re.compile(r"[^\W_]{3,}|[\u3040-\u9fff]{2}")
 
 
 @dataclass(slots=True)
-class Choice:
+class SelectedFacts:
     """What was chosen.
 
     Attributes:
@@ -247,13 +247,13 @@ class Choice:
         ranked: All candidates, most needed first.
     """
 
-    shown: dict[str, list[Item]]
-    covered: list[Item] = field(default_factory=list)
-    task: Item | None = None
-    shortened: list[tuple[Item, Item]] = field(default_factory=list)
-    ranked: Sequence[Item] = ()
+    shown: dict[str, list[Fact]]
+    covered: list[Fact] = field(default_factory=list)
+    task: Fact | None = None
+    shortened: list[tuple[Fact, Fact]] = field(default_factory=list)
+    ranked: Sequence[Fact] = ()
 
-    def carried(self, old: Sequence[Item], placed: Callable[[Item], Item]) -> tuple[Item, ...]:
+    def carried(self, old: Sequence[Fact], placed: Callable[[Fact], Fact]) -> tuple[Fact, ...]:
         """Return everything that the next summary begins from.
 
         Args:
@@ -268,7 +268,7 @@ class Choice:
         task = replace(self.task, is_shown=any(item.kind == TASK_KIND for item in shown))
         return (task, *(item for item in items if item.kind != TASK_KIND))
 
-    def _unsaid(self, said: Sequence[Item], old: Iterable[Item], placed: Callable[[Item], Item]) -> Iterator[Item]:
+    def _unsaid(self, said: Sequence[Fact], old: Iterable[Fact], placed: Callable[[Fact], Fact]) -> Iterator[Fact]:
         """Yield candidates for which there was no room, and which the next summary may say."""
         keys = {(item.kind, item.text) for item in said}
         keys |= {(whole.kind, whole.text) for whole, cut_one in self.shortened if any(cut_one is item for item in said)}
@@ -282,7 +282,7 @@ class Choice:
         yield from (replace(placed(item), is_shown=False) for item in strings)
 
 
-def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, end: int) -> Choice:
+def select(items: Iterable[Fact], request: SummaryRequest, shelves: SnippetIndex, *, end: int) -> SelectedFacts:
     """Choose what the fields of *request* say.
 
     Args:
@@ -321,7 +321,7 @@ def select(items: Iterable[Item], request: SummaryRequest, shelves: Shelves, *, 
 
 
 def _fill_ledger(
-    selection: "Selection", queue: Sequence[Item], prose: Mapping[str, list[Item]], terms: frozenset[str]
+    selection: "Selection", queue: Sequence[Fact], prose: Mapping[str, list[Fact]], terms: frozenset[str]
 ) -> None:
     """Fill the ledger; what it leaves goes to sentences, and what they leave to the ledger again."""
     rules = [item for item in queue if item.kind not in LEDGER_KINDS]
@@ -337,7 +337,7 @@ def _fill_ledger(
     selection.fill_strings(strings, terms, share=1.0)
 
 
-def _digest(ranked: Iterable[Item], name: str) -> list[Item]:
+def _digest(ranked: Iterable[Fact], name: str) -> list[Fact]:
     """Return for a field of the caller's own every sentence that another field could hold."""
     return [replace(item, field=name) for item in ranked if item.kind not in LEDGER_KINDS]
 
@@ -349,9 +349,9 @@ def _terms(text: str) -> frozenset[str]:
 class Selection:
     """Fills fields with items, and keeps account of tokens and of what has been said."""
 
-    def __init__(self, request: SummaryRequest, shelves: Shelves, *, end: int) -> None:
+    def __init__(self, request: SummaryRequest, shelves: SnippetIndex, *, end: int) -> None:
         """Start with nothing chosen; *end* is the index behind the newest message."""
-        self.choice = Choice({name: [] for name in request.fields})
+        self.choice = SelectedFacts({name: [] for name in request.fields})
         self.max_tokens = request.max_tokens
         self._left: float = request.max_tokens
         self._counter = request.counter
@@ -368,11 +368,11 @@ class Selection:
         """Return the share of all tokens that the field *name* has."""
         return SHARES.get(name, CUSTOM_SHARE) / self._all_shares
 
-    def ranked(self, items: Iterable[Item], terms: frozenset[str]) -> list[Item]:
+    def ranked(self, items: Iterable[Fact], terms: frozenset[str]) -> list[Fact]:
         """Return *items*, most needed first; those that hold one of *terms* are needed more."""
         return sorted(items, key=lambda item: self._need(item, terms), reverse=True)
 
-    def choose_first(self, queue: list[Item]) -> None:
+    def choose_first(self, queue: list[Fact]) -> None:
         """Choose the first of *queue*, the task itself, cut as far as it takes: even a few of its words help."""
         self.choice.task = next((item for item in queue if item.kind == TASK_KIND), None)
         for item in queue[:1]:
@@ -385,7 +385,7 @@ class Selection:
                 self._unused -= self._cost(shown)
                 self._choose(shown, is_said=False)
 
-    def choose_newest(self, queue: list[Item]) -> None:
+    def choose_newest(self, queue: list[Fact]) -> None:
         """Choose the newest requests in *queue* whose quotation is short: the agent works on from them."""
         room = NEWEST_REQUESTS_SHARE * self.max_tokens
         requests = [item for item in queue if item.kind == REQUEST_KIND and self._cost(item) <= NEWEST_REQUEST_TOKENS]
@@ -398,7 +398,7 @@ class Selection:
                 self._unused -= cost
                 self._choose(item, is_said=False)
 
-    def assure(self, queue: list[Item], tokens: int) -> None:
+    def assure(self, queue: list[Fact], tokens: int) -> None:
         """Choose the first of *queue*, cut to so many tokens, but to no more than a sixth of what there is.
 
         The user's newest request may take `ASKED_TOKENS`.
@@ -413,7 +413,7 @@ class Selection:
                 self._unused -= self._cost(shown)
                 self._choose(shown, is_said=False)
 
-    def _cut_to(self, item: Item, room: float) -> Item | None:
+    def _cut_to(self, item: Fact, room: float) -> Fact | None:
         """Return *item* with less text, at last without its pointer, so that it costs *room*; None if it cannot."""
         for candidate in (item, replace(item, pointer=None, also=())):
             if self._cost(candidate) <= room:
@@ -425,7 +425,7 @@ class Selection:
                 return shown
         return None
 
-    def fill(self, queue: list[Item], *, share: float) -> None:
+    def fill(self, queue: list[Fact], *, share: float) -> None:
         """Choose from *queue* in its order, carried items first for a part of the tokens.
 
         Args:
@@ -439,14 +439,14 @@ class Selection:
         self._left -= used
         self._unused = room - used
 
-    def _was_shown(self, item: Item) -> bool:
+    def _was_shown(self, item: Fact) -> bool:
         """Tell whether the last summary said it; what it had no room for competes with what is new."""
         return item.is_shown and item.last_seen < self._first
 
-    def fill_strings(self, queue: list[Item], terms: frozenset[str], *, share: float) -> None:
+    def fill_strings(self, queue: list[Fact], terms: frozenset[str], *, share: float) -> None:
         """Choose exact strings from *queue* together with the lines that they share; see `fill`."""
         room = min(share * self.max_tokens + self._unused, self._left)
-        waiting: list[Item] = []
+        waiting: list[Fact] = []
         for item in queue:
             if stands_in(self._said, item.text):
                 self.choice.covered.append(self._shelves.placed(item))
@@ -468,7 +468,7 @@ class Selection:
         self._left -= used
         self._unused = room - used
 
-    def top_up(self, queue: list[Item], terms: frozenset[str]) -> None:
+    def top_up(self, queue: list[Fact], terms: frozenset[str]) -> None:
         """Spend the tokens that no line has room in on strings from *queue* beside those that are said."""
         said = {item.text for item in self.choice.shown[LEDGER_FIELD]}
         needs = [
@@ -485,20 +485,20 @@ class Selection:
         self._left = self.max_tokens - sum(self._counter.count(text) for text in texts if text)
         self._unused = 0.0
 
-    def _need(self, item: Item, terms: frozenset[str]) -> float:
+    def _need(self, item: Fact, terms: frozenset[str]) -> float:
         weight = item.weight
         if terms and any(term in item.text.casefold() or term in item.kind for term in terms):
             weight += FOCUS_WEIGHT
         return likelihood(weight, count=item.count, age=max(self._end - 1 - item.last_seen, 0))
 
-    def spread(self, queues: Mapping[str, list[Item]]) -> None:
+    def spread(self, queues: Mapping[str, list[Fact]]) -> None:
         """Share what is left among *queues* as all tokens are shared: else the first field takes all of it."""
         left = self._left / self.max_tokens if self.max_tokens else 0.0
         shares = sum(self.share_of(name) for name in queues)
         for name, queue in queues.items():
             self.fill(queue, share=left * self.share_of(name) / shares)
 
-    def _take(self, candidates: Sequence[Item], queue: list[Item], room: float) -> int:
+    def _take(self, candidates: Sequence[Fact], queue: list[Fact], room: float) -> int:
         used = misses = 0
         done: set[int] = set()
         for item in self._freshest_first(candidates):
@@ -516,7 +516,7 @@ class Selection:
         queue[:] = [item for item in queue if id(item) not in done]
         return used
 
-    def _freshest_first(self, candidates: Sequence[Item]) -> Iterator[Item]:
+    def _freshest_first(self, candidates: Sequence[Fact]) -> Iterator[Fact]:
         """Yield *candidates* in their order, but sentences later whose exact strings have been said meanwhile."""
         heap = [(float(at), 1.0, at) for at in range(len(candidates))]
         while heap:
@@ -528,20 +528,20 @@ class Selection:
             else:
                 yield item
 
-    def _freshness(self, item: Item) -> float:
+    def _freshness(self, item: Fact) -> float:
         """Return which share of what a sentence says exactly was not said before; 1 of a plain one."""
         if item.kind != "finding":
             return 1.0
         strings = self._shelves.strings_in(item.text)
         return len(strings - self._said_strings) / len(strings) if strings else 1.0
 
-    def _is_said(self, item: Item) -> bool:
+    def _is_said(self, item: Fact) -> bool:
         """Tell whether a chosen sentence says it already; that something is open is news even of what was quoted."""
         if item.kind in OPEN_KINDS:
             return False
         return item.text.removesuffix(CUT).rstrip() in self._said
 
-    def _choose(self, item: Item, *, is_said: bool) -> None:
+    def _choose(self, item: Fact, *, is_said: bool) -> None:
         if is_said:
             self.choice.covered += [item] if item.kind in DURABLE_KINDS else []
             return
@@ -550,7 +550,7 @@ class Selection:
         self._said += f"{item.text}\n"
         self._said_strings |= self._shelves.strings_in(item.text)
 
-    def _cost(self, item: Item) -> int:
+    def _cost(self, item: Fact) -> int:
         """Count what *item* adds to the text; where items share a line, only the first pays for the mark."""
         if item.kind not in SHARING_KINDS:
             return self._counter.count(f"{line_of(item)}\n")
@@ -562,5 +562,5 @@ class Selection:
         """Count what a line takes that has no words yet."""
         return self._counter.count(f"- {mark_of(pointers)}\n")
 
-    def _line_of(self, item: Item) -> tuple[str, int, tuple[Pointer, ...]]:
+    def _line_of(self, item: Fact) -> tuple[str, int, tuple[Pointer, ...]]:
         return item.field, item.last_seen, item.pointers if item.kind == "note" else ()

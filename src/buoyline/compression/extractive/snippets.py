@@ -10,7 +10,7 @@ from itertools import accumulate, groupby
 from typing import Final, NamedTuple
 
 from buoyline.compression.extractive.reading import readings
-from buoyline.compression.summary import Item, Pointer, Source, marks_of
+from buoyline.compression.summary import Fact, Pointer, SourceMessage, marks_of
 from buoyline.tokens import TextCounter
 
 # Which strings are said, and which lines are named beside them: much needed ones, and few places to look at.
@@ -27,7 +27,7 @@ LEAST_PRICE: Final = 0.005
 """Of a token, where lines are named: tokens may be plenty, and a reader's time is not."""
 
 
-class Wanted(NamedTuple):
+class StringCandidate(NamedTuple):
     """A string that could be said.
 
     Attributes:
@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
     is_near: bool = False
 
 
-class Place(NamedTuple):
+class Snippet(NamedTuple):
     """Some lines that may be named.
 
     Attributes:
@@ -61,7 +61,7 @@ class Place(NamedTuple):
     more_tokens: float = 0.0
 
 
-class Stretch(NamedTuple):
+class CitedSpan(NamedTuple):
     """Places in a row that are named by one pointer.
 
     Attributes:
@@ -80,14 +80,14 @@ class Stretch(NamedTuple):
 
 
 def allotted(
-    wanted: Sequence[Wanted],
-    places: Sequence[Place],
+    wanted: Sequence[StringCandidate],
+    places: Sequence[Snippet],
     max_tokens: float,
     *,
     max_places: int,
     line_tokens: float = 0.0,
     named: Iterable[str] = (),
-) -> list[Stretch]:
+) -> list[CitedSpan]:
     """Choose strings, and for each of them the place that is named with it, so that much is said that is needed.
 
     A place that is named costs its mark, so that a string which stands beside others is cheaper than one alone; and
@@ -108,13 +108,14 @@ def allotted(
     Returns:
         What is named, most worth first.
 
-    >>> here = Place(8, lines=1)
-    >>> allotted([Wanted(0.5, 2, [0, 1]), Wanted(0.5, 2, [1]), Wanted(0.2, 2, [2])], [here] * 3, 13, max_places=1)
-    [Stretch(first=1, last=1, said=[0, 1], near=[], mark_tokens=8)]
+    >>> here = Snippet(8, lines=1)
+    >>> strings = [StringCandidate(0.5, 2, [0, 1]), StringCandidate(0.5, 2, [1]), StringCandidate(0.2, 2, [2])]
+    >>> allotted(strings, [here] * 3, 13, max_places=1)
+    [CitedSpan(first=1, last=1, said=[0, 1], near=[], mark_tokens=8)]
     """
     low, high = 0.0, max((string.need / string.tokens for string in wanted), default=0.0)
-    best: list[Stretch] = []
-    dearer: list[Stretch] = []
+    best: list[CitedSpan] = []
+    dearer: list[CitedSpan] = []
     files = frozenset(named)
     for _ in range(ROUNDS):
         price = (low + high) / 2
@@ -127,7 +128,7 @@ def allotted(
     return best or list(_lightened(dearer[:1], wanted, max_tokens))
 
 
-def _lightened(found: Iterable[Stretch], wanted: Sequence[Wanted], max_tokens: float) -> Iterator[Stretch]:
+def _lightened(found: Iterable[CitedSpan], wanted: Sequence[StringCandidate], max_tokens: float) -> Iterator[CitedSpan]:
     """Yield stretches with as many of their strings as there are tokens for: no price parts strings that are alike."""
     for stretch in found:
         room = max_tokens - stretch.mark_tokens
@@ -141,7 +142,7 @@ def _lightened(found: Iterable[Stretch], wanted: Sequence[Wanted], max_tokens: f
             yield stretch._replace(said=sorted(said), near=near)
 
 
-def _tokens(found: Iterable[Stretch], wanted: Sequence[Wanted]) -> float:
+def _tokens(found: Iterable[CitedSpan], wanted: Sequence[StringCandidate]) -> float:
     return sum(stretch.mark_tokens + sum(wanted[position].tokens for position in stretch.said) for stretch in found)
 
 
@@ -150,8 +151,8 @@ class _Auction:
 
     def __init__(
         self,
-        wanted: Sequence[Wanted],
-        places: Sequence[Place],
+        wanted: Sequence[StringCandidate],
+        places: Sequence[Snippet],
         *,
         price: float,
         max_places: int,
@@ -178,7 +179,7 @@ class _Auction:
         self._closed: set[str] = set()
         self._seeds = self._sown()
 
-    def stretches(self) -> Iterator[Stretch]:
+    def stretches(self) -> Iterator[CitedSpan]:
         """Yield what is worth its price, the place that holds most first."""
         heap = [(self._cost(seed) - self._gain(seed), seed) for seeds in self._seeds.values() for seed in seeds]
         heapify(heap)
@@ -229,7 +230,7 @@ class _Auction:
         self._taken = before
         return owed < 0
 
-    def _opened(self, found: Stretch) -> Stretch:
+    def _opened(self, found: CitedSpan) -> CitedSpan:
         """Return *found*, with the price of the name of its file if nothing else has paid for that."""
         place = self._places[found.first]
         if not place.file or place.file in self._paid:
@@ -253,7 +254,7 @@ class _Auction:
             if position not in self._taken and position not in also
         )
 
-    def _grown(self, seed: int) -> tuple[Stretch | None, float]:
+    def _grown(self, seed: int) -> tuple[CitedSpan | None, float]:
         """Return the best stretch around *seed* and what it is worth; None where that is not worth its mark."""
         first = last = seed
         held = {position for position in self._held[seed] if position not in self._taken}
@@ -269,7 +270,7 @@ class _Auction:
         if not said:  # a pointer alone tells nobody why it is there
             said = [max(held, key=lambda position: (self._wanted[position].need, -position))]
         self._taken |= held
-        return Stretch(first, last, said, sorted(held.difference(said)), self._mark(seed)), worth
+        return CitedSpan(first, last, said, sorted(held.difference(said)), self._mark(seed)), worth
 
     def _extended(self, first: int, last: int, held: set[int]) -> tuple[float, int, int]:
         """Take in the neighbours on one side that are worth most, and add what they hold to *held*."""
@@ -353,7 +354,7 @@ class Row:
                 self.pointers.append(pointer)
 
 
-def rows(items: Iterable[Item]) -> list[Row]:
+def rows(items: Iterable[Fact]) -> list[Row]:
     """Put strings on lines: those from one file together, unless their labels differ.
 
     Args:
@@ -389,11 +390,11 @@ def _frame(pointers: Sequence[Pointer]) -> str:
     return f"- {''.join(f' {mark}' for mark in marks_of(pointers))}\n"
 
 
-def _order(item: Item) -> tuple[tuple[Pointer, ...], bool, str, str]:
+def _order(item: Fact) -> tuple[tuple[Pointer, ...], bool, str, str]:
     return item.pointers, item.kind != "path", item.kind, item.text
 
 
-def _pointers(item: Item) -> tuple[Pointer, ...]:
+def _pointers(item: Fact) -> tuple[Pointer, ...]:
     return item.pointers
 
 
@@ -449,7 +450,9 @@ class Section(NamedTuple):
 class Sections:
     """The lines of a conversation, and which exact strings stand in them."""
 
-    def __init__(self, sources: Iterable[Source], strings: Callable[[str], Iterable[str]], *, max_tokens: int) -> None:
+    def __init__(
+        self, sources: Iterable[SourceMessage], strings: Callable[[str], Iterable[str]], *, max_tokens: int
+    ) -> None:
         """Read *sources*, whose exact strings *strings* finds in a text, for a summary of *max_tokens*."""
         self._sections = [section for source in sources for section in _sections(source)]
         self._numbered = {
@@ -477,13 +480,13 @@ class Sections:
         """Return the numbers of the newest sections that hold *string*; none for what stands nowhere here."""
         return self._holding.get(string, [])[-MAX_PLACES:]
 
-    def place(self, number: int, counter: TextCounter) -> Place:
+    def place(self, number: int, counter: TextCounter) -> Snippet:
         """Return what it takes to name a section."""
         section = self._sections[number]
         lines = sum(max(len(line) / USUAL_LINE_CHARS, 1.0) for line in section.lines)
         alone, more = self._prices_of(section.pointer, counter)
         file = "" if section.pointer is None else section.pointer.path
-        return Place(alone, lines, self._follows(number), file, more)
+        return Snippet(alone, lines, self._follows(number), file, more)
 
     def strings_at(self, pointers: Iterable[Pointer]) -> set[str]:
         """Return the exact strings in the lines that *pointers* name, as far as these are known."""
@@ -545,7 +548,7 @@ class Sections:
         return Pointer(section.pointer.path, section.pointer.start + at, section.pointer.start + at)
 
 
-def _sections(source: Source) -> Iterator[Section]:
+def _sections(source: SourceMessage) -> Iterator[Section]:
     if source.pointer is None or not source.lines:
         yield Section(source.pointer, tuple(_said(source)), is_whole=True)
     else:
@@ -556,7 +559,7 @@ def _sections(source: Source) -> Iterator[Section]:
                 yield from _parted(excerpt.path, first, lines)
 
 
-def _said(source: Source) -> Iterator[str]:
+def _said(source: SourceMessage) -> Iterator[str]:
     """Yield what a message says whose lines are not known; of an offloaded result with lines of its own nothing."""
     yield source.message.text
     yield from (call.arguments for call in source.message.calls)

@@ -13,7 +13,7 @@ from buoyline.messages import ToolCall, is_object
 # What a tool call does, told from its name and the keys of its arguments; no tool is known by itself.
 
 
-Deed: TypeAlias = Literal["change", "run", "plan", "look", "act"]
+Operation: TypeAlias = Literal["change", "run", "plan", "look", "act"]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -45,7 +45,7 @@ _STEP = re.compile(r"&&|\|\||;|\n")
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ParsedCall:
     """A tool call, understood as far as its form allows.
 
     Attributes:
@@ -57,7 +57,7 @@ class Action:
         arguments: All arguments; empty where they are no JSON object.
     """
 
-    deed: Deed
+    deed: Operation
     name: str
     paths: tuple[str, ...]
     command: str
@@ -85,13 +85,13 @@ class Task:
     is_done: bool
 
 
-def action_of(call: ToolCall) -> Action:
+def action_of(call: ToolCall) -> ParsedCall:
     """Tell what *call* does. Never raises: a call that cannot be read is an ``"act"`` without arguments."""
     arguments = arguments_of(call)
     paths = tuple(dict.fromkeys(_paths(arguments)))
     command = _command(arguments)
     words = {word.lower() for word in _WORD.findall(call.name)}
-    return Action(_deed(arguments, paths, command, words), call.name, paths, command, arguments)
+    return ParsedCall(_deed(arguments, paths, command, words), call.name, paths, command, arguments)
 
 
 def arguments_of(call: ToolCall) -> Mapping[str, Any]:
@@ -124,7 +124,7 @@ def leaves(value: object) -> Iterator[str]:
             yield str(inner)
 
 
-def _deed(arguments: Mapping[str, Any], paths: Sequence[str], command: str, words: set[str]) -> Deed:
+def _deed(arguments: Mapping[str, Any], paths: Sequence[str], command: str, words: set[str]) -> Operation:
     has_content = any(_key(key) in _CONTENT_KEYS for key in arguments)
     if tasks_of(arguments):
         return "plan"

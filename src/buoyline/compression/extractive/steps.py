@@ -11,15 +11,15 @@ from buoyline.compression.citations import CUT
 from buoyline.compression.extractive.reading import (
     MAX_GAP_LINES,
     NO_WORDS,
-    Citations,
+    LineFinder,
     Passage,
-    Reading,
+    ResultText,
     readings,
     spanning,
 )
-from buoyline.compression.extractive.speech import Action, action_of
+from buoyline.compression.extractive.speech import ParsedCall, action_of
 from buoyline.compression.identifiers import error_lines, exit_status, last_line, readable, says_error
-from buoyline.compression.summary import Pointer, Source
+from buoyline.compression.summary import Pointer, SourceMessage
 
 MAX_ERRORS: Final = 3
 """Of one result; the first ones are the cause more often than the last."""
@@ -54,9 +54,9 @@ class Step:
         outcome: The lines of the result that tell most; no words without a result.
     """
 
-    action: Action
-    call: Source
-    answer: Source | None = None
+    action: ParsedCall
+    call: SourceMessage
+    answer: SourceMessage | None = None
     errors: tuple[Passage, ...] = ()
     has_failed: bool = False
     outcome: Passage = NO_WORDS
@@ -75,7 +75,7 @@ class Step:
             return frozenset(self.action.paths)
         return frozenset({self.subject, *_programs(self.action.command)})
 
-    def backing(self, said: str, passage: Passage, citations: Citations) -> tuple[Pointer, ...]:
+    def backing(self, said: str, passage: Passage, citations: LineFinder) -> tuple[Pointer, ...]:
         """Return the lines that hold *said* of the call, and *passage* of its result if that has words."""
         return spanning((*citations.of(self.call, said), *passage.pointers))
 
@@ -116,7 +116,7 @@ def alike(made: Iterable[Step]) -> tuple[list[list[Step]], list[Step]]:
     return together, sorted(apart, key=lambda step: step.call.index)
 
 
-def steps(sources: Sequence[Source], citations: Citations) -> list[Step]:
+def steps(sources: Sequence[SourceMessage], citations: LineFinder) -> list[Step]:
     """Join each call with its result.
 
     Recorded sessions repeat ids, and some have none at all, so a result answers the oldest call under its id
@@ -138,7 +138,7 @@ def steps(sources: Sequence[Source], citations: Citations) -> list[Step]:
     return found
 
 
-def _answered(step: Step, reading: Reading, citations: Citations, *, is_error: bool) -> Step:
+def _answered(step: Step, reading: ResultText, citations: LineFinder, *, is_error: bool) -> Step:
     found = islice(_errors(step.action, reading, is_error=is_error), MAX_ERRORS)
     errors = tuple(reading.passage(line, citations) for line in found)
     status = exit_status(reading.text) if step.action.deed in {"run", "act"} else None
@@ -153,7 +153,7 @@ def _answered(step: Step, reading: Reading, citations: Citations, *, is_error: b
     )
 
 
-def _errors(action: Action, reading: Reading, *, is_error: bool) -> Iterator[str]:
+def _errors(action: ParsedCall, reading: ResultText, *, is_error: bool) -> Iterator[str]:
     """Yield the error lines of a result; what was only read is full of words such as "failed" and no error."""
     text = reading.text
     if is_error or (action.deed == "run" and not action.is_harmless):
@@ -169,12 +169,12 @@ def _errors(action: Action, reading: Reading, *, is_error: bool) -> Iterator[str
         yield first
 
 
-def _is_quoted(line: str, action: Action) -> bool:
+def _is_quoted(line: str, action: ParsedCall) -> bool:
     """Tell whether a line is no message of the command: data, or printed by it: ``grep x f || echo "Not found"``."""
     return line in action.command or _DATA.match(line) is not None
 
 
-def _gist(reading: Reading) -> str:
+def _gist(reading: ResultText) -> str:
     """Return what a result says at its start and at its end; of an offloaded one the end, for want of one place."""
     first, last = _first_line(reading.text), last_line(reading.text)
     if reading.excerpt is not None or reading.text.count("\n") > MAX_GAP_LINES:

@@ -10,7 +10,7 @@ from buoyline.compression.citations import BETWEEN, CUT
 from buoyline.compression.extractive.reading import spanning
 from buoyline.compression.extractive.snippets import LABEL_KIND, rows
 from buoyline.compression.identifiers import readable
-from buoyline.compression.summary import Item, Pointer, marks_of
+from buoyline.compression.summary import Fact, Pointer, marks_of
 from buoyline.tokens import TextCounter
 
 NOTHING: Final = "None seen."
@@ -80,13 +80,13 @@ def _good_end(text: str) -> int:
     return ends[-1] if ends else max(text.rfind(" ", least), 0)
 
 
-def said(item: Item) -> str:
+def said(item: Fact) -> str:
     """Return the words that say *item*, without its pointer."""
     count = f" \u00d7{item.count}" if item.count > 1 and item.kind in COUNTED_KINDS else ""
     return f"{_FORMS.get(item.kind, '{}').format(item.text)}{count}"
 
 
-def line_of(item: Item) -> str:
+def line_of(item: Fact) -> str:
     """Return the line that says *item* alone."""
     return f"- {said(item)}{mark_of(item.pointers)}"
 
@@ -96,7 +96,7 @@ def mark_of(pointers: Iterable[Pointer]) -> str:
     return "".join(f" {mark}" for mark in marks_of(pointers))
 
 
-def field_text(items: Iterable[Item]) -> str:
+def field_text(items: Iterable[Fact]) -> str:
     """Return the text of one field.
 
     Sentences come in the order of the conversation; the ledger follows, strings from the same file together.
@@ -104,12 +104,12 @@ def field_text(items: Iterable[Item]) -> str:
     return "\n".join(f"- {text}{mark_of(pointers)}" for text, pointers in _lines(items))
 
 
-def pointers_of(items: Iterable[Item]) -> Iterator[Pointer]:
+def pointers_of(items: Iterable[Fact]) -> Iterator[Pointer]:
     """Yield the pointers in `field_text` of the same items, in reading order."""
     return (pointer for _, pointers in _lines(items) for pointer in pointers)
 
 
-def _lines(items: Iterable[Item]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
+def _lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     chosen = list(items)
     prose = sorted((item for item in chosen if item.kind not in LEDGER_KINDS), key=_reading_order)
     for is_shared, group in groupby(prose, _sharing):
@@ -119,12 +119,12 @@ def _lines(items: Iterable[Item]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     yield from ((row.text, tuple(row.pointers)) for row in rows(item for item in chosen if item.kind in LEDGER_KINDS))
 
 
-def _reading_order(item: Item) -> tuple[int, str, int, str]:
+def _reading_order(item: Fact) -> tuple[int, str, int, str]:
     """Sort by time, and what one message says in its own order."""
     return item.last_seen, item.kind, item.order, item.text
 
 
-def _sharing(item: Item) -> tuple[int, tuple[Pointer, ...]] | None:
+def _sharing(item: Fact) -> tuple[int, tuple[Pointer, ...]] | None:
     """Return what sentences on one line have in common; None for an item with a line of its own.
 
     Those that the agent said in one message stand together. What a model's summary said may point anywhere.
@@ -134,5 +134,5 @@ def _sharing(item: Item) -> tuple[int, tuple[Pointer, ...]] | None:
     return item.last_seen, item.pointers if item.kind == "note" else ()
 
 
-def _together(line: Sequence[Item]) -> tuple[Pointer, ...]:
+def _together(line: Sequence[Fact]) -> tuple[Pointer, ...]:
     return line[0].pointers if len(line) == 1 else spanning(pointer for item in line for pointer in item.pointers)

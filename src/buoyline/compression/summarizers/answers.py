@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from buoyline.compression.citations import MARK
-from buoyline.compression.summarizers.attempts import Failure, Kind
+from buoyline.compression.summarizers.attempts import Failure, FailureKind
 from buoyline.compression.summary import Draft, SummaryRequest
 from buoyline.messages import is_array, is_object
 
@@ -84,14 +84,14 @@ def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
     """
     if isinstance(answer, str):
         if not answer.strip():
-            raise Failure(Kind.EMPTY, "the answer is empty")
+            raise Failure(FailureKind.EMPTY, "the answer is empty")
         found: object = _object_in(answer)
         if found is None:
             found = sections(answer, request.fields)
     else:
         found = answer
     if not is_object(found):
-        raise Failure(Kind.MALFORMED, f"the answer is no JSON object, but begins {_start_of(answer)}")
+        raise Failure(FailureKind.MALFORMED, f"the answer is no JSON object, but begins {_start_of(answer)}")
     return _checked(found, request)
 
 
@@ -136,10 +136,10 @@ def _object_in(text: str) -> Mapping[str, object] | None:
 def _checked(found: Mapping[str, object], request: SummaryRequest) -> dict[str, str]:
     missing = [name for name in request.fields if name not in found]
     if missing:
-        raise Failure(Kind.MALFORMED, f"the answer lacks {', '.join(missing)}")
+        raise Failure(FailureKind.MALFORMED, f"the answer lacks {', '.join(missing)}")
     fields = {name: cleaned(text_of(found[name])) for name in request.fields}
     if not any(fields.values()):
-        raise Failure(Kind.EMPTY, "every field of the answer is empty")
+        raise Failure(FailureKind.EMPTY, "every field of the answer is empty")
     return {name: text or NOTHING_NOTED for name, text in fields.items()}
 
 
@@ -178,7 +178,7 @@ def _is_plain(text: str, names: tuple[str, ...]) -> bool:
 
 def _whole(text: str, names: tuple[str, ...]) -> dict[str, str]:
     if not text:
-        raise Failure(Kind.EMPTY, "the answer is empty")
+        raise Failure(FailureKind.EMPTY, "the answer is empty")
     place = "current_state" if "current_state" in names else names[0]
     return {name: text if name == place else f"See {place.replace('_', ' ')}." for name in names}
 

@@ -22,7 +22,7 @@ from buoyline.tokens import TextCounter
 # Pure.
 
 
-class Kind(Enum):
+class FailureKind(Enum):
     """What went wrong, by what helps."""
 
     BUSY = auto()
@@ -56,7 +56,7 @@ class Kind(Enum):
 class Failure(Exception):  # noqa: N818 - never leaves this package: `SummaryError` says it to callers
     """There is no answer that can be used."""
 
-    def __init__(self, kind: Kind, reason: str, retry_after_s: float | None = None) -> None:
+    def __init__(self, kind: FailureKind, reason: str, retry_after_s: float | None = None) -> None:
         """Keep what went wrong, in which words, and how many seconds the provider asked to wait, if it said."""
         super().__init__(kind, reason, retry_after_s)
         self.kind = kind
@@ -68,15 +68,15 @@ class Failure(Exception):  # noqa: N818 - never leaves this package: `SummaryErr
         return self.reason
 
 
-_REPAIRS: Final[Mapping[Kind, int]] = MappingProxyType(
+_REPAIRS: Final[Mapping[FailureKind, int]] = MappingProxyType(
     {
-        Kind.EMPTY: 1,
-        Kind.REFUSED: 1,
-        Kind.MALFORMED: 1,
-        Kind.TRUNCATED: 1,
-        Kind.INFLATED: 1,
-        Kind.REJECTED: 1,
-        Kind.HOPELESS: 0,
+        FailureKind.EMPTY: 1,
+        FailureKind.REFUSED: 1,
+        FailureKind.MALFORMED: 1,
+        FailureKind.TRUNCATED: 1,
+        FailureKind.INFLATED: 1,
+        FailureKind.REJECTED: 1,
+        FailureKind.HOPELESS: 0,
     }
 )
 """So many times each is worth another request; what is busy or overflows is bounded by the attempts alone."""
@@ -125,7 +125,7 @@ class Attempts:
 
     bounds: Retries
     made: int = 0
-    seen: Counter[Kind] = field(default_factory=Counter[Kind])
+    seen: Counter[FailureKind] = field(default_factory=Counter[FailureKind])
 
     def wait_s(self, failure: Failure) -> float | None:
         """Count *failure* and return how many seconds to wait before asking again; None where it is given up."""
@@ -135,9 +135,9 @@ class Attempts:
             return None
         if failure.retry_after_s is not None:
             return failure.retry_after_s if failure.retry_after_s <= self.bounds.max_wait_s else None
-        if failure.kind is not Kind.BUSY:
+        if failure.kind is not FailureKind.BUSY:
             return 0.0
-        return min(self.bounds.first_wait_s * 2.0 ** (self.seen[Kind.BUSY] - 1), self.bounds.max_wait_s)
+        return min(self.bounds.first_wait_s * 2.0 ** (self.seen[FailureKind.BUSY] - 1), self.bounds.max_wait_s)
 
 
 # Asking again after a failure, for every summariser that asks somebody.

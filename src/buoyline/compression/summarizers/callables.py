@@ -18,7 +18,7 @@ from buoyline.compression.summarizers.attempts import (
     OVERFLOW_SHRINK,
     SHORTER,
     Failure,
-    Kind,
+    FailureKind,
     Retries,
     repeated,
     shortened,
@@ -90,7 +90,7 @@ Send: TypeAlias = Callable[[Question], Awaitable[Reply]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Asking:
+class ModelExchange:
     """The requests for one summary: how the next one is made, which each failure changes.
 
     Attributes:
@@ -145,7 +145,7 @@ class Asking:
             async with asyncio.timeout(self.retries.timeout_s):
                 return await self.send(question)
         except TimeoutError as error:
-            raise Failure(Kind.BUSY, f"no answer within {self.retries.timeout_s:g} s") from error
+            raise Failure(FailureKind.BUSY, f"no answer within {self.retries.timeout_s:g} s") from error
 
     def _question(self) -> Question:
         count = self.request.counter.count
@@ -162,21 +162,21 @@ class Asking:
     def _fields(self, reply: Reply) -> dict[str, str]:
         """Return the fields of an answer that can be used."""
         if reply.refusal:
-            raise Failure(Kind.REFUSED, f"the model refused: {reply.refusal}")
+            raise Failure(FailureKind.REFUSED, f"the model refused: {reply.refusal}")
         if reply.is_cut:
-            raise Failure(Kind.TRUNCATED, "the answer was cut off")
+            raise Failure(FailureKind.TRUNCATED, "the answer was cut off")
         fields = self._read(reply)
         tokens = total(fields, self.request.counter)
         if tokens > self._limit:
             self._too_long = fields
-            raise Failure(Kind.INFLATED, f"the answer takes {tokens:,} tokens where {self._limit:,} are allowed")
+            raise Failure(FailureKind.INFLATED, f"the answer takes {tokens:,} tokens where {self._limit:,} are allowed")
         return fields
 
     def _read(self, reply: Reply) -> dict[str, str]:
         try:
             return fields_of(reply.content, self.request)
         except Failure as failure:
-            if failure.kind is Kind.MALFORMED:
+            if failure.kind is FailureKind.MALFORMED:
                 shown = self.request.counter.head(reply.text, _SHOWN_ANSWER_TOKENS)
                 words = f"This cannot be used: {failure}. Write the whole summary again, in its form."
                 self._remarks = [Remark(shown, words)]
@@ -185,11 +185,11 @@ class Asking:
     def _change(self, failure: Failure) -> None:
         """Change the next request by what was wrong with this one."""
         match failure.kind:
-            case Kind.OVERFLOW:
+            case FailureKind.OVERFLOW:
                 self.max_tokens = int(self.max_tokens * OVERFLOW_SHRINK)
-            case Kind.REJECTED:
+            case FailureKind.REJECTED:
                 self.is_plain = True
-            case Kind.TRUNCATED | Kind.INFLATED:
+            case FailureKind.TRUNCATED | FailureKind.INFLATED:
                 self.answer_tokens = max(int(self.answer_tokens * SHORTER), 1)
                 words = f"That was too long: {failure}. Write it again, in at most {self.answer_tokens:,} tokens."
                 self._remarks = [Remark("", words)]
@@ -200,10 +200,10 @@ class Asking:
 # `CallableSummarizer`: a function of the user's that summarises, in as few lines as it likes.
 
 
-Answer: TypeAlias = "str | Mapping[str, object] | Draft"
+SummaryAnswer: TypeAlias = "str | Mapping[str, object] | Draft"
 """What a function may give: a text, texts by field, or a draft."""
 
-SummaryFunction: TypeAlias = Callable[[SummaryRequest], Awaitable[Answer]]
+SummaryFunction: TypeAlias = Callable[[SummaryRequest], Awaitable[SummaryAnswer]]
 
 
 class CallableSummarizer:
@@ -258,7 +258,7 @@ class CallableSummarizer:
                 answer = await self._function(request)
         except self._failures as error:
             # By default every exception: nothing is known of the function, and nothing else runs here.
-            raise Failure(Kind.BUSY, f"{type(error).__name__}: {error}") from error
+            raise Failure(FailureKind.BUSY, f"{type(error).__name__}: {error}") from error
         draft = draft_of(answer, request, self.name)
         require_draft(draft)
         if isinstance(answer, Draft) or total(draft.fields, request.counter) <= request.max_tokens:

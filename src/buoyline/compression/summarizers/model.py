@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from buoyline.compression.summarizers.attempts import Retries
-from buoyline.compression.summarizers.callables import Asking, Question, Reply
+from buoyline.compression.summarizers.callables import ModelExchange, Question, Reply
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.tokens.models import context_size as known_context_size
@@ -108,7 +108,7 @@ class ModelSummarizer:
         output = min(2 * answer_tokens + REASONING_TOKENS, int(self.context_size * MAX_OUTPUT_SHARE))
         output = max(min(output, self._max_output or output), 1)
         async with self._model() as model:
-            return await Asking(
+            return await ModelExchange(
                 name=self.name,
                 request=request,
                 send=partial(self._send, model, output),

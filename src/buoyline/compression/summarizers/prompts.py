@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from buoyline.compression.passages import Block, NumberedLine, blocks_of, pointer_to
+from buoyline.compression.passages import NumberedLine, TranscriptBlock, blocks_of, pointer_to
 from buoyline.compression.summary import SummaryRequest
 from buoyline.tokens import TextCounter
 
@@ -31,7 +31,7 @@ OMITTED: Final = "\u2026"
 """Begins the line that stands for lines left out; no gutter begins so."""
 
 
-def spelled(block: Block, transcript: str) -> str:
+def spelled(block: TranscriptBlock, transcript: str) -> str:
     """Return the lines of *block* with their gutters.
 
     Args:
@@ -99,7 +99,7 @@ _OMISSION_TOKENS = 30
 
 @dataclass(frozen=True)
 class _Piece:
-    block: Block
+    block: TranscriptBlock
     text: str
     tokens: int
 
@@ -113,7 +113,7 @@ class _Piece:
         return min(self.tokens, max(cap * self.weight, LEAST_TOKENS))
 
 
-def fit(blocks: Sequence[Block], transcript: str, max_tokens: int, counter: TextCounter) -> str:
+def fit(blocks: Sequence[TranscriptBlock], transcript: str, max_tokens: int, counter: TextCounter) -> str:
     """Return *blocks* as text of at most *max_tokens*, as much of them as goes.
 
     Args:

@@ -23,7 +23,7 @@ from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
-from buoyline.compression.summarizers.attempts import Failure, Kind
+from buoyline.compression.summarizers.attempts import Failure, FailureKind
 from buoyline.compression.summarizers.callables import Question, Reply
 from buoyline.errors import ConfigError
 
@@ -94,12 +94,14 @@ async def ask(model: Model, question: Question, *, mode: OutputMode, settings: M
             model_request_parameters=_parameters(question.schema, "text" if question.is_plain else mode),
         )
     except TimeoutError as error:
-        raise Failure(Kind.BUSY, "no answer in time") from error
+        raise Failure(FailureKind.BUSY, "no answer in time") from error
     except (exceptions.AgentRunError, exceptions.UserError, exceptions.FallbackExceptionGroup) as error:
         raise _failure(error) from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         # An answer without choices, or of broken JSON, is nothing that pydantic-ai foresees: it trips over them.
-        raise Failure(Kind.BUSY, f"the server's answer has no known form ({type(error).__name__}: {error})") from error
+        raise Failure(
+            FailureKind.BUSY, f"the server's answer has no known form ({type(error).__name__}: {error})"
+        ) from error
     return _reply(response)
 
 
@@ -143,11 +145,11 @@ def _reply(response: ModelResponse) -> Reply:
 # In 2.62 only a call that is cut off has a class of its own; an answer that is cut off says so by its reason.
 _OUTPUT_LIMIT: Final[type[Exception]] = getattr(exceptions, "OutputTokenLimitExceeded", exceptions.IncompleteToolCall)
 
-_KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], Kind]]] = (
-    ((exceptions.ModelContextWindowExceededError,), Kind.OVERFLOW),
+_KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], FailureKind]]] = (
+    ((exceptions.ModelContextWindowExceededError,), FailureKind.OVERFLOW),
     (
         (exceptions.ModelQuotaExceededError, exceptions.ModelAuthenticationError, exceptions.ModelNotFoundError),
-        Kind.HOPELESS,
+        FailureKind.HOPELESS,
     ),
     (
         (
@@ -156,14 +158,14 @@ _KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], Kind]]] = (
             exceptions.ModelServerError,
             exceptions.ModelConnectionError,
         ),
-        Kind.BUSY,
+        FailureKind.BUSY,
     ),
-    ((exceptions.ModelRequestRejectedError,), Kind.REJECTED),
-    ((exceptions.ContentFilterError,), Kind.REFUSED),
-    ((_OUTPUT_LIMIT,), Kind.TRUNCATED),
+    ((exceptions.ModelRequestRejectedError,), FailureKind.REJECTED),
+    ((exceptions.ContentFilterError,), FailureKind.REFUSED),
+    ((_OUTPUT_LIMIT,), FailureKind.TRUNCATED),
     # An answer that is not of the provider's own form is the server's fault, and not the model's.
-    ((exceptions.UnexpectedModelBehavior, exceptions.ModelRequestTimeout), Kind.BUSY),
-    ((exceptions.UserError,), Kind.REJECTED),
+    ((exceptions.UnexpectedModelBehavior, exceptions.ModelRequestTimeout), FailureKind.BUSY),
+    ((exceptions.UserError,), FailureKind.REJECTED),
 )
 """In the order in which they are asked: the narrower before the wider."""
 
@@ -174,19 +176,19 @@ def _failure(error: Exception) -> Failure:
     """Return what *error* means for us, with the provider's words and its wish for a pause."""
     if isinstance(error, exceptions.FallbackExceptionGroup):
         found = [_failure(inner) for inner in error.exceptions if isinstance(inner, Exception)]
-        return next((one for one in found if one.kind in {Kind.BUSY, Kind.OVERFLOW}), found[0])
+        return next((one for one in found if one.kind in {FailureKind.BUSY, FailureKind.OVERFLOW}), found[0])
     reason = " ".join(str(error).split())[:_MAX_REASON_CHARS]
     kind = next((kind for kinds, kind in _KINDS if isinstance(error, kinds)), None)
-    if kind in {None, Kind.REJECTED} and isinstance(error, exceptions.ModelHTTPError):
+    if kind in {None, FailureKind.REJECTED} and isinstance(error, exceptions.ModelHTTPError):
         kind = _by_status(error)
-    kind = kind or Kind.BUSY
+    kind = kind or FailureKind.BUSY
     wait_s = error.retry_after if isinstance(error, exceptions.ModelAPIError) else None
-    return Failure(kind, f"{type(error).__name__}: {reason}", wait_s if kind is Kind.BUSY else None)
+    return Failure(kind, f"{type(error).__name__}: {reason}", wait_s if kind is FailureKind.BUSY else None)
 
 
-def _by_status(error: exceptions.ModelHTTPError) -> Kind:
+def _by_status(error: exceptions.ModelHTTPError) -> FailureKind:
     """Judge what pydantic-ai leaves open: servers that only resemble a known API have codes of their own."""
     said = str(error.body).casefold()
     if error.status_code == 413 or any(words in said for words in _OVERFLOW_WORDS):  # noqa: PLR2004 - HTTP's
-        return Kind.OVERFLOW
-    return Kind.BUSY if error.status_code in _BUSY_STATUSES else Kind.REJECTED
+        return FailureKind.OVERFLOW
+    return FailureKind.BUSY if error.status_code in _BUSY_STATUSES else FailureKind.REJECTED

@@ -15,7 +15,7 @@ from agentscope.agent import ContextConfig as AgentScopeConfig
 from agentscope.message import HintBlock, Msg, TextBlock, ToolCallBlock, Usage
 from agentscope.model import ChatUsage
 
-from buoyline.compression import Compressor, ContextConfig, Extent, Summarizer, Summary, SummaryFunction
+from buoyline.compression import Compressor, ContextConfig, MessageRange, Summarizer, Summary, SummaryFunction
 from buoyline.compression.config import summary_budget_tokens
 from buoyline.compression.extractive import Extractive
 from buoyline.compression.summarizers import summarizer_from
@@ -138,12 +138,12 @@ class ContextCompression:
         ours += sum(count_message(detect(message).view(message), self._counter) for message in others)
         return min(max(theirs / max(ours, 1), 0.25), 4.0)
 
-    async def _extent(self, agent: Agent, standing: Standing, views: Sequence[Message], tokens: int) -> Extent:
+    async def _extent(self, agent: Agent, standing: Standing, views: Sequence[Message], tokens: int) -> MessageRange:
         natives = [piece.native for piece in standing.pieces[: len(views)]]
         if standing.foreign is not None:
             natives.insert(0, standing.foreign)
             tokens += count_message(detect(standing.foreign).view(standing.foreign), self._counter)
-        return Extent(
+        return MessageRange(
             agent.state.session_id,
             standing.first,
             natives,
@@ -156,7 +156,7 @@ class ContextCompression:
 
     async def _summarized(
         self,
-        extent: Extent,
+        extent: MessageRange,
         standing: Standing,
         settings: ContextConfig,
         asked: Summarizer,

@@ -38,9 +38,9 @@ from buoyline.integrations.agentscope.log import (
 )
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
-from buoyline.management import ContextManagement, Done, Replace
+from buoyline.management import ActionResult, ContextManagement, Replace
 from buoyline.management.opensearch import NAME_KEY
-from buoyline.management.rules import Cutting, Preview
+from buoyline.management.rules import LegalCuts, PreviewStub
 from buoyline.messages import Message, Text, dialect_named
 from buoyline.messages import Note as Remark
 from buoyline.offloader import StoredResult
@@ -101,13 +101,13 @@ class AgentManaging(ContextManaging):
 
     __slots__ = ()
 
-    async def replace(self, step: Replace) -> Done:
+    async def replace(self, step: Replace) -> ActionResult:
         """Store a part of a message, and put there what stands for it, unless a rule keeps it whole."""
-        if isinstance(step.stand_in, Preview) and step.result >= 0 and not self.situation().is_overflow:
+        if isinstance(step.stand_in, PreviewStub) and step.result >= 0 and not self.situation().is_overflow:
             entry = self.context.contents[step.position]
             tool, _ = self.choosing.known_of(entry.message.results[step.result])
             if self.choosing.config.rule_for(tool).offload == "never":
-                return Done(f"message {entry.index} stays: a rule for {tool!r} keeps it", is_reduced=False)
+                return ActionResult(f"message {entry.index} stays: a rule for {tool!r} keeps it", is_reduced=False)
         return await ContextManaging.replace(self, step)
 
 
@@ -462,7 +462,7 @@ class DocumentRunning:
                 await engine.managing.fire(document, "pre_compress")
             settings = engine.managing.config
             cut = engine.cut_for(settings)
-            if cut and Cutting(situation_of(engine.context)).leaving(cut):
+            if cut and LegalCuts(situation_of(engine.context)).leaving(cut):
                 await engine.compressing.compress(settings, said_in(instructions), cut=cut)
 
     async def recover(self, agent: Agent, document: ContextManagement | None, error: Exception, size: int) -> None:

@@ -20,7 +20,7 @@ from buoyline.integrations.agentscope.agents import Piece, message_of, pieces_of
 from buoyline.integrations.agentscope.log import leaving_next, noted, stubs_in
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.management.managers import text_numbers
-from buoyline.management.rules import Beginning
+from buoyline.management.rules import TruncatedStub
 from buoyline.messages import Message, ToolCall, detect
 from buoyline.offloader import StoredResult, truncated
 from buoyline.tokens.messages import count_message, count_result
@@ -129,7 +129,7 @@ class ResultIntake:
         _, offloading = self._parts(agent, _limit_of(agent), None)
         entry = await self._entry(agent, native, detect(native).view(native))
         texts = text_numbers(entry.message.results[0])
-        beginning = Beginning(int(_HELD_SHARE * agent.context_config.tool_result_limit))
+        beginning = TruncatedStub(int(_HELD_SHARE * agent.context_config.tool_result_limit))
         try:
             left = await offloading.stand_in(entry, 0, texts, beginning) if texts else entry
         except (StorageError, RedactionError) as error:

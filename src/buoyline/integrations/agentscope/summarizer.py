@@ -8,8 +8,8 @@ from agentscope.exception import StructuredOutputError
 from agentscope.message import Msg, TextBlock
 from agentscope.model import ChatModelBase, ChatResponse, ChatUsage, FinishedReason
 
-from buoyline.compression.summarizers.attempts import Failure, Kind, Retries
-from buoyline.compression.summarizers.callables import Asking, Question, Reply
+from buoyline.compression.summarizers.attempts import Failure, FailureKind, Retries
+from buoyline.compression.summarizers.callables import ModelExchange, Question, Reply
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
 from buoyline.integrations.agentscope.agents import is_overflow, message_of, status_of
 
@@ -71,7 +71,7 @@ class AgentModelSummarizer:
             SummaryError: There was no answer that can be used within the bounds; it says why.
             asyncio.CancelledError: The model was interrupted.
         """
-        return await Asking(
+        return await ModelExchange(
             name=self.name,
             request=request,
             send=self._send,
@@ -85,7 +85,7 @@ class AgentModelSummarizer:
         if question.is_plain:
             said = await self._answer(_said(self._model, messages))
             if said is None:
-                raise Failure(Kind.EMPTY, "the model answered nothing")
+                raise Failure(FailureKind.EMPTY, "the model answered nothing")
             self._note(said.usage, said.finished_reason)
             return Reply("\n".join(block.text for block in said.content if isinstance(block, TextBlock)))
         formed = await self._answer(_formed(self._model, messages, question.schema))
@@ -137,13 +137,13 @@ def _failure(error: Exception) -> Failure:
     reason = f"{type(error).__name__}: {' '.join(str(error).split())[:_REASON_CHARS]}"
     status = status_of(error)
     if isinstance(error, StructuredOutputError):
-        return Failure(Kind.REJECTED, reason)  # plain text is what is left to ask for
+        return Failure(FailureKind.REJECTED, reason)  # plain text is what is left to ask for
     if is_overflow(error):
-        return Failure(Kind.OVERFLOW, reason)
+        return Failure(FailureKind.OVERFLOW, reason)
     if status in _HOPELESS_STATUSES:
-        return Failure(Kind.HOPELESS, reason)
+        return Failure(FailureKind.HOPELESS, reason)
     is_rejected = status is not None and 400 <= status < 500 and status not in _BUSY_STATUSES  # noqa: PLR2004 - HTTP's
-    return Failure(Kind.REJECTED if is_rejected else Kind.BUSY, reason)
+    return Failure(FailureKind.REJECTED if is_rejected else FailureKind.BUSY, reason)
 
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from buoyline.compression import CallableSummarizer, Draft, ModelSummarizer, Summarizer, SummaryFunction, SummaryRequest
 from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import BuoylineError, ConfigError, MessageError, StorageError, SummaryError
-from buoyline.management import ContextManagement, Entry, Reducer
-from buoyline.management.custom import Custom
+from buoyline.management import ContextManagement, ManagerEntry, Reducer
+from buoyline.management.custom import CustomManager
 from buoyline.offloader import Abilities, Offloader, abilities_of
 from buoyline.tokens import TextCounter, TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.counter import BisectingCounter
@@ -90,9 +90,9 @@ def guarded_management(management: ContextManagement) -> ContextManagement:
     return management.model_copy(update={"hooks": hooks})
 
 
-def _guarded_entry(entry: Entry) -> Entry:
+def _guarded_entry(entry: ManagerEntry) -> ManagerEntry:
     manager = entry.manager
-    if not isinstance(manager, Custom):
+    if not isinstance(manager, CustomManager):
         return entry
     return replace(entry, manager=replace(manager, reducer=_GuardedReducer(manager.type_name, manager.reducer)))
 

@@ -12,9 +12,9 @@ from strands.agent.conversation_manager import ProactiveCompressionConfig
 from strands.hooks import AfterInvocationEvent, AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
 from strands.types.exceptions import ContextWindowOverflowException
 
-from buoyline.compression import Compressor, ContextConfig, Draft, Extent, Summarizer, Summary, summary_from
+from buoyline.compression import Compressor, ContextConfig, Draft, MessageRange, Summarizer, Summary, summary_from
 from buoyline.compression.config import LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKENS, summary_budget_tokens
-from buoyline.compression.passages import Place
+from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.summary import BatchReference
 from buoyline.errors import ConfigError, NotFoundError, StaleWindowError
 from buoyline.integrations.strands.callbacks import run_apart
@@ -83,7 +83,7 @@ class Departures:
         """Keep what leaves in *offloader* from now on."""
         self.offloader, self.abilities = offloader, abilities_of(offloader)
 
-    async def archive(self, session_id: str, messages: Sequence[NativeMessage]) -> tuple[Extent, Place]:
+    async def archive(self, session_id: str, messages: Sequence[NativeMessage]) -> tuple[MessageRange, ArchiveLocation]:
         """Make *messages* durable, each once, also where an earlier attempt came to nothing half-way.
 
         Nothing is forgotten yet, and `left` stays: call `settle` when the history is without them.
@@ -97,7 +97,7 @@ class Departures:
         """
         first, archived = await self._continued(session_id, messages)
         counts = await asyncio.to_thread(self.counts, messages)
-        extent = Extent(
+        extent = MessageRange(
             session_id, first, list(messages), sum(counts), archived=archived, dialect=DIALECT, batches=self._batches
         )
         place = await Compressor(self.offloader, config=self.config, counter=self.counter).archive(extent)
@@ -107,8 +107,8 @@ class Departures:
 
     async def summarize(
         self,
-        extent: Extent,
-        place: Place,
+        extent: MessageRange,
+        place: ArchiveLocation,
         *,
         size: int,
         summarizer: Summarizer | None,
@@ -153,7 +153,7 @@ class Departures:
         limit = self.config.summary_limit(size)
         return summary_budget_tokens(leaving_tokens, limit, replaced_tokens=replaced_tokens, least_tokens=least)
 
-    def settle(self, extent: Extent, summary: Summary | None) -> None:
+    def settle(self, extent: MessageRange, summary: Summary | None) -> None:
         """Take note that the history is without *extent* now, and that *summary* stands for it."""
         self.left, self.summary, self._unnoticed = extent.end, summary, 0
 
@@ -520,7 +520,7 @@ class LeavingConversationManager(WorkspaceConversationManager):
         self.departures.use(offloader)
 
     async def _stand_in(
-        self, agent: "Agent", extent: Extent, place: Place, *, is_recovery: bool, max_tokens: int | None
+        self, agent: "Agent", extent: MessageRange, place: ArchiveLocation, *, is_recovery: bool, max_tokens: int | None
     ) -> tuple[str, Summary | None]:
         """Return the text that stands for what leaves, empty for none, and the summary that it is.
 

@@ -18,7 +18,7 @@ from buoyline.integrations.strands.conversation import FAILURES, WorkspaceConver
 from buoyline.integrations.strands.cuts import Gains
 from buoyline.integrations.strands.history import DIALECT, NativeMessage, durable_key, history_of
 from buoyline.integrations.strands.summaries import StrandsModelSummarizer
-from buoyline.management import ContextManagement, Report, explained
+from buoyline.management import ContextManagement, ManagementReport, explained
 from buoyline.messages import dialect_named
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
@@ -374,7 +374,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
         self._summarizer = None if summarizer is None else guarded_summarizer(summarizer)
         self._summarizers = {name: guarded_summarizer(one) for name, one in (summarizers or {}).items()}
         self._on_event = None if on_event is None else guarded_listener(on_event)
-        self.report = Report()
+        self.report = ManagementReport()
         self._kept = WindowedHistory()
         self._is_recovering = False
         self._gains = Gains()

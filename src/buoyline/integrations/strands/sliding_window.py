@@ -10,8 +10,8 @@ from strands.agent.conversation_manager import ProactiveCompressionConfig
 from strands.hooks import BeforeModelCallEvent
 from strands.types.exceptions import ContextWindowOverflowException
 
-from buoyline.compression import Extent, Summary
-from buoyline.compression.passages import Place
+from buoyline.compression import MessageRange, Summary
+from buoyline.compression.passages import ArchiveLocation
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.cuts import LeavingConversationManager
 from buoyline.integrations.strands.history import NativeMessage, cuts, history_of, views_of
@@ -150,8 +150,8 @@ class SlidingWindowConversationManager(LeavingConversationManager):
     async def _stand_in(
         self,
         agent: "Agent",  # noqa: ARG002 - as declared
-        extent: Extent,  # noqa: ARG002 - as declared
-        place: Place,
+        extent: MessageRange,  # noqa: ARG002 - as declared
+        place: ArchiveLocation,
         *,
         is_recovery: bool,  # noqa: ARG002 - as declared
         max_tokens: int | None,  # noqa: ARG002 - as declared
@@ -192,7 +192,7 @@ class SlidingWindowConversationManager(LeavingConversationManager):
         return found
 
 
-def notice_of(place: Place) -> str:
+def notice_of(place: ArchiveLocation) -> str:
     """Return what stands in a history for messages that are at *place*: the same each time, for a provider's cache."""
     where = f"{place.transcript} holds them as text" if place.transcript else f"{place.reference} holds them"
     return (

@@ -15,14 +15,14 @@ from buoyline.compression import (
     CallableSummarizer,
     ContextConfig,
     Draft,
-    Extent,
+    MessageRange,
     Summarizer,
     Summary,
     SummaryFunction,
     SummaryRequest,
 )
 from buoyline.compression.config import LEAST_SUMMARY_TOKENS
-from buoyline.compression.passages import Place
+from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.summarizers.prompts import Prompt, prompt_for, schema_of
 from buoyline.errors import ConfigError, SummaryError
 from buoyline.integrations.strands.callbacks import guarded_summarizer
@@ -325,7 +325,7 @@ class SummarizingConversationManager(LeavingConversationManager):
         await self._leave(agent, cut, is_recovery=True, shrunk=shrunk, max_tokens=sum(counts) - least)
 
     async def _stand_in(
-        self, agent: "Agent", extent: Extent, place: Place, *, is_recovery: bool, max_tokens: int | None
+        self, agent: "Agent", extent: MessageRange, place: ArchiveLocation, *, is_recovery: bool, max_tokens: int | None
     ) -> tuple[str, Summary | None]:
         writer = self._writer(agent, is_recovery=is_recovery)
         self._is_writing = True
