@@ -426,7 +426,7 @@ class TestCustomOffloader:
 
 
 class TestRestart:
-    @pytest.mark.parametrize("way", ["plain", "both"])
+    @pytest.mark.parametrize("way", [pytest.param("plain", marks=pytest.mark.slow), "both"])
     async def test_after_a_kill_the_old_references_lead_to_the_details(self, way: str, tmp_path: Path) -> None:
         lived = tmp_path / "lived"
         lived.mkdir()

@@ -493,6 +493,7 @@ from buoyline.integrations.strands.storage import framed
 
 async def run():
     storage = WorkspaceStorage(sys.argv[1])
+    print("ready", flush=True)
     for number in range(1_000_000):
         await storage.write("k", framed(bytes([65 + number % 26]) * 100_000, "text/plain"))
 
@@ -504,12 +505,14 @@ def test_a_writer_that_is_killed_leaves_a_whole_value(tmp_path: Path) -> None:
     """Through Strands' own offloader its file storage is no longer atomic: six of six kills left a torn value."""
     storage = on_disk(tmp_path)
     asyncio.run(storage.write("k", framed(b"A" * 100_000, "text/plain")))
-    writer = subprocess.Popen([sys.executable, "-c", WRITES_FOR_EVER, str(tmp_path / "w")])
-    seen = set[bytes]()
-    while len(seen) < 3:
-        seen.add(whole_letter(storage))
-    writer.kill()
-    writer.wait()
+    command = [sys.executable, "-c", WRITES_FOR_EVER, str(tmp_path / "w")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        seen = set[bytes]()
+        while len(seen) < 3:
+            seen.add(whole_letter(storage))
+        writer.kill()
     assert whole_letter(on_disk(tmp_path))
 
 
