@@ -38,7 +38,7 @@ setup: $(INSTALLED_DEV) ## Create .venv with everything development needs (half 
 demo: $(INSTALLED) ## Run a whole session on this machine's own tool outputs: no key, no network (20 seconds)
 	@$(BIN)/buoyline demo
 
-test: $(INSTALLED_DEV) ## Run the tests on all cores (six minutes)
+test: $(INSTALLED_DEV) ## Run the tests on all cores (four minutes)
 	@$(BIN)/pytest -n auto --dist=worksteal $(PYTEST_ARGS)
 
 test-slow: $(INSTALLED_DEV) ## Run all tests, the slow ones too, with many more generated examples (an hour)
