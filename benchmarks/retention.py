@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Summary, legal_cut_before
-from buoyline.compression.extractive.wording import LEDGER_KINDS
+from buoyline.compression.extractive.fact_text import LEDGER_KINDS
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import Message, detect
 from buoyline.tokens import default_counter

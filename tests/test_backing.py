@@ -3,8 +3,8 @@
 import pytest
 
 from buoyline.compression.citations import with_backed_pointers
-from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.summary import Draft, Pointer, SourceMessage, SummaryRequest
+from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.messages import detect
 from buoyline.tokens import default_counter
 

@@ -16,8 +16,8 @@ from strands_model import ScriptedModel as StrandsModel
 
 from buoyline import ContextWindow
 from buoyline.compression import Draft, SummaryRequest, summary_from
-from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.summary import BatchReference
+from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.integrations.agentscope import WorkspaceMiddleware
 from buoyline.integrations.strands import SummarizingConversationManager
 from buoyline.window import ContextCompressed, Event

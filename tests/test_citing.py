@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression.extractive.extractive import extract
-from buoyline.compression.extractive.reading import LineFinder
+from buoyline.compression.extractive.lines import LineFinder
 from buoyline.compression.extractive.snippets import MAX_LEAD_LINES, Sections
+from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.summary import Pointer, SourceMessage, SummaryRequest
 from buoyline.messages import detect
 from buoyline.previews.source import readable_lines

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third
 
 from buoyline.compression.citations import CUT, unverified
-from buoyline.compression.extractive.extractive import Extractive, extract
+from buoyline.compression.extractive.summarizer import Extractive, extract
 from buoyline.compression.summary import FIELDS, Draft, Pointer, SourceMessage, SummaryRequest, pointers_in
 from buoyline.messages import Message, detect
 from buoyline.tokens import as_text_counter, default_counter

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from buoyline.compression.extractive.extractive import extract
+from buoyline.compression.extractive.fact_text import ANSWERED
 from buoyline.compression.extractive.speech import last_words, without_closing
-from buoyline.compression.extractive.wording import ANSWERED
+from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.summary import Draft, Pointer, SourceMessage, SummaryRequest
 from buoyline.messages import detect
 from buoyline.tokens import default_counter

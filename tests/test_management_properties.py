@@ -238,13 +238,13 @@ def test_whatever_runs_leaves_a_conversation_that_can_be_sent_and_an_archive_tha
     management = ContextManagement.read({"hooks": document})
     assert ContextManagement.read(management.to_json()) == management
     held, workspace = asyncio.run(run_through(management, conversation, size))
-    situation = held.situation()
-    standing = list(situation.standing())
+    context = held.view()
+    standing = list(context.all_messages())
     views = [one.message for one in standing]
     originals = [view(message) for message in conversation]
 
     # Never empty, never parted: what had a call, or a result, still has.
-    assert situation.messages
+    assert context.messages
     ours = [one for one in standing if not one.is_ours]
     late = late_pairs(originals)
     assert orphans(views) <= orphans(originals) + len(late)
@@ -256,10 +256,10 @@ def test_whatever_runs_leaves_a_conversation_that_can_be_sent_and_an_archive_tha
     systems = {at for at, message in enumerate(originals) if message.role == "system"}
     assert systems <= indexes
     assert set(spoken_by_user(originals)[-1:]) <= indexes
-    assert [one.index for one in situation.messages] == list(range(situation.messages[0].index, len(conversation)))
+    assert [one.index for one in context.messages] == list(range(context.messages[0].index, len(conversation)))
 
     # Everything that left is in the archive, each message once, in order; what was cut off is stored whole.
-    left = situation.messages[0].index
+    left = context.messages[0].index
     archived = asyncio.run(workspace.load_messages(SESSION, 0, left)) if left else []
     assert len(archived) == left
     for (name, value), original in zip(archived, conversation, strict=False):
@@ -313,28 +313,28 @@ def situation_of(conversation: Sequence[dict[str, Any]], pins: set[int]) -> Cont
 def test_a_sliding_window_keeps_its_limit_wherever_any_cut_does(
     conversation: list[dict[str, Any]], limit: int, pins: set[int]
 ) -> None:
-    situation = situation_of(conversation, pins)
-    decided = SlidingWindow(max_messages=limit).decide(situation)
-    cutting = LegalCuts(situation)
-    step = next((step for step in decided.steps if isinstance(step, Evict)), Evict(0, (), (), ""))
+    context = situation_of(conversation, pins)
+    decided = SlidingWindow(max_messages=limit).decide(context)
+    legal = LegalCuts(context)
+    action = next((action for action in decided.actions if isinstance(action, Evict)), Evict(0, (), (), ""))
 
-    fitting = [cut for cut in (0, *cutting.cuts) if cutting.counted(cut) <= limit]
-    assert (cutting.counted(step.cut) <= limit) == bool(fitting)
-    assert step.cut in (0, *cutting.cuts)
-    assert {at for at in pins if at < step.cut} <= set(step.standing)
+    fitting = [cut for cut in (0, *legal.cuts) if legal.kept_count(cut) <= limit]
+    assert (legal.kept_count(action.cut) <= limit) == bool(fitting)
+    assert action.cut in (0, *legal.cuts)
+    assert {at for at in pins if at < action.cut} <= set(action.reinserted)
 
 
 @given(conversations, st.floats(0.1, 0.8), st.integers(0, 9))
 def test_a_summary_never_takes_what_shall_be_preserved(
     conversation: list[dict[str, Any]], ratio: float, preserved: int
 ) -> None:
-    situation = situation_of(conversation, set())
-    decided = Summarization(summary_ratio=ratio, preserve_recent_messages=preserved).decide(situation)
-    counted = [at for at, held in enumerate(situation.messages) if held.is_counted]
-    for step in decided.steps:
-        assert isinstance(step, Summarize)
-        assert sum(at >= step.cut for at in counted) >= preserved
-        assert step.cut > len(step.standing)
+    context = situation_of(conversation, set())
+    decided = Summarization(summary_ratio=ratio, preserve_recent_messages=preserved).decide(context)
+    counted = [at for at, held in enumerate(context.messages) if held.is_counted]
+    for action in decided.actions:
+        assert isinstance(action, Summarize)
+        assert sum(at >= action.cut for at in counted) >= preserved
+        assert action.cut > len(action.reinserted)
 
 
 @given(st.integers(1, 400), st.text(min_size=1, max_size=800), st.sampled_from([None, STORED]))

@@ -164,7 +164,7 @@ async def prepared(
 
 
 def said(held: ManagedConversation) -> list[Any]:
-    return [one.native for one in held.situation().standing() if one.is_counted]
+    return [one.native for one in held.view().all_messages() if one.is_counted]
 
 
 def ran(held: ManagedConversation) -> list[ManagerRun]:
@@ -393,7 +393,7 @@ async def test_a_second_summary_folds_the_first() -> None:
     for number in range(20):
         await held.add(user(f"Remember /srv/part_{number}.py. " + "word " * 100))
         await held.prepare()
-    summaries = [one for one in held.situation().head if one.is_ours]
+    summaries = [one for one in held.view().prefix if one.is_ours]
     assert len(summaries) == 1
     assert "[Summary of messages 0-" in summaries[0].message.text
     assert "/srv/part_0.py" in summaries[0].message.text
@@ -732,7 +732,7 @@ async def test_built_in_documents_keep_a_real_session_whole_in_archive_and_conte
         await held.add(message)
         if detect(message).view(message).role != "assistant":
             await held.prepare()
-    standing = list(held.situation().messages)
+    standing = list(held.view().messages)
     left = standing[0].index
     archived = await workspace.load_messages(SESSION, 0, left) if left else []
     assert len(archived) == left

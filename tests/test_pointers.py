@@ -15,7 +15,7 @@ from thirds import STEP, each_third, share_of_examples
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Compressor, Draft, MessageRange, Pointer, Summary
-from buoyline.compression.extractive.reading import spanning
+from buoyline.compression.extractive.lines import spanning
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import detect
 from buoyline.offloader import StoredResult, abilities_of, notice_of, stub

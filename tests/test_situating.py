@@ -28,9 +28,9 @@ def test_another_form_of_a_message_is_looked_at_anew() -> None:
 
 def test_a_text_that_became_a_stub_since_is_seen() -> None:
     showing, entries, stubs = Showing(), [entry(0)], dict[str, str]()
-    assert showing.held(entries, stubs)[0].stand_ins == frozenset()
+    assert showing.held(entries, stubs)[0].replaced_parts == frozenset()
     stubs["Text 0."] = "a file"
-    assert showing.held(entries, stubs)[0].stand_ins == {-1}
+    assert showing.held(entries, stubs)[0].replaced_parts == {-1}
 
 
 def test_what_is_no_longer_shown_is_forgotten_with_the_next_message() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from buoyline.compression import FIELDS, Draft, Fact, Pointer, Summary, summary_from
 from buoyline.compression.config import SUMMARY_TEMPLATE
-from buoyline.compression.passages import ArchiveLocation, frame_tokens, header, render, with_pointers_that_resolve
 from buoyline.compression.summary import marks_of, pointers_in
+from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, header, render, with_pointers_that_resolve
 from buoyline.messages import parse, spell
 from buoyline.tokens import default_counter
 

@@ -147,12 +147,12 @@ def test_any_document_leaves_a_window_that_fits_and_can_be_sent_and_an_archive_t
         # A call was pinned before its results came, and all of them together are larger than the window.
         assert refused.tokens > refused.max_tokens == size
         reject()
-    situation = run.window._managing.situation()  # pyright: ignore[reportPrivateUsage] - indexes are shown nowhere else
-    standing = list(situation.standing())
+    context = run.window._managing.view()  # pyright: ignore[reportPrivateUsage] - indexes are shown nowhere else
+    standing = list(context.all_messages())
     views = [one.message for one in standing]
     originals = [view(message) for message in conversation]
 
-    assert situation.messages
+    assert context.messages
     ours = [one for one in standing if not one.is_ours]
     late = late_pairs(originals)
     assert orphans(views) <= orphans(originals) + len(late)
@@ -162,9 +162,9 @@ def test_any_document_leaves_a_window_that_fits_and_can_be_sent_and_an_archive_t
     indexes = {one.index for one in ours}
     assert {at for at, message in enumerate(originals) if message.role == "system"} <= indexes
     assert set(spoken_by_user(originals)[-1:]) <= indexes
-    assert [one.index for one in situation.messages] == list(range(situation.messages[0].index, len(conversation)))
+    assert [one.index for one in context.messages] == list(range(context.messages[0].index, len(conversation)))
 
-    left = situation.messages[0].index
+    left = context.messages[0].index
     archived = asyncio.run(run.workspace.load_messages(SESSION, 0, left)) if left else []
     assert len(archived) == left
     for (name, value), original in zip(archived, conversation, strict=False):

@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from buoyline.compression.identifiers import WORD, mentions, readable, says_error
-from buoyline.compression.passages import ArchiveLocation, NumberedLine, blocks_of
 from buoyline.compression.summary import POINTER, Draft, Pointer, SummaryRequest, marks_of, pointers_in
+from buoyline.compression.summary_text import ArchiveLocation, NumberedLine, blocks_of
 
 MARK: Final = " (unverified)"
 """Set behind a claim that nothing backs. In the words of people, since the next reader may be one."""

@@ -12,8 +12,7 @@ from buoyline.compression.citations import backed, claims, mark, stands_in, unve
 from buoyline.compression.config import ContextConfig, config_of
 from buoyline.compression.excerpts import ResultExcerpt, counted_file, excerpts_of, lines_of_files
 from buoyline.compression.extractive import Extractive
-from buoyline.compression.extractive.extractive import carried, extract
-from buoyline.compression.passages import ArchiveLocation, frame_tokens, render, with_pointers_that_resolve
+from buoyline.compression.extractive.summarizer import carried, extract
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.summarizers import SummaryFunction, summarizer_from
 from buoyline.compression.summarizers.answers import cleaned
@@ -33,6 +32,7 @@ from buoyline.compression.summary import (
     SummaryVerified,
     require_draft,
 )
+from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, render, with_pointers_that_resolve
 from buoyline.errors import NotFoundError, SummaryError
 from buoyline.messages import Message, detect, dialect_named
 from buoyline.messages.times import now

@@ -1,5 +1,15 @@
 """Context management as documents: which managers run at which hook, and when."""
 
+from buoyline.management.actions import (
+    ActionResult,
+    ContextEditor,
+    Decision,
+    Evict,
+    ManagerAction,
+    Pin,
+    Replace,
+    Summarize,
+)
 from buoyline.management.conversation import ManagedConversation
 from buoyline.management.custom import Reducer
 from buoyline.management.managers import MANAGERS
@@ -16,17 +26,7 @@ from buoyline.management.settings import (
     to_context_config,
     to_strands_settings,
 )
-from buoyline.management.situation import ContextMessage, ContextView
-from buoyline.management.steps import (
-    ActionResult,
-    ContextEditor,
-    Decision,
-    Evict,
-    ManagerAction,
-    Pin,
-    Replace,
-    Summarize,
-)
+from buoyline.management.view import ContextMessage, ContextView
 
 __all__ = [
     "BUILT_IN",

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from buoyline.compression import Compressor, ContextConfig, MessageRange, Summarizer, Summary, SummaryFunction
 from buoyline.compression.config import summary_budget_tokens
-from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.summary import BatchReference
+from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError, warn_caller
+from buoyline.management.actions import ActionResult, Evict, Pin, Replace, Summarize
 from buoyline.management.model import ContextManagement
 from buoyline.management.rules import Hook
 from buoyline.management.run import ManagementReport, run, run_on_overflow
-from buoyline.management.situation import NO_INDEX, ContextMessage, ContextView
-from buoyline.management.steps import ActionResult, Evict, Pin, Replace, Summarize
+from buoyline.management.view import NO_INDEX, ContextMessage, ContextView
 from buoyline.messages import Json, Media, Message, Opaque, Part, Text, ToolResult, detect, spell
 from buoyline.messages.model import join_texts, text_in
 from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of, placeholder_for
@@ -22,7 +22,7 @@ from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
 
 if TYPE_CHECKING:
-    from buoyline.management.steps import ContextEditor
+    from buoyline.management.actions import ContextEditor
 
 # Putting stand-ins into messages, once what they stand for is stored.
 
@@ -52,21 +52,21 @@ class MessageReplacer:
         """Ask once what the offloader can do."""
         self._abilities = abilities_of(self.offloader)
 
-    async def replaced(self, held: ContextMessage, step: Replace) -> ContextMessage:
-        """Return *held* as *step* wants it; *held* itself where nothing would be smaller by that.
+    async def replaced(self, held: ContextMessage, action: Replace) -> ContextMessage:
+        """Return *held* as *action* wants it; *held* itself where nothing would be smaller by that.
 
         Raises:
             StorageError: The file system refused.
         """
-        parts = held.message.parts if step.result < 0 else held.message.results[step.result].parts
-        whole, stored = await self._stored(held, step, parts)
-        changed = {**await self._texts(step, whole, stored), **_media(step, stored)}
+        parts = held.message.parts if action.result < 0 else held.message.results[action.result].parts
+        whole, stored = await self._stored(held, action, parts)
+        changed = {**await self._texts(action, whole, stored), **_media(action, stored)}
         if not changed:
             return held
         for text in filter(None, changed.values()):
             await self._record(text, stored)
         blocks = [changed.get(number, number) for number in range(len(parts))]
-        return self._changed(held, step, [block for block in blocks if block != ""])
+        return self._changed(held, action, [block for block in blocks if block != ""])
 
     def warn_of_loss(self) -> None:
         """Say once that what leaves the context is gone; nothing is said where an offloader takes it."""
@@ -75,16 +75,16 @@ class MessageReplacer:
             warn_caller("no offloader: what is removed from the context is lost; pass offloader= to keep it")
 
     async def _stored(
-        self, held: ContextMessage, step: Replace, parts: tuple[Part, ...]
+        self, held: ContextMessage, action: Replace, parts: tuple[Part, ...]
     ) -> tuple[ToolResult, StoredResult | None]:
         """Store the whole result; of a message's own content, what leaves of it. What is stored already stays there."""
-        if step.result >= 0:
-            whole = held.message.results[step.result]
+        if action.result >= 0:
+            whole = held.message.results[action.result]
         else:
-            leaving = (part for number in step.media if isinstance(part := parts[number], _RESULT_PARTS))
+            leaving = (part for number in action.media if isinstance(part := parts[number], _RESULT_PARTS))
             whole = ToolResult(f"message-{held.index}", held.message.role, tuple(leaving))
         known = next((self.stubs[text] for text in whole.texts if text in self.stubs), None)
-        if known is not None and step.texts:
+        if known is not None and action.texts:
             return whole, known
         if self.offloader is None:
             self.warn_of_loss()
@@ -94,16 +94,16 @@ class MessageReplacer:
             return whole, StoredResult(reference, "", "", 0)
         return whole, await self._abilities.results.store_result(self.session_id, whole)
 
-    async def _texts(self, step: Replace, whole: ToolResult, stored: StoredResult | None) -> dict[int, str]:
+    async def _texts(self, action: Replace, whole: ToolResult, stored: StoredResult | None) -> dict[int, str]:
         """Return what stands for the texts that leave: one text, and nothing for the others."""
-        if not step.texts or step.stand_in is None:
+        if not action.texts or action.write_stub is None:
             return {}
         if self._abilities.redactor is not None:
             (view,) = await self._abilities.redactor.redacted([Message("tool", (whole,))])
             whole = view.results[0]
-        leaves = join_texts([text_in(whole.parts[number]) or "" for number in step.texts])
-        text = step.stand_in(leaves, stored, self.counter)
-        return {**dict.fromkeys(step.texts, ""), step.texts[0]: text} if len(text) < len(leaves) else {}
+        leaves = join_texts([text_in(whole.parts[number]) or "" for number in action.texts])
+        text = action.write_stub(leaves, stored, self.counter)
+        return {**dict.fromkeys(action.texts, ""), action.texts[0]: text} if len(text) < len(leaves) else {}
 
     async def _record(self, text: str, stored: StoredResult | None) -> None:
         if stored is None:
@@ -112,24 +112,28 @@ class MessageReplacer:
             await self._abilities.results.record_stub(self.session_id, text, stored)
         self.stubs[text] = stored
 
-    def _changed(self, held: ContextMessage, step: Replace, blocks: list[str | int]) -> ContextMessage:
+    def _changed(self, held: ContextMessage, action: Replace, blocks: list[str | int]) -> ContextMessage:
         dialect = detect(held.native)
-        if step.result < 0:
+        if action.result < 0:
             native = dialect.with_content(held.native, blocks)
         else:
-            native = dialect.with_results(held.native, {step.result: blocks})
+            native = dialect.with_results(held.native, {action.result: blocks})
         message = dialect.view(native)
-        stand_ins = held.stand_ins | {step.result}
+        replaced_parts = held.replaced_parts | {action.result}
         return replace(
-            held, native=native, message=message, tokens=count_message(message, self.counter), stand_ins=stand_ins
+            held,
+            native=native,
+            message=message,
+            tokens=count_message(message, self.counter),
+            replaced_parts=replaced_parts,
         )
 
 
-def _media(step: Replace, stored: StoredResult | None) -> Mapping[int, str]:
+def _media(action: Replace, stored: StoredResult | None) -> Mapping[int, str]:
     """Return the line that stands for each picture that leaves; none where its bytes are nowhere else."""
     if stored is None:
         return {}
-    places = {number: number if step.result >= 0 else at for at, number in enumerate(step.media)}
+    places = {number: number if action.result >= 0 else at for at, number in enumerate(action.media)}
     return {
         number: placeholder_for(stored.parts[at])
         for number, at in places.items()
@@ -213,12 +217,14 @@ class SummaryWriters:
     named: Mapping[str, Compressor]
     config: ContextConfig
 
-    def of(self, step: Summarize) -> SummaryPlan:
-        """Return how the summary of *step* is to be written."""
-        problems = () if not step.model or step.model in self.named else (f"no summariser is named {step.model!r}",)
-        config = step.config or self.config
-        config = replace(config, compression_prompt=step.prompt) if step.prompt else config
-        return SummaryPlan(self.named.get(step.model, self.usual), config, problems)
+    def of(self, action: Summarize) -> SummaryPlan:
+        """Return how the summary of *action* is to be written."""
+        problems = (
+            () if not action.model or action.model in self.named else (f"no summariser is named {action.model!r}",)
+        )
+        config = action.config or self.config
+        config = replace(config, compression_prompt=action.prompt) if action.prompt else config
+        return SummaryPlan(self.named.get(action.model, self.usual), config, problems)
 
 
 @dataclass(slots=True)
@@ -244,7 +250,7 @@ class _Contents:
     batches: tuple[BatchReference, ...] = ()
 
     @property
-    def head(self) -> list[ContextMessage]:
+    def prefix(self) -> list[ContextMessage]:
         """What stands before the messages: system messages, what stands for others, and what was said."""
         system = [held for held in self.again if held.message.role == "system"]
         others = [held for held in self.again if held.message.role != "system"]
@@ -319,7 +325,7 @@ class ManagedConversation:
     @property
     def messages(self) -> list[Any]:
         """The native messages in the context, in order."""
-        return [held.native for held in self.situation().standing()]
+        return [held.native for held in self.view().all_messages()]
 
     async def add(self, message: Any) -> ManagementReport | None:
         """Take a message of any known dialect to the end; after a tool result, ``post_tool`` fires.
@@ -371,10 +377,10 @@ class ManagedConversation:
             self._is_overflow = False
         return self.messages
 
-    def situation(self) -> ContextView:
+    def view(self) -> ContextView:
         """Return the context as it stands."""
         return ContextView(
-            head=self._contents.head,
+            prefix=self._contents.prefix,
             messages=tuple(self._contents.messages),
             size=self._size,
             counter=self._counter,
@@ -384,28 +390,28 @@ class ManagedConversation:
             is_overflow=self._is_overflow,
         )
 
-    async def leave(self, step: Evict) -> ActionResult:
+    async def evict(self, action: Evict) -> ActionResult:
         """Archive messages, and let go of them; see `ContextEditor`."""
-        extent, place = await self._archived(step.cut, self._writers.usual)
-        notice = self._ours(reference_line(place), step.cut)
-        self._let_go(step)
-        self._contents.notice = notice if step.notice else self._contents.notice
-        return ActionResult(f"{extent.end - extent.first - len(step.standing):,} messages left for the archive")
+        extent, place = await self._archived(action.cut, self._writers.usual)
+        notice = self._ours(reference_line(place), action.cut)
+        self._let_go(action)
+        self._contents.notice = notice if action.notice else self._contents.notice
+        return ActionResult(f"{extent.end - extent.first - len(action.reinserted):,} messages left for the archive")
 
-    async def summarise(self, step: Summarize) -> ActionResult:
+    async def summarize(self, action: Summarize) -> ActionResult:
         """Archive messages, and put a summary in their place; see `ContextEditor`."""
-        before = self.situation().tokens
-        writing, contents = self._writers.of(step), self._contents
+        before = self.view().tokens
+        writing, contents = self._writers.of(action), self._contents
         previous = contents.summary[1] if contents.summary else None
-        leaving = [*contents.again, *contents.messages[: step.cut]]
-        staying = [contents.messages[position] for position in step.standing]
-        staying += [held for held in map(contents.head.__getitem__, step.head) if not held.is_ours]
+        leaving = [*contents.again, *contents.messages[: action.cut]]
+        staying = [contents.messages[position] for position in action.reinserted]
+        staying += [held for held in map(contents.prefix.__getitem__, action.prefix) if not held.is_ours]
         leaving_tokens = sum(held.tokens for held in leaving) - sum(held.tokens for held in staying)
         previous_tokens = previous.tokens if previous else 0
-        refused = writing.refused(step.cut, leaving_tokens, self._size, previous_tokens)
+        refused = writing.refused(action.cut, leaving_tokens, self._size, previous_tokens)
         if refused is not None:
             return refused
-        extent, place = await self._archived(step.cut, writing.compressor)
+        extent, place = await self._archived(action.cut, writing.compressor)
         summary = await writing.compressor.summarize(
             extent,
             place,
@@ -414,25 +420,25 @@ class ManagedConversation:
             config=writing.config,
         )
         summary = await writing.compressor.record(self.session_id, summary)
-        stand_in = self._ours(summary.text, step.cut)
-        self._let_go(step)
-        self._contents.summary = (stand_in, summary)
-        return writing.done(summary, step.cut, extent.tokens, is_reduced=self.situation().tokens < before)
+        write_stub = self._ours(summary.text, action.cut)
+        self._let_go(action)
+        self._contents.summary = (write_stub, summary)
+        return writing.done(summary, action.cut, extent.tokens, is_reduced=self.view().tokens < before)
 
-    async def replace(self, step: Replace) -> ActionResult:
+    async def replace(self, action: Replace) -> ActionResult:
         """Store a part of a message, and put there what stands for it; see `ContextEditor`."""
-        held = self._contents.messages[step.position]
-        replaced = await self._replacing.replaced(held, step)
+        held = self._contents.messages[action.position]
+        replaced = await self._replacing.replaced(held, action)
         if replaced is held:
             return ActionResult(f"message {held.index} stays: what would stand there is no smaller", is_reduced=False)
-        self._contents.messages[step.position] = replaced
-        return ActionResult(f"message {held.index}: {step.reason}; {held.tokens:,} tokens became {replaced.tokens:,}")
+        self._contents.messages[action.position] = replaced
+        return ActionResult(f"message {held.index}: {action.reason}; {held.tokens:,} tokens became {replaced.tokens:,}")
 
-    async def pin(self, step: Pin) -> ActionResult:
+    async def pin(self, action: Pin) -> ActionResult:
         """Remember which messages stand again; see `ContextEditor`."""
-        for position in step.positions:
+        for position in action.positions:
             self._contents.messages[position] = replace(self._contents.messages[position], pinned=True)
-        return ActionResult(f"{len(step.positions):,} messages are pinned: {step.reason}", is_reduced=False)
+        return ActionResult(f"{len(action.positions):,} messages are pinned: {action.reason}", is_reduced=False)
 
     async def _run(self, hook: Hook, management: ContextManagement | None = None) -> ManagementReport:
         report = await run(management or self.management, hook, self)
@@ -465,14 +471,14 @@ class ManagedConversation:
         view = dialect.view(native)
         return ContextMessage(native, view, count_message(view, self._counter), NO_INDEX)
 
-    def _let_go(self, step: Evict | Summarize) -> None:
+    def _let_go(self, action: Evict | Summarize) -> None:
         """Forget the messages before the cut that do not stand again, and what no longer stands in the head."""
-        head, messages = self._contents.head, self._contents.messages
-        staying = [head[position] for position in step.head if not head[position].is_ours]
+        prefix, messages = self._contents.prefix, self._contents.messages
+        staying = [prefix[position] for position in action.prefix if not prefix[position].is_ours]
         self._contents.again = sorted(
-            [*staying, *(messages[position] for position in step.standing)], key=lambda held: held.index
+            [*staying, *(messages[position] for position in action.reinserted)], key=lambda held: held.index
         )
-        del messages[: step.cut]
+        del messages[: action.cut]
 
 
 if TYPE_CHECKING:

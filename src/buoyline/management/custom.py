@@ -12,9 +12,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol, cast
 
 from buoyline.errors import ConfigError
+from buoyline.management.actions import Decision, Evict
 from buoyline.management.rules import LegalCuts
-from buoyline.management.situation import ContextMessage, ContextView
-from buoyline.management.steps import Decision, Evict
+from buoyline.management.view import ContextMessage, ContextView
 
 ENTRY_POINTS: Final = "buoyline.managers"
 """The group of entry points under which a package offers managers, by the name that documents call them."""
@@ -51,14 +51,14 @@ class CustomManager:
     settings: Mapping[str, Any]
     reducer: Reducer
 
-    async def decide(self, situation: ContextView, error: BaseException | None = None) -> Decision:
+    async def decide(self, context: ContextView, error: BaseException | None = None) -> Decision:
         """Let it reduce a copy of the list of messages, and find out what it took away.
 
         Raises:
             ConfigError: It put in a message, changed their order, or answered with something else than True or False.
             Exception: Whatever it raises.
         """
-        standing = list(situation.standing())
+        standing = list(context.all_messages())
         natives = [held.native for held in standing]
         answer = self.reducer.reduce(natives, error=error)
         verdict: object = await answer if inspect.isawaitable(answer) else answer
@@ -67,7 +67,7 @@ class CustomManager:
         kept = self._kept(standing, natives)
         if not verdict or len(kept) == len(standing):
             return Decision(reason="it left the messages as they are")
-        return _decision(situation, {at - len(situation.head) for at in kept})
+        return _decision(context, {at - len(context.prefix) for at in kept})
 
     def spelled(self) -> dict[str, Any]:
         """Return its settings, as JSON values."""
@@ -94,25 +94,25 @@ class CustomManager:
         return kept
 
 
-def _decision(situation: ContextView, kept: set[int]) -> Decision:
+def _decision(context: ContextView, kept: set[int]) -> Decision:
     """Return the step that comes nearest to leaving only the messages at *kept*, negative positions being the head's.
 
     The oldest contiguous run leaves: everything up to the newest message that was taken away, of which those that
     were kept stand again.
     """
-    cutting = LegalCuts(situation)
-    removed = [at for at in range(len(situation.messages)) if at not in kept]
+    legal = LegalCuts(context)
+    removed = [at for at in range(len(context.messages)) if at not in kept]
     wanted = max(removed, default=-1) + 1
     # A cut between a call and its result is moved back: what was to go stays, rather than the other way round.
-    cut = max((cut for cut in cutting.cuts if cut <= wanted), default=0)
+    cut = max((cut for cut in legal.cuts if cut <= wanted), default=0)
     if cut == 0:
         return Decision(reason="what it took away belongs to messages that stay")
-    again = cutting.closed_with((at for at in kept if 0 <= at < cut), cut)
+    again = legal.closed_with((at for at in kept if 0 <= at < cut), cut)
     leaving = cut - len(again)
     if leaving == 0:
         return Decision(reason="what it took away belongs to messages that stay")
     reason = f"{leaving:,} messages leave"
-    return Decision((Evict(cut, again, cutting.head, reason),), reason)
+    return Decision((Evict(cut, again, legal.prefix, reason),), reason)
 
 
 def offered_reducers() -> Mapping[str, importlib.metadata.EntryPoint]:

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from buoyline.compression import ContextConfig
 from buoyline.compression.plan import plan
+from buoyline.management.actions import Decision, Evict, Pin, Replace, Summarize
 from buoyline.management.rules import (
     Count,
     CountOrNone,
@@ -22,8 +23,7 @@ from buoyline.management.rules import (
     SummaryRatio,
     TruncatedStub,
 )
-from buoyline.management.situation import ContextMessage, ContextView
-from buoyline.management.steps import Decision, Evict, Pin, Replace, Summarize
+from buoyline.management.view import ContextMessage, ContextView
 from buoyline.messages import Media, Message, ToolResult
 from buoyline.messages.model import Part, text_in
 from buoyline.offloader import TurnResult, is_too_large, stub_budgets
@@ -56,8 +56,8 @@ class ManagerSettings(DocumentObject):
     type_name: ClassVar[str]
     usual_hook: ClassVar[Hook] = "pre_llm"
 
-    def decide(self, situation: ContextView) -> Decision:
-        """Return what shall be done about *situation*; nothing is."""
+    def decide(self, context: ContextView) -> Decision:
+        """Return what shall be done about *context*; nothing is."""
         raise NotImplementedError
 
     def in_words(self) -> str:
@@ -104,18 +104,18 @@ class RatioCompression(ManagerSettings):
             **others,
         )
 
-    def decide(self, situation: ContextView) -> Decision:
+    def decide(self, context: ContextView) -> Decision:
         """Plan as a window does without a document."""
-        tokens = [held.tokens for held in situation.messages]
-        max_kept_tokens = int(self.reserve_ratio * situation.size)
-        decided = plan(situation.views, tokens, max_kept_tokens=max_kept_tokens)
-        cutting = LegalCuts(situation)
+        tokens = [held.tokens for held in context.messages]
+        max_kept_tokens = int(self.reserve_ratio * context.size)
+        decided = plan(context.views, tokens, max_kept_tokens=max_kept_tokens)
+        legal = LegalCuts(context)
         # The plan lets go of the newest turn's open calls where all else is too much; no manager does.
-        cut = max((cut for cut in cutting.cuts if cut <= decided.cut), default=0)
+        cut = max((cut for cut in legal.cuts if cut <= decided.cut), default=0)
         if cut == 0:
             return Decision(reason=decided.reason)
-        step = Summarize(cut, cutting.standing(cut), cutting.head, decided.reason, self.config())
-        return Decision((step,), decided.reason)
+        action = Summarize(cut, legal.reinserted(cut), legal.prefix, decided.reason, self.config())
+        return Decision((action,), decided.reason)
 
     def in_words(self) -> str:
         """Return what it does."""
@@ -152,13 +152,13 @@ class FoundResult:
     @property
     def is_ours(self) -> bool:
         """Tell whether something of it was replaced already."""
-        return self.number in self.held.stand_ins
+        return self.number in self.held.replaced_parts
 
 
-def results_of(situation: ContextView, start: int = 0) -> Iterator[FoundResult]:
+def results_of(context: ContextView, start: int = 0) -> Iterator[FoundResult]:
     """Yield the results of the messages from position *start* on, in order."""
-    for position in range(start, len(situation.messages)):
-        held = situation.messages[position]
+    for position in range(start, len(context.messages)):
+        held = context.messages[position]
         for number in range(len(held.message.results)):
             yield FoundResult(position, number, held)
 
@@ -196,25 +196,25 @@ class ImageTrimming(ManagerSettings):
 
     max_images: CountOrNone = 5
 
-    def decide(self, situation: ContextView) -> Decision:
+    def decide(self, context: ContextView) -> Decision:
         """Choose the oldest pictures beyond the limit."""
-        found = list(_images(situation))
+        found = list(_images(context))
         leaving = found[: max(len(found) - self.max_images, 0)]
         places = dict.fromkeys((position, result) for position, result, _ in leaving)
-        steps = tuple(
+        actions = tuple(
             Replace(*place, "an older picture", media=tuple(number for *where, number in leaving if (*where,) == place))
             for place in places
         )
-        return Decision(steps, f"{len(found)} pictures, of which {self.max_images} may stay")
+        return Decision(actions, f"{len(found)} pictures, of which {self.max_images} may stay")
 
     def in_words(self) -> str:
         """Return what it does."""
         return f"keeps the {self.max_images:,} newest pictures and names the files of the others"
 
 
-def _images(situation: ContextView) -> Iterator[tuple[int, int, int]]:
+def _images(context: ContextView) -> Iterator[tuple[int, int, int]]:
     """Yield position, number of the result (or -1), and number of the part of each picture, in order."""
-    for position, held in enumerate(situation.messages):
+    for position, held in enumerate(context.messages):
         if not _holds_media(held.message):
             continue
         for number in images_in(held.message.parts):
@@ -254,16 +254,16 @@ class Masking(ManagerSettings):
     min_tokens: Count = 200
     keep_tools: tuple[str, ...] = ()
 
-    def decide(self, situation: ContextView) -> Decision:
+    def decide(self, context: ContextView) -> Decision:
         """Choose the older results that are worth it."""
-        found = list(results_of(situation))
+        found = list(results_of(context))
         newest = len(found) - self.keep_recent_results
-        steps = tuple(
-            self._step(situation, one)
+        actions = tuple(
+            self._action(context, one)
             for one in found[: max(newest, 0)]
-            if not situation.is_unread(one.position, one.number) and self._may_leave(situation, one)
+            if not context.is_unread(one.position, one.number) and self._may_leave(context, one)
         )
-        return Decision(steps, f"{len(steps)} of {len(found)} tool results are old enough and large enough")
+        return Decision(actions, f"{len(actions)} of {len(found)} tool results are old enough and large enough")
 
     def in_words(self) -> str:
         """Return what it does."""
@@ -273,16 +273,16 @@ class Masking(ManagerSettings):
             f"except for the {self.keep_recent_results:,} newest"
         )
 
-    def _step(self, situation: ContextView, found: FoundResult) -> Replace:
-        tool = situation.tool_of(found.position, found.number)
+    def _action(self, context: ContextView, found: FoundResult) -> Replace:
+        tool = context.tool_of(found.position, found.number)
         numbers = text_numbers(found.result)
-        return Replace(found.position, found.number, "an older result", texts=numbers, stand_in=MaskStub(tool))
+        return Replace(found.position, found.number, "an older result", texts=numbers, write_stub=MaskStub(tool))
 
-    def _may_leave(self, situation: ContextView, found: FoundResult) -> bool:
-        tool = situation.tool_of(found.position, found.number)
+    def _may_leave(self, context: ContextView, found: FoundResult) -> bool:
+        tool = context.tool_of(found.position, found.number)
         is_kept = any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
         has_text = bool(text_numbers(found.result))
-        return has_text and not is_kept and count_result(found.result, situation.counter) >= self.min_tokens
+        return has_text and not is_kept and count_result(found.result, context.counter) >= self.min_tokens
 
 
 # ``OffloadManager``: large tool results leave for files, and a stub with a preview stays.
@@ -329,24 +329,24 @@ class Offloading(ManagerSettings):
             tool_rules=rules,
         )
 
-    def decide(self, situation: ContextView) -> Decision:
+    def decide(self, context: ContextView) -> Decision:
         """Choose among the results of the newest turn; earlier ones were decided about."""
         config = self.config()
-        found = list(results_of(situation, situation.turn_at()))
-        weighed = [_weighed(situation, one, config) for one in found]
-        budgets = stub_budgets(weighed, config.turn_limit(situation.size), least=_LEAST_STUB_TOKENS)
-        steps = tuple(
+        found = list(results_of(context, context.turn_at()))
+        weighed = [_weighed(context, one, config) for one in found]
+        budgets = stub_budgets(weighed, config.turn_limit(context.size), least=_LEAST_STUB_TOKENS)
+        actions = tuple(
             Replace(
                 found[at].position,
                 found[at].number,
-                f"{count_result(found[at].result, situation.counter):,} tokens",
+                f"{count_result(found[at].result, context.counter):,} tokens",
                 texts=text_numbers(found[at].result),
-                stand_in=PreviewStub(tokens),
+                write_stub=PreviewStub(tokens),
             )
             for at, tokens in sorted(budgets.items())
             if text_numbers(found[at].result)
         )
-        return Decision(steps, f"{len(steps)} of {len(found)} tool results of this turn are too much")
+        return Decision(actions, f"{len(actions)} of {len(found)} tool results of this turn are too much")
 
     def in_words(self) -> str:
         """Return what it does."""
@@ -357,16 +357,16 @@ class Offloading(ManagerSettings):
         )
 
 
-def _weighed(situation: ContextView, found: FoundResult, config: ContextConfig) -> TurnResult:
+def _weighed(context: ContextView, found: FoundResult, config: ContextConfig) -> TurnResult:
     """Weigh a result as a window does before it is shown for the first time."""
-    rule = config.rule_for(situation.tool_of(found.position, found.number))
+    rule = config.rule_for(context.tool_of(found.position, found.number))
     limit, preview_tokens = rule.limit or config.tool_result_limit, rule.preview_tokens or config.preview_tokens
     is_kept = rule.offload == "never" or (rule.keep_errors and found.result.is_error)
     if found.is_ours or is_kept:
-        return TurnResult(count_result(found.result, situation.counter), 0, is_fixed=True)
-    if is_too_large(found.result, limit, situation.counter):
+        return TurnResult(count_result(found.result, context.counter), 0, is_fixed=True)
+    if is_too_large(found.result, limit, context.counter):
         return TurnResult(limit + 1, preview_tokens, is_due=True)
-    tokens = count_result(found.result, situation.counter)
+    tokens = count_result(found.result, context.counter)
     is_due = rule.offload == "always" and tokens > _WORTH_OFFLOADING_TOKENS
     return TurnResult(tokens, min(preview_tokens, tokens // 2), is_due=is_due)
 
@@ -387,14 +387,14 @@ class Pinning(ManagerSettings):
     first: CountOrNone = 0
     contains: tuple[str, ...] = ()
 
-    def decide(self, situation: ContextView) -> Decision:
+    def decide(self, context: ContextView) -> Decision:
         """Choose the messages that are not pinned yet."""
-        first = self._first(situation)
+        first = self._first(context)
         positions = tuple(
-            at for at, held in enumerate(situation.messages) if not held.pinned and (at in first or self._names(held))
+            at for at, held in enumerate(context.messages) if not held.pinned and (at in first or self._names(held))
         )
-        steps = (Pin(positions, "the document pins them"),) if positions else ()
-        return Decision(steps, f"{len(positions)} messages more are pinned")
+        actions = (Pin(positions, "the document pins them"),) if positions else ()
+        return Decision(actions, f"{len(positions)} messages more are pinned")
 
     def in_words(self) -> str:
         """Return what it does."""
@@ -402,12 +402,12 @@ class Pinning(ManagerSettings):
         words += [f"what the user says with {word!r} in it" for word in self.contains]
         return f"pins {' and '.join(words) or 'nothing'}"
 
-    def _first(self, situation: ContextView) -> set[int]:
+    def _first(self, context: ContextView) -> set[int]:
         """Return the positions of the session's first messages, as far as they have not left."""
-        counted = (at for at, held in enumerate(situation.messages) if held.is_counted)
-        before = situation.messages[0].index if situation.messages else 0
+        counted = (at for at, held in enumerate(context.messages) if held.is_counted)
+        before = context.messages[0].index if context.messages else 0
         # Whatever left was counted, apart from system messages, which all stand in the head.
-        gone = before - sum(held.message.role == "system" and not held.is_ours for held in situation.head)
+        gone = before - sum(held.message.role == "system" and not held.is_ours for held in context.prefix)
         return set(islice(counted, max(self.first - gone, 0)))
 
     def _names(self, held: ContextMessage) -> bool:
@@ -439,24 +439,24 @@ class SlidingWindow(ManagerSettings):
     at_least: CountOrNone = 0
     notice: bool = True
 
-    def decide(self, situation: ContextView) -> Decision:
+    def decide(self, context: ContextView) -> Decision:
         """Choose the first cut after which no more than *max_messages* stay."""
-        at_least = max(self.at_least, int(situation.is_overflow))
-        cutting = LegalCuts(situation)
-        count = cutting.counted(0)
+        at_least = max(self.at_least, int(context.is_overflow))
+        legal = LegalCuts(context)
+        count = legal.kept_count(0)
         if at_least == 0 and count <= self.max_messages:
             return Decision(reason=f"{count:,} messages, not more than {self.max_messages:,}")
-        if not cutting.cuts:
+        if not legal.cuts:
             return Decision(reason="no message may leave: all belong to the newest ones")
-        good = (cut for cut in cutting.cuts if cutting.leaving(cut) >= at_least)
-        cut = next((cut for cut in good if cutting.counted(cut) <= self.max_messages), None)
+        good = (cut for cut in legal.cuts if legal.removed_count(cut) >= at_least)
+        cut = next((cut for cut in good if legal.kept_count(cut) <= self.max_messages), None)
         if cut is None:
-            cut = max(cutting.cuts)
-            reason = f"the newest {len(situation.messages) - cut:,} messages belong together"
+            cut = max(legal.cuts)
+            reason = f"the newest {len(context.messages) - cut:,} messages belong together"
         else:
-            reason = f"{cutting.counted(cut):,} of {count:,} messages stay"
-        step = Evict(cut, cutting.standing(cut), cutting.head, reason, self.notice)
-        return Decision((step,), reason)
+            reason = f"{legal.kept_count(cut):,} of {count:,} messages stay"
+        action = Evict(cut, legal.reinserted(cut), legal.prefix, reason, self.notice)
+        return Decision((action,), reason)
 
     def in_words(self) -> str:
         """Return what it does."""
@@ -487,29 +487,29 @@ class Summarization(ManagerSettings):
     summarization_model_id: str | None = None
     summarization_system_prompt: str | None = None
 
-    def decide(self, situation: ContextView) -> Decision:
+    def decide(self, context: ContextView) -> Decision:
         """Choose the cut that is nearest to the share of the messages."""
-        places = [at for at, held in enumerate(situation.messages) if held.is_counted]
+        places = [at for at, held in enumerate(context.messages) if held.is_counted]
         wanted = min(max(1, int(len(places) * self.summary_ratio)), len(places) - self.preserve_recent_messages)
         if wanted <= 0:
             return Decision(reason=f"{len(places)} messages, of which {self.preserve_recent_messages} are preserved")
         # Positions count system messages, too; the numbers of the document do not.
-        target, limit = places[wanted - 1] + 1, self._limit(situation, places)
-        cutting = LegalCuts(situation)
-        cuts = sorted(cut for cut in cutting.cuts if cut <= limit)
+        target, limit = places[wanted - 1] + 1, self._limit(context, places)
+        legal = LegalCuts(context)
+        cuts = sorted(cut for cut in legal.cuts if cut <= limit)
         if not cuts:
             return Decision(reason="no message may leave without parting a call from its result")
         cut = next((cut for cut in cuts if cut >= target), cuts[-1])
-        reason = f"{cut} of {len(situation.messages)} messages are summarised"
-        step = Summarize(
+        reason = f"{cut} of {len(context.messages)} messages are summarised"
+        action = Summarize(
             cut,
-            cutting.standing(cut),
-            cutting.head,
+            legal.reinserted(cut),
+            legal.prefix,
             reason,
             model=self.summarization_model_id or "",
             prompt=self.summarization_system_prompt or "",
         )
-        return Decision((step,), reason)
+        return Decision((action,), reason)
 
     def in_words(self) -> str:
         """Return what it does."""
@@ -519,9 +519,9 @@ class Summarization(ManagerSettings):
             f"never one of the {self.preserve_recent_messages:,} newest"
         )
 
-    def _limit(self, situation: ContextView, places: list[int]) -> int:
+    def _limit(self, context: ContextView, places: list[int]) -> int:
         preserved = places[len(places) - self.preserve_recent_messages :]
-        return preserved[0] if preserved else len(situation.messages)
+        return preserved[0] if preserved else len(context.messages)
 
 
 # ``ToolsOutputTruncateManager``: what is too long of a tool's output leaves.
@@ -542,20 +542,20 @@ class OutputTruncation(ManagerSettings):
 
     max_output_length: Count = 40_000
 
-    def decide(self, situation: ContextView) -> Decision:
+    def decide(self, context: ContextView) -> Decision:
         """Choose the outputs that are longer."""
-        steps = tuple(
+        actions = tuple(
             Replace(
                 found.position,
                 found.number,
                 f"{found.chars:,} characters, more than {self.max_output_length:,}",
                 texts=text_numbers(found.result),
-                stand_in=TruncatedStub(self.max_output_length),
+                write_stub=TruncatedStub(self.max_output_length),
             )
-            for found in results_of(situation)
+            for found in results_of(context)
             if found.chars > self.max_output_length
         )
-        return Decision(steps, f"{len(steps)} tool outputs exceed {self.max_output_length:,} characters")
+        return Decision(actions, f"{len(actions)} tool outputs exceed {self.max_output_length:,} characters")
 
     def in_words(self) -> str:
         """Return what it does."""

@@ -9,11 +9,11 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, field_validator, model_serializer, model_validator
 
 from buoyline.errors import ConfigError
+from buoyline.management.actions import Decision
 from buoyline.management.custom import CustomManager, find_reducer, offered_reducers
 from buoyline.management.managers import MANAGERS, ManagerSettings
 from buoyline.management.rules import HOOKS, NEVER_FIRED, Activation, Hook, Problems, hook_named, joined
-from buoyline.management.situation import ContextView
-from buoyline.management.steps import Decision
+from buoyline.management.view import ContextView
 from buoyline.messages import is_array, is_object
 
 # One manager in a document: which, with what settings, and when it runs.
@@ -35,11 +35,11 @@ class ManagerEntry:
     manager: ManagerSettings | CustomManager
     activation: Activation = ALWAYS
 
-    async def decide(self, situation: ContextView, error: BaseException | None = None) -> Decision:
-        """Return what the manager wants to be done about *situation*."""
+    async def decide(self, context: ContextView, error: BaseException | None = None) -> Decision:
+        """Return what the manager wants to be done about *context*."""
         if isinstance(self.manager, CustomManager):
-            return await self.manager.decide(situation, error)
-        return self.manager.decide(situation)
+            return await self.manager.decide(context, error)
+        return self.manager.decide(context)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as documents have it, with the activation within ``config``."""

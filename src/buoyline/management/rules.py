@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from buoyline.compression import legal_cuts, pair_spans
 from buoyline.errors import DocumentError
-from buoyline.management.situation import ContextMessage, ContextView
+from buoyline.management.view import ContextMessage, ContextView
 from buoyline.messages import Message
 from buoyline.offloader import TRUNCATION_MARKER, StoredResult, stub, truncated
 from buoyline.tokens import TextCounter
@@ -26,7 +26,7 @@ from buoyline.tokens import TextCounter
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from buoyline.management.steps import StubWriter
+    from buoyline.management.actions import StubWriter
 
 Hook: TypeAlias = Literal["pre_llm", "post_tool", "post_memory", "pre_compress", "on_overflow"]
 
@@ -220,10 +220,10 @@ class Activation(DocumentObject):
     every_model_calls: Count | None = None
     on_overflow: bool | None = None
 
-    def verdict(self, situation: ContextView) -> Verdict:
-        """Compare each rule with *situation*."""
+    def verdict(self, context: ContextView) -> Verdict:
+        """Compare each rule with *context*."""
         met: list[str] = []
-        for is_met, words in self._compared(situation):
+        for is_met, words in self._compared(context):
             if not is_met:
                 return Verdict(is_met=False, reason=words)
             met.append(words)
@@ -234,21 +234,21 @@ class Activation(DocumentObject):
         parts = [words for value, words in self._worded() if value is not None]
         return " and ".join(parts) if parts else "always"
 
-    def _compared(self, situation: ContextView) -> Iterator[tuple[bool, str]]:
+    def _compared(self, context: ContextView) -> Iterator[tuple[bool, str]]:
         if self.on_overflow is not None:
-            yield situation.is_overflow is self.on_overflow, f"{'an' if situation.is_overflow else 'no'} overflow"
+            yield context.is_overflow is self.on_overflow, f"{'an' if context.is_overflow else 'no'} overflow"
         if self.message_count_exceed is not None:
-            yield _exceeds(situation.message_count, self.message_count_exceed, "messages")
+            yield _exceeds(context.message_count, self.message_count_exceed, "messages")
         if self.tokens_exceed is not None:
-            yield _exceeds(situation.tokens, self.tokens_exceed, "tokens")
+            yield _exceeds(context.tokens, self.tokens_exceed, "tokens")
         if self.tokens_exceed_ratio is not None:
-            yield _exceeds(situation.tokens, int(self.tokens_exceed_ratio * situation.size), "tokens")
+            yield _exceeds(context.tokens, int(self.tokens_exceed_ratio * context.size), "tokens")
         if self.turn_tokens_exceed is not None:
-            yield _exceeds(situation.turn_tokens, self.turn_tokens_exceed, "tokens of tool results")
+            yield _exceeds(context.turn_tokens, self.turn_tokens_exceed, "tokens of tool results")
         if self.idle_seconds_exceed is not None:
-            yield _exceeds(situation.idle_s, self.idle_seconds_exceed, "seconds of idleness")
+            yield _exceeds(context.idle_s, self.idle_seconds_exceed, "seconds of idleness")
         if self.every_model_calls is not None:
-            call = situation.model_calls + 1
+            call = context.model_calls + 1
             yield call % self.every_model_calls == 0, f"call {call:,} of the model, every {self.every_model_calls:,}"
 
     def _worded(self) -> Iterator[tuple[object, str]]:
@@ -284,37 +284,37 @@ class LegalCuts:
     Attributes:
         cuts: Numbers of oldest messages that may leave so that at least one does not stand again, best first: in
             ascending order those that hold all calls without a result, then those that hold only the newest turn's.
-        head: Positions in the head of what stays there.
+        prefix: Positions in the head of what stays there.
     """
 
-    def __init__(self, situation: ContextView) -> None:
-        """Look at *situation*."""
-        self._views = views = situation.views
-        preserved = set(closed(views, _preserved(situation.messages)))
-        self._protected = closed(views, (*preserved, *_current(situation)))
-        passing = [held.is_counted and at not in preserved for at, held in enumerate(situation.messages)]
+    def __init__(self, context: ContextView) -> None:
+        """Look at *context*."""
+        self._views = views = context.views
+        preserved = set(closed(views, _preserved(context.messages)))
+        self._protected = closed(views, (*preserved, *_current(context)))
+        passing = [held.is_counted and at not in preserved for at, held in enumerate(context.messages)]
         protected = set(self._protected)
         again = [is_passing and at in protected for at, is_passing in enumerate(passing)]
         self._passing, self._again = [0, *accumulate(passing)], [0, *accumulate(again)]
-        head = [held.message for held in situation.head]
-        lasting = closed(head, _preserved(situation.head))
-        self.head = closed(head, (*lasting, *_current_in_head(situation)))
-        self._passing_head = len(self.head) - len(lasting)
-        self.cuts = [cut for cut in _cuts(views) if self.leaving(cut)]
+        prefix = [held.message for held in context.prefix]
+        lasting = closed(prefix, _preserved(context.prefix))
+        self.prefix = closed(prefix, (*lasting, *_current_in_head(context)))
+        self._passing_head = len(self.prefix) - len(lasting)
+        self.cuts = [cut for cut in _cuts(views) if self.removed_count(cut)]
 
-    def standing(self, cut: int) -> tuple[int, ...]:
+    def reinserted(self, cut: int) -> tuple[int, ...]:
         """Return the positions before *cut*, ascending, of what stands again."""
         return self._protected[: bisect_left(self._protected, cut)]
 
     def closed_with(self, positions: Iterable[int], cut: int) -> tuple[int, ...]:
         """Return what stands again before *cut* where *positions* shall, too, with all that belongs to them."""
-        return closed(self._views, (*self.standing(cut), *positions))
+        return closed(self._views, (*self.reinserted(cut), *positions))
 
-    def leaving(self, cut: int) -> int:
+    def removed_count(self, cut: int) -> int:
         """Return how many messages before *cut* do not stand again."""
-        return cut - len(self.standing(cut))
+        return cut - len(self.reinserted(cut))
 
-    def counted(self, cut: int) -> int:
+    def kept_count(self, cut: int) -> int:
         """Return how many messages *cut* leaves, without what is preserved for good."""
         return self._passing_head + self._again[cut] + self._passing[-1] - self._passing[cut]
 
@@ -339,18 +339,18 @@ def _preserved(messages: Sequence[ContextMessage]) -> Iterator[int]:
     return (at for at, held in enumerate(messages) if held.pinned or not held.is_counted)
 
 
-def _current(situation: ContextView) -> tuple[int, ...]:
-    current = situation.current_user()
+def _current(context: ContextView) -> tuple[int, ...]:
+    current = context.current_user()
     return () if current is None else (current,)
 
 
-def _current_in_head(situation: ContextView) -> tuple[int, ...]:
+def _current_in_head(context: ContextView) -> tuple[int, ...]:
     """Return the position of the user's newest words in the head; none where there are newer ones behind it.
 
     Those stood there for being the newest; they go when they no longer are, with what stood with them.
     """
-    spoken = [at for at, held in enumerate(situation.head) if held.is_spoken_by_user]
-    return tuple(spoken[-1:]) if situation.current_user() is None else ()
+    spoken = [at for at, held in enumerate(context.prefix) if held.is_spoken_by_user]
+    return tuple(spoken[-1:]) if context.current_user() is None else ()
 
 
 def _cuts(views: Sequence[Message]) -> Iterator[int]:

@@ -4,10 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from buoyline.management.model import ContextManagement, ManagerEntry
-from buoyline.management.rules import Hook
-from buoyline.management.situation import ContextView
-from buoyline.management.steps import (
+from buoyline.management.actions import (
     ActionResult,
     ContextEditor,
     Decision,
@@ -17,6 +14,9 @@ from buoyline.management.steps import (
     Replace,
     Summarize,
 )
+from buoyline.management.model import ContextManagement, ManagerEntry
+from buoyline.management.rules import Hook
+from buoyline.management.view import ContextView
 
 LEAST_PROGRESS: Final = 0.1
 """The share by which a context must shrink after an overflow, before the next manager need not be asked."""
@@ -74,13 +74,13 @@ class ManagementReport:
             yield f"{ran.hook}[{ran.number}] {ran.type_name}: {state}{what}"
 
 
-async def run(management: ContextManagement, hook: Hook, actions: ContextEditor) -> ManagementReport:
+async def run(management: ContextManagement, hook: Hook, editor: ContextEditor) -> ManagementReport:
     """Run the managers of *hook* in the order of the document, each on what the one before has left.
 
     Args:
         management: The document.
         hook: Any but ``on_overflow``, for which there is `run_on_overflow`.
-        actions: Carries out what they ask for.
+        editor: Carries out what they ask for.
 
     Returns:
         What each of them did.
@@ -90,14 +90,14 @@ async def run(management: ContextManagement, hook: Hook, actions: ContextEditor)
         StorageError: The file system refused; what was done before stays done, and nothing was lost.
         Exception: Whatever a user's own manager raises.
     """
-    running = _Running(management, actions)
+    running = _Running(management, editor)
     for number, entry in enumerate(management.entries(hook)):
         await running.entry(hook, number, entry)
     return running.report
 
 
 async def run_on_overflow(
-    management: ContextManagement, actions: ContextEditor, error: BaseException
+    management: ContextManagement, editor: ContextEditor, error: BaseException
 ) -> ManagementReport:
     """Make the context smaller after the provider refused it as too long.
 
@@ -106,7 +106,7 @@ async def run_on_overflow(
 
     Args:
         management: The document.
-        actions: See `run`. Their situation must say that there is an overflow.
+        editor: See `run`. Their situation must say that there is an overflow.
         error: What the provider refused the context with.
 
     Returns:
@@ -115,11 +115,11 @@ async def run_on_overflow(
     Raises:
         BaseException: *error* itself, where none of them did.
     """
-    running = _Running(management, actions, error)
-    target = (1 - LEAST_PROGRESS) * running.situation().tokens
+    running = _Running(management, editor, error)
+    target = (1 - LEAST_PROGRESS) * running.view().tokens
     for hook, number, entry in _for_overflow(management):
         await running.entry(hook, number, entry)
-        if running.report.is_reduced and running.situation().tokens <= target:
+        if running.report.is_reduced and running.view().tokens <= target:
             break
     if not running.report.is_reduced:
         raise error
@@ -137,29 +137,29 @@ def _for_overflow(management: ContextManagement) -> Iterator[tuple[Hook, int, Ma
 @dataclass(slots=True)
 class _Running:
     management: ContextManagement
-    actions: ContextEditor
+    editor: ContextEditor
     error: BaseException | None = None
     report: ManagementReport = field(default_factory=ManagementReport)
-    _situation: ContextView | None = None
+    _view: ContextView | None = None
 
-    def situation(self) -> ContextView:
+    def view(self) -> ContextView:
         """Return what the entry before has left; it is looked at anew only after a step, for it may be long."""
-        if self._situation is None:
-            self._situation = self.actions.situation()
-        return self._situation
+        if self._view is None:
+            self._view = self.editor.view()
+        return self._view
 
     async def entry(self, hook: Hook, number: int, entry: ManagerEntry) -> None:
         """Run one entry and take down what became of it."""
-        situation = self.situation()
-        verdict = entry.activation.verdict(situation)
+        context = self.view()
+        verdict = entry.activation.verdict(context)
         if not verdict.is_met:
             self.report.entries.append(_idle(hook, number, entry, verdict.reason))
             return
-        decision = await entry.decide(situation, self.error)
+        decision = await entry.decide(context, self.error)
         if hook != "pre_compress" and _lets_go_for_a_summary(decision):
             decision = await self._after_preparations(entry, decision)
-        done = [await self._carried_out(step) for step in decision.steps]
-        after = self.situation()
+        done = [await self._carried_out(action) for action in decision.actions]
+        after = self.view()
         self.report.entries.append(
             ManagerRun(
                 hook,
@@ -170,8 +170,8 @@ class _Running:
                 done=tuple(one.words for one in done),
                 problems=tuple(problem for one in done for problem in one.problems),
                 is_reduced=any(one.is_reduced for one in done),
-                messages=(situation.message_count, after.message_count),
-                tokens=(situation.tokens, after.tokens),
+                messages=(context.message_count, after.message_count),
+                tokens=(context.tokens, after.tokens),
             )
         )
 
@@ -180,11 +180,11 @@ class _Running:
         entries = self.management.entries("pre_compress")
         for number, before in enumerate(entries):
             await self.entry("pre_compress", number, before)
-        return await entry.decide(self.situation(), self.error) if entries else decision
+        return await entry.decide(self.view(), self.error) if entries else decision
 
-    async def _carried_out(self, step: ManagerAction) -> ActionResult:
-        self._situation = None
-        return await _carried_out(self.actions, step)
+    async def _carried_out(self, action: ManagerAction) -> ActionResult:
+        self._view = None
+        return await _carried_out(self.editor, action)
 
 
 def _idle(hook: Hook, number: int, entry: ManagerEntry, reason: str) -> ManagerRun:
@@ -192,16 +192,16 @@ def _idle(hook: Hook, number: int, entry: ManagerEntry, reason: str) -> ManagerR
 
 
 def _lets_go_for_a_summary(decision: Decision) -> bool:
-    return any(isinstance(step, Summarize) for step in decision.steps)
+    return any(isinstance(action, Summarize) for action in decision.actions)
 
 
-async def _carried_out(actions: ContextEditor, step: ManagerAction) -> ActionResult:
-    match step:
+async def _carried_out(editor: ContextEditor, action: ManagerAction) -> ActionResult:
+    match action:
         case Evict():
-            return await actions.leave(step)
+            return await editor.evict(action)
         case Summarize():
-            return await actions.summarise(step)
+            return await editor.summarize(action)
         case Replace():
-            return await actions.replace(step)
+            return await editor.replace(action)
         case Pin():
-            return await actions.pin(step)
+            return await editor.pin(action)

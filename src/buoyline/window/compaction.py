@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from buoyline.compression import Compressor, ContextConfig, MessageRange, Plan, Summary, legal_cut_before
-from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.plan import plan
+from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import SummaryError
 from buoyline.management.conversation import reference_line
 from buoyline.management.rules import LegalCuts, closed
@@ -79,8 +79,8 @@ def leaving_at(context: Context, cut: int, *, preserves_words: bool) -> Leaving:
     if not preserves_words and not len(context.again):
         stays = tuple(at for at, entry in enumerate(context.contents.until(cut)) if entry.stays)
         return Leaving(cut, stays, (), frozenset())
-    cutting = LegalCuts(situation_of(context))
-    return leaving_as(context, cut, cutting.standing(cut), cutting.head)
+    legal = LegalCuts(situation_of(context))
+    return leaving_as(context, cut, legal.reinserted(cut), legal.prefix)
 
 
 logger = logging.getLogger(__name__)

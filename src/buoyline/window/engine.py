@@ -349,7 +349,7 @@ class ContextRelief:
         if management is not None:
             await managing.fire(management, "pre_compress")
             cut = self.compressing.planned(settings).cut
-            if not cut or not LegalCuts(situation_of(self.context)).leaving(cut):
+            if not cut or not LegalCuts(situation_of(self.context)).removed_count(cut):
                 return
         await self.compressing.compress(
             settings, use_model=max_context_tokens is None, max_context_tokens=max_context_tokens

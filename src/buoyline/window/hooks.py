@@ -20,9 +20,9 @@ from buoyline.management import (
     run,
     run_on_overflow,
 )
+from buoyline.management.actions import ContextEditor
 from buoyline.management.conversation import SummaryWriters
 from buoyline.management.rules import LegalCuts, PreviewStub, closed
-from buoyline.management.steps import ContextEditor
 from buoyline.offloader import read_back_limit
 from buoyline.tokens.messages import count_result
 from buoyline.window.budget import Room
@@ -53,17 +53,17 @@ async def replaced(entry: Entry, step: Replace, results: ResultOffloading, choos
         place = None if step.result < 0 else step.result
         places = [Place(number, place) for number in step.media]
         return entry if entry.stays else await results.offload_images(entry, places)
-    if step.result < 0 or step.stand_in is None or not step.texts:
+    if step.result < 0 or step.write_stub is None or not step.texts:
         return entry
     result = entry.message.results[step.result]
     tool, source = choosing.known_of(result)
-    if not isinstance(step.stand_in, PreviewStub):
-        return await results.stand_in(entry, step.result, step.texts, step.stand_in)
+    if not isinstance(step.write_stub, PreviewStub):
+        return await results.stand_in(entry, step.result, step.texts, step.write_stub)
     # What the agent reads back it has asked for; offloaded again, it would ask for ever.
     limit = read_back_limit(choosing.size, choosing.config.tool_result_limit)
     if source and count_result(result, choosing.counter) <= limit:
         return entry
-    return await results.replace(entry, {step.result: Choice(tool, step.stand_in.max_tokens, source)})
+    return await results.replace(entry, {step.result: Choice(tool, step.write_stub.max_tokens, source)})
 
 
 logger = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ class ContextManaging:
         """Take note that the model is called now."""
         self.called_at_s = time.monotonic()
 
-    def situation(self) -> ContextView:
+    def view(self) -> ContextView:
         """Return the context as it stands, without what was added since the hook fired."""
         context, end = self.context, self._end - self.context.contents.first
         unseen = sum(entry.tokens for entry in context.contents.since(end))
@@ -186,7 +186,7 @@ class ContextManaging:
             is_overflow=self._is_overflow,
         )
 
-    async def leave(self, step: Evict) -> ActionResult:
+    async def evict(self, step: Evict) -> ActionResult:
         """Archive messages, and let go of them; see `ContextEditor`."""
         leaving = await self._leaving(step)
         extent = self.compressing.extent(leaving.cut)
@@ -194,9 +194,9 @@ class ContextManaging:
         gone = leaving.cut - len(leaving.lasting) - len(leaving.again)
         return ActionResult(f"{gone:,} messages left for the archive")
 
-    async def summarise(self, step: Summarize) -> ActionResult:
+    async def summarize(self, step: Summarize) -> ActionResult:
         """Archive messages, and put a summary in their place; see `ContextEditor`."""
-        before = self.situation().tokens
+        before = self.view().tokens
         leaving = await self._leaving(step)
         writing, context = self.writers.of(step), self.context
         again, lasting = (sum(context.contents[at].tokens for at in some) for some in (leaving.again, leaving.lasting))
@@ -214,7 +214,7 @@ class ContextManaging:
             max_tokens=self.room.summary_tokens(leaving.cut, writing.config, again),
         )
         summary = await self.compressing.show(ready, leaving)
-        return writing.done(summary, leaving.cut, extent.tokens, is_reduced=self.situation().tokens < before)
+        return writing.done(summary, leaving.cut, extent.tokens, is_reduced=self.view().tokens < before)
 
     async def replace(self, step: Replace) -> ActionResult:
         """Store a part of a message, and put there what stands for it; see `ContextEditor`."""
@@ -309,12 +309,12 @@ class ContextManaging:
     async def _leaving(self, step: Evict | Summarize) -> Leaving:
         """Write down what stands, and return what leaves: no less than an earlier attempt has tried to archive."""
         await completed(self._write())
-        cut, standing, at_least = step.cut, step.standing, self.context.attempted - self.context.contents.first
+        cut, standing, at_least = step.cut, step.reinserted, self.context.attempted - self.context.contents.first
         if cut < at_least:
-            cutting = LegalCuts(self.situation())
-            cut = min((cut for cut in cutting.cuts if cut >= at_least), default=at_least)
-            standing = cutting.standing(cut)
-        return leaving_as(self.context, cut, standing, step.head)
+            legal = LegalCuts(self.view())
+            cut = min((cut for cut in legal.cuts if cut >= at_least), default=at_least)
+            standing = legal.reinserted(cut)
+        return leaving_as(self.context, cut, standing, step.prefix)
 
     async def _offload_by_hand(self, new: list[Entry]) -> None:
         for entry in new:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from buoyline.errors import warn_caller
+from buoyline.management.actions import StubWriter
 from buoyline.management.rules import MaskStub
-from buoyline.management.steps import StubWriter
 from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
 from buoyline.messages.model import Blocks, join_texts, text_in
 from buoyline.offloader import (

@@ -467,7 +467,7 @@ def situation_of(
     standing = [*before, *ours, *behind]
     counted = sum(held.tokens for held in standing) + contents.tokens - sum(entry.tokens for entry in unseen)
     return ContextView(
-        head=standing,
+        prefix=standing,
         messages=shown,
         size=size,
         counter=context.counter,

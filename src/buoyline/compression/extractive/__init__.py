@@ -5,6 +5,6 @@ Read it in this order: `extractive` composes, `conversation` reads the messages 
 budget, `wording` writes it down.
 """
 
-from buoyline.compression.extractive.extractive import Extractive, extract
+from buoyline.compression.extractive.summarizer import Extractive, extract
 
 __all__ = ["Extractive", "extract"]

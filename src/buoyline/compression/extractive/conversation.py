@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from buoyline.compression.extractive.fact_text import ANSWERED, cut
+from buoyline.compression.extractive.lines import LineFinder, Passage, spanning
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS, OccurrenceIndex, Occurrences, likelihood
-from buoyline.compression.extractive.reading import LineFinder, Passage, spanning
 from buoyline.compression.extractive.snippets import Sections
 from buoyline.compression.extractive.speech import (
     asks,
@@ -19,7 +20,6 @@ from buoyline.compression.extractive.speech import (
     without_closing,
 )
 from buoyline.compression.extractive.steps import Step, broader, steps
-from buoyline.compression.extractive.wording import ANSWERED, cut
 from buoyline.compression.identifiers import readable
 from buoyline.compression.summary import Fact, Pointer, SourceMessage
 from buoyline.messages import Role

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import ARROW, CUT
 from buoyline.compression.extractive.conversation import Conversation
+from buoyline.compression.extractive.fact_text import ANSWERED, cut
+from buoyline.compression.extractive.lines import Passage, spanning
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
-from buoyline.compression.extractive.reading import Passage, spanning
 from buoyline.compression.extractive.speech import (
     MIN_SENTENCE_CHARS,
     announces,
@@ -24,7 +25,6 @@ from buoyline.compression.extractive.speech import (
     without_closing,
 )
 from buoyline.compression.extractive.steps import alike, differing
-from buoyline.compression.extractive.wording import ANSWERED, cut
 from buoyline.compression.identifiers import readable, sentences
 from buoyline.compression.summary import Fact, Pointer, SourceMessage
 

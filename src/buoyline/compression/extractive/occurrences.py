@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from buoyline.compression.extractive.reading import readings
+from buoyline.compression.extractive.lines import readings
 from buoyline.compression.extractive.speech import ParsedCall, leaves
 from buoyline.compression.identifiers import Kind, atoms, classify, outer_text, runs
 from buoyline.compression.summary import SourceMessage

@@ -11,9 +11,9 @@ from typing import Final
 
 from buoyline.compression.citations import BETWEEN, CUT, stands_in
 from buoyline.compression.extractive.conversation import Conversation
+from buoyline.compression.extractive.fact_text import LEDGER_KINDS, SHARING_KINDS, cut, field_text, line_of, mark_of
 from buoyline.compression.extractive.occurrences import likelihood
 from buoyline.compression.extractive.snippets import LABEL_KIND, CitedSpan, Snippet, StringCandidate, allotted, prices
-from buoyline.compression.extractive.wording import LEDGER_KINDS, SHARING_KINDS, cut, field_text, line_of, mark_of
 from buoyline.compression.summary import FIELDS, Fact, Pointer, SummaryRequest
 from buoyline.tokens import TextCounter
 

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from itertools import accumulate, groupby
 from typing import Final, NamedTuple
 
-from buoyline.compression.extractive.reading import readings
+from buoyline.compression.extractive.lines import readings
 from buoyline.compression.summary import Fact, Pointer, SourceMessage, marks_of
 from buoyline.tokens import TextCounter
 

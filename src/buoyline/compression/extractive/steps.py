@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from buoyline.compression.citations import CUT
-from buoyline.compression.extractive.reading import (
+from buoyline.compression.extractive.lines import (
     MAX_GAP_LINES,
     NO_WORDS,
     LineFinder,

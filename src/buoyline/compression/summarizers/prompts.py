@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from buoyline.compression.passages import NumberedLine, TranscriptBlock, blocks_of, pointer_to
 from buoyline.compression.summary import SummaryRequest
+from buoyline.compression.summary_text import NumberedLine, TranscriptBlock, blocks_of, pointer_to
 from buoyline.tokens import TextCounter
 
 # How messages are spelled for a model that summarises them: every line numbered, none that can pass for ours.

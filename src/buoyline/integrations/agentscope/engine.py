@@ -103,7 +103,7 @@ class AgentManaging(ContextManaging):
 
     async def replace(self, step: Replace) -> ActionResult:
         """Store a part of a message, and put there what stands for it, unless a rule keeps it whole."""
-        if isinstance(step.stand_in, PreviewStub) and step.result >= 0 and not self.situation().is_overflow:
+        if isinstance(step.write_stub, PreviewStub) and step.result >= 0 and not self.view().is_overflow:
             entry = self.context.contents[step.position]
             tool, _ = self.choosing.known_of(entry.message.results[step.result])
             if self.choosing.config.rule_for(tool).offload == "never":
@@ -462,7 +462,7 @@ class DocumentRunning:
                 await engine.managing.fire(document, "pre_compress")
             settings = engine.managing.config
             cut = engine.cut_for(settings)
-            if cut and LegalCuts(situation_of(engine.context)).leaving(cut):
+            if cut and LegalCuts(situation_of(engine.context)).removed_count(cut):
                 await engine.compressing.compress(settings, said_in(instructions), cut=cut)
 
     async def recover(self, agent: Agent, document: ContextManagement | None, error: Exception, size: int) -> None:

@@ -14,8 +14,8 @@ from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import Compressor, ContextConfig, Draft, MessageRange, Summarizer, Summary, summary_from
 from buoyline.compression.config import LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKENS, summary_budget_tokens
-from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.summary import BatchReference
+from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError, NotFoundError, StaleWindowError
 from buoyline.integrations.strands.callbacks import run_apart
 from buoyline.integrations.strands.conversation import FAILURES, WorkspaceConversationManager

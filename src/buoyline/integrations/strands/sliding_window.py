@@ -11,7 +11,7 @@ from strands.hooks import BeforeModelCallEvent
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import MessageRange, Summary
-from buoyline.compression.passages import ArchiveLocation
+from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.cuts import LeavingConversationManager
 from buoyline.integrations.strands.history import NativeMessage, cuts, history_of, views_of

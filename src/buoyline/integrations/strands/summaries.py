@@ -22,8 +22,8 @@ from buoyline.compression import (
     SummaryRequest,
 )
 from buoyline.compression.config import LEAST_SUMMARY_TOKENS
-from buoyline.compression.passages import ArchiveLocation
 from buoyline.compression.summarizers.prompts import Prompt, prompt_for, schema_of
+from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError, SummaryError
 from buoyline.integrations.strands.callbacks import guarded_summarizer
 from buoyline.integrations.strands.cuts import LEAST_GAIN, LeavingConversationManager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from buoyline.compression.citations import ARROW
 from buoyline.compression.extractive import facts
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
+from buoyline.compression.extractive.fact_text import NOTHING, field_text, pointers_of
 from buoyline.compression.extractive.facts import (
     REPORT,
     REQUEST,
@@ -21,7 +22,6 @@ from buoyline.compression.extractive.facts import (
 )
 from buoyline.compression.extractive.selection import SHARES, SelectedFacts, SnippetIndex, select
 from buoyline.compression.extractive.steps import Step, broader
-from buoyline.compression.extractive.wording import NOTHING, field_text, pointers_of
 from buoyline.compression.identifiers import sentences
 from buoyline.compression.summary import POINTER, Draft, Fact, Pointer, Summarizer, SummaryRequest, pointers_in
 from buoyline.tokens import TextCounter

@@ -23,7 +23,7 @@ class ContextMessage:
         tokens: What it takes.
         index: Its position in the session, 0-based; `NO_INDEX` for a summary or a notice.
         pinned: It stands again when it is archived.
-        stand_ins: Numbers of its results, and -1 for its own content, of which something was replaced already.
+        replaced_parts: Numbers of its results, and -1 for its own content, of which something was replaced already.
     """
 
     native: Any
@@ -31,7 +31,7 @@ class ContextMessage:
     tokens: int
     index: int
     pinned: bool = False
-    stand_ins: frozenset[int] = frozenset()
+    replaced_parts: frozenset[int] = frozenset()
 
     @property
     def is_ours(self) -> bool:
@@ -60,7 +60,7 @@ class ContextView:
     Totals are added up once: several rules and each report ask for them, of thousands of messages. So it has no slots.
 
     Attributes:
-        head: What stands before the messages: archived ones that stand again, a notice, a summary.
+        prefix: What stands before the messages: archived ones that stand again, a notice, a summary.
         messages: Messages that are not archived, in order.
         size: Tokens of the model's window.
         counter: Counts what a manager would put somewhere.
@@ -70,7 +70,7 @@ class ContextView:
         is_overflow: The provider has refused the context as too long.
     """
 
-    head: Sequence[ContextMessage] = ()
+    prefix: Sequence[ContextMessage] = ()
     messages: Sequence[ContextMessage]
     size: int
     counter: TextCounter
@@ -82,12 +82,12 @@ class ContextView:
     @cached_property
     def tokens(self) -> int:
         """What the whole context takes: system prompt, tools, head, and messages."""
-        return self.fixed_tokens + sum(held.tokens for held in self.standing())
+        return self.fixed_tokens + sum(held.tokens for held in self.all_messages())
 
     @cached_property
     def message_count(self) -> int:
         """How many messages there are, without system messages and what stands for messages that left."""
-        return sum(held.is_counted for held in self.standing())
+        return sum(held.is_counted for held in self.all_messages())
 
     @property
     def views(self) -> list[Message]:
@@ -100,9 +100,9 @@ class ContextView:
         turn = (result for held in self.messages[self.turn_at() :] for result in held.message.results)
         return sum(count_result(result, self.counter) for result in turn)
 
-    def standing(self) -> Iterator[ContextMessage]:
+    def all_messages(self) -> Iterator[ContextMessage]:
         """Yield all of it in order."""
-        yield from self.head
+        yield from self.prefix
         yield from self.messages
 
     def turn_at(self) -> int:

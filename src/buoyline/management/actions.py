@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from buoyline.compression import ContextConfig
-from buoyline.management.situation import ContextView
+from buoyline.management.view import ContextView
 from buoyline.offloader import StoredResult
 from buoyline.tokens import TextCounter
 
@@ -20,16 +20,16 @@ class Evict:
 
     Attributes:
         cut: So many of `ContextView.messages` leave.
-        standing: Positions before *cut*, ascending, of those that stand again in the head: system messages, pins, the
+        reinserted: Positions before *cut*, ascending, of those that stand again in the head: system messages, pins, the
             user's newest words, and whatever of calls and results belongs to one of them.
-        head: Positions in `ContextView.head`, ascending, of what stays there.
+        prefix: Positions in `ContextView.prefix`, ascending, of what stays there.
         reason: Why the cut is where it is, in words.
         notice: Leave a line that says where they are.
     """
 
     cut: int
-    standing: tuple[int, ...]
-    head: tuple[int, ...]
+    reinserted: tuple[int, ...]
+    prefix: tuple[int, ...]
     reason: str
     notice: bool = True
 
@@ -40,8 +40,8 @@ class Summarize:
 
     Attributes:
         cut: See `Evict`.
-        standing: See `Evict`.
-        head: See `Evict`.
+        reinserted: See `Evict`.
+        prefix: See `Evict`.
         reason: See `Evict`.
         config: How to summarise; left out: as whoever carries it out was set up.
         model: Name of the model that shall write the summary; empty: whichever there is.
@@ -49,8 +49,8 @@ class Summarize:
     """
 
     cut: int
-    standing: tuple[int, ...]
-    head: tuple[int, ...]
+    reinserted: tuple[int, ...]
+    prefix: tuple[int, ...]
     reason: str
     config: ContextConfig | None = None
     model: str = ""
@@ -74,7 +74,7 @@ class Replace:
         result: Number of the tool result in it; -1 for the message's own content.
         texts: Numbers of the text and JSON parts that leave; one stand-in takes the place of all.
         media: Numbers of the pictures and other media that leave; each gets a line that names it.
-        stand_in: Writes what stands for the texts.
+        write_stub: Writes what stands for the texts.
         reason: Why, in words.
     """
 
@@ -83,7 +83,7 @@ class Replace:
     reason: str
     texts: tuple[int, ...] = ()
     media: tuple[int, ...] = ()
-    stand_in: StubWriter | None = None
+    write_stub: StubWriter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +107,12 @@ class Decision:
     """What a manager wants to be done.
 
     Attributes:
-        steps: In order. Positions are those of the situation that was decided about, so at most one of them lets
+        actions: In order. Positions are those of the situation that was decided about, so at most one of them lets
             messages leave, and it is the last.
         reason: What it found, in words.
     """
 
-    steps: tuple[ManagerAction, ...] = ()
+    actions: tuple[ManagerAction, ...] = ()
     reason: str = ""
 
 
@@ -137,22 +137,22 @@ class ContextEditor(Protocol):
     What leaves is durable before it leaves. A step that fails raises and leaves the context as it was.
     """
 
-    def situation(self) -> ContextView:
+    def view(self) -> ContextView:
         """Return the context as it stands now."""
         ...
 
-    async def leave(self, step: Evict) -> ActionResult:
+    async def evict(self, action: Evict) -> ActionResult:
         """Archive the messages before the cut, and let go of those that do not stand again."""
         ...
 
-    async def summarise(self, step: Summarize) -> ActionResult:
+    async def summarize(self, action: Summarize) -> ActionResult:
         """Archive the messages before the cut, and put a summary in their place."""
         ...
 
-    async def replace(self, step: Replace) -> ActionResult:
+    async def replace(self, action: Replace) -> ActionResult:
         """Store what leaves of a message, and put there what stands for it."""
         ...
 
-    async def pin(self, step: Pin) -> ActionResult:
+    async def pin(self, action: Pin) -> ActionResult:
         """Remember which messages stand again."""
         ...

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from buoyline.compression.citations import BETWEEN, CUT
-from buoyline.compression.extractive.reading import spanning
+from buoyline.compression.extractive.lines import spanning
 from buoyline.compression.extractive.snippets import LABEL_KIND, rows
 from buoyline.compression.identifiers import readable
 from buoyline.compression.summary import Fact, Pointer, marks_of
