@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ import pytest
 from page_blocks import ROOT, blocks_of, is_like
 from rich.console import Console
 
-from buoyline.cli.demo.command import DetailChosen, Outcome, Page, Step, run_demo
-from buoyline.cli.demo.session import TIMED_OUT, Machine, dropped_detail, run_command, this_machine
+from buoyline.cli.demo import Demo, Screen
+from buoyline.cli.demo_script import TIMED_OUT, Machine, archived_detail, run_command, this_machine
 from buoyline.errors import SessionExistsError, StorageError
 from buoyline.lookups import read
 from buoyline.workspace import LocalWorkspace
@@ -85,7 +84,7 @@ def test_the_demo_needs_no_input_no_home_and_no_argument_and_says_where_it_wrote
     (workdir,) = (home / "temporary").iterdir()
     assert str(workdir) in printed
     assert list((home / "home").iterdir()) == list((home / "here").iterdir()) == []
-    for expected in ("offloaded: ", "compressed: ", "transcript.md:", "context.jsonl", "without buoyline"):
+    for expected in ("offloaded: ", "compacted: ", "transcript.md:", "context.jsonl", "without buoyline"):
         assert expected in printed
     assert "\x1b" not in printed
 
@@ -121,33 +120,32 @@ def test_what_is_looked_up_stands_where_the_report_says(report: dict[str, Any]) 
     assert found["detail"] in found["text"] == lines[0].text
 
 
-def ignore(_: Step) -> None:
-    pass
-
-
-async def repair(workdir: Path, *, machine: Machine | None = None, tell: Callable[[Step], None] = ignore) -> Outcome:
-    return await run_demo(machine or this_machine(), workdir, size=16_000, tell=tell)
+async def repair(workdir: Path, *, machine: Machine | None = None, screen: Screen | None = None) -> Demo:
+    demo = Demo(machine or this_machine(), workdir, size=16_000, screen=screen or Screen(Console(quiet=True)))
+    await demo.run()
+    return demo
 
 
 async def test_the_detail_is_in_no_message_of_the_context_when_it_is_asked_for(tmp_path: Path) -> None:
     windows: list[str] = []
 
-    def look(step: Step) -> None:
-        if isinstance(step, DetailChosen):
+    class Looking(Screen):
+        def title(self, text: str) -> None:
+            assert text == "A detail that is no longer in the context is found again"
             windows.append((tmp_path / "sessions" / "demo" / "window.jsonl").read_text(encoding="utf-8"))
 
-    outcome = await repair(tmp_path, tell=look)
-    assert outcome.detail is not None
+    demo = await repair(tmp_path, screen=Looking(Console(quiet=True)))
+    assert demo.detail is not None
     assert len(windows) == 1
-    assert outcome.detail.text not in windows[0]
+    assert demo.detail.text not in windows[0]
 
 
 async def test_neither_pip_nor_pytest_is_needed(tmp_path: Path) -> None:
     bare = dataclasses.replace(this_machine(), has_pip=False, has_pytest=False)
-    outcome = await repair(tmp_path, machine=bare)
-    assert outcome.tests == [1, 0]
-    assert outcome.offloaded
-    assert outcome.detail is not None
+    demo = await repair(tmp_path, machine=bare)
+    assert demo.tests == [1, 0]
+    assert demo.offloaded
+    assert demo.detail is not None
 
 
 async def test_a_second_run_into_a_workdir_is_refused_and_changes_nothing(report: dict[str, Any]) -> None:
@@ -188,32 +186,32 @@ async def test_a_directory_that_is_not_there_is_an_error_of_ours(tmp_path: Path)
 
 
 def test_the_detail_is_taken_from_the_middle() -> None:
-    detail = dropped_detail(FAILURES, [])
+    detail = archived_detail(FAILURES, [])
     assert detail is not None
     assert detail.text == "line 5, column 500: Expecting value"
 
 
 def test_a_detail_that_the_context_holds_is_passed_over() -> None:
-    detail = dropped_detail(FAILURES, [{"role": "user", "content": "line 5, column 500: Expecting value"}])
+    detail = archived_detail(FAILURES, [{"role": "user", "content": "line 5, column 500: Expecting value"}])
     assert detail is not None
     assert detail.text != "line 5, column 500: Expecting value"
 
 
 def test_there_is_no_detail_where_the_context_holds_everything() -> None:
-    assert dropped_detail(FAILURES, [{"role": "tool", "content": FAILURES}]) is None
+    assert archived_detail(FAILURES, [{"role": "tool", "content": FAILURES}]) is None
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", "-> 1"), ("utf-8", "⤷ 1")])
 def test_signs_that_the_output_cannot_show_have_a_substitute(encoding: str, shown: str) -> None:
     written = io.BytesIO()
-    page = Page(Console(file=io.TextIOWrapper(written, encoding=encoding, write_through=True)))
-    page.line(page.glyph("⤷", "->"), " 1")
+    screen = Screen(Console(file=io.TextIOWrapper(written, encoding=encoding, write_through=True)))
+    screen.line(screen.glyph("⤷", "->"), " 1")
     assert written.getvalue().decode(encoding) == f"{shown}\n"
 
 
 @pytest.mark.parametrize("width", [1, 80, 1000])
 def test_a_terminal_of_any_width_will_do(width: int) -> None:
     written = io.StringIO()
-    Page(Console(file=written, width=width)).paragraph("one buoy after another " * 50, label="agent  ")
+    Screen(Console(file=written, width=width)).paragraph("one buoy after another " * 50, label="agent  ")
     lengths = [len(line) for line in written.getvalue().splitlines()]
     assert 20 < max(lengths) <= 110

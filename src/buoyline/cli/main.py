@@ -22,7 +22,7 @@ from buoyline.errors import FORBIDDEN_ERRNOS, BuoylineError, ConfigError, Invali
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "demo": ("demo.command", "Run a whole session on this machine's own tool outputs."),
+        "demo": ("demo", "Run a whole session on this machine's own tool outputs."),
         "replay": ("replay", "Feed a recorded conversation through the live code path."),
         "preview": ("preview", "Show what an agent would see in place of FILE."),
         "sessions": ("sessions", "List the sessions of a workspace."),

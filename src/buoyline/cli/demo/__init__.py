@@ -1,1 +1,0 @@
-"""``buoyline demo``: a scripted agent, real commands, and everything through a context window."""
