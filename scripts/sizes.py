@@ -29,7 +29,7 @@ SMALL_LINES = 60
 # Tables with one module an entry: a small module with one importer is their point.
 REGISTRIES = ("messages/", "previews/", "cli/", "documents/")
 # What `prepare()` calls and is not its own: primitives for files, tokens, previews.
-PRIMITIVES = ("workspace/_files.py", "workspace/_descriptors.py", "tokens/", "previews/", "errors.py")
+PRIMITIVES = ("workspace/local_tree.py", "workspace/descriptors.py", "tokens/", "previews/", "errors.py")
 
 
 def main() -> None:

@@ -407,7 +407,7 @@ async def record(
     """Make *calls* in *folder*, which is as *disk* says, from a new process as it were, or with *workspace*."""
     workspace = workspace or opened(folder, durability="fsync")
     recorder = Recorder(
-        nodes, disk.next_node, process=process, package=PACKAGE, inner=("_descriptors.py", "_files.py", "commit.py")
+        nodes, disk.next_node, process=process, package=PACKAGE, inner=("descriptors.py", "local_tree.py", "commit.py")
     )
     with recorder:
         recorder.put(times, "datetime", Noon)
@@ -635,7 +635,13 @@ NAMES = {
 }
 
 
-UNTOLD = ("Handle.sync", "Tree.sync_directory", "Tree._write_temporary", "Tree._write_new", "Appender._sync_or_defer")
+UNTOLD = (
+    "Handle.sync",
+    "LocalTree.sync_directory",
+    "LocalTree._write_temporary",
+    "LocalTree._write_new",
+    "Appender._sync_or_defer",
+)
 
 
 def shown(statement: str) -> str:

@@ -5,34 +5,34 @@ prints what belongs here.
 """
 
 SYNCS = {
-    "(blob) < Blobs.put > Tree.publish": ("a payload", "a power cut"),
+    "(blob) < Blobs.put > LocalTree.publish": ("a payload", "a power cut"),
     "(result) < _StagedFile.sync": ("a result that is streamed", "a power cut"),
-    "(result) < Results._publish > Tree.publish": ("a tool result", "a power cut"),
-    "(torn bytes) < Summaries.add > Appender.set_aside_behind > Appender._set_aside > Tree.publish": (
+    "(result) < Results._publish > LocalTree.publish": ("a tool result", "a power cut"),
+    "(torn bytes) < Summaries.add > Appender.set_aside_behind > Appender._set_aside > LocalTree.publish": (
         "the first summary",
         "a power cut while the next writer recovers from one",
     ),
-    "(torn bytes) < Window.extend > Appender.append_lines > Appender._set_aside > Tree.publish": (
+    "(torn bytes) < Window.extend > Appender.append_lines > Appender._set_aside > LocalTree.publish": (
         "messages of a window",
         "a power cut while the next writer recovers from one",
     ),
-    "(torn bytes) < recover > Appender.set_aside_behind > Appender._set_aside > Tree.publish": (
+    "(torn bytes) < recover > Appender.set_aside_behind > Appender._set_aside > LocalTree.publish": (
         "one message",
         "a power cut while the next writer recovers from one",
     ),
-    "(torn bytes) < recover > Appender.set_holes_aside > Appender._set_aside > Tree.publish": (
+    "(torn bytes) < recover > Appender.set_holes_aside > Appender._set_aside > LocalTree.publish": (
         "messages of a window",
         "a power cut while the next writer recovers from one",
     ),
     "(view) < _StagedFile.sync": ("a result with a view that is streamed", "a power cut"),
-    "(view) < Results._publish_view > Tree.publish": ("a tool result with a view", "a power cut"),
+    "(view) < Results._publish_view > LocalTree.publish": ("a tool result with a view", "a power cut"),
     "/ < create_workspace": ("the first call of a workspace", "a power cut"),
-    "/ < create_workspace > Tree.publish": ("the first call of a workspace", "a power cut"),
-    "/../ < create_workspace > Tree.make_root": ("the first call of a workspace", "a power cut"),
+    "/ < create_workspace > LocalTree.publish": ("the first call of a workspace", "a power cut"),
+    "/../ < create_workspace > LocalTree.make_root": ("the first call of a workspace", "a power cut"),
     "/data/ < Blobs._ensure_durable": ("a payload", "a kill, then a power cut after the next process repeats it"),
-    "/data/ < Blobs.put > Tree.publish": ("a payload", "a power cut"),
+    "/data/ < Blobs.put > LocalTree.publish": ("a payload", "a power cut"),
     "/sessions/ < Session._opened": ("the first call of a workspace", "a power cut"),
-    "/workspace.json < create_workspace > Tree.publish": ("the first call of a workspace", "a power cut"),
+    "/workspace.json < create_workspace > LocalTree.publish": ("the first call of a workspace", "a power cut"),
     "context.jsonl < Archive._add > Appender.sync_found > Appender._sync > Appender.sync_committed": (
         "one message",
         "a kill, then a power cut after a process that was at work repeats it",
@@ -68,7 +68,7 @@ SYNCS = {
         "a result that is streamed",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "journal.jsonl < _rebuild_journal > Appender.replace > Tree.replace": (
+    "journal.jsonl < _rebuild_journal > Appender.replace > LocalTree.replace": (
         "a journal that was lost",
         "a power cut",
     ),
@@ -83,19 +83,22 @@ SYNCS = {
         "one message",
         "a kill, then a power cut after the next process repeats it",
     ),
-    "session.json < SessionNames.publish > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
-    "session/ < Results._publish > Tree.publish": ("a tool result", "a power cut"),
-    "session/ < Results._publish_view > Tree.publish": ("a tool result with a view", "a power cut"),
-    "session/ < Results._publish_staged_view > Tree.publish_staged": (
+    "session.json < SessionNames.publish > LocalTree.publish_directory": (
+        "the first call of a workspace",
+        "a power cut",
+    ),
+    "session/ < Results._publish > LocalTree.publish": ("a tool result", "a power cut"),
+    "session/ < Results._publish_view > LocalTree.publish": ("a tool result with a view", "a power cut"),
+    "session/ < Results._publish_staged_view > LocalTree.publish_staged": (
         "a result with a view that is streamed",
         "a power cut",
     ),
-    "session/ < Results.publish > Tree.publish_staged": ("a result that is streamed", "a power cut"),
+    "session/ < Results.publish > LocalTree.publish_staged": ("a result that is streamed", "a power cut"),
     "session/ < Results._store": (
         "a tool result",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "session/ < SessionNames.publish > Tree.publish_directory": ("the first call of a workspace", "a power cut"),
+    "session/ < SessionNames.publish > LocalTree.publish_directory": ("the first call of a workspace", "a power cut"),
     "session/ < Session._opened": (
         "a journal that was lost",
         "a kill, then a power cut after the next process repeats it",
@@ -108,7 +111,7 @@ SYNCS = {
         "the first summary",
         "a power cut while the next writer recovers from one",
     ),
-    "session/ < Summaries.add > Appender.set_aside_behind > Appender.file > Tree.open > Tree._open_or_create": (
+    "session/ < Summaries.add > Appender.set_aside_behind > Appender.file > LocalTree.open > LocalTree._open_or_create": (  # noqa: E501
         "the first summary",
         "a power cut",
     ),
@@ -116,12 +119,12 @@ SYNCS = {
         "messages of a window",
         "a power cut while the next writer recovers from one",
     ),
-    "session/ < Window.replace > Appender.replace > Tree.replace": ("a window after a compression", "a power cut"),
+    "session/ < Window.replace > Appender.replace > LocalTree.replace": ("a window after a compression", "a power cut"),
     "session/ < Window.start": (
         "a window of a session that is there",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "session/ < Window.start > Appender.replace > Tree.replace": ("a window", "a power cut"),
+    "session/ < Window.start > Appender.replace > LocalTree.replace": ("a window", "a power cut"),
     "session/ < recover > Appender.set_aside_behind > Appender._set_aside": (
         "one message",
         "a power cut while the next writer recovers from one",
@@ -150,19 +153,19 @@ SYNCS = {
         "the first summary",
         "a kill, then a power cut after the next process repeats it",
     ),
-    "torn/ < Summaries.add > Appender.set_aside_behind > Appender._set_aside > Tree.publish": (
+    "torn/ < Summaries.add > Appender.set_aside_behind > Appender._set_aside > LocalTree.publish": (
         "the first summary",
         "a power cut while the next writer recovers from one",
     ),
-    "torn/ < Window.extend > Appender.append_lines > Appender._set_aside > Tree.publish": (
+    "torn/ < Window.extend > Appender.append_lines > Appender._set_aside > LocalTree.publish": (
         "messages of a window",
         "a power cut while the next writer recovers from one",
     ),
-    "torn/ < recover > Appender.set_aside_behind > Appender._set_aside > Tree.publish": (
+    "torn/ < recover > Appender.set_aside_behind > Appender._set_aside > LocalTree.publish": (
         "one message",
         "a power cut while the next writer recovers from one",
     ),
-    "torn/ < recover > Appender.set_holes_aside > Appender._set_aside > Tree.publish": (
+    "torn/ < recover > Appender.set_holes_aside > Appender._set_aside > LocalTree.publish": (
         "messages of a window",
         "a power cut while the next writer recovers from one",
     ),
@@ -171,7 +174,7 @@ SYNCS = {
         "a power cut while the next writer recovers from one",
     ),
     "window.jsonl < Window.extend > Appender.append_lines > Appender._sync": ("messages of a window", "a power cut"),
-    "window.jsonl < Window.replace > Appender.replace > Tree.replace": (
+    "window.jsonl < Window.replace > Appender.replace > LocalTree.replace": (
         "a window after a compression",
         "a power cut",
     ),
@@ -182,12 +185,12 @@ SYNCS = {
 }
 
 NEEDED_ELSEWHERE = {
-    "session/ < _rebuild_journal > Appender.replace > Tree.replace": (
+    "session/ < _rebuild_journal > Appender.replace > LocalTree.replace": (
         "a journal that was lost",
         "a power cut",
-        "the sync of whoever looks first follows; the statement is that of `Tree.replace`, which windows need",
+        "the sync of whoever looks first follows; the statement is that of `LocalTree.replace`, which windows need",
     ),
-    "journal.jsonl < SessionNames.publish > Tree.publish_directory": (
+    "journal.jsonl < SessionNames.publish > LocalTree.publish_directory": (
         "the first call of a session",
         "a power cut",
         "one whose first record is torn is rebuilt; the statement is that of session.json, which is missed",

@@ -13,7 +13,7 @@ PRELUDE = """
 import asyncio, os, signal, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which is what is tried here
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
-from buoyline.workspace._files import Tree
+from buoyline.workspace.local_tree import LocalTree
 
 def message(text):
     return {"role": "user", "content": text}
@@ -53,7 +53,7 @@ if child:
 def test_a_child_that_was_forked_while_a_lock_was_held_does_not_hold_it(tmp_path: Path) -> None:
     program = """
 from pathlib import Path
-tree = Tree(Path(sys.argv[1]))
+tree = LocalTree(Path(sys.argv[1]))
 held, may_end = threading.Event(), threading.Event()
 def hold():
     with tree.lock("lock", 1.0):
@@ -81,7 +81,7 @@ finally:
 def test_a_lock_that_a_parent_died_with_is_free_although_its_child_lives(tmp_path: Path) -> None:
     program = """
 from pathlib import Path
-tree = Tree(Path(sys.argv[1]))
+tree = LocalTree(Path(sys.argv[1]))
 reader, writer = os.pipe()
 holder = os.fork()
 if not holder:

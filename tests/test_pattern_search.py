@@ -12,7 +12,7 @@ from buoyline.lookups import grep
 from buoyline.lookups.hits import Hit, LineStart, hits, lines_before
 from buoyline.lookups.patterns import finder, required_text
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace._files import Tree
+from buoyline.workspace.local_tree import LocalTree
 
 PIECES = (
     *(b"", b"abc", b"error 42", b"a\r", b"\r", b"\x00", b"1:2:x", b"--", b"a_b-c]d^e", b"a\x0bb\x0cc"),
@@ -117,7 +117,7 @@ def test_a_search_ends_when_its_time_is_up_and_says_so(tmp_path: Path) -> None:
     assert not answer.next
 
 
-def _tree(directory: Path, content: bytes) -> Tree:
+def _tree(directory: Path, content: bytes) -> LocalTree:
     directory.mkdir(exist_ok=True)
     (directory / "file").write_bytes(content)
-    return Tree(directory, durable=False)
+    return LocalTree(directory, durable=False)

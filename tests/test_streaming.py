@@ -40,7 +40,7 @@ from buoyline.previews.source import decoded
 from buoyline.testing import HOSTILE_TEXTS, every_fault
 from buoyline.window import streams as window_streams
 from buoyline.workspace import streams
-from buoyline.workspace._files import Handle
+from buoyline.workspace.local_tree import Handle
 from buoyline.workspace.session import Session
 from buoyline.workspace.streams import outside_source
 

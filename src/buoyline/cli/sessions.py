@@ -1,7 +1,6 @@
 """``buoyline sessions``."""
 
 import dataclasses
-import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from buoyline.workspace.content import data_names
 from buoyline.workspace.index import Index
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.session import Session
+from buoyline.workspace.tree import Status
 
 # What there is of a session on disk, in numbers.
 
@@ -133,7 +133,7 @@ def _files(session: Session) -> Iterator[tuple[str, int]]:
         yield from ((f"{layout.TORN}/{name}", size) for name, size in _sizes(torn))
 
 
-def _sizes(entries: Mapping[str, os.stat_result]) -> Iterator[tuple[str, int]]:
+def _sizes(entries: Mapping[str, Status]) -> Iterator[tuple[str, int]]:
     for name, status in entries.items():
         if stat.S_ISREG(status.st_mode) and not name.startswith(layout.TEMPORARY_PREFIX):
             yield name, status.st_size

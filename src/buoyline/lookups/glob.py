@@ -12,8 +12,8 @@ from buoyline.lookups.places import require_files
 from buoyline.messages import is_object
 from buoyline.messages.formats import is_text_type
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace._files import Tree
 from buoyline.workspace.content import OPAQUE, REFERENCE
+from buoyline.workspace.local_tree import LocalTree
 
 MAX_PATTERN_CHARS = 1_000
 
@@ -117,7 +117,7 @@ def _order(path: str) -> list[str]:
     return path.rstrip("/").split("/")
 
 
-def _entries(tree: Tree, directory: str, pattern: str) -> Iterator[_Entry]:
+def _entries(tree: LocalTree, directory: str, pattern: str) -> Iterator[_Entry]:
     parts = pattern.split("/") if "/" in pattern else ["**", pattern]
     outer = len(directory.split("/")) if directory else 0
     for name, is_directory in below(tree, directory):
@@ -255,7 +255,7 @@ def _given(
             yield from _files(workspace.tree, extent)
 
 
-def _files(tree: Tree, extent: Extent) -> Iterator[Extent]:
+def _files(tree: LocalTree, extent: Extent) -> Iterator[Extent]:
     if extent.name and not tree.is_directory(extent.name):
         yield extent
     else:
@@ -271,7 +271,7 @@ def _readable(workspace: LocalWorkspace, session: str | None) -> Iterator[str]:
     yield from _text_data(tree) if session is None else _text_data_of(workspace, session)
 
 
-def _text_data(tree: Tree) -> Iterator[str]:
+def _text_data(tree: LocalTree) -> Iterator[str]:
     for name in tree.names(layout.DATA):
         path = f"{layout.DATA}/{name}"
         if layout.digest_in(path) is not None and is_text_type(layout.media_type_of(path)):
@@ -291,7 +291,7 @@ def _text_data_of(workspace: LocalWorkspace, session: str) -> Iterator[str]:
             yield path
 
 
-def _readable_files(tree: Tree, directory: str) -> Iterator[str]:
+def _readable_files(tree: LocalTree, directory: str) -> Iterator[str]:
     """Yield the transcript of a session, and its tool results: the view of one, where there is one."""
     names = set(tree.names(directory)) if tree.is_directory(directory) else set[str]()
     for name in names:

@@ -17,7 +17,7 @@ from buoyline.lookups.lines import Fragment, fragments, windows
 from buoyline.lookups.places import require_files
 from buoyline.previews.source import MAX_LINE_CHARS
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace._files import Tree
+from buoyline.workspace.local_tree import LocalTree
 
 # What an answer without a hit suggests: the same in another case, and words that are spelled nearly so.
 
@@ -32,7 +32,7 @@ _MAX_PLACE_CHARS = 150
 _LINE_BYTES = 1 << 12
 
 
-def suggestion_for(tree: Tree, extents: Extents, pattern: str, *, literal: bool) -> str:
+def suggestion_for(tree: LocalTree, extents: Extents, pattern: str, *, literal: bool) -> str:
     """Return a line that says what would have been found in *extents*; empty where nothing would.
 
     Args:
@@ -56,7 +56,7 @@ def suggestion_for(tree: Tree, extents: Extents, pattern: str, *, literal: bool)
     return f"[Words that are near: {', '.join(words)}.]\n" if words else ""
 
 
-def _near_words(tree: Tree, extents: Extents, word: str) -> list[str]:
+def _near_words(tree: LocalTree, extents: Extents, word: str) -> list[str]:
     """Return up to three words of the files that are spelled nearly as *word*: those that share a half with it."""
     half = len(word) // 2
     begin, end = re.escape(word[:half]), re.escape(word[half:])
@@ -77,7 +77,7 @@ def _near_words(tree: Tree, extents: Extents, word: str) -> list[str]:
     return difflib.get_close_matches(word, near, _MAX_WORDS, 0.7)
 
 
-def _hits(tree: Tree, extents: Extents, search: Search) -> Iterator[tuple[str, Hit]]:
+def _hits(tree: LocalTree, extents: Extents, search: Search) -> Iterator[tuple[str, Hit]]:
     for path, ranges in extents.items():
         for hit in hits_in_file(tree, path, search):
             if any(first <= hit.number <= last for first, last in ranges):
@@ -221,7 +221,7 @@ def _rank(after: str) -> Rank | None:
     return rank_of(parts[1], int(parts[2]), int(parts[3]))
 
 
-def _found(tree: Tree, extents: Extents, search: Search, skipped: Rank | None) -> _Found:
+def _found(tree: LocalTree, extents: Extents, search: Search, skipped: Rank | None) -> _Found:
     found = _Found(files=len(extents))
     for path, ranges in extents.items():
         for hit in hits_in_file(tree, path, search):
@@ -241,7 +241,7 @@ def _found(tree: Tree, extents: Extents, search: Search, skipped: Rank | None) -
     return found
 
 
-def _lines(tree: Tree, found: _Found, context: int, max_lines: int) -> Iterator[Line]:
+def _lines(tree: LocalTree, found: _Found, context: int, max_lines: int) -> Iterator[Line]:
     """Yield the lines to show, no more than could have a token each."""
     lines = (
         line for path, places in found.hits.items() for line in _lines_around(tree, path, places[:max_lines], context)
@@ -249,7 +249,7 @@ def _lines(tree: Tree, found: _Found, context: int, max_lines: int) -> Iterator[
     yield from itertools.islice(lines, max_lines)
 
 
-def _lines_around(tree: Tree, path: str, places: Sequence[Hit], context: int) -> Iterator[Line]:
+def _lines_around(tree: LocalTree, path: str, places: Sequence[Hit], context: int) -> Iterator[Line]:
     columns = {
         number: [hit.column for hit in in_line]
         for number, in_line in itertools.groupby(places, key=lambda hit: hit.number)

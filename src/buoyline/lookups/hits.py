@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from buoyline.lookups.patterns import Finder, Place, finder
 from buoyline.previews.source import MAX_LINE_CHARS
-from buoyline.workspace._files import Handle, Tree
+from buoyline.workspace.local_tree import Handle, LocalTree
 
 OVERLAP_BYTES = 4096
 """In a line over `BLOCK_BYTES`, a match up to this long is found wherever it lies; a longer one may be missed."""
@@ -254,7 +254,7 @@ def search_for(pattern: str, deadline: Deadline, *, literal: bool, ignore_case: 
     return Search(finder(pattern, literal=literal, ignore_case=ignore_case), deadline)
 
 
-def hits_in_file(tree: Tree, name: str, search: Search) -> Iterator[Hit]:
+def hits_in_file(tree: LocalTree, name: str, search: Search) -> Iterator[Hit]:
     """Yield the hits in file *name*, in order, up to the deadline."""
     with tree.open(name) as handle:
         yield from hits(chunks_from(handle, 0), search.find, is_over=search.deadline.is_over)

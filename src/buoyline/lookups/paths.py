@@ -1,6 +1,6 @@
 """Which file of the workspace a path means, and no other.
 
-Paths come from models. They stay within the workspace by their spelling here, and by `Tree`, which follows no
+Paths come from models. They stay within the workspace by their spelling here, and by `LocalTree`, which follows no
 link, on disk. Names with a leading dot (locks, unfinished files) are nobody's business.
 """
 
@@ -22,7 +22,7 @@ from buoyline.lookups.answer import shown_path
 from buoyline.lookups.places import Files
 from buoyline.messages import is_object, parse
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
+from buoyline.workspace.local_tree import LocalTree
 
 # What a name means that is no path: a plain file name, the id of a call, or the unique beginning of one.
 #
@@ -240,7 +240,7 @@ def file_of(workspace: Files, path: str, session: str | None = None, *, confined
     return extent
 
 
-def below(tree: Tree, directory: str = "") -> Iterator[tuple[str, bool]]:
+def below(tree: LocalTree, directory: str = "") -> Iterator[tuple[str, bool]]:
     """Yield all that is in *directory* and below it, without hidden entries, links and pipes.
 
     Yields:
@@ -257,7 +257,7 @@ def below(tree: Tree, directory: str = "") -> Iterator[tuple[str, bool]]:
             yield name, False
 
 
-def _children(tree: Tree, directory: str) -> list[str]:
+def _children(tree: LocalTree, directory: str) -> list[str]:
     """Return the visible entries of *directory*, the last one first."""
     above = f"{directory}/" if directory else ""
     return [above + entry for entry in reversed(tree.names(directory)) if not entry.startswith(".")]
@@ -356,8 +356,8 @@ def is_own(workspace: Files, name: str) -> bool:
     made of links), or the other name is the unfinished one by which it was just published.
     """
     tree = workspace.tree
-    status = tree.status(name) if isinstance(tree, Tree) else None
-    if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink == 1 or not isinstance(tree, Tree):
+    status = tree.status(name) if isinstance(tree, LocalTree) else None
+    if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink == 1 or not isinstance(tree, LocalTree):
         return True
     directory, _, file = name.rpartition("/")
     digest = layout.digest_in(name) or records_of(workspace, directory).get(file, {}).get("sha256")

@@ -13,7 +13,7 @@ Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
 
 
 class KeepsFiles(Protocol):
-    """Files by names relative to the workdir; see `buoyline.workspace._files.Tree`."""
+    """Files by names relative to the workdir; see `buoyline.workspace.local_tree.LocalTree`."""
 
     def path(self, name: str, /) -> str:
         """Return what the model is told as the place of *name*."""

@@ -15,7 +15,7 @@ from buoyline.lookups.places import require_files
 from buoyline.offloader.dimensions import dimensions
 from buoyline.previews.source import MAX_LINE_CHARS
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace._files import Tree
+from buoyline.workspace.local_tree import LocalTree
 
 # What `read` says of a picture, a document or another file that has no lines.
 
@@ -42,7 +42,7 @@ _TEXT_SUFFIXES = (".txt", ".md", ".log", ".json", ".jsonl", ".csv")
 _CONTAINERS = {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"}
 
 
-def description_of(tree: Tree, name: str) -> str | None:
+def description_of(tree: LocalTree, name: str) -> str | None:
     """Describe the file *name* by type, sides and size; None when it is text to be read.
 
     Files that begin as UTF-8 without NUL are text. Outside of ``data/`` so is whatever is called so, or is none of

@@ -17,7 +17,7 @@ from buoyline.lookups.hits import Deadline
 from buoyline.lookups.places import require_files
 from buoyline.lookups.read import description_of
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace._files import Tree
+from buoyline.workspace.local_tree import LocalTree
 
 # Text of any size in chunks that are long enough to mean something and short enough to be shown whole.
 #
@@ -426,7 +426,7 @@ def _wanted(query: str) -> Words:
     return wanted
 
 
-def _rank(tree: Tree, extents: Extents, ranking: Ranking, deadline: Deadline) -> str:
+def _rank(tree: LocalTree, extents: Extents, ranking: Ranking, deadline: Deadline) -> str:
     """Rank what is in *extents*; return the file in which the time was up, or nothing."""
     for path, ranges in extents.items():
         if description_of(tree, path) is not None:  # a picture has no words

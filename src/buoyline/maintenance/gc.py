@@ -18,9 +18,9 @@ from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError
 from buoyline.maintenance.verify import IntegrityFinding, verify
 from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
 from buoyline.workspace.blobs import DirectoryScan, ReferenceScanner
 from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.session import found_directory, is_directory_of
 
 # Which sessions a workspace need not keep any longer.
@@ -329,7 +329,7 @@ def _require_readable(workspace: LocalWorkspace) -> None:
             raise _stopped(workspace.tree, found)
 
 
-def _stopped(tree: Tree, found: IntegrityFinding) -> CorruptError:
+def _stopped(tree: LocalTree, found: IntegrityFinding) -> CorruptError:
     what = found.message.partition(";")[0]
     reason = (
         f"{what}, so nobody knows what the session refers to; nothing is removed before it is mended: try `buoyline "
@@ -343,7 +343,7 @@ class _Collector:
 
     def __init__(  # noqa: PLR0917 - private, called once
         self,
-        tree: Tree,
+        tree: LocalTree,
         retention: Retention,
         grace_s: float,
         lock_timeout_s: float,
@@ -422,7 +422,7 @@ class _Collector:
             self._tree.remove(path)
         return collection
 
-    def _look_at(self, path: str, status: os.stat_result, sessions: Tree) -> None:
+    def _look_at(self, path: str, status: os.stat_result, sessions: LocalTree) -> None:
         name = path.removeprefix(f"{layout.SESSIONS}/")
         if stat.S_ISREG(status.st_mode):
             self._others |= self._scanner.scan_file(path, status)
@@ -536,7 +536,9 @@ class _Collector:
                 for inner in (directory, f"{directory}/{layout.TORN}"):
                     yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns, sessions))
 
-    def _unfinished(self, directory: str, grace_ns: int, tree: Tree | None = None) -> Iterator[tuple[FileUsage, bool]]:
+    def _unfinished(
+        self, directory: str, grace_ns: int, tree: LocalTree | None = None
+    ) -> Iterator[tuple[FileUsage, bool]]:
         for name, status in self._entries(directory, tree).items():
             path = f"{directory}/{name}" if directory else name
             if name.startswith(layout.TEMPORARY_PREFIX) and not layout.is_removed_name(name):
@@ -564,13 +566,13 @@ class _Collector:
         is_there = self._tree.size(layout.RELEASED_FILE) is not None
         return self._tree.read(layout.RELEASED_FILE) if is_there else b""
 
-    def _entries(self, directory: str, tree: Tree | None = None) -> Mapping[str, os.stat_result]:
+    def _entries(self, directory: str, tree: LocalTree | None = None) -> Mapping[str, os.stat_result]:
         tree = tree or self._tree
         is_there = not directory or tree.is_directory(directory)
         return tree.entries(directory) if is_there else {}
 
 
-def _session_id(tree: Tree, directory: str) -> str:
+def _session_id(tree: LocalTree, directory: str) -> str:
     path = f"{directory}/{layout.SESSION_FILE}"
     try:
         found = parse(tree.read(path))

@@ -29,11 +29,11 @@ from buoyline.offloader.transcript import blank_lines
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.root_files import new_workspace_file
 from buoyline.workspace.session import Session, is_directory_of
 
@@ -70,7 +70,7 @@ class Repairer:
         actions: What was done so far.
     """
 
-    def __init__(self, tree: Tree, copy: Tree | None, *, is_dry_run: bool) -> None:
+    def __init__(self, tree: LocalTree, copy: LocalTree | None, *, is_dry_run: bool) -> None:
         """Change files in *tree*, with what *copy* has."""
         self.tree = tree
         self.copy = copy
@@ -96,7 +96,7 @@ class Repairer:
             self.tree.replace(path, chunks)
         self.note(verb, path, message)
 
-    def put_from(self, path: str, source: Tree, name: str, digest: str) -> bool:
+    def put_from(self, path: str, source: LocalTree, name: str, digest: str) -> bool:
         """Put file *name* of *source* in the place of file *path*; False if it has not the SHA-256 *digest*.
 
         Raises:
@@ -136,7 +136,7 @@ class Repairer:
             self.tree.publish(name, self.tree.chunks(path))
 
 
-def digest_of(tree: Tree, path: str) -> str | None:
+def digest_of(tree: LocalTree, path: str) -> str | None:
     """Return the SHA-256 of file *path*; None where there is no such file.
 
     Raises:
@@ -150,7 +150,7 @@ def digest_of(tree: Tree, path: str) -> str | None:
     return digest.hexdigest()
 
 
-def _verified(tree: Tree, path: str, expected: str) -> Iterator[bytes]:
+def _verified(tree: LocalTree, path: str, expected: str) -> Iterator[bytes]:
     digest = hashlib.sha256()
     for chunk in tree.chunks(path):
         digest.update(chunk)
@@ -393,7 +393,7 @@ def _rendered(batch: Batch, content: bytes, index: Index) -> bytes | None:
         return None
 
 
-def _id_in(tree: Tree, directory: str) -> str | None:
+def _id_in(tree: LocalTree, directory: str) -> str | None:
     """Return whose session a directory says that it is; None where that is not the one that it should be."""
     found = _content(tree, f"{directory}/{layout.SESSION_FILE}")
     try:
@@ -408,7 +408,7 @@ def _id_in(tree: Tree, directory: str) -> str | None:
             return None
 
 
-def _version_in(tree: Tree, directory: str) -> int | None:
+def _version_in(tree: LocalTree, directory: str) -> int | None:
     """Return which newer format a directory says that it has; None where it says nothing of the kind."""
     try:
         value: object = parse(_content(tree, f"{directory}/{layout.SESSION_FILE}") or b"null")
@@ -421,11 +421,11 @@ def _version_in(tree: Tree, directory: str) -> int | None:
             return None
 
 
-def _content(tree: Tree, path: str) -> bytes | None:
+def _content(tree: LocalTree, path: str) -> bytes | None:
     return None if tree.size(path) is None else tree.read(path)
 
 
-def _reader(tree: Tree, path: str) -> Callable[[int, int], bytes]:
+def _reader(tree: LocalTree, path: str) -> Callable[[int, int], bytes]:
     def read(offset: int, size_bytes: int) -> bytes:
         return b"" if tree.size(path) is None or size_bytes <= 0 else tree.read(path, offset, size_bytes)
 

@@ -11,10 +11,11 @@ from buoyline.errors import MessageError, StorageError
 from buoyline.messages import is_array, is_object, parse
 from buoyline.messages.times import now
 from buoyline.workspace import layout
-from buoyline.workspace._files import Handle, Tree
 from buoyline.workspace.events import FileRemoved, MessagesArchived, ResultStored, SummaryWritten, WorkspaceEvent
 from buoyline.workspace.journal import Record, Synced, decode, lines_of, synced_before, tail_of
+from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.shapes import fault_of
+from buoyline.workspace.tree import OpenFile
 
 # A place in a journal that somebody follows: what is new behind it, and whether what was before it still stands.
 #
@@ -55,7 +56,7 @@ class Cursor:
         marks = [(entry.end, entry.mark) for entry in passed] or [(offset, b"")]
         self._marks = deque(marks, maxlen=_MARKS)
 
-    def find(self, journal: Handle) -> bool:
+    def find(self, journal: OpenFile) -> bool:
         """Go back to the last line passed that is still there.
 
         Returns:
@@ -69,7 +70,7 @@ class Cursor:
         self._marks.append((0, b""))
         return False
 
-    def next_lines(self, journal: Handle) -> tuple[list[JournalLine], bool]:
+    def next_lines(self, journal: OpenFile) -> tuple[list[JournalLine], bool]:
         """Return lines behind the place, and whether the journal goes on behind them.
 
         Damaged lines at the journal's very end are left out: the next writer sets them aside. Some 1 MiB is read
@@ -92,7 +93,7 @@ class Cursor:
         self._marks.append((entry.end, entry.mark))
 
 
-def last_lines(journal: Handle, is_enough: Callable[[Sequence[JournalLine]], bool]) -> list[JournalLine]:
+def last_lines(journal: OpenFile, is_enough: Callable[[Sequence[JournalLine]], bool]) -> list[JournalLine]:
     """Return lines at the journal's end up to its last record, at least so many that *is_enough* says so.
 
     All there are where it never does, or those of the last 64 MiB. Little is read of a long journal.
@@ -148,7 +149,7 @@ class SessionFollower:
     business of a verification.
     """
 
-    def __init__(self, tree: Tree, directory: str, session_id: str, *, last: int | None) -> None:
+    def __init__(self, tree: LocalTree, directory: str, session_id: str, *, last: int | None) -> None:
         """Follow the session in *directory* of *tree*, beginning *last* events before its end; None: at its beginning.
 
         Raises:
@@ -308,7 +309,7 @@ class SessionFollower:
         return f"{self.directory}/{file}"
 
 
-def version_of(tree: Tree, name: str) -> FileVersion | None:
+def version_of(tree: LocalTree, name: str) -> FileVersion | None:
     """Return the version of file *name*; None when it is not there."""
     status = tree.status(name)
     return None if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)

@@ -23,8 +23,8 @@ from buoyline.messages import is_object, parse
 from buoyline.messages.times import now
 from buoyline.watching.follow import FileVersion, SessionFollower, ignoring_foreign_files, version_of
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
 from buoyline.workspace.events import SessionCreated, SessionRemoved, WorkspaceEvent
+from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.session import is_directory_of
 
 # Notices of the operating system that something in a directory has changed, through watchfiles.
@@ -144,7 +144,7 @@ class Watch:
     """
 
     def __init__(
-        self, tree: Tree, check: Callable[[], None], session_id: str | None = None, *, last: int | None = 0
+        self, tree: LocalTree, check: Callable[[], None], session_id: str | None = None, *, last: int | None = 0
     ) -> None:
         """Watch one session or all; nothing is looked at yet.
 
@@ -343,7 +343,7 @@ def _news(follower: SessionFollower) -> Iterator[list[WorkspaceEvent]]:
             yield removals
 
 
-def _last_write_s(tree: Tree, directory: str) -> float:
+def _last_write_s(tree: LocalTree, directory: str) -> float:
     with ignoring_foreign_files():
         status = tree.status(f"{directory}/{layout.JOURNAL_FILE}")
         return 0.0 if status is None else status.st_mtime

@@ -8,7 +8,6 @@ from buoyline.errors import CorruptError
 from buoyline.messages.payloads import put_back
 from buoyline.messages.times import now
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
 from buoyline.workspace.batches import (
     ArchivedMessage,
     batch_after,
@@ -33,6 +32,7 @@ from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
 from buoyline.workspace.records import absent
 from buoyline.workspace.results import StagedBlobs
 from buoyline.workspace.session import Session
+from buoyline.workspace.tree import Tree
 
 
 class Archive:

@@ -13,7 +13,7 @@ from html import escape
 from buoyline.errors import CorruptError, InvalidNameError, StorageError
 from buoyline.messages import Media, ResultPart, Text, ToolResult, dialect_named
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
+from buoyline.workspace.local_tree import LocalTree
 
 _ATTEMPTS = 3
 
@@ -21,7 +21,7 @@ _ATTEMPTS = 3
 class Blobs:
     """The payloads of a workspace, shared by its sessions; equal bytes of one type are one file."""
 
-    def __init__(self, tree: Tree, *, lock_timeout_s: float) -> None:
+    def __init__(self, tree: LocalTree, *, lock_timeout_s: float) -> None:
         """Keep the payloads in ``data/`` of *tree*; *lock_timeout_s* is how long to wait for gc."""
         self._tree = tree
         self._lock_timeout_s = lock_timeout_s
@@ -132,14 +132,14 @@ class DirectoryScan:
 class ReferenceScanner:
     """Reads files for the hashes of blobs, each file again only when it has changed."""
 
-    def __init__(self, tree: Tree, digests: frozenset[str], on_read: Callable[[int], None] | None = None) -> None:
+    def __init__(self, tree: LocalTree, digests: frozenset[str], on_read: Callable[[int], None] | None = None) -> None:
         """Look for *digests* in files of *tree*; *on_read* is told how many bytes each piece had."""
         self._tree = tree
         self._digests = frozenset(digest.encode("ascii") for digest in digests)
         self._on_read = on_read
         self._known: dict[str, tuple[Stamp, frozenset[str]]] = {}
 
-    def scan(self, directory: str, above: Tree | None = None) -> DirectoryScan:
+    def scan(self, directory: str, above: LocalTree | None = None) -> DirectoryScan:
         """Look through all regular files below *directory*; links are not followed.
 
         Args:
@@ -166,7 +166,7 @@ class ReferenceScanner:
         """
         return self._references(path, status, self._tree)
 
-    def _references(self, path: str, status: os.stat_result, tree: Tree) -> frozenset[str]:
+    def _references(self, path: str, status: os.stat_result, tree: LocalTree) -> frozenset[str]:
         stamp = _stamp(status)
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
@@ -177,7 +177,7 @@ class ReferenceScanner:
             self._known[path] = stamp, found
         return found
 
-    def _read(self, path: str, tree: Tree) -> set[bytes]:
+    def _read(self, path: str, tree: LocalTree) -> set[bytes]:
         found: set[bytes] = set()
         before = b""
         try:
@@ -194,7 +194,7 @@ class ReferenceScanner:
         return found
 
 
-def _files(tree: Tree, directory: str) -> Iterator[tuple[str, os.stat_result]]:
+def _files(tree: LocalTree, directory: str) -> Iterator[tuple[str, os.stat_result]]:
     waiting = [directory]
     while waiting:
         above = waiting.pop()

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from buoyline.errors import StorageError
 from buoyline.workspace import layout
-from buoyline.workspace._files import Handle, Tree
 from buoyline.workspace.journal import ByteRange, Record, encode
 from buoyline.workspace.journal_tail import JournalTail
+from buoyline.workspace.tree import OpenFile, Tree
 
 _MAX_UNSYNCED_BYTES = 1 << 20
 
@@ -33,7 +33,7 @@ class Appender:
         self._directory = directory
         self._tail = tail
         self._shares_sync = shares_sync
-        self._handles: dict[str, Handle] = {}
+        self._handles: dict[str, OpenFile] = {}
         self._flushed: dict[str, int] = {}
         self._dirty: set[str] = set()
         self._failure: StorageError | None = None
@@ -66,7 +66,7 @@ class Appender:
         """Tell whether the session has a file *name*."""
         return name in self._handles or self._tree.size(f"{self._directory}/{name}") is not None
 
-    def file(self, name: str, *, create: bool = True) -> Handle:
+    def file(self, name: str, *, create: bool = True) -> OpenFile:
         """Return the session's file *name*, opened once; with *create*, it is created empty if it is missing.
 
         Raises:
@@ -297,7 +297,7 @@ class Appender:
         self.file(layout.TRANSCRIPT_FILE).sync()
         return True
 
-    def _set_aside(self, name: str, file: Handle, end: int) -> None:
+    def _set_aside(self, name: str, file: OpenFile, end: int) -> None:
         torn = file.read(end, file.size() - end)
         self._tree.make_directory(f"{self._directory}/{layout.TORN}")
         self._tree.sync_directory(self._directory)
@@ -306,6 +306,6 @@ class Appender:
         self._flushed[name] = min(self._flushed.get(name, end), end)
 
 
-def _cut_back(files: Sequence[tuple[Handle, int]]) -> None:
+def _cut_back(files: Sequence[tuple[OpenFile, int]]) -> None:
     for handle, size in files:
         handle.cut(size)

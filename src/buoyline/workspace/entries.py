@@ -19,9 +19,9 @@ from typing import Any, Protocol, TypeVar
 from buoyline.errors import CorruptError, MessageError, StorageError
 from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
 from buoyline.workspace.quotas import QuotaChecker
 from buoyline.workspace.redaction import Redaction
+from buoyline.workspace.tree import Tree
 
 T = TypeVar("T")
 

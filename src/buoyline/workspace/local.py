@@ -16,11 +16,11 @@ from buoyline.messages import Message, ToolResult
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
 from buoyline.previews.source import BytesSource
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs, with_data_tags
 from buoyline.workspace.entries import StoredEntries, watch_forks
+from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.pool import WorkerPool, outcome
 from buoyline.workspace.quotas import QuotaChecker, Quotas
@@ -88,7 +88,7 @@ class LocalWorkspace(StoresStreams):
         if durability not in _DURABILITY:
             raise ConfigError("durability", f"{durability!r} is not one of {', '.join(_DURABILITY)}")
         self.workdir = Path(workdir).absolute()
-        self._tree = Tree(self.workdir, durable=durability != "off")
+        self._tree = LocalTree(self.workdir, durable=durability != "off")
         self._shares_sync = durability == "batch"
         self._lock_timeout_s = lock_timeout_s
         self._blobs = Blobs(self._tree, lock_timeout_s=lock_timeout_s)
@@ -510,7 +510,7 @@ class LocalWorkspace(StoresStreams):
         )
 
     @property
-    def tree(self) -> Tree:
+    def tree(self) -> LocalTree:
         """The files of the workspace, for reading; links are never followed."""
         return self._tree
 

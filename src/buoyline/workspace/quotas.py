@@ -13,10 +13,10 @@ from buoyline.errors import ConfigError, CorruptError, NotFoundError, QuotaExcee
 from buoyline.messages import Media, ToolResult
 from buoyline.messages.payloads import announced_bytes
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
 from buoyline.workspace.journal import Record, encode
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.session import Session
+from buoyline.workspace.tree import Tree
 
 _COUNTED_FILES = (
     layout.CONTEXT_FILE,

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from buoyline.messages import detect, parse
 from buoyline.offloader.transcript import blank_lines
 from buoyline.workspace import layout
-from buoyline.workspace._files import Handle
 from buoyline.workspace.batches import ArchivedMessage, batch_after, messages_of, rendered, times_of, transcript_bytes
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, JournalState, Record, batch_record, begin_record, encode
 from buoyline.workspace.journal_tail import JournalTail
+from buoyline.workspace.tree import OpenFile
 
 Content = Callable[[Batch], bytes | None]
 """Returns a batch's bytes, or None when they are not what was committed."""
@@ -146,13 +146,13 @@ def _complete_transcript(
         appender.extend_transcript(blank_lines(batch.transcript_bytes, sum(batch.lines)) if lines is None else lines)
 
 
-def _end_of_whole(file: Handle, start: int) -> int:
+def _end_of_whole(file: OpenFile, start: int) -> int:
     """Return where the transcript, which is whole up to *start*, first has a hole: zeros, which it never shows."""
     hole = file.read(start, file.size() - start).find(b"\0")
     return file.size() if hole < 0 else start + hole
 
 
-def _is_rendered(known: JournalState, batch: Batch, file: Handle, content: Content) -> bool:
+def _is_rendered(known: JournalState, batch: Batch, file: OpenFile, content: Content) -> bool:
     lines = _rendered(known, batch, content)
     return lines is None or file.read(batch.transcript_offset, batch.transcript_bytes) == lines
 

@@ -12,7 +12,6 @@ from buoyline.messages.payloads import without_payload
 from buoyline.messages.times import now
 from buoyline.offloader.protocol import StoredResult
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
 from buoyline.workspace.batches import text_digest
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.content import ONE_TEXT, Measure, ResultContent, described, has_data, placed, result_from
@@ -29,6 +28,7 @@ from buoyline.workspace.records import (
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.result_names import ResultNames, names_for
 from buoyline.workspace.session import Session
+from buoyline.workspace.tree import Tree
 
 # Payloads that wait until it is known that there is room for all that belongs to them.
 

@@ -5,7 +5,7 @@ import uuid
 from buoyline.errors import CorruptError, FormatVersionError, MessageError, NotFoundError
 from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
+from buoyline.workspace.tree import Tree
 
 # ``workspace.json``, which says that a directory is a workspace, and in which format.
 

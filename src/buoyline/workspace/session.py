@@ -7,7 +7,7 @@ Synchronous; `LocalWorkspace` is the asynchronous border. What the files hold is
 import errno
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,12 @@ from buoyline.errors import CorruptError, MessageError, NotFoundError, StorageEr
 from buoyline.messages import is_object, parse, spell
 from buoyline.messages.times import now
 from buoyline.workspace import layout
-from buoyline.workspace._files import Handle, HeldTree, Tree
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, begin_record, encode
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.recovery import rebuilt_journal, recover
+from buoyline.workspace.tree import OpenFile, Tree
 
 
 class Session:
@@ -62,7 +62,7 @@ class Session:
         self._tail = JournalTail(self._read_journal, is_durable=tree.is_durable)
         self._identity: tuple[int, int] | None = None
         self._indexed: tuple[int, int] | None = None
-        self._journal: Handle | None = None
+        self._journal: OpenFile | None = None
         self._shared: SyncGroup | None = None
         self._guard = threading.RLock()
 
@@ -190,7 +190,7 @@ class Session:
             finally:
                 self._journal = None
 
-    def _held(self) -> HeldTree:
+    def _held(self) -> AbstractContextManager[Tree]:
         for _ in range(2):
             directory = self._found()
             if directory is None:
@@ -230,7 +230,7 @@ class Session:
         with self.tree.lock(layout.SESSIONS_LOCK, self._lock_timeout_s) as lock:
             self._taken.publish(self.tree, self.session_id, files, lock)
 
-    def _opened_journal(self, appender: Appender, *, is_durable: bool) -> Handle:
+    def _opened_journal(self, appender: Appender, *, is_durable: bool) -> OpenFile:
         try:
             return appender.file(layout.JOURNAL_FILE, create=False)
         except StorageError as error:
@@ -259,7 +259,7 @@ class Session:
             return self._journal.read(offset, size_bytes)
         return self.tree.read(self.name(layout.JOURNAL_FILE), offset, size_bytes)
 
-    def _refresh_tail(self, journal: Handle) -> bool:
+    def _refresh_tail(self, journal: OpenFile) -> bool:
         """Take in what others have written since; return whether nothing was known of these files."""
         identity = journal.identity
         if identity != self._identity:
@@ -268,7 +268,7 @@ class Session:
             self._identity = identity
         return self._tail.refresh(journal.size())
 
-    def _refresh_index(self, journal: Handle) -> None:
+    def _refresh_index(self, journal: OpenFile) -> None:
         identity, size, tail = journal.identity, journal.size(), self._index.tail
         if identity != self._indexed or journal.read(self._index.end - len(tail), len(tail)) != tail:
             if self._document is None or self._indexed is not None:
@@ -293,7 +293,7 @@ class SyncGroup:
     appender: Appender | None = None
 
 
-def _rebuild_journal(appender: Appender, *, is_durable: bool) -> Handle:
+def _rebuild_journal(appender: Appender, *, is_durable: bool) -> OpenFile:
     context = appender.file(layout.CONTEXT_FILE)
     context.sync()
     content = context.read(0, context.size())
@@ -331,7 +331,7 @@ class SessionNames:
         self._folded: set[str] = set()
         self._seen: tuple[int, int, int] | None = None
 
-    def publish(self, tree: Tree, session_id: str, files: Iterable[tuple[str, bytes]], created: Handle) -> None:
+    def publish(self, tree: Tree, session_id: str, files: Iterable[tuple[str, bytes]], created: OpenFile) -> None:
         """Create the directory of a new session with *files* in it, under a name that is free.
 
         Args:
@@ -355,7 +355,7 @@ class SessionNames:
         self._seen = _version_of_sessions(tree, created)
 
 
-def _version_of_sessions(tree: Tree, created: Handle) -> tuple[int, int, int] | None:
+def _version_of_sessions(tree: Tree, created: OpenFile) -> tuple[int, int, int] | None:
     status = tree.status(layout.SESSIONS)
     return None if status is None else (created.size(), status.st_ino, status.st_mtime_ns)
 
@@ -415,7 +415,7 @@ def sessions_in(tree: Tree, *, lock_timeout_s: float, newest_first: bool = False
                     yield _read_in(held, directory, document, lock_timeout_s)
 
 
-def _read_in(tree: HeldTree, directory: str, document: Mapping[str, Any], lock_timeout_s: float) -> Session:
+def _read_in(tree: Tree, directory: str, document: Mapping[str, Any], lock_timeout_s: float) -> Session:
     session_id = document["id"]
     is_first = directory == layout.session_directories(session_id)[0]
     return Session(tree, session_id, lock_timeout_s=lock_timeout_s, document=document if is_first else None)

@@ -23,12 +23,13 @@ from buoyline.offloader.protocol import ResultWriter, StoredResult, ToolOutput
 from buoyline.offloader.view import view_blocks
 from buoyline.previews.source import BlockCutter, BytesSource, character_boundary, decoded, is_readable
 from buoyline.workspace import layout
-from buoyline.workspace._files import Handle, Tree, outside_chunks, outside_file
 from buoyline.workspace.content import Measure
+from buoyline.workspace.local_tree import outside_chunks, outside_file
 from buoyline.workspace.quotas import QuotaChecker
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.results import Results, StagedResult
 from buoyline.workspace.session import Session
+from buoyline.workspace.tree import OpenFile, Tree
 
 # Files as texts that are read in pieces.
 
@@ -213,7 +214,7 @@ class FileSink:
         self._granted_bytes = 0
         self._is_readable = True
 
-    def open(self) -> tuple[str, Handle]:
+    def open(self) -> tuple[str, OpenFile]:
         """Create a file without a final name."""
         self._prepare()
         return self._tree.stage(layout.SESSIONS)
@@ -268,7 +269,7 @@ class _StagedFile:
         self.size_bytes = 0
         self.newlines = 0
         self._sink = sink
-        self._handle: Handle | None = None
+        self._handle: OpenFile | None = None
         self._digest = hashlib.sha256()
         self._last = b"\n"
 
@@ -295,7 +296,7 @@ class _StagedFile:
             self._handle = None
             tree.remove(self.name)
 
-    def _opened(self) -> Handle:
+    def _opened(self) -> OpenFile:
         if self._handle is None:
             self.name, self._handle = self._sink.open()
         return self._handle

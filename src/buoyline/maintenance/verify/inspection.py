@@ -14,8 +14,8 @@ from buoyline.maintenance.verify.findings import IntegrityFinding, finding
 from buoyline.maintenance.verify.journal import Scan
 from buoyline.messages import parse
 from buoyline.workspace import layout
-from buoyline.workspace._files import Handle, Tree
 from buoyline.workspace.index import Index
+from buoyline.workspace.local_tree import Handle, LocalTree
 
 # Reading for a verification: in pieces, so that no file is too large, and keeping track of what was read.
 
@@ -76,7 +76,7 @@ class Probe:
                 kept += chunk
         return Part(digest.hexdigest(), bytes(kept) if is_small else None)
 
-    def file(self, tree: Tree, name: str) -> Part:
+    def file(self, tree: LocalTree, name: str) -> Part:
         """Hash a whole file, and hold it where it is small."""
         with tree.open(name) as handle:
             return self.part(handle, 0, handle.size())
@@ -119,7 +119,7 @@ class Inspection:
         findings: In the order in which they were made.
     """
 
-    def __init__(self, tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> None:
+    def __init__(self, tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) -> None:
         """Begin to look at *directory* of *tree*."""
         self.directory = directory
         self.hashes = hashes
@@ -157,7 +157,7 @@ class Inspection:
 
 
 @contextmanager
-def refusals(tree: Tree, findings: list[IntegrityFinding]) -> Generator[None]:
+def refusals(tree: LocalTree, findings: list[IntegrityFinding]) -> Generator[None]:
     """Add to *findings* what the file system refuses within the block, and go on behind it."""
     try:
         yield
@@ -165,7 +165,7 @@ def refusals(tree: Tree, findings: list[IntegrityFinding]) -> Generator[None]:
         findings.append(unreadable(tree, error))
 
 
-def unreadable(tree: Tree, error: StorageError) -> IntegrityFinding:
+def unreadable(tree: LocalTree, error: StorageError) -> IntegrityFinding:
     """Say that the file system refuses to show a file of ours."""
     path = str(error.filename).removeprefix(tree.path("")).removeprefix("/")
     way_out = "; run this command as its owner" if error.errno in FORBIDDEN_ERRNOS else ""
@@ -197,7 +197,7 @@ def leftover(path: str) -> IntegrityFinding:
     return finding("leftover", path, "is unfinished: a writer is at work, or a crash left it; nobody reads it")
 
 
-def set_aside(tree: Tree, directory: str) -> Iterator[IntegrityFinding]:
+def set_aside(tree: LocalTree, directory: str) -> Iterator[IntegrityFinding]:
     """Say what lies in the ``torn/`` called *directory*; nothing where there is none.
 
     Raises:

@@ -27,9 +27,9 @@ from buoyline.messages import detect, is_array, is_object, parse
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded
 from buoyline.workspace import layout
-from buoyline.workspace._files import Handle, Tree
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
 from buoyline.workspace.journal import Batch, ByteRange, Record
+from buoyline.workspace.local_tree import Handle, LocalTree
 from buoyline.workspace.records import grown_to
 from buoyline.workspace.session import is_directory_of
 
@@ -456,7 +456,7 @@ _NEEDED = {
 _FILES = frozenset({*_NEEDED, layout.TRANSCRIPT_FILE, layout.SUMMARIES_FILE, layout.WINDOW_FILE})
 
 
-def inspected(tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> Inspection:
+def inspected(tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) -> Inspection:
     """Look through the session in *directory*; with *hashes* also at what its files say."""
     session = Inspection(tree, directory, probe, hashes=hashes)
     with _held_window(session) as window:

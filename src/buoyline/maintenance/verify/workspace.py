@@ -25,9 +25,9 @@ from buoyline.maintenance.verify.inspection import (
 from buoyline.maintenance.verify.session import inspected
 from buoyline.messages import is_object
 from buoyline.workspace import layout
-from buoyline.workspace._files import Tree
 from buoyline.workspace.content import data_names
 from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.session import found_directory
 
 # What frameworks keep under keys of their own, in ``storage/``: each key's content against what its facts say.
@@ -38,7 +38,7 @@ from buoyline.workspace.session import found_directory
 _ATTEMPTS = 3
 
 
-def scopes_of(tree: Tree, names: Collection[str] | None) -> list[str]:
+def scopes_of(tree: LocalTree, names: Collection[str] | None) -> list[str]:
     """Return the directories of the scopes in ``storage/``; a directory without facts is the agent's own.
 
     Args:
@@ -54,7 +54,7 @@ def scopes_of(tree: Tree, names: Collection[str] | None) -> list[str]:
     return [directory for directory in found if tree.is_directory(f"{directory}/{layout.ENTRY_FACTS}")]
 
 
-def check_entries(tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> list[IntegrityFinding]:
+def check_entries(tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) -> list[IntegrityFinding]:
     """Check what is in the scope *directory*; with *hashes* also whether the contents are what was written."""
     findings: list[IntegrityFinding] = []
     named = set[str]()
@@ -76,7 +76,9 @@ def check_entries(tree: Tree, directory: str, probe: Probe, *, hashes: bool) -> 
     return findings
 
 
-def _checked(tree: Tree, name: str, probe: Probe, *, hashes: bool, attempts: int = _ATTEMPTS) -> list[IntegrityFinding]:
+def _checked(
+    tree: LocalTree, name: str, probe: Probe, *, hashes: bool, attempts: int = _ATTEMPTS
+) -> list[IntegrityFinding]:
     """Check the content that the facts in file *name* are of; once more where a writer has replaced them since."""
     findings: list[IntegrityFinding] = []
     before = tree.status(name)
@@ -94,7 +96,7 @@ def _checked(tree: Tree, name: str, probe: Probe, *, hashes: bool, attempts: int
 
 
 def _compared(
-    tree: Tree, name: str, facts: Mapping[str, Any], probe: Probe, *, hashes: bool
+    tree: LocalTree, name: str, facts: Mapping[str, Any], probe: Probe, *, hashes: bool
 ) -> Iterator[IntegrityFinding]:
     size_bytes = tree.size(name)
     if size_bytes is None:
@@ -106,7 +108,7 @@ def _compared(
         yield finding("changed-bytes", name, "is not what was written; restore it from a copy")
 
 
-def _facts(tree: Tree, name: str) -> Iterator[Mapping[str, Any]]:
+def _facts(tree: LocalTree, name: str) -> Iterator[Mapping[str, Any]]:
     """Yield the facts in file *name*, unless there are none of our form."""
     if tree.size(name) is None:
         return
@@ -161,7 +163,7 @@ def verify(
 
 class _Verification:
     def __init__(
-        self, tree: Tree, sessions: Sequence[str] | None, *, hashes: bool, on_progress: Progress | None
+        self, tree: LocalTree, sessions: Sequence[str] | None, *, hashes: bool, on_progress: Progress | None
     ) -> None:
         self._tree = tree
         self._chosen = None if sessions is None else {found_directory(tree, name): name for name in sessions}
@@ -285,7 +287,7 @@ class _Verification:
                 for directory in directories:
                     yield self._inspected(sessions, directory)
 
-    def _inspected(self, sessions: Tree, directory: str, attempts: int = _ATTEMPTS) -> Inspection:
+    def _inspected(self, sessions: LocalTree, directory: str, attempts: int = _ATTEMPTS) -> Inspection:
         before = self._journal_size(directory, sessions)
         with ExitStack() as stack:
             tree = sessions
@@ -298,7 +300,7 @@ class _Verification:
             return session
         return self._inspected(sessions, directory, attempts - 1)
 
-    def _journal_size(self, directory: str, tree: Tree) -> int | None:
+    def _journal_size(self, directory: str, tree: LocalTree) -> int | None:
         with refusals(tree, []):
             return tree.size(f"{directory}/{layout.JOURNAL_FILE}")
         return None

@@ -1,6 +1,6 @@
-"""What is done to files and directories that are open: the half of `_files` that knows descriptors and no paths.
+"""What is done to files and directories that are open: the half of `local_tree` that knows descriptors and no paths.
 
-Every name is taken within an open directory, no link is followed, every mode is set explicitly. Only `_files` calls
+Every name is taken within an open directory, no link is followed, every mode is set explicitly. Only `local_tree` calls
 this.
 """
 

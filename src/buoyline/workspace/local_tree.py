@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from buoyline.errors import StorageError, UnsupportedPlatformError
-from buoyline.workspace._descriptors import (
+from buoyline.workspace.descriptors import (
     CHUNK_BYTES,
     DIRECTORY,
     DIRECTORY_MODE,
@@ -47,10 +47,10 @@ from buoyline.workspace._descriptors import (
 )
 from buoyline.workspace.layout import TEMPORARY_PREFIX
 
-__all__ = ["Handle", "HeldTree", "Tree", "outside_chunks", "outside_file"]
+__all__ = ["Handle", "HeldTree", "LocalTree", "outside_chunks", "outside_file"]
 
 
-class Tree:
+class LocalTree:
     """A directory and what lies below it, addressed by relative POSIX paths.
 
     Paths come from `layout` or are checked with `safe_parts`. All methods raise `StorageError` where the file
@@ -445,10 +445,10 @@ class Tree:
             os.fsync(descriptor)
 
 
-class HeldTree(Tree):
+class HeldTree(LocalTree):
     """A tree with one directory open until the end of the ``with`` block; walks to what is below it begin there."""
 
-    def __init__(self, tree: Tree, name: str, descriptor: int) -> None:
+    def __init__(self, tree: LocalTree, name: str, descriptor: int) -> None:
         """Take over *descriptor*, which is that of directory *name* of *tree*."""
         super().__init__(tree.root, durable=tree.is_durable)
         self._tree = tree
