@@ -167,12 +167,12 @@ def test_a_message_of_ones_own_is_known_by_a_block_that_only_agentscope_has(bloc
 )
 def test_a_message_of_another_dialect_is_none_of_agentscopes(message: dict[str, Any]) -> None:
     assert detect(message) is not AGENTSCOPE
-    assert not AGENTSCOPE.recognises_result(message)
+    assert not AGENTSCOPE.detects_result(message)
 
 
 @pytest.mark.parametrize("found", [5, None, "hi", [], TextBlock(text="hi"), image()])
 def test_what_is_no_message_is_not_taken_for_one(found: object) -> None:
-    assert not AGENTSCOPE.recognises(found)
+    assert not AGENTSCOPE.detects(found)
     with pytest.raises(MessageError):
         detect(found)
 

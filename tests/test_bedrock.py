@@ -139,7 +139,7 @@ def test_a_result_beside_words_of_the_user_is_the_users_message() -> None:
     ],
 )
 def test_what_bedrock_alone_would_not_write_is_no_message_of_its(message: dict[str, Any]) -> None:
-    assert not BEDROCK.recognises(message)
+    assert not BEDROCK.detects(message)
     assert detect(message) is OPENAI
 
 
@@ -156,7 +156,7 @@ typed = st.sampled_from(
 @given(st.lists(blocks, min_size=1) | st.lists(typed, min_size=1), st.sampled_from(["user", "assistant"]))
 def test_no_message_belongs_to_two_dialects_with_blocks_of_their_own(content: list[Any], role: str) -> None:
     message = {"role": role, "content": content}
-    assert not (BEDROCK.recognises(message) and ANTHROPIC.recognises(message))
+    assert not (BEDROCK.detects(message) and ANTHROPIC.detects(message))
     assert (detect(message) is BEDROCK) == ("type" not in content[0])
 
 

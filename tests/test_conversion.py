@@ -26,10 +26,22 @@ from hypothesis import strategies as st
 from thirds import share_of_examples
 
 from buoyline.errors import ConfigError, MessageError
-from buoyline.messages import convert, dialect_named, dialect_names, spell
-from buoyline.messages.conversion.blocks import Called, Losses, Said, Turn
-from buoyline.messages.conversion.convert import _READERS
-from buoyline.messages.conversion.pairing import named
+from buoyline.messages import (
+    Base64,
+    Losses,
+    Media,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+    convert,
+    dialect_named,
+    dialect_names,
+    spell,
+)
+from buoyline.messages.formats import base64_of
+from buoyline.messages.pairing import named
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(64))).decode()
 PDF = base64.b64encode(b"%PDF-1.7 " + bytes(range(64))).decode()
@@ -609,22 +621,33 @@ SOME = share_of_examples(2)
 PAIRS = [(one, other) for one in MESSAGES for other in MESSAGES if one != other]
 
 
-def turns(messages: Sequence[Any], dialect: str) -> list[Turn]:
+def turns(messages: Sequence[Any], dialect: str) -> list[Any]:
     """Return what *messages* say, without the numbers of the messages, names that follow from calls, and spellings."""
-    found = [turn for message in messages for turn in _READERS[dialect](message, 0, Losses(dialect))]
+    read = dialect_named(dialect).read
+    found = [turn for message in messages for turn in read(message, Losses(dialect))]
     return [
-        replace(turn, blocks=tuple(_plain(block) for block in turn.blocks), metadata=dict(turn.metadata))
-        for turn in _run_together([turn for turn in named(found, (), everywhere=True) if turn.blocks])
+        (turn.role, turn.name, dict(turn.metadata), [_plain(part) for part in turn.parts])
+        for turn in _run_together([turn for turn in named(found, (), everywhere=True) if turn.parts])
     ]
 
 
-def _plain(block: Any) -> Any:
-    if not isinstance(block, Called):
-        return block
-    try:
-        return replace(block, arguments=spell(json.loads(block.arguments or "{}")))
-    except ValueError:
-        return block
+def _plain(part: Any) -> Any:
+    """Return a part with all that it holds, what its equality ignores included."""
+    match part:
+        case ToolCall():
+            try:
+                return replace(part, arguments=spell(json.loads(part.arguments or "{}")))
+            except ValueError:
+                return part
+        case ToolResult():
+            return replace(part, parts=()), [_plain(inner) for inner in part.parts]
+        case Media():
+            is_spelled = isinstance(part.payload, Base64)
+            return part, None if part.payload is None else base64_of(part), is_spelled
+        case Reasoning():
+            return part.text, part.signature, part.hidden
+        case _:
+            return part
 
 
 def _run_together(found: Sequence[Turn]) -> list[Turn]:
@@ -632,7 +655,7 @@ def _run_together(found: Sequence[Turn]) -> list[Turn]:
     made: list[Turn] = []
     for turn in found:
         if made and made[-1].role == turn.role == "tool":
-            made[-1] = replace(made[-1], blocks=(*made[-1].blocks, *turn.blocks))
+            made[-1] = replace(made[-1], parts=(*made[-1].parts, *turn.parts))
         else:
             made.append(turn)
     return made
@@ -651,8 +674,8 @@ def test_nothing_that_a_dialect_accepts_is_refused_and_no_text_is_lost(
     dialect = dialect_named(other)
     spelled = spell([dialect.to_json(message) for message in converted.messages]) + spell(converted.system)
     assert all(dialect.view(message) for message in converted.messages)
-    for block in (block for turn in turns(messages, one) for block in turn.blocks if isinstance(block, Said)):
-        assert all(spell(line)[1:-1] in spelled for line in block.text.split("\n"))
+    for part in (part for _, _, _, parts in turns(messages, one) for part in parts if isinstance(part, Text)):
+        assert all(spell(line)[1:-1] in spelled for line in part.text.split("\n"))
     if other in ("anthropic", "bedrock"):
         roles = [message["role"] for message in converted.messages]
         assert all(first != second for first, second in pairwise(roles))

@@ -1,9 +1,15 @@
-"""A neutral view over message dialects; native messages are read here and never changed."""
+"""Message dialects, the neutral model that they share, and the conversion between them.
 
-from buoyline.messages.conversion import Converted, Loss, convert
+Native messages are read here and never changed. Token counts, files and sessions do not belong here.
+"""
+
+from buoyline.messages.convert import Converted, convert
+from buoyline.messages.dialect import Dialect, Turn
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
+from buoyline.messages.losses import Loss, Losses
 from buoyline.messages.model import (
     Base64,
+    CachePoint,
     Json,
     Media,
     Message,
@@ -17,14 +23,23 @@ from buoyline.messages.model import (
     ToolCall,
     ToolResult,
 )
-from buoyline.messages.registry import Dialect, detect, dialect_named, dialect_names, read_result
+from buoyline.messages.registry import (
+    detect,
+    dialect_named,
+    dialect_names,
+    read_result,
+    register_dialect,
+    unregister_dialect,
+)
 
 __all__ = [
     "Base64",
+    "CachePoint",
     "Converted",
     "Dialect",
     "Json",
     "Loss",
+    "Losses",
     "Media",
     "Message",
     "Note",
@@ -36,6 +51,7 @@ __all__ = [
     "Text",
     "ToolCall",
     "ToolResult",
+    "Turn",
     "convert",
     "detect",
     "dialect_named",
@@ -44,5 +60,7 @@ __all__ = [
     "is_object",
     "parse",
     "read_result",
+    "register_dialect",
     "spell",
+    "unregister_dialect",
 ]

@@ -1,12 +1,13 @@
 """AgentScope's dialect: its `Msg` objects, and the JSON that its own ``model_dump_json`` makes of them.
 
-Source: ``agentscope.message`` of 2.0.10. Calls and their results stand in one assistant message, several turns of
-them; a hint stands among them and goes to the model as a user message. AgentScope cuts one message into two with one
-id, so an id names no message. It is never imported here: an object is known by its fields, and a new one is built
-by the classes of the object at hand.
+Source: ``agentscope.message`` of 2.0.10. One assistant message holds a whole reply: rounds of calls and results, and
+hints between them, which go to the model as user messages. AgentScope cuts one message into two with one id, so an id
+does not identify a message. This module never imports AgentScope: it knows an object by its fields, and builds a new
+one with the classes of the object at hand.
 """
 
 import hashlib
+import mimetypes
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +15,27 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from buoyline.errors import MessageError
-from buoyline.messages.jsonl import is_array, is_object, spell
-from buoyline.messages.model import (
+from buoyline.messages.dialect import (
     Blocks,
+    Dialect,
+    Turn,
+    blocks_of,
+    has_known_role,
+    kind_of,
+    media,
+    plain_fields,
+    role_of,
+    simple_part,
+    text_of,
+    text_or_empty,
+    turns_of,
+)
+from buoyline.messages.formats import base64_of
+from buoyline.messages.jsonl import is_array, is_object, spell
+from buoyline.messages.losses import Losses
+from buoyline.messages.model import (
+    CachePoint,
+    Json,
     Media,
     Message,
     Note,
@@ -29,13 +47,7 @@ from buoyline.messages.model import (
     Text,
     ToolCall,
     ToolResult,
-    blocks_of,
-    has_known_role,
-    media,
-    plain_fields,
-    role_of,
-    simple_part,
-    text_or_empty,
+    text_in,
 )
 
 _MESSAGE_FIELDS = frozenset({"name", "role", "content", "id", "created_at"})
@@ -43,17 +55,24 @@ _RESULT_FIELDS = frozenset({"type", "id", "name", "output"})
 _OWN_BLOCKS: Mapping[str, str] = {"tool_call": "input", "tool_result": "output", "data": "source", "hint": "hint"}
 """Types of block that are unmistakable, each with a field that it must have."""
 
+_BOOKKEEPING: Final = frozenset({"id", "created_at", "finished_at", "usage", "finished_reason"})
+"""AgentScope's own records about a message or block; a message's are one loss."""
+
 _FAILED = frozenset({"error", "denied", "interrupted"})
 _NO_TIME: Final = "1970-01-01T00:00:00"
+_EMPTY: Final = Text("")
 
 
-class AgentScope:
+class AgentScope(Dialect):
     """Messages as AgentScope's agents hold them in ``agent.state.context``."""
 
     name = "agentscope"
+    names_results = True
+    model_sends_media = True
+    names_media = True
 
-    def recognises(self, message: object) -> bool:
-        """Tell whether *message* is a `Msg`, or an object with its fields or with a block that only it has."""
+    def detects(self, message: object) -> bool:
+        """Return whether *message* is a `Msg`, or an object with its fields or with a block that only it has."""
         if not is_object(message):
             return _field_names(message) >= _MESSAGE_FIELDS
         content = message.get("content")
@@ -62,12 +81,10 @@ class AgentScope:
         return message.keys() >= _MESSAGE_FIELDS or any(map(_is_own, content))
 
     def view(self, message: Any) -> Message:
-        """Read *message*: nothing but results reads as role ``tool``, nothing but hints as role ``user``.
+        """Read *message*: one with only results reads as role ``tool``, one with only hints as role ``user``.
 
-        Each block of a hint is a part of its own, and its texts are notes. A name that repeats the role is none.
-
-        Raises:
-            MessageError: It has no role that we know, or content of another form.
+        Each block of a hint is a part of its own, and its texts are notes. A name that repeats the role is dropped.
+        See `Dialect.view`.
         """
         found = plain_fields(message)
         role = role_of(found)
@@ -78,9 +95,9 @@ class AgentScope:
         name = text_or_empty(found.get("name"))
         return Message(_speaker(role, content, parts), parts, "" if name == role else name)
 
-    def recognises_result(self, tool_result: object) -> bool:
-        """Tell whether *tool_result* is a `ToolResultBlock`, its JSON, or a message of this dialect."""
-        return _is_result(tool_result) or self.recognises(tool_result)
+    def detects_result(self, tool_result: object) -> bool:
+        """Return whether *tool_result* is a `ToolResultBlock`, its JSON, or a message of this dialect."""
+        return _is_result(tool_result) or self.detects(tool_result)
 
     def result(self, tool_result: Any) -> Message:
         """Read a `ToolResultBlock`, or a message that holds exactly one.
@@ -90,25 +107,18 @@ class AgentScope:
         """
         if _is_result(tool_result):
             return Message("tool", (_result(plain_fields(tool_result)),))
-        view = self.view(tool_result)
-        if len(view.results) != 1:
-            raise MessageError(f"expected one tool result, found {len(view.results)}")
-        return view
-
-    def to_json(self, message: Any) -> dict[str, Any]:
-        """Return every field, as ``model_dump_json`` does."""
-        return dict(plain_fields(message))
+        return super().result(tool_result)
 
     def from_json(self, value: Mapping[str, Any]) -> Any:
-        """Return the `Msg` whose JSON *value* is; *value* copied where AgentScope is not loaded or does not take it."""
+        """Return the `Msg` whose JSON is *value*, or a copy of *value* if AgentScope is not loaded or refuses it."""
         try:
             return _built(value)
         except ValueError:
-            # A message of somebody's own, or of another version: to go on with its JSON is better than not to go on.
+            # A message of another program or version: going on with its JSON is better than not going on.
             return dict(value)
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
-        """Return a copy whose n-th tool result has other output; a text stays a text where one is all there is."""
+        """Return a copy whose n-th tool result has other output. Text stays text if a single text replaces it."""
         content = list(_field(message, "content"))
         places = [place for place, block in enumerate(content) if _is_result(block)]
         for number, blocks in results.items():
@@ -116,7 +126,7 @@ class AgentScope:
         return _changed(message, "content", content)
 
     def with_content(self, message: Any, blocks: Blocks) -> Any:
-        """Return a copy of *message* whose content consists of *blocks*; what stands for a hint is a hint."""
+        """Return a copy of *message* whose content consists of *blocks*; a text that replaces a hint is a hint."""
         content = list(_field(message, "content"))
         places = _places(content)
         chosen: dict[int, list[tuple[int, str | int]]] = {place: [] for place, _ in places}
@@ -127,12 +137,11 @@ class AgentScope:
         return _changed(message, "content", made + added)
 
     def user_message(self, text: str) -> Any:
-        """Return a new user message: a `Msg` where AgentScope is loaded, else its JSON.
+        """Return a new user message: a `Msg` if AgentScope is loaded, else its JSON.
 
-        The same text is the same message, whoever spells it again and when: its id is the text's hash, and it has
-        no time.
+        The same text always gives the same message: its id is the text's hash, and it has no time.
         """
-        name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        name = _hash(text)
         return _message("user", "user", name, _text_block(text, name, _NO_TIME), _NO_TIME)
 
     def tool_result_message(self, call_id: str, text: str, name: str = "") -> Any:
@@ -143,13 +152,60 @@ class AgentScope:
         block |= {"state": "success", "metadata": {}, "created_at": now, "finished_at": now}
         return _message("assistant", "assistant", uuid.uuid4().hex, block, now)
 
+    def read(self, message: Any, losses: Losses) -> list[Turn]:
+        """Read *message* whole; see `Dialect.read`."""
+        found = plain_fields(message)
+        role, content = role_of(found), blocks_of(found.get("content"))
+        losses.note_fields(found, ("role", "name", "content", "metadata", *_BOOKKEEPING))
+        if recorded := sorted(name for name in _BOOKKEEPING if found.get(name)):
+            losses.note(", ".join(recorded), f"accounts of AgentScope's; {losses.target} keeps none such")
+        name = text_or_empty(found.get("name"))
+        metadata: Mapping[str, Any] = held if is_object(held := found.get("metadata")) else {}
+        turns: list[Turn] = []
+        for speaker, parts in _runs(role, content, losses) or [(role, [])]:
+            named = name if speaker == role != name else ""
+            turns += turns_of(speaker, parts, losses, named, {} if turns else metadata)
+        return turns
+
+    def refuses_media(self, media: Media) -> str | None:
+        """Refuse media that have neither their bytes nor a URL."""
+        return None if media.payload is not None or "://" in media.source else "its bytes are elsewhere"
+
+    def joins(self, group: Sequence[Turn], turn: Turn) -> bool:
+        """Join results to their calls, and the model's next words to those."""
+        last, speaks = group[-1].role, turn.role
+        is_answer = speaks == "tool" and last in ("assistant", "tool")
+        goes_on = speaks == "assistant" and last == "tool" and group[0].role == "assistant"
+        same = not turn.metadata and (speaks == "tool" or turn.name == group[0].name)
+        return same and (is_answer or goes_on)
+
+    def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[Any]:
+        """Write rounds of calls and results into one assistant message.
+
+        The same turns always give the same message: ids are hashes, and there is no time.
+        """
+        answered = {result.call_id for turn in turns for result in turn.results}
+        first = turns[0]
+        role = "assistant" if first.role == "tool" else first.role
+        content = [
+            _written(part, answered, losses.at(turn.number))
+            for turn in turns
+            for part in turn.parts
+            if not isinstance(part, CachePoint)
+        ]
+        message_id = _hash(f"{first.number} {role} {spell(content)}")
+        _identify(content, message_id)
+        fields: dict[str, Any] = {"name": first.name or role, "content": content, "role": role, "id": message_id}
+        fields |= {"metadata": dict(first.metadata), "created_at": _NO_TIME, "usage": None, "finished_at": _NO_TIME}
+        yield self.from_json(fields | {"finished_reason": None, "structured_output": None, "error": None})
+
 
 def _field(value: Any, name: str) -> Any:
     return value.get(name) if is_object(value) else getattr(value, name, None)
 
 
 def _field_names(value: object) -> frozenset[str]:
-    """Return the names of a model's fields, read off its class; none of anything else."""
+    """Return the names of a model's fields, read off its class; empty for any other value."""
     found = getattr(type(value), "model_fields", None)
     return frozenset(found) if is_object(found) else frozenset()
 
@@ -182,7 +238,8 @@ def _parts(block: object, native: object) -> Iterator[Part]:
                 yield replace(_result(block), native=None if native is block else native)
                 return
             case "thinking":
-                yield Reasoning(text_or_empty(block.get("thinking")))
+                texts = (block.get(key) for key in ("thinking", "signature", "redacted_thinking_data"))
+                yield Reasoning(*map(text_or_empty, texts))
                 return
             case "hint" if isinstance(hint := block.get("hint"), str) or is_array(hint):
                 yield from map(_noted, blocks_of(hint))
@@ -193,7 +250,7 @@ def _parts(block: object, native: object) -> Iterator[Part]:
 
 
 def _part(block: object) -> ResultPart:
-    """Read a block that may stand in a result or a hint."""
+    """Read a block that a result or a hint may hold."""
     if is_object(block) and block.get("type") == "data" and is_object(source := block.get("source")):
         return _media(source, block.get("name"))
     return simple_part(block)
@@ -235,7 +292,7 @@ def _result(block: Mapping[str, Any]) -> ToolResult:
 def _changed(holder: Any, key: str, value: object) -> Any:
     """Return a copy of a message or block with *value* under *key*, in which new blocks may be dicts.
 
-    A model's own class makes blocks of them, and takes those that are blocks already as they are.
+    A model's own class turns dicts into blocks, and takes blocks as they are.
     """
     if is_object(holder):
         return {**holder, key: value}
@@ -249,13 +306,13 @@ def _with_output(result: Any, blocks: Blocks) -> Any:
     if len(blocks) == 1 and isinstance(blocks[0], str) and not is_array(output):
         return _changed(result, "output", blocks[0])
     old = output if is_array(output) else [_said(result, text_or_empty(output))]
-    leaving = iter([block for number, block in enumerate(old) if number not in blocks])
-    made = [_said(next(leaving, result), block) if isinstance(block, str) else old[block] for block in blocks]
+    replaced = iter([block for number, block in enumerate(old) if number not in blocks])
+    made = [_said(next(replaced, result), block) if isinstance(block, str) else old[block] for block in blocks]
     return _changed(result, "output", made)
 
 
 def _places(content: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return for each part of the view the number of its block, and its number within that."""
+    """Return for each part of the view the number of its block, and its number within the block."""
     found: list[tuple[int, int]] = []
     for place, block in enumerate(content):
         hint = _field(block, "hint") if _field(block, "type") == "hint" else None
@@ -264,7 +321,7 @@ def _places(content: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def _placed(places: Sequence[tuple[int, int]], blocks: Blocks) -> Iterator[tuple[tuple[int, int], str | int]]:
-    """Yield *blocks* with their places: a new text takes that of the first part behind the last that has left."""
+    """Yield *blocks* with their places: a new text takes the place of the next part that is not kept."""
     kept, last = {block for block in blocks if isinstance(block, int)}, -1
     for block in blocks if places else ():
         free = (number for number in range(last + 1, len(places)) if number not in kept)
@@ -273,7 +330,7 @@ def _placed(places: Sequence[tuple[int, int]], blocks: Blocks) -> Iterator[tuple
 
 
 def _made(block: Any, chosen: Sequence[tuple[int, str | int]] | None) -> list[Any]:
-    """Return what stands in place of *block* once its parts are *chosen*; None: it has no parts, and stays."""
+    """Return the blocks that replace *block* once its parts are *chosen*; None: it has no parts, and is kept."""
     if chosen is None:
         return [block]
     hint = _field(block, "hint")
@@ -287,7 +344,7 @@ def _made(block: Any, chosen: Sequence[tuple[int, str | int]] | None) -> list[An
 
 
 def _said(origin: Any, text: str) -> dict[str, Any]:
-    """Return a text block under the id of the block whose place it takes, as AgentScope does when it cuts one."""
+    """Return a text block with the id of the block that it replaces, as AgentScope does when it cuts one."""
     return _text_block(text, text_or_empty(_field(origin, "id")), text_or_empty(_field(origin, "created_at")))
 
 
@@ -302,6 +359,121 @@ def _message(name: str, role: str, message_id: str, block: dict[str, Any], creat
 
 
 def _built(fields: Mapping[str, Any]) -> Any:
-    """Return a `Msg`, whose class whoever wants objects has loaded; else the fields."""
+    """Return a `Msg` if the program has loaded AgentScope, else the fields."""
     module = sys.modules.get("agentscope.message")
     return dict(fields) if module is None else module.Msg.model_validate(fields)
+
+
+# Reading for a conversion: the same parts, in the order in which the model sees them.
+
+
+def _runs(role: Role, content: Sequence[Any], losses: Losses) -> list[tuple[Role, list[Part]]]:
+    """Return the parts by speaker. A hint between results waits until the last of them."""
+    runs: list[tuple[Role, list[Part]]] = []
+    hinted: list[Part] = []
+    for block in content:
+        if is_object(block) and block.get("type") == "hint":
+            _note(block, ("hint",), "a hint", losses)
+            losses.note("hint", "it is the user's now")
+            inner = (_read_content(one, losses) for one in blocks_of(block.get("hint")))
+            hinted += [one for one in inner if one != _EMPTY]
+            continue
+        part = _read_part(block, losses)
+        if part == _EMPTY:
+            continue
+        if hinted and not isinstance(part, ToolResult):
+            runs.append(("user", hinted))
+            hinted = []
+        if runs and runs[-1][0] == role:
+            runs[-1][1].append(part)
+        else:
+            runs.append((role, [part]))
+    return [*runs, ("user", hinted)] if hinted else runs
+
+
+def _read_part(block: Any, losses: Losses) -> Part:
+    match block:
+        case {"type": "tool_call"}:
+            _note(block, ("id", "name", "input", "state", "suggested_rules"), "a call", losses)
+            return _call(block)
+        case {"type": "tool_result"}:
+            _note(block, ("id", "name", "output", "state", "metadata"), "a result", losses)
+            if block.get("metadata"):
+                losses.note("metadata of a result")
+            state = block.get("state", "success")
+            if state not in ("success", "error"):
+                losses.note(f"state {state!r} of a result", "results succeed or fail there")
+            inner = tuple(_read_content(one, losses) for one in blocks_of(block.get("output")))
+            return replace(_result(block), parts=inner)
+        case {"type": "thinking"}:
+            _note(block, ("thinking", "signature", "redacted_thinking_data"), "reasoning", losses)
+            return next(_parts(block, block))
+        case _:
+            return _read_content(block, losses)
+
+
+def _read_content(block: Any, losses: Losses) -> ResultPart:
+    if text_of(block) is not None:
+        if is_object(block):
+            _note(block, ("text",), "a text", losses)
+        return _part(block)
+    part = _part(block)
+    if isinstance(part, Opaque):
+        return losses.foreign(kind_of(block))
+    _note(block, ("source", "name"), "data", losses)
+    return part
+
+
+def _note(block: Mapping[str, Any], known: tuple[str, ...], where: str, losses: Losses) -> None:
+    losses.note_fields(block, ("type", *known, *_BOOKKEEPING), where)
+
+
+# Writing.
+
+
+def _written(part: Part, answered: set[str], losses: Losses) -> dict[str, Any]:
+    match part:
+        case Reasoning():
+            extra = {"signature": part.signature, "redacted_thinking_data": part.hidden}
+            return {"type": "thinking", "thinking": part.text} | {key: text for key, text in extra.items() if text}
+        case ToolCall():
+            state = "finished" if part.call_id in answered else "pending"
+            call = {"type": "tool_call", "id": part.call_id, "name": part.name, "input": part.arguments}
+            return {**call, "state": state, "suggested_rules": []}
+        case ToolResult():
+            output = [_written(inner, set(), losses) for inner in part.parts]
+            state = "error" if part.is_error else "success"
+            named = {"type": "tool_result", "id": part.call_id, "name": part.name}
+            return {**named, "output": output, "state": state, "metadata": {}}
+        case Media():
+            return _written_data(part, losses)
+        case _:
+            if isinstance(part, Json):
+                losses.note("JSON value", "it is text now")
+            return {"type": "text", "text": text_in(part)}
+
+
+def _written_data(media: Media, losses: Losses) -> dict[str, Any]:
+    media_type = media.media_type or mimetypes.guess_type(media.source.partition("?")[0])[0] or ""
+    if not media_type or _kind(media_type) != media.kind:
+        if media_type:
+            losses.note(f"media type {media_type!r} of {media.kind}", "the type says what it is there")
+        media_type = "application/octet-stream" if media.kind == "document" else f"{media.kind}/*"
+    if media.payload is None:
+        source = {"type": "url", "url": media.source, "media_type": media_type}
+    else:
+        source = {"type": "base64", "data": base64_of(media), "media_type": media_type}
+    return {"type": "data", "source": source, "name": media.name or None}
+
+
+def _identify(content: Sequence[dict[str, Any]], message_id: str) -> None:
+    """Give each block the fields that AgentScope's blocks have: an id, if it is no call or result, and times."""
+    for place, block in enumerate(content):
+        block.setdefault("id", _hash(f"{message_id} {place}"))
+        block |= {"created_at": _NO_TIME, "finished_at": _NO_TIME if block["type"] != "text" else None}
+        if block["type"] == "tool_result":
+            _identify(block["output"], block["id"] + message_id + str(place))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

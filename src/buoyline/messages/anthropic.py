@@ -1,16 +1,37 @@
 """Anthropic's messages dialect.
 
-Source: the ``messages`` of the Messages API: ``role`` and ``content``, text or a list of blocks; tool results
-stand as blocks in user messages, several in one message where calls ran in parallel.
+Source: the ``messages`` of the Messages API: ``role`` and ``content``, text or a list of blocks. Tool results
+are blocks of user messages, several in one message if calls ran in parallel.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from buoyline.errors import MessageError
-from buoyline.messages.jsonl import is_array, is_object, spell
-from buoyline.messages.model import (
+from buoyline.messages.dialect import (
     Blocks,
+    Dialect,
+    Turn,
+    blocks_of,
+    fields,
+    kind_of,
+    media,
+    own_fields,
+    plain_fields,
+    rebuilt_content,
+    role_of,
+    simple_part,
+    text_of,
+    text_or_empty,
+    turns_of,
+)
+from buoyline.messages.formats import base64_of, document_text, text_document
+from buoyline.messages.jsonl import is_array, is_object, spell
+from buoyline.messages.losses import Losses
+from buoyline.messages.model import (
+    CachePoint,
+    Json,
     Media,
     Message,
     Opaque,
@@ -21,31 +42,29 @@ from buoyline.messages.model import (
     Text,
     ToolCall,
     ToolResult,
-    blocks_of,
-    fields,
     join_texts,
-    media,
-    own_fields,
-    plain_fields,
-    rebuilt_content,
-    role_of,
-    simple_part,
-    text_or_empty,
+    text_in,
 )
 
+_CACHE: Final = "cache_control"
+_IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_PDF: Final = "application/pdf"
 _OWN_BLOCKS = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use"}
 )
-"""Unmistakable. (What a server tool does is no `ToolCall`: its result follows in the same message.)"""
+"""Unmistakable. (A server tool's use is no `ToolCall`: its result follows in the same message.)"""
 
 
-class Anthropic:
+class Anthropic(Dialect):
     """Messages as Anthropic's Messages API takes them."""
 
     name = "anthropic"
+    alternates_roles = True
+    has_system_messages = False
+    has_cache_points = True
 
-    def recognises(self, message: object) -> bool:
-        """Tell whether *message* holds a block that only this dialect has."""
+    def detects(self, message: object) -> bool:
+        """Return whether *message* holds a block that only this dialect has."""
         found = fields(message)
         if found is None or found.get("role") not in ("user", "assistant") or "tool_calls" in found:
             return False
@@ -53,19 +72,15 @@ class Anthropic:
         return is_array(content) and any(_block_type(block) in _OWN_BLOCKS for block in content)
 
     def view(self, message: Any) -> Message:
-        """Read *message*; one that holds nothing but tool results reads as role ``tool``.
-
-        Raises:
-            MessageError: It has no role that we know, or content of another form.
-        """
+        """Read *message*; one that holds only tool results reads as role ``tool``. See `Dialect.view`."""
         found = plain_fields(message)
         role = role_of(found)
         parts = tuple(_part(block) for block in blocks_of(found.get("content")))
         return Message(_speaker(role, parts), parts)
 
-    def recognises_result(self, tool_result: object) -> bool:
-        """Tell whether *tool_result* is a ``tool_result`` block, or a message with blocks of this dialect."""
-        return _block_type(tool_result) == "tool_result" or self.recognises(tool_result)
+    def detects_result(self, tool_result: object) -> bool:
+        """Return whether *tool_result* is a ``tool_result`` block, or a message with blocks of this dialect."""
+        return _block_type(tool_result) == "tool_result" or self.detects(tool_result)
 
     def result(self, tool_result: Any) -> Message:
         """Read a ``tool_result`` block, or a user message that holds exactly one.
@@ -77,18 +92,7 @@ class Anthropic:
             if "tool_use_id" not in plain_fields(tool_result):
                 raise MessageError("a tool_result block without 'tool_use_id' is not in Anthropic's form")
             return Message("tool", (_part(plain_fields(tool_result)),))
-        view = self.view(tool_result)
-        if len(view.results) != 1:
-            raise MessageError(f"expected one tool result, found {len(view.results)}")
-        return view
-
-    def to_json(self, message: Any) -> dict[str, Any]:
-        """Return the message's own fields."""
-        return dict(plain_fields(message))
-
-    def from_json(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return *value*: a message is its own JSON form."""
-        return dict(value)
+        return super().result(tool_result)
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy whose n-th ``tool_result`` block has other content."""
@@ -116,6 +120,51 @@ class Anthropic:
         """Return a new user message with one ``tool_result`` block, which has no place for the tool's name."""
         return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": text}]}
 
+    def read(self, message: Any, losses: Losses) -> list[Turn]:
+        """Read *message* whole; see `Dialect.read`."""
+        found = plain_fields(message)
+        losses.note_fields(found, ("role", "content", "type"))
+        parts = (part for block in blocks_of(found.get("content")) for part in _read_parts(block, losses))
+        return turns_of(role_of(found), parts, losses)
+
+    def refuses_media(self, media: Media) -> str | None:
+        """Refuse all but images and documents of certain types."""
+        if media.kind not in ("image", "document"):
+            return ""
+        if media.payload is None:
+            return None if media.source.startswith(("https://", "http://")) else "its bytes are elsewhere"
+        if media.kind == "image":
+            return None if media.media_type in _IMAGES else ""
+        return None if media.media_type == _PDF or document_text(media) is not None else ""
+
+    def refuses_reasoning(self, reasoning: Reasoning) -> str | None:
+        """Refuse reasoning without a signature, as Anthropic does."""
+        return None if reasoning.hidden or reasoning.signature else "it has no signature, and would be refused"
+
+    def joins(self, group: Sequence[Turn], turn: Turn) -> bool:
+        """Join the turns of the user and the tools, and those of the model."""
+        return (group[-1].role == "assistant") == (turn.role == "assistant")
+
+    def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[dict[str, Any]]:
+        """Write the user's text and the tools' results into one message, the model's turns into another."""
+        content: list[dict[str, Any]] = []
+        for turn in turns:
+            noted = losses.at(turn.number)
+            if turn.metadata:
+                noted.note("metadata")
+            if turn.name:
+                noted.note("name of the speaker")
+            for part in turn.parts:
+                if not isinstance(part, CachePoint):
+                    content.append(_written(part, noted))
+                elif not content or _CACHE in content[-1] or content[-1]["type"].endswith("thinking"):
+                    noted.note("cache point", "no block before it can hold it")
+                else:
+                    content[-1][_CACHE] = {"type": "ephemeral"} | ({"ttl": part.ttl} if part.ttl else {})
+        role = "assistant" if turns[0].role == "assistant" else "user"
+        is_text = len(content) == 1 and content[0].keys() == {"type", "text"}
+        yield {"role": role, "content": content[0]["text"] if is_text else content}
+
 
 def _block_type(block: object) -> str | None:
     found = fields(block)
@@ -137,7 +186,7 @@ def _part(block: object) -> Part:
             case "tool_result":
                 return _result(block)
             case "thinking":
-                return Reasoning(text_or_empty(block.get("thinking")))
+                return Reasoning(text_or_empty(block.get("thinking")), text_or_empty(block.get("signature")))
             case "image" | "document" as kind:
                 return _media(kind, block)
             case "search_result" if is_array(block.get("content")):
@@ -179,3 +228,99 @@ def _media(kind: Any, block: Mapping[str, Any]) -> Media | Text | Opaque:
     if source.get("type") == "base64":
         return media(kind, source.get("media_type"), payload=source.get("data"), name=title)
     return media(kind, source.get("media_type"), source=source.get("url", source.get("file_id")), name=title)
+
+
+# Reading for a conversion: the same parts, with hidden reasoning, text documents and cache points.
+
+
+def _read_parts(block: Any, losses: Losses) -> Iterator[Part]:
+    match block:
+        case {"type": "tool_use"}:
+            losses.note_fields(block, ("type", "id", "name", "input", _CACHE), "a call")
+            yield _part(block)
+        case {"type": "tool_result"}:
+            losses.note_fields(block, ("type", "tool_use_id", "content", "is_error", _CACHE), "a result")
+            inner = tuple(_read_content(one, losses, within=True) for one in blocks_of(block.get("content")))
+            yield replace(_result(block), parts=inner)
+        case {"type": "thinking"}:
+            losses.note_fields(block, ("type", "thinking", "signature", _CACHE), "reasoning")
+            yield _part(block)
+        case {"type": "redacted_thinking"}:
+            yield Reasoning("", hidden=text_or_empty(block.get("data")))
+        case _:
+            yield _read_content(block, losses)
+    if is_object(block) and is_object(control := block.get(_CACHE)):
+        losses.note_fields(control, ("type", "ttl"), _CACHE)
+        yield CachePoint(text_or_empty(control.get("ttl")))
+
+
+def _read_content(block: Any, losses: Losses, *, within: bool = False) -> ResultPart:
+    """Read a block that a result may hold; *within* one, a cache point has no place elsewhere."""
+    cache = () if within else (_CACHE,)
+    kind, part = kind_of(block), _inner_part(block)
+    if text_of(block) is not None:
+        if is_object(block):
+            losses.note_fields(block, ("type", "text", *cache), "a text")
+        return part
+    if kind in ("image", "document") and is_object(source := block.get("source")):
+        losses.note_fields(block, ("type", "source", "title", *cache), kind)
+        title, data = text_or_empty(block.get("title")), source.get("data")
+        if source.get("type") == "text" and isinstance(data, str):
+            return text_document(data, title)
+        if source.get("type") == "content":
+            losses.note("blocks of a document", "its texts are one plain text now")
+            texts = filter(None, map(text_of, blocks_of(source.get("content"))))
+            return text_document("\n".join(texts), title)
+        return part
+    if not isinstance(part, Text) or not part.text:
+        return losses.foreign(kind)
+    losses.note(f"block of type {kind!r}", "it is plain text now")
+    return part
+
+
+# Writing.
+
+
+def _written(part: Part, losses: Losses) -> dict[str, Any]:
+    match part:
+        case Reasoning(hidden=""):
+            return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+        case Reasoning():
+            if part.text:
+                losses.note("text of hidden reasoning")
+            return {"type": "redacted_thinking", "data": part.hidden}
+        case ToolCall():
+            arguments = losses.object_of(part.arguments)
+            return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
+        case ToolResult():
+            return _written_result(part, losses)
+        case Media():
+            titled = {"title": part.name} if part.name and part.kind == "document" else {}
+            return {"type": part.kind, "source": _written_source(part, losses), **titled}
+        case _:
+            return {"type": "text", "text": text_in(part)}
+
+
+def _written_result(result: ToolResult, losses: Losses) -> dict[str, Any]:
+    if result.name:
+        losses.note("name of a result's tool")
+    for _ in filter(lambda part: isinstance(part, Json), result.parts):
+        losses.note("JSON value of a result", "it is text now")
+    blocks = [_written(part, losses) for part in result.parts]
+    is_text = len(blocks) == 1 and blocks[0]["type"] == "text"
+    failed = {"is_error": True} if result.is_error else {}
+    content: Any = blocks[0]["text"] if is_text else blocks
+    return {"type": "tool_result", "tool_use_id": result.call_id, "content": content, **failed}
+
+
+def _written_source(media: Media, losses: Losses) -> dict[str, str]:
+    if media.payload is None:
+        if media.media_type:
+            losses.note("media type of a URL")
+        return {"type": "url", "url": media.source}
+    text = document_text(media)
+    if text is None:
+        return {"type": "base64", "media_type": media.media_type, "data": base64_of(media)}
+    if media.media_type != "text/plain":
+        losses.note(f"media type {media.media_type!r} of a document", "it is plain text now")
+    return {"type": "text", "media_type": "text/plain", "data": text}

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from buoyline.messages.conversion.blocks import Losses, Medium, Said
-from buoyline.messages.model import Base64
+from buoyline.messages.model import Base64, Media
 
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _DOCUMENTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -94,55 +93,32 @@ def is_text_type(media_type: str) -> bool:
     return essence.startswith("text/") or essence in _TEXT_TYPES or essence.endswith(_TEXT_SUFFIXES)
 
 
-# Payloads on their way from one dialect to another, and what stands where one has no place.
+# Payloads on their way from one dialect to another.
 
 
-def bytes_of(medium: Medium) -> bytes | None:
-    """Return the payload; None where there is none, or where it is no base64."""
-    payload = medium.payload
-    return Base64(payload).decoded() if isinstance(payload, str) else payload
+def bytes_of(media: Media) -> bytes | None:
+    """Return the payload; None if there is none, or if it is not base64."""
+    payload = media.payload
+    return payload.decoded() if isinstance(payload, Base64) else payload
 
 
-def base64_of(medium: Medium) -> str:
-    """Return the payload in base64, as it was spelled where it was; there must be one."""
-    payload = medium.payload or b""
-    return payload if isinstance(payload, str) else base64.b64encode(payload).decode("ascii")
+def base64_of(media: Media) -> str:
+    """Return the payload in base64, spelled as the message spelled it; empty without a payload."""
+    payload = media.payload or b""
+    return payload.text[payload.start :] if isinstance(payload, Base64) else base64.b64encode(payload).decode("ascii")
 
 
-def text_document(text: str, name: str) -> Medium:
+def text_document(text: str, name: str) -> Media:
     """Return a document of plain text."""
-    return Medium("document", "text/plain", text.encode("utf-8", "surrogatepass"), name=name)
+    payload = text.encode("utf-8", "surrogatepass")
+    return Media("document", "text/plain", len(payload), name=name, payload=payload)
 
 
-def document_text(medium: Medium) -> str | None:
-    """Return what a document of text says; None for all else, and where it is no UTF-8."""
-    if medium.kind != "document" or not is_text_type(medium.media_type):
+def document_text(media: Media) -> str | None:
+    """Return the text of a text document; None for other media, and if the payload is not UTF-8."""
+    if media.kind != "document" or not is_text_type(media.media_type):
         return None
     try:
-        return (bytes_of(medium) or b"").decode("utf-8", "surrogatepass") or None
+        return (bytes_of(media) or b"").decode("utf-8", "surrogatepass") or None
     except UnicodeDecodeError:
         return None
-
-
-def shown(medium: Medium) -> str:
-    """Say in a few words what *medium* is.
-
-    >>> shown(Medium("image", "image/png", b"abc", name="chart.png"))
-    'image chart.png, image/png, 3 bytes'
-    """
-    payload = medium.payload
-    size_bytes = len(payload) if isinstance(payload, bytes) else len((payload or "").rstrip("=")) * 3 // 4
-    size = f"{size_bytes:,} bytes" if payload else medium.url
-    return ", ".join(filter(None, [f"{medium.kind} {medium.name}".strip(), medium.media_type, size]))
-
-
-def left_out(medium: Medium, number: int, losses: Losses, why: str = "") -> Said:
-    """Note that *medium* has no place, and return the text that stands there instead."""
-    losses.note(number, shown(medium), why)
-    return Said(f"[{shown(medium)}: not shown here]")
-
-
-def foreign(kind: str, number: int, losses: Losses) -> Said:
-    """Note a block of a *kind* that no other dialect has; return the text that stands instead."""
-    losses.note(number, f"block of type {kind!r}")
-    return Said(f"[a block of type {kind!r}: not shown here]")

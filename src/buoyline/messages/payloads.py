@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from buoyline.errors import MessageError
+from buoyline.messages.dialect import data_url, text_or_empty
 from buoyline.messages.formats import guessed_media_type
 from buoyline.messages.jsonl import is_array, is_object, model_fields
-from buoyline.messages.model import Base64, data_url, text_or_empty
+from buoyline.messages.model import Base64
 
 # Bytes within JSON, spelled as Strands' session managers spell them.
 #

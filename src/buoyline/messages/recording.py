@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from buoyline.errors import MessageError
+from buoyline.messages.dialect import blocks_of
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
-from buoyline.messages.model import Message, blocks_of
+from buoyline.messages.model import Message
 from buoyline.messages.registry import detect, dialect_named
 
 # The session files of Claude Code, ``~/.claude/projects/<project>/<session>.jsonl``, as messages in Anthropic's form.

@@ -1,98 +1,69 @@
-"""Message dialects: which framework's form a message has, and how to read and rewrite it."""
+"""The registry of dialects, and how the dialect of a message is detected."""
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Final
 
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages.agentscope import AgentScope
 from buoyline.messages.anthropic import Anthropic
 from buoyline.messages.bedrock import Bedrock
+from buoyline.messages.dialect import Dialect, blocks_of, role_of
 from buoyline.messages.jsonl import is_object
-from buoyline.messages.model import Blocks, Message, ToolResult, blocks_of, role_of
-from buoyline.messages.openai_chat import OpenAIChat
+from buoyline.messages.model import ToolResult
+from buoyline.messages.openai import OpenAIChat
 
+_NAME: Final = re.compile("[a-z][a-z0-9_-]{0,39}")
 
-class Dialect(Protocol):
-    """One framework's message form.
-
-    Implementations hold no state. They never change a native message: what has to differ is a new message
-    of the same kind, and everything else stays the very same object.
-    """
-
-    name: str
-
-    def recognises(self, message: object) -> bool:
-        """Tell whether *message* has this form. Cheap, looks at no payload, and raises for no JSON value."""
-        ...
-
-    def view(self, message: Any) -> Message:
-        """Read *message*. Raises `MessageError` where it cannot be one of this dialect."""
-        ...
-
-    def recognises_result(self, tool_result: object) -> bool:
-        """Tell whether *tool_result*, message or block, is one tool result of this form. As cheap as `recognises`."""
-        ...
-
-    def result(self, tool_result: Any) -> Message:
-        """Read one tool result that stands alone, message or block, as a view that holds just it."""
-        ...
-
-    def to_json(self, message: Any) -> dict[str, Any]:
-        """Return the message's own JSON value as its framework writes it; may share parts with it."""
-        ...
-
-    def from_json(self, value: Mapping[str, Any]) -> Any:
-        """Return the message that *value*, what `to_json` has returned or its copy from disk, is the JSON form of."""
-        ...
-
-    def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
-        """Return a copy whose n-th tool result consists of ``results[n]``.
-
-        Args:
-            message: The native message.
-            results: By the number of a result in the message: its new blocks, each a new text or the number of one
-                of its parts, whose block stays the very same object. All else in the message stays, too.
-        """
-        ...
-
-    def with_content(self, message: Any, blocks: Blocks) -> Any:
-        """Return a copy whose own content consists of *blocks*, numbered as the parts of its view are.
-
-        A part that is no content, such as a call, stays where it is.
-        """
-        ...
-
-    def user_message(self, text: str) -> Any:
-        """Return a new user message that says *text*."""
-        ...
-
-    def tool_result_message(self, call_id: str, text: str, name: str = "") -> Any:
-        """Return a new message with the result *text* of the call *call_id* of the tool *name*."""
-        ...
-
-
-_DIALECTS: Mapping[str, Dialect] = {
+_BUILT_IN: Final[Mapping[str, Dialect]] = {
     dialect.name: dialect for dialect in (AgentScope(), Anthropic(), Bedrock(), OpenAIChat())
 }
-"""In the order of detection: what the first three have is unmistakable, OpenAI's form is what remains."""
+"""In the order of detection: the first three have unmistakable blocks, and OpenAI's form is the remaining one."""
+
+_registered: dict[str, Dialect] = {}
+"""Of other packages, in the order of registration; they are asked before the built-in ones."""
+
+
+def register_dialect(dialect: Dialect) -> None:
+    """Make *dialect* known to this process, for windows, archives, transcripts, `convert` and the lookups alike.
+
+    Detection asks it before the built-in dialects, so its `Dialect.detects` must accept no message of theirs. A session
+    stores the name of each message's dialect: register the dialect again, under the same name, before you open the
+    session in another process.
+
+    Raises:
+        ConfigError: Its name is not a lower-case word of at most 40 characters, or another dialect has it.
+    """
+    name = dialect.name
+    if not _NAME.fullmatch(name):
+        raise ConfigError("dialect", f"{name!r} is no name; use lower-case letters, digits, '-' and '_'")
+    known = _BUILT_IN.get(name, _registered.get(name, dialect))
+    if known is not dialect:
+        raise ConfigError("dialect", f"{name!r} is the name of {known!r} already; choose another one")
+    _registered[name] = dialect
+
+
+def unregister_dialect(name: str) -> None:
+    """Undo `register_dialect`; do nothing if no registered dialect has the name."""
+    _registered.pop(name, None)
 
 
 def dialect_names() -> Sequence[str]:
     """Return the names that `dialect_named` takes, sorted."""
-    return sorted(_DIALECTS)
+    return sorted({**_BUILT_IN, **_registered})
 
 
 def dialect_named(name: str) -> Dialect:
     """Return the dialect called *name*.
 
     Raises:
-        ConfigError: There is none; the message lists those there are.
+        ConfigError: There is none; the message lists the known ones.
     """
-    try:
-        return _DIALECTS[name]
-    except KeyError:
+    found = _BUILT_IN.get(name) or _registered.get(name)
+    if found is None:
         known = ", ".join(dialect_names())
-        raise ConfigError("dialect", f"{name!r} is not known; choose one of {known}") from None
+        raise ConfigError("dialect", f"{name!r} is not known; choose one of {known}")
+    return found
 
 
 def detect(message: object) -> Dialect:
@@ -102,11 +73,11 @@ def detect(message: object) -> Dialect:
     chat. So one conversation may well be detected message by message.
 
     Raises:
-        MessageError: No dialect recognises it; where there is a role, the error says what is wrong with it or with
-            the content.
+        MessageError: No dialect detects it. If there is a role, the error says what is wrong with it or with the
+            content.
     """
-    for dialect in _DIALECTS.values():
-        if dialect.recognises(message):
+    for dialect in _in_order():
+        if dialect.detects(message):
             return dialect
     shown = type(message).__name__
     if is_object(message):
@@ -119,14 +90,18 @@ def detect(message: object) -> Dialect:
 
 
 def read_result(tool_result: object) -> ToolResult:
-    """Read one tool result that stands alone: a tool message, a block, or a `ToolResult`, which is returned.
+    """Read one tool result by itself: a tool message, a block, or a `ToolResult`, which is returned.
 
     Raises:
         MessageError: It is none of these.
     """
     if isinstance(tool_result, ToolResult):
         return tool_result
-    for dialect in _DIALECTS.values():
-        if dialect.recognises_result(tool_result):
+    for dialect in _in_order():
+        if dialect.detects_result(tool_result):
             return dialect.result(tool_result).results[0]
     return detect(tool_result).result(tool_result).results[0]
+
+
+def _in_order() -> Sequence[Dialect]:
+    return [*_registered.values(), *_BUILT_IN.values()]

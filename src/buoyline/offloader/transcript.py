@@ -9,7 +9,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from buoyline.messages import Json, Media, Message, Note, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, is_object
+from buoyline.messages import (
+    CachePoint,
+    Json,
+    Media,
+    Message,
+    Note,
+    Opaque,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    is_object,
+)
 from buoyline.messages.model import text_in
 from buoyline.offloader.protocol import StoredPart
 from buoyline.previews.source import escaped, readable_lines
@@ -79,10 +92,10 @@ def _part(part: Part, tools: Mapping[str, str], stub: StubLookup) -> Iterable[st
             return [*readable_lines(f"### call {part.name} {part.call_id}".rstrip()), *_arguments(part.arguments)]
         case ToolResult():
             return _result(part, tools, stub)
-        case Media():
-            return readable_lines(_media(part))
-        case Opaque():
-            return readable_lines(f"[{part.kind}] {part.json}")
+        case Media() | Opaque():
+            return readable_lines(_media(part) if isinstance(part, Media) else f"[{part.kind}] {part.json}")
+        case CachePoint():
+            return []
 
 
 def _arguments(arguments: str) -> Iterator[str]:

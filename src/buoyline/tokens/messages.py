@@ -3,7 +3,19 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from buoyline.messages import Json, Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, spell
+from buoyline.messages import (
+    CachePoint,
+    Json,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    spell,
+)
 from buoyline.tokens.counter import TextCounter
 
 # Role, separators and the end of the message; OpenAI documents 3 to 4 for its chat models.
@@ -66,6 +78,8 @@ def count_part(part: Part, counter: TextCounter) -> int:
             return _count_media(part)
         case Json() | Opaque():
             return _count_text(part.json, counter)
+        case CachePoint():
+            return 0
 
 
 def _count_text(text: str, counter: TextCounter) -> int:

@@ -10,7 +10,8 @@ from buoyline.errors import warn_caller
 from buoyline.management.actions import StubWriter
 from buoyline.management.rules import MaskStub
 from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
-from buoyline.messages.model import Blocks, join_texts, text_in
+from buoyline.messages.dialect import Blocks
+from buoyline.messages.model import join_texts, text_in
 from buoyline.offloader import (
     Abilities,
     Offloader,

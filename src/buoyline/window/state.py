@@ -9,6 +9,7 @@ from buoyline.compression import Summary
 from buoyline.compression.summary import BatchReference
 from buoyline.management import ContextMessage, ContextView
 from buoyline.messages import (
+    CachePoint,
     Json,
     Media,
     Message,
@@ -23,9 +24,8 @@ from buoyline.messages import (
     parse,
     spell,
 )
+from buoyline.messages.dialect import Blocks, Dialect
 from buoyline.messages.jsonl import require_distinct_keys
-from buoyline.messages.model import Blocks
-from buoyline.messages.registry import Dialect
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message, count_tools
 from buoyline.window.tasks import beside
@@ -159,6 +159,8 @@ def _chars(part: Part) -> int:
             return len(part.json)
         case Media():
             return part.size_bytes
+        case CachePoint():
+            return 0
 
 
 # The messages in a window behind its head, with their totals kept up to date.

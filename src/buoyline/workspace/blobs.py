@@ -239,7 +239,7 @@ def with_data_tags(result: ToolResult, native: object) -> ToolResult:
         result: As it may be stored.
         native: What it was read from.
     """
-    if not _AGENTSCOPE.recognises_result(native):
+    if not _AGENTSCOPE.detects_result(native):
         return result
     parts: list[ResultPart] = []
     for part in result.parts:

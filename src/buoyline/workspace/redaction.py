@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from buoyline.errors import ConfigError, MessageError, RedactionError
 from buoyline.messages import (
     Base64,
+    CachePoint,
     Json,
     Media,
     Message,
@@ -32,8 +33,8 @@ from buoyline.messages import (
     read_result,
     spell,
 )
+from buoyline.messages.dialect import data_url
 from buoyline.messages.formats import is_text_type
-from buoyline.messages.model import data_url
 from buoyline.messages.payloads import BYTES_MARK, Carrier, carrier_of, format_below
 from buoyline.workspace import layout
 
@@ -186,7 +187,8 @@ class Redaction:
         """
         if self._redact is None:
             return message
-        return replace(message, parts=tuple(map(self._part, message.parts)), name=self.text(message.name))
+        # Built anew, so that signatures, hidden reasoning and metadata stay behind.
+        return Message(message.role, tuple(map(self._part, message.parts)), self.text(message.name))
 
     def _part(self, part: Part) -> Part:
         if isinstance(part, ToolCall):
@@ -194,7 +196,9 @@ class Redaction:
             return replace(part, call_id=self.text(part.call_id), name=name, arguments=arguments)
         if isinstance(part, ToolResult):
             return replace(part, call_id=self.text(part.call_id), parts=tuple(map(self._inner_part, part.parts)))
-        return replace(part, text=self.text(part.text)) if isinstance(part, Reasoning) else self._inner_part(part)
+        if isinstance(part, Reasoning):
+            return Reasoning(self.text(part.text))
+        return part if isinstance(part, CachePoint) else self._inner_part(part)
 
     def _inner_part(self, part: ResultPart) -> ResultPart:
         match part:

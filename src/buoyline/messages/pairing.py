@@ -5,7 +5,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from buoyline.messages.conversion.blocks import Answered, Block, Called, Losses, Turn
+from buoyline.messages.dialect import Turn
+from buoyline.messages.losses import Losses
+from buoyline.messages.model import Part, ToolCall, ToolResult
 
 _ID: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
 """What Anthropic and Bedrock take for an id."""
@@ -13,7 +15,7 @@ _ID: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
 At: TypeAlias = tuple[int, int]
 """Number of a turn, and of a block in it."""
 
-Change: TypeAlias = Callable[[At, Answered], Answered]
+Change: TypeAlias = Callable[[At, ToolResult], ToolResult]
 
 
 def pairs_of(turns: Sequence[Turn]) -> dict[At, At]:
@@ -24,10 +26,10 @@ def pairs_of(turns: Sequence[Turn]) -> dict[At, At]:
     waiting: dict[str, list[At]] = {}
     found: dict[At, At] = {}
     for place, turn in enumerate(turns):
-        for number, block in enumerate(turn.blocks):
-            if isinstance(block, Called):
+        for number, block in enumerate(turn.parts):
+            if isinstance(block, ToolCall):
                 waiting.setdefault(block.call_id, []).append((place, number))
-            elif isinstance(block, Answered) and (calls := waiting.get(block.call_id)):
+            elif isinstance(block, ToolResult) and (calls := waiting.get(block.call_id)):
                 newest = calls[-1][0]
                 chosen = next(call for call in calls if call[0] == newest)
                 calls.remove(chosen)
@@ -44,16 +46,16 @@ def side_by_side(turns: Sequence[Turn], own: Collection[int], losses: Losses) ->
         losses: Takes what was moved.
     """
     pairs = pairs_of(turns)
-    late: dict[int, list[Block]] = {}
-    stays: dict[int, list[Block]] = {}
+    late: dict[int, list[Part]] = {}
+    stays: dict[int, list[Part]] = {}
     for place, turn in enumerate(turns):
         moved_to = None
-        for number, block in enumerate(turn.blocks):
-            if isinstance(block, Answered):
+        for number, block in enumerate(turn.parts):
+            if isinstance(block, ToolResult):
                 call = pairs.get((place, number))
                 moved_to = _home(turns, place, call) if turn.number not in own else None
                 if moved_to is not None:
-                    losses.note(turn.number, "place of a result", "it follows its call at once now")
+                    losses.at(turn.number).note("place of a result", "it follows its call at once now")
             (stays if moved_to is None else late).setdefault(place if moved_to is None else moved_to, []).append(block)
     return [
         made for place, turn in enumerate(turns) for made in _with_late(turn, stays.get(place, []), late.get(place, []))
@@ -64,10 +66,10 @@ def named(turns: Sequence[Turn], own: Collection[int], *, everywhere: bool) -> l
     """Return *turns* whose results name their tool *everywhere*, or only where the call does not say it already."""
     pairs = pairs_of(turns)
 
-    def name(at: At, result: Answered) -> Answered:
+    def name(at: At, result: ToolResult) -> ToolResult:
         call = pairs.get(at)
-        called = turns[call[0]].blocks[call[1]] if call is not None else None
-        known = called.name if isinstance(called, Called) else ""
+        called = turns[call[0]].parts[call[1]] if call is not None else None
+        known = called.name if isinstance(called, ToolCall) else ""
         if everywhere:
             return replace(result, name=result.name or known)
         return replace(result, name="") if result.name == known else result
@@ -80,11 +82,13 @@ def with_valid_ids(turns: Sequence[Turn], own: Collection[int], losses: Losses) 
     pairs = pairs_of(turns)
     ids = _new_ids(turns, own, losses)
 
-    def result_id(at: At, result: Answered) -> Answered:
+    def result_id(at: At, result: ToolResult) -> ToolResult:
         call = pairs.get(at)
         new = ids[call] if call is not None else _spelled(result.call_id, at, set())
         if call is None and new != result.call_id:
-            losses.note(turns[at[0]].number, f"id {result.call_id!r} of a result without a call", f"it is {new!r} now")
+            losses.at(turns[at[0]].number).note(
+                f"id {result.call_id!r} of a result without a call", f"it is {new!r} now"
+            )
         return result if new == result.call_id else replace(result, call_id=new)
 
     renamed = [
@@ -92,9 +96,9 @@ def with_valid_ids(turns: Sequence[Turn], own: Collection[int], losses: Losses) 
         if turn.number in own
         else replace(
             turn,
-            blocks=tuple(
-                replace(block, call_id=ids[place, number]) if isinstance(block, Called) else block
-                for number, block in enumerate(turn.blocks)
+            parts=tuple(
+                replace(block, call_id=ids[place, number]) if isinstance(block, ToolCall) else block
+                for number, block in enumerate(turn.parts)
             ),
         )
         for place, turn in enumerate(turns)
@@ -106,13 +110,13 @@ def _new_ids(turns: Sequence[Turn], own: Collection[int], losses: Losses) -> Map
     ids: dict[At, str] = {}
     used: set[str] = set()
     for place, turn in enumerate(turns):
-        for number, block in enumerate(turn.blocks):
-            if not isinstance(block, Called):
+        for number, block in enumerate(turn.parts):
+            if not isinstance(block, ToolCall):
                 continue
             keeps = turn.number in own
             new = block.call_id if keeps else _spelled(block.call_id, (place, number), used)
             if new != block.call_id:
-                losses.note(turn.number, f"id {block.call_id!r} of a call", f"it is {new!r} now")
+                losses.at(turn.number).note(f"id {block.call_id!r} of a call", f"it is {new!r} now")
             ids[place, number] = new
             used.add(new)
     return ids
@@ -133,9 +137,9 @@ def _home(turns: Sequence[Turn], place: int, call: At | None) -> int | None:
     return call[0]
 
 
-def _with_late(turn: Turn, stays: Sequence[Block], late: Sequence[Block]) -> list[Turn]:
-    made = [turn] if tuple(stays) == turn.blocks else [replace(turn, blocks=tuple(stays))] if stays else []
-    return [*made, Turn("tool", tuple(late), turn.number)] if late else made
+def _with_late(turn: Turn, stays: Sequence[Part], late: Sequence[Part]) -> list[Turn]:
+    made = [turn] if tuple(stays) == turn.parts else [replace(turn, parts=tuple(stays))] if stays else []
+    return [*made, Turn("tool", tuple(late), number=turn.number)] if late else made
 
 
 def _with_results(turns: Sequence[Turn], own: Collection[int], change: Change) -> list[Turn]:
@@ -144,9 +148,9 @@ def _with_results(turns: Sequence[Turn], own: Collection[int], change: Change) -
         if turn.role != "tool" or turn.number in own
         else replace(
             turn,
-            blocks=tuple(
-                change((place, number), block) if isinstance(block, Answered) else block
-                for number, block in enumerate(turn.blocks)
+            parts=tuple(
+                change((place, number), block) if isinstance(block, ToolResult) else block
+                for number, block in enumerate(turn.parts)
             ),
         )
         for place, turn in enumerate(turns)

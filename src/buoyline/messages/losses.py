@@ -1,0 +1,132 @@
+"""`Loss`: a value that a conversion between dialects could not keep."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from buoyline.messages.jsonl import is_object
+from buoyline.messages.model import Base64, Media, Text
+
+_NOTHING: Final[tuple[object, ...]] = (None, False, "", [], {})
+
+RAW: Final = "raw_arguments"
+"""The key for arguments that are no JSON object: its value is their text, as the model wrote it."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Loss:
+    """One value that a message had and its conversion lacks, or has in another form.
+
+    Attributes:
+        message: Number of the message among those given, 0-based.
+        what: The lost or changed value.
+        why: The reason, and the replacement if there is one.
+    """
+
+    message: int
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        """Return the loss in one line."""
+        return f"message {self.message}: {self.what}: {self.why}"
+
+
+@dataclass(slots=True)
+class Losses:
+    """Records the losses of message number *message* in a conversion to the dialect *target*."""
+
+    target: str
+    message: int = 0
+    found: list[Loss] = field(default_factory=list[Loss])
+
+    def at(self, message: int) -> "Losses":
+        """Return a recorder for another message, which appends to the same list."""
+        return Losses(self.target, message, self.found)
+
+    def note(self, what: str, why: str = "") -> None:
+        """Record a loss; the default reason is that the target has no place for it."""
+        self.found.append(Loss(self.message, what, why or f"{self.target} has no place for it"))
+
+    def note_fields(self, holder: Mapping[str, Any], known: Iterable[str], where: str = "") -> None:
+        """Record each field of *holder* that has a value and is not *known* to the reader.
+
+        Args:
+            holder: A message or a block.
+            known: Names of the fields that are read.
+            where: What *holder* is, in words.
+        """
+        names = sorted(name for name in holder.keys() - set(known) if _has_value(holder[name]))
+        for name in names:
+            self.note(f"{name} of {where}" if where else name)
+
+    def left_out(self, media: Media, why: str = "") -> Text:
+        """Record that *media* has no place, and return the text that replaces it."""
+        payload = media.payload
+        chars = len(payload.text) - payload.start if isinstance(payload, Base64) else len(payload or b"")
+        size = f"{media.size_bytes:,} bytes" if chars else media.source
+        shown = ", ".join(filter(None, [f"{media.kind} {media.name}".strip(), media.media_type, size]))
+        self.note(shown, why)
+        return Text(f"[{shown}: not shown here]")
+
+    def foreign(self, kind: str) -> Text:
+        """Record a block of a *kind* that no other dialect has, and return the text that replaces it."""
+        self.note(f"block of type {kind!r}")
+        return Text(f"[a block of type {kind!r}: not shown here]")
+
+    def object_of(self, text: str) -> dict[str, Any]:
+        """Return the JSON object that *text* spells, ``{}`` for blank text, or else an object that holds *text*.
+
+        It records each difference between the object and the text: a repeated key, a number with more digits than a
+        float holds. White space and the spelling of escapes are no content.
+        """
+        if not text.strip():
+            return {}
+        found = _Reading()
+        try:
+            value: object = json.loads(
+                text, parse_constant=_refuse, parse_float=found.number, object_pairs_hook=found.members
+            )
+        except (ValueError, RecursionError):
+            value = None
+        if not is_object(value):
+            self.note("arguments of a call", f"they are no JSON object; the text stands under {RAW!r}")
+            return {RAW: text}
+        for what in dict.fromkeys(found.lost):
+            self.note("arguments of a call", what)
+        return dict(value)
+
+
+class _Reading:
+    """Hooks for `json` that remember which details of the text Python's values do not hold."""
+
+    def __init__(self) -> None:
+        self.lost: list[str] = []
+
+    def number(self, spelled: str) -> float:
+        value = float(spelled)
+        if value in (float("inf"), float("-inf")):
+            raise ValueError(spelled)
+        try:
+            is_exact = Decimal(spelled) == Decimal(repr(value))
+        except InvalidOperation:
+            is_exact = False
+        if not is_exact:
+            self.lost.append(f"{spelled[:40]} has more digits than a float holds")
+        return value
+
+    def members(self, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            self.lost.append("a key comes twice; the last one counts")
+        return made
+
+
+def _has_value(value: object) -> bool:
+    return not any(type(value) is type(nothing) and value == nothing for nothing in _NOTHING)
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)

@@ -1,0 +1,342 @@
+"""OpenAI's chat completions dialect.
+
+Source: the ``messages`` of the Chat Completions API: ``role``, ``content`` (text, blocks or null),
+``tool_calls``, ``tool_call_id``; also ``reasoning_content``, which several compatible providers send.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from buoyline.errors import MessageError
+from buoyline.messages.dialect import (
+    Blocks,
+    Dialect,
+    Turn,
+    blocks_of,
+    data_url,
+    fields,
+    has_known_role,
+    kind_of,
+    media,
+    own_fields,
+    plain_fields,
+    rebuilt_content,
+    role_of,
+    simple_part,
+    text_or_empty,
+    turns_of,
+)
+from buoyline.messages.formats import base64_of
+from buoyline.messages.jsonl import is_array, is_object, spell
+from buoyline.messages.losses import Losses
+from buoyline.messages.model import (
+    CachePoint,
+    Json,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    ResultPart,
+    Text,
+    ToolCall,
+    ToolResult,
+    text_in,
+)
+
+_KNOWN = (
+    *("role", "name", "content", "reasoning_content", "reasoning", "refusal", "tool_calls", "function_call"),
+    "tool_call_id",
+)
+
+
+class OpenAIChat(Dialect):
+    """Messages as OpenAI's chat completions take them, and as most compatible providers do."""
+
+    name = "openai"
+
+    def detects(self, message: object) -> bool:
+        """Return whether *message* has a known role and content that may be text, blocks or null."""
+        found = fields(message)
+        if found is None or not has_known_role(found):
+            return False
+        content = found.get("content")
+        return content is None or isinstance(content, (str, list, tuple))
+
+    def view(self, message: Any) -> Message:
+        """Read *message*; see `Dialect.view`."""
+        found = plain_fields(message)
+        role = role_of(found)
+        speaker = text_or_empty(found.get("name"))
+        if role == "tool":
+            parts = tuple(_part(block) for block in blocks_of(found.get("content")))
+            return Message(role, (ToolResult(text_or_empty(found.get("tool_call_id")), speaker, parts),), speaker)
+        return Message(role, tuple(_parts(found)), speaker)
+
+    def result(self, tool_result: Any) -> Message:
+        """Read a single tool message.
+
+        Raises:
+            MessageError: It is no tool message.
+        """
+        view = self.view(tool_result)
+        if view.role != "tool":
+            raise MessageError(f"role {view.role!r} is no tool result: expected a message with role 'tool'")
+        return view
+
+    def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
+        """Return a copy of a tool message, which holds one result, with other content."""
+        found = dict(own_fields(message))
+        if 0 in results:
+            found["content"] = rebuilt_content(found.get("content"), results[0])
+        return found
+
+    def with_content(self, message: Any, blocks: Blocks) -> Any:
+        """Return a copy of *message* whose content consists of *blocks*; reasoning and calls are not content."""
+        found = dict(own_fields(message))
+        content = found.get("content")
+        first = sum(isinstance(part, Reasoning) for part in self.view(message).parts)
+        inside = range(first, first + len(blocks_of(content)))
+        kept = [
+            block if isinstance(block, str) else block - first
+            for block in blocks
+            if block in inside or isinstance(block, str)
+        ]
+        found["content"] = rebuilt_content(content, kept)
+        return found
+
+    def user_message(self, text: str) -> dict[str, Any]:
+        """Return a new user message."""
+        return {"role": "user", "content": text}
+
+    def tool_result_message(self, call_id: str, text: str, name: str = "") -> dict[str, Any]:
+        """Return a new tool message, with the tool's *name* if it is not empty."""
+        named = {"name": name} if name else {}
+        return {"role": "tool", "tool_call_id": call_id, **named, "content": text}
+
+    def read(self, message: Any, losses: Losses) -> list[Turn]:
+        """Read *message* whole; see `Dialect.read`."""
+        found = plain_fields(message)
+        role = role_of(found)
+        losses.note_fields(found, _KNOWN)
+        if found["role"] == "developer":
+            losses.note("role 'developer'", "it is a system message now")
+        name = text_or_empty(found.get("name"))
+        if role == "tool":
+            content = (*_read_content(found, losses), *_read_refusal(found, losses))
+            return turns_of(role, [ToolResult(text_or_empty(found.get("tool_call_id")), name, content)], losses)
+        return turns_of(role, _read_parts(found, losses), losses, "" if name == role else name)
+
+    def refuses_media(self, media: Media) -> str | None:
+        """Refuse video, and media elsewhere except images by URL."""
+        if media.kind == "video":
+            return ""
+        if media.payload is not None:
+            return None if media.media_type else "nobody says of what type it is"
+        is_url = media.source.startswith(("https://", "http://", "workspace:///"))
+        return None if media.kind == "image" and is_url else "its bytes are elsewhere"
+
+    def refuses_reasoning(self, reasoning: Reasoning) -> str | None:
+        """Refuse hidden reasoning: only the provider that encrypted it can read it."""
+        return "" if reasoning.hidden else None
+
+    def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[dict[str, Any]]:
+        """Write one message for each turn, and one for each result.
+
+        Reasoning comes before text, and text before calls, since a message has one place for each.
+        """
+        (turn,) = turns
+        if turn.metadata:
+            losses.note("metadata")
+        if turn.role == "tool":
+            yield from _written_results(turn, losses)
+            return
+        named = {"name": turn.name} if turn.name else {}
+        message: dict[str, Any] = {"role": turn.role, **named, "content": _written_content(turn)}
+        if turn.role == "assistant":
+            order: dict[type, int] = {Reasoning: 0, ToolCall: 2}
+            ranks = [order.get(type(part), 1) for part in turn.parts if not isinstance(part, CachePoint)]
+            if ranks != sorted(ranks):
+                losses.note("order of reasoning, text and calls", "each has its one place there")
+            message |= _written_reasoning(turn, losses)
+            message |= {"tool_calls": [_written_call(call) for call in turn.calls]} if turn.calls else {}
+        yield message
+
+
+# Reading.
+
+
+def _parts(found: Mapping[str, Any]) -> Iterator[Part]:
+    yield from _reasoning(found)
+    for block in blocks_of(found.get("content")):
+        yield _part(block)
+    if isinstance(refusal := found.get("refusal"), str):
+        yield Text(refusal)
+    yield from map(_call, _native_calls(found))
+
+
+def _reasoning(found: Mapping[str, Any]) -> Iterator[Reasoning]:
+    for key in ("reasoning_content", "reasoning"):
+        if isinstance(thinking := found.get(key), str) and thinking:
+            yield Reasoning(thinking)
+            break
+
+
+def _part(block: object) -> ResultPart:
+    if is_object(block):
+        match block.get("type"):
+            case "image_url":
+                return _by_url("image", block.get("image_url"), "url")
+            case "input_audio" if is_object(audio := block.get("input_audio")):
+                return media("audio", f"audio/{audio.get('format', '')}", payload=audio.get("data"))
+            case "file" if is_object(file := block.get("file")):
+                return _by_url("document", file, "file_data")
+            case "refusal" if isinstance(refusal := block.get("refusal"), str):
+                return Text(refusal)
+            case _:
+                pass
+    return simple_part(block)
+
+
+def _by_url(kind: Any, holder: object, key: str) -> Media:
+    url = holder.get(key) if is_object(holder) else holder
+    name = holder.get("filename") if is_object(holder) else None
+    # Only the head is looked at: the payload behind the comma may have gigabytes.
+    comma = url.find(",") if isinstance(url, str) and url.startswith("data:") else -1
+    if isinstance(url, str) and (found := data_url(url[: comma + 1])) is not None:
+        return media(kind, found[0], payload=url, start=comma + 1, name=name)
+    source = holder.get("file_id") if url is None and is_object(holder) else url
+    return media(kind, "", source=source, name=name)
+
+
+def _native_calls(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    calls = found.get("tool_calls")
+    yield from filter(is_object, calls if is_array(calls) else ())
+    if is_object(legacy := found.get("function_call")):
+        yield {"function": legacy}
+
+
+def _function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    holder = call.get("function", call.get("custom"))
+    return holder if is_object(holder) else {}
+
+
+def _call(call: Mapping[str, Any]) -> ToolCall:
+    function = _function_of(call)
+    arguments = function.get("arguments", function.get("input", ""))
+    return ToolCall(
+        text_or_empty(call.get("id")),
+        text_or_empty(function.get("name")),
+        arguments if isinstance(arguments, str) else spell(arguments),
+    )
+
+
+def _read_parts(found: Mapping[str, Any], losses: Losses) -> Iterator[Part]:
+    """Yield the parts of a message that is no tool's, and record what only this dialect has."""
+    yield from _reasoning(found)
+    yield from _read_content(found, losses)
+    yield from _read_refusal(found, losses)
+    for call in _native_calls(found):
+        if call.keys() == {"function"} and call["function"] is found.get("function_call"):
+            losses.note("function_call", "it is a call of today's form now")
+        losses.note_fields(call, ("id", "type", "index", "function", "custom"), "a call")
+        losses.note_fields(_function_of(call), ("name", "arguments", "input"), "a call")
+        if "function" not in call and "custom" in call:
+            losses.note("type 'custom' of a call", "it is a call of a function now")
+        yield _call(call)
+
+
+def _read_content(found: Mapping[str, Any], losses: Losses) -> Iterator[ResultPart]:
+    for block in blocks_of(found.get("content")):
+        part, kind = _part(block), kind_of(block)
+        match part:
+            case Text() if kind == "refusal":
+                losses.note("refusal", "it is plain text now")
+            case Text() if is_object(block):
+                losses.note_fields(block, ("type", "text"), "a text")
+            case Media(kind="image") if is_object(held := block.get("image_url")):
+                losses.note_fields(held, ("url",), "an image")
+            case Opaque() | Media(kind="audio", payload=None, source=""):
+                part = losses.foreign(kind)
+            case Media() if kind not in block:
+                part = losses.foreign(kind)
+            case _:
+                pass
+        # A recording without a format has the type "audio/" in a view.
+        yield replace(part, media_type="") if isinstance(part, Media) and part.media_type == "audio/" else part
+
+
+def _read_refusal(found: Mapping[str, Any], losses: Losses) -> Iterator[Text]:
+    if refusal := text_or_empty(found.get("refusal")):
+        losses.note("refusal", "it is plain text now")
+        yield Text(refusal)
+
+
+# Writing.
+
+
+def _written_content(turn: Turn) -> Any:
+    content = [part for part in turn.parts if isinstance(part, Text | Json | Media)]
+    match content:
+        case []:
+            return None if turn.calls or turn.parts else ""
+        case [Text(text)]:
+            return text
+        case _:
+            return [_written_part(part) for part in content]
+
+
+def _written_part(part: Text | Json | Media) -> dict[str, Any]:
+    match part:
+        case Media(kind="image"):
+            return {"type": "image_url", "image_url": {"url": _url(part)}}
+        case Media(kind="audio"):
+            audio = {"data": base64_of(part), "format": part.media_type.rpartition("/")[2]}
+            return {"type": "input_audio", "input_audio": audio}
+        case Media():
+            named = {"filename": part.name} if part.name else {}
+            return {"type": "file", "file": {**named, "file_data": _url(part)}}
+        case _:
+            return {"type": "text", "text": text_in(part)}
+
+
+def _url(media: Media) -> str:
+    return media.source if media.payload is None else f"data:{media.media_type};base64,{base64_of(media)}"
+
+
+def _written_reasoning(turn: Turn, losses: Losses) -> dict[str, str]:
+    found = [part for part in turn.parts if isinstance(part, Reasoning)]
+    for _ in filter(lambda part: part.signature, found):
+        losses.note("signature of reasoning")
+    if len(found) > 1:
+        losses.note("several blocks of reasoning", "they are one text now")
+    text = "\n".join(part.text for part in found)
+    return {"reasoning_content": text} if text else {}
+
+
+def _written_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.call_id, "type": "function", "function": function}
+
+
+def _written_results(turn: Turn, losses: Losses) -> Iterator[dict[str, Any]]:
+    """Yield a tool message for each result, and a user message with their media, as AgentScope's formatter does."""
+    shown: list[dict[str, Any]] = []
+    for result in turn.results:
+        if result.is_error:
+            losses.note("mark of a failed result", "its text alone says so")
+        named = {"name": result.name} if result.name else {}
+        texts = [part for part in result.parts if isinstance(part, Text | Json)]
+        for _ in filter(lambda part: isinstance(part, Json), texts):
+            losses.note("JSON value of a result", "it is text now")
+        content = [_written_part(part) for part in texts]
+        output = content if len(content) > 1 else content[0]["text"] if content else ""
+        yield {"role": "tool", "tool_call_id": result.call_id, **named, "content": output}
+        media = [part for part in result.parts if isinstance(part, Media)]
+        if media:
+            losses.note("media of a result", "a message of the user's behind it holds them")
+            about = f"What the call {result.call_id!r} has shown:"
+            shown += [{"type": "text", "text": about}, *map(_written_part, media)]
+    if shown:
+        yield {"role": "user", "content": shown}
