@@ -15,7 +15,7 @@ from reference import scripts
 from reference.comparison import INTENDED, difference
 from reference.player import Plain
 from reference.scripts import DIALECTS, OFFLOADERS, PLAIN_CONFIG, PRESETS, Operation
-from reference.versions import BASELINE, CACHE, CHECKOUT, REVIEWED, answers
+from reference.versions import BASELINE, CACHE, CHECKOUT, REVIEWED, Process, answers
 
 RECORDED_SIZE = 32_000
 STOP_EACH = 17
@@ -159,6 +159,35 @@ def test_what_is_synced_and_in_what_order_is_as_it_was(durability: str) -> None:
     old, new = (answers(version, f"syncs-{durability}", script) for version in (BASELINE, CHECKOUT))
     assert spelled_syncs(new) == spelled_syncs(old)
     assert difference(old, new) == ""
+
+
+SYNCS = Path(__file__).parent / "data" / "syncs.txt"
+
+
+def short_life() -> list[Operation]:
+    """Return what shows each kind of write once: results, a picture, lines, a compression, a resume."""
+    said = scripts.conversation("syncs", "openai", 3)
+    opening: list[Operation] = [
+        {"do": "say", "messages": said, "pins": scripts.pins_in(said)},
+        {"do": "open", "size": 50_000, "config": PLAIN_CONFIG, "durability": "fsync"},
+    ]
+    steps = ({"do": name} for name in ("save", "prepare", "resume", "prepare", "close"))
+    adding = [step for _ in range(5) for step in ({"do": "add", "count": 3}, {"do": "prepare"})]
+    return [*opening, *adding, {"do": "compress", "force": True}, *steps]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the names of open files are looked up in /proc")
+def test_a_short_life_has_the_syncs_of_the_baseline_in_their_order(tmp_path: Path) -> None:
+    """The file is what `spelled_syncs` says of the baseline; the next test checks that."""
+    with Process(CHECKOUT, tmp_path / "w") as process:
+        found = [process.play(operation) for operation in short_life()]
+    assert [answer for answer in found if "error" in answer] == []
+    assert spelled_syncs(found) == SYNCS.read_text("utf-8").splitlines()
+
+
+@pytest.mark.slow
+def test_the_kept_syncs_are_those_of_the_baseline() -> None:
+    assert spelled_syncs(answers(BASELINE, "short-life", short_life())) == SYNCS.read_text("utf-8").splitlines()
 
 
 def spelled_syncs(found: Sequence[Plain]) -> list[str]:
