@@ -23,7 +23,7 @@ from agentscope.message import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from thirds import share_of_examples
+from thirds import examples
 
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages import (
@@ -617,7 +617,7 @@ MESSAGES = {
     "bedrock": bedrock_messages(),
     "openai": openai_messages(),
 }
-SOME = share_of_examples(2)
+SOME = examples(15, 2_000)
 PAIRS = [(one, other) for one in MESSAGES for other in MESSAGES if one != other]
 
 

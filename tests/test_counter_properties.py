@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from thirds import share_of_examples
+from thirds import examples
 
 from buoyline.tokens import O200kCounter, as_text_counter, default_counter
 from buoyline.tokens.o200k import chars_in, whole
@@ -47,7 +47,7 @@ def check(counter: O200kCounter, text: str, max_tokens: int) -> None:
 
 @pytest.mark.parametrize("category", CATEGORIES)
 @given(data=st.data())
-@share_of_examples(2)
+@examples(15, 2_000)
 def test_every_class_of_characters_is_counted_as_tiktoken_counts_it(category: str, data: st.DataObject) -> None:
     """Alone, and between letters, digits, blanks, signs and line breaks."""
     of_the_class = st.characters(categories=[category])  # type: ignore[list-item]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from thirds import STEP, each_third, share_of_examples
+from thirds import STEP, each_third, examples
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Compressor, Draft, MessageRange, Pointer, Summary
@@ -288,7 +288,7 @@ OUTPUTS = st.lists(
 )
 
 
-@share_of_examples(3)
+@examples(10, 2_000)
 @given(st.lists(st.tuples(OUTPUTS, st.sampled_from([1, 3, 60])), min_size=1, max_size=10))
 def test_every_claim_about_a_conversation_stands_where_it_points_to(
     tmp_path_factory: pytest.TempPathFactory, outputs: list[tuple[list[str], int]]

@@ -29,8 +29,3 @@ def third_of(values: Sequence[Any]) -> list[Any]:
 def examples(fast: int, slow: int) -> settings:
     """Return settings with *fast* examples, and with *slow* ones in the slow tests, whatever their profile says."""
     return settings(max_examples=fast if settings().max_examples < MANY_EXAMPLES else slow)
-
-
-def share_of_examples(divisor: int) -> settings:
-    """Return settings with a share of the profile's examples, for what is generated slowly or tested in many ways."""
-    return settings(max_examples=max(1, settings().max_examples // divisor))
