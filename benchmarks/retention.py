@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Summary, legal_cut_before
-from buoyline.compression.extractive.fact_text import LEDGER_KINDS
+from buoyline.compression.extractive.fact_text import STRING_KINDS
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import Message, detect
 from buoyline.tokens import default_counter
@@ -288,7 +288,7 @@ def _followed(summary: Summary, directory: Path) -> Replayed:
 
 def prose_share(summary: Summary) -> float:
     """Return the share of the fields' tokens that are not the ledger's lines, which hold strings alone."""
-    ledger = {item.text for item in summary.draft.items if item.kind in LEDGER_KINDS}
+    ledger = {item.text for item in summary.draft.items if item.kind in STRING_KINDS}
     lines = [line for text in summary.draft.fields.values() for line in text.splitlines()]
     counts = [(COUNTER.count(line), _is_ledger(line, ledger)) for line in lines]
     return sum(count for count, is_ledger in counts if not is_ledger) / max(1, sum(count for count, _ in counts))

@@ -369,7 +369,7 @@ async def test_an_offloader_of_ones_own_takes_what_our_compressor_archives() -> 
     (key,) = bucket.objects
     assert [Msg.model_validate_json(line) for line in bucket.objects[key].split("\n")] == messages[: -len(found.kept)]
     assert all(kept is message for kept, message in zip(found.kept, messages[-len(found.kept) :], strict=True))
-    (head,) = found.head
+    (head,) = found.prefix
     assert isinstance(head, Msg)
     assert head.get_text_content() == found.summary.text
     assert f"s3://b/{key}" in found.summary.text

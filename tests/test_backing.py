@@ -2,7 +2,7 @@
 
 import pytest
 
-from buoyline.compression.citations import with_backed_pointers
+from buoyline.compression.citations import with_checked_citations
 from buoyline.compression.summary import Draft, Pointer, SourceMessage, SummaryRequest
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.messages import detect
@@ -22,7 +22,7 @@ def _checked(sentence: str, carried: frozenset[Pointer] = frozenset()) -> tuple[
     source = SourceMessage(0, detect(message).view(message), Pointer("transcript.md", 1, 4), (), lines)
     place = ArchiveLocation(0, 1, "r", "/w/transcript.md", "transcript.md", ((1, 4),), {RESULT: 900}, carried)
     request = SummaryRequest([source], None, 1_000, default_counter())
-    draft, dropped = with_backed_pointers(Draft("model", {"current_state": sentence}, ()), request, place)
+    draft, dropped = with_checked_citations(Draft("model", {"current_state": sentence}, ()), request, place)
     return draft.fields["current_state"], dropped
 
 

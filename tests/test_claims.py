@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression.citations import MARK, backed, claims, mark, unverified
+from buoyline.compression.citations import MARK, claims, mark, unverified, verified_claims
 
 TEXT = st.text(st.sampled_from("ab_B1290./:-` \"'\n[]“”…,\\(unverfd)\u00d7→·错"), max_size=80)
 
@@ -68,13 +68,13 @@ def test_a_text_backs_its_own_claims(text: str) -> None:
 
 def test_what_is_not_marked_is_backed_and_pointers_and_cut_words_are_not() -> None:
     said = 'Port 48151 in /srv/x/conf.yaml [transcript.md:80-99], not foo_b… in /srv/y/other.py: "error: no host".'
-    assert backed(said) == claims(said)
+    assert verified_claims(said) == claims(said)
     marked = mark(said, ["48151", "/srv/y/other.py", "error: no host"])
-    assert backed(marked) == ("/srv/x/conf.yaml",)
+    assert verified_claims(marked) == ("/srv/x/conf.yaml",)
 
 
 @given(TEXT)
 def test_a_claim_is_backed_unless_it_is_marked(text: str) -> None:
     plain = text.replace(MARK, "")
     doubtful = claims(plain)[::2]
-    assert backed(mark(plain, doubtful)) == claims(plain)[1::2]
+    assert verified_claims(mark(plain, doubtful)) == claims(plain)[1::2]

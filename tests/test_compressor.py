@@ -29,8 +29,8 @@ async def test_a_whole_compression_gives_head_and_kept_objects(tmp_path: Path) -
     assert found is not None
     cut = len(messages) - len(found.kept)
     assert all(kept is message for kept, message in zip(found.kept, messages[cut:], strict=True))
-    assert found.head[0] is SYSTEM
-    assert found.head[1]["content"] == found.summary.text
+    assert found.prefix[0] is SYSTEM
+    assert found.prefix[1]["content"] == found.summary.text
     archived = (tmp_path / "sessions/s1/context.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in archived] == messages[:cut]
 
@@ -130,5 +130,5 @@ def test_a_plan_is_pure_and_takes_native_messages() -> None:
 
     assert plan == compressor.plan(messages, counts, ContextConfig(reserve_ratio=0.05), size=2000)
     assert plan.kept_tokens <= 100
-    assert plan.leaving_tokens + plan.kept_tokens == sum(counts)
+    assert plan.archived_tokens + plan.kept_tokens == sum(counts)
     assert "fit" in plan.reason

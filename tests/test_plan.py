@@ -130,7 +130,7 @@ def test_a_plan_parts_no_pair_and_keeps_what_it_says(
 
     assert not _parts_a_pair(conversation, decided.cut)
     assert decided.cut == 0 or at_least <= decided.cut < len(conversation)
-    assert decided.leaving_tokens == sum(counts[: decided.cut])
+    assert decided.archived_tokens == sum(counts[: decided.cut])
     assert decided.kept_tokens == sum(counts[decided.cut :])
     assert decided.reason
 
@@ -216,7 +216,7 @@ def test_pairs_as_recorded_sessions_have_them(
 
 def test_as_little_as_possible_leaves() -> None:
     decided = plan([said()] * 5, [10, 10, 10, 10, 10], max_kept_tokens=25)
-    assert (decided.cut, decided.leaving_tokens, decided.kept_tokens) == (3, 30, 20)
+    assert (decided.cut, decided.archived_tokens, decided.kept_tokens) == (3, 30, 20)
     assert decided.reason == "the newest 2 fit 25 tokens"
 
 
@@ -233,7 +233,7 @@ def test_the_newest_result_stays_with_its_call() -> None:
 
 def test_nothing_leaves_where_all_belongs_to_the_newest_call() -> None:
     decided = plan([calling("a"), answering("a")], [5, 900], max_kept_tokens=10)
-    assert (decided.cut, decided.leaving_tokens, decided.kept_tokens) == (0, 0, 905)
+    assert (decided.cut, decided.archived_tokens, decided.kept_tokens) == (0, 0, 905)
     assert decided.reason == "no message may leave: all belong to the newest call"
 
 

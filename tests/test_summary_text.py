@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from buoyline.compression import FIELDS, Draft, Fact, Pointer, Summary, summary_from
 from buoyline.compression.config import SUMMARY_TEMPLATE
-from buoyline.compression.summary import marks_of, pointers_in
-from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, header, render, with_pointers_that_resolve
+from buoyline.compression.summary import citation_marks, pointers_in
+from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, header, render, with_resolved_pointers
 from buoyline.messages import parse, spell
 from buoyline.tokens import default_counter
 
@@ -139,7 +139,7 @@ def test_only_pointers_to_lines_that_are_there_are_shown() -> None:
         current_state="One [transcript.md:1-5]. Two [transcript.md:121]. Three [transcript.md:120].",
         next_steps="Four [other.md:1]. Five [transcript.md:9-7]. Six [transcript.md:0]. One [transcript.md:1-5].",
     )
-    kept = with_pointers_that_resolve(draft, PLACE)
+    kept = with_resolved_pointers(draft, PLACE)
     assert kept.fields == {
         "current_state": "One [transcript.md:1-5]. Two . Three [transcript.md:120].",
         "next_steps": "Four . Five . Six . One [transcript.md:1-5].",
@@ -153,7 +153,7 @@ def test_only_pointers_to_lines_that_are_there_are_shown() -> None:
     )
 )
 def test_the_pointers_of_a_summary_are_those_in_its_text_each_once(found: list[Pointer]) -> None:
-    kept = with_pointers_that_resolve(_draft(a=" ".join(f"[{pointer}]" for pointer in found)), PLACE)
+    kept = with_resolved_pointers(_draft(a=" ".join(f"[{pointer}]" for pointer in found)), PLACE)
     resolving = [pointer for pointer in found if PLACE.resolves(pointer)]
     assert kept.pointers == tuple(dict.fromkeys(resolving))
     assert kept.fields["a"].split() == [f"[{pointer}]" for pointer in resolving]
@@ -161,7 +161,7 @@ def test_the_pointers_of_a_summary_are_those_in_its_text_each_once(found: list[P
 
 def test_of_a_mark_with_several_places_those_that_are_there_stay() -> None:
     draft = _draft(a="One [transcript.md:1-5,121,7]. Two [transcript.md:121,122]. Three [transcript.md:2,9-11].")
-    kept = with_pointers_that_resolve(draft, PLACE)
+    kept = with_resolved_pointers(draft, PLACE)
     assert kept.fields == {"a": "One [transcript.md:1-5,7]. Two . Three [transcript.md:2,9-11]."}
     assert [str(pointer).partition(":")[2] for pointer in kept.pointers] == ["1-5", "7", "2", "9-11"]
 
@@ -170,7 +170,7 @@ def test_of_a_mark_with_several_places_those_that_are_there_stay() -> None:
     st.lists(st.builds(Pointer, st.sampled_from(["transcript.md", "a.txt"]), st.integers(0, 99), st.integers(0, 99)))
 )
 def test_pointers_come_back_from_their_marks_in_order(found: list[Pointer]) -> None:
-    marks = marks_of(found)
+    marks = citation_marks(found)
     assert list(pointers_in(f"Said {' '.join(marks)}.")) == found
     assert all(before.partition(":")[0] != after.partition(":")[0] for before, after in pairwise(marks))
 
@@ -184,7 +184,7 @@ def test_a_pointer_of_its_own_mark_is_read_as_ever() -> None:
 
 
 def test_without_a_transcript_no_pointer_is_shown() -> None:
-    kept = with_pointers_that_resolve(_draft(a="One [transcript.md:1-5]."), ArchiveLocation(0, 5, "s3://bucket/key"))
+    kept = with_resolved_pointers(_draft(a="One [transcript.md:1-5]."), ArchiveLocation(0, 5, "s3://bucket/key"))
     assert kept.pointers == ()
     assert kept.fields == {"a": "One ."}
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from buoyline.compression.identifiers import WORD, mentions, readable, says_error
-from buoyline.compression.summary import POINTER, Draft, Pointer, SummaryRequest, marks_of, pointers_in
+from buoyline.compression.summary import POINTER, Draft, Pointer, SummaryRequest, citation_marks, pointers_in
 from buoyline.compression.summary_text import ArchiveLocation, NumberedLine, blocks_of
 
 MARK: Final = " (unverified)"
@@ -73,7 +73,7 @@ def unverified(text: str, haystacks: Iterable[str]) -> tuple[str, ...]:
     return tuple(open_claims)
 
 
-def stands_in(text: str, name: str) -> bool:
+def contains_whole(text: str, name: str) -> bool:
     """Tell whether *name* stands in *text* as a whole, and not as a part of a longer one."""
     if name not in text:
         return False
@@ -100,7 +100,7 @@ def mark(text: str, unverified: Iterable[str]) -> str:
     return MARK.join(pieces)
 
 
-def backed(text: str) -> tuple[str, ...]:
+def verified_claims(text: str) -> tuple[str, ...]:
     """Return the claims of *text* that are not marked in it.
 
     Args:
@@ -155,7 +155,9 @@ class _Haystack:
     def backs(self, claim: str) -> bool:
         if " " in claim:
             return readable(claim) in self._on_one_line
-        return stands_in(self._text, claim) or ("," in claim and stands_in(self._text, claim.replace(",", "")))
+        return contains_whole(self._text, claim) or (
+            "," in claim and contains_whole(self._text, claim.replace(",", ""))
+        )
 
 
 # Check that the lines which a summary cites hold what it says; correct or take out citations that do not.
@@ -182,7 +184,7 @@ class _Hit(NamedTuple):
     claim: str
 
 
-def with_backed_pointers(
+def with_checked_citations(
     draft: Draft, request: SummaryRequest, place: ArchiveLocation
 ) -> tuple[Draft, tuple[str, ...]]:
     """Return *draft* with citations that hold, and those that were taken out.
@@ -222,7 +224,7 @@ class _Check:
             pieces.append(said)
             cited = list(pointers_in(match[0]))
             kept = self._kept(cited, claims(said))
-            pieces.append("".join(marks_of(kept)))
+            pieces.append("".join(citation_marks(kept)))
             if not kept:
                 pieces[-2] = said.rstrip()
             start = match.end()
@@ -249,7 +251,7 @@ class _Check:
         if not said:
             return True
         return len(unverified(_quoted(said), [text])) < len(claims(_quoted(said))) or any(
-            stands_in(text, claim) for claim in said
+            contains_whole(text, claim) for claim in said
         )
 
     def _is_carried(self, pointer: Pointer) -> bool:
@@ -317,6 +319,6 @@ class _Lines:
         at = text.find(claim)
         while at >= 0:
             position = bisect_right(starts, at) - 1
-            if " " in claim or stands_in(self._texts[path][position], claim):
+            if " " in claim or contains_whole(self._texts[path][position], claim):
                 yield position
             at = text.find(claim, starts[position + 1])

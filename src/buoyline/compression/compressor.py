@@ -8,9 +8,16 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
-from buoyline.compression.citations import backed, claims, mark, stands_in, unverified, with_backed_pointers
+from buoyline.compression.citations import (
+    claims,
+    contains_whole,
+    mark,
+    unverified,
+    verified_claims,
+    with_checked_citations,
+)
 from buoyline.compression.config import ContextConfig, config_of
-from buoyline.compression.excerpts import ResultExcerpt, counted_file, excerpts_of, lines_of_files
+from buoyline.compression.excerpts import counted_file, excerpts_of, lines_of_files
 from buoyline.compression.extractive import Extractive
 from buoyline.compression.extractive.summarizer import carried, extract
 from buoyline.compression.plan import Plan, plan
@@ -21,7 +28,6 @@ from buoyline.compression.summary import (
     POINTER,
     BatchReference,
     Draft,
-    Fact,
     OnSummaryEvent,
     SourceMessage,
     Summarizer,
@@ -32,7 +38,7 @@ from buoyline.compression.summary import (
     SummaryVerified,
     require_draft,
 )
-from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, render, with_pointers_that_resolve
+from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, render, with_resolved_pointers
 from buoyline.errors import NotFoundError, SummaryError
 from buoyline.messages import Message, detect, dialect_named
 from buoyline.messages.times import now
@@ -49,9 +55,9 @@ from buoyline.tokens.messages import count_message
 PROSE_SHARE: Final = 0.6
 """Of the tokens that a summariser is given; the ledger has what it leaves."""
 
-LEDGER_FIELD: Final = "context_to_preserve"
+STRINGS_FIELD: Final = "context_to_preserve"
 
-FACT_FIELDS: Final = ("current_state", "important_discoveries", LEDGER_FIELD)
+FACT_FIELDS: Final = ("current_state", "important_discoveries", STRINGS_FIELD)
 """Fields that facts are added to: files and commands, errors, and strings."""
 
 NOTE: Final = "note"
@@ -61,12 +67,7 @@ _LEAST_TOKENS = 40
 _JOIN_TOKENS = 8
 
 
-def for_prose(request: SummaryRequest) -> SummaryRequest:
-    """Return *request* with the tokens that the prose may take."""
-    return replace(request, max_tokens=int(request.max_tokens * PROSE_SHARE))
-
-
-def with_ledger(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = ()) -> Draft:
+def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = ()) -> Draft:
     """Return *draft* with the facts of the messages that it does not tell, as far as the tokens go.
 
     Its items then hold both its own sentences and the facts, so that whoever writes the next summary, a model or
@@ -83,43 +84,30 @@ def with_ledger(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] =
     draft = replace(draft, fields=shortened(draft.fields, limit, request.counter))
     first = request.sources[0].index
     notes = carried(replace(draft, items=()), first) if not draft.items else list(draft.items)
+    # Without the prose of the last summary: the summariser has brought that up to date.
+    previous = request.previous
+    old = () if previous is None else tuple(fact for fact in previous.items if fact.kind != NOTE)
     names = tuple(name for name in FACT_FIELDS if name in request.fields)
     room = limit - _tokens(draft.fields, request) - _JOIN_TOKENS
     if not names or room < _LEAST_TOKENS:
-        unsaid = (replace(item, is_shown=False) for item in _facts(request.previous))
-        return replace(draft, items=(*notes, *unsaid))
-    facts = extract(replace(request, fields=names, max_tokens=room, previous=_previous(request.previous)))
-    fields = _joined(draft.fields, facts.fields)
+        return replace(draft, items=(*notes, *(replace(fact, is_shown=False) for fact in old)))
+    previous = replace(previous, items=old) if previous is not None and old else None
+    facts = extract(replace(request, fields=names, max_tokens=room, previous=previous))
+    prose = "\n".join(draft.fields.values())
+    fields = dict(draft.fields)
+    for name, text in facts.fields.items():
+        new = [line for line in text.split("\n") if _says_more(line, prose, is_preserved=name == STRINGS_FIELD)]
+        fields[name] = "\n".join([fields[name].rstrip(), *new]).strip()
     if _tokens(fields, request) > limit:
         fields = dict(draft.fields)
     return replace(draft, fields=fields, items=(*notes, *facts.items))
 
 
-def _previous(previous: Draft | None) -> Draft | None:
-    """Return the facts of the last summary without its prose: that one the summariser has brought up to date."""
-    facts = _facts(previous)
-    return None if previous is None or not facts else replace(previous, items=facts)
-
-
-def _facts(previous: Draft | None) -> tuple[Fact, ...]:
-    return () if previous is None else tuple(item for item in previous.items if item.kind != NOTE)
-
-
-def _joined(prose: Mapping[str, str], facts: Mapping[str, str]) -> dict[str, str]:
-    told = "\n".join(prose.values())
-    fields = dict(prose)
-    for name, text in facts.items():
-        new = [line for line in text.split("\n") if _says_more(line, told, is_ledger=name == LEDGER_FIELD)]
-        fields[name] = "\n".join([fields[name].rstrip(), *new]).strip()
-    return fields
-
-
-def _says_more(line: str, told: str, *, is_ledger: bool) -> bool:
+def _says_more(line: str, prose: str, *, is_preserved: bool) -> bool:
     """Tell whether *line* holds an exact string that the prose does not; of the user's rules, whether they are new."""
-    exact = claims(line)
-    if exact:
-        return not all(stands_in(told, claim) for claim in exact)
-    return is_ledger and bool(POINTER.search(line))
+    if exact := claims(line):
+        return not all(contains_whole(prose, claim) for claim in exact)
+    return is_preserved and bool(POINTER.search(line))
 
 
 def _tokens(fields: Mapping[str, str], request: SummaryRequest) -> int:
@@ -161,7 +149,12 @@ async def with_whole_results(
     if streams is None or not stubs:
         return request
     lines = await asyncio.to_thread(_read, request, streams, session_id, stubs)
-    return replace(request, sources=[_with_lines(source, lines) for source in request.sources])
+    sources = list(request.sources)
+    for position, source in enumerate(sources):
+        if any(excerpt is not None and lines.get(excerpt.path) for excerpt in source.excerpts):
+            excerpts = (excerpt and replace(excerpt, whole=lines.get(excerpt.path, ())) for excerpt in source.excerpts)
+            sources[position] = replace(source, excerpts=tuple(excerpts))
+    return replace(request, sources=sources)
 
 
 def _read(
@@ -191,17 +184,6 @@ def _head(streams: ResultStreams, session_id: str, stored: StoredResult, max_cha
     if len(text) <= max_chars:
         return text.removesuffix("\n")
     return text[: text.rfind("\n", 0, max_chars) + 1].removesuffix("\n")
-
-
-def _with_lines(source: SourceMessage, lines: Mapping[str, tuple[str, ...]]) -> SourceMessage:
-    if not any(excerpt is not None and lines.get(excerpt.path) for excerpt in source.excerpts):
-        return source
-    return replace(source, excerpts=tuple(_completed(excerpt, lines) for excerpt in source.excerpts))
-
-
-def _completed(excerpt: ResultExcerpt | None, lines: Mapping[str, tuple[str, ...]]) -> ResultExcerpt | None:
-    whole = () if excerpt is None else lines.get(excerpt.path, ())
-    return excerpt if excerpt is None or not whole else replace(excerpt, whole=whole)
 
 
 logger = logging.getLogger(__name__)
@@ -258,23 +240,14 @@ class CompressionResult:
 
     Attributes:
         summary: What stands in the place of the messages that left.
-        head: Native messages to begin the context with: the system messages that left, the same objects, and the
+        prefix: Native messages to begin the context with: the system messages that left, the same objects, and the
             summary as a user message.
         kept: The messages that stay, the same objects, in order.
     """
 
     summary: Summary
-    head: list[Any]
+    prefix: list[Any]
     kept: list[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Drafted:
-    """A draft, the citations that were taken out of it, and why it is not the model's where one was asked."""
-
-    draft: Draft
-    dropped: tuple[str, ...] = ()
-    fell_back: str = ""
 
 
 class Compressor:
@@ -313,7 +286,7 @@ class Compressor:
         self._counter = counter or default_counter()
         self._fallback = Extractive()
         self._summarizer: Summarizer = self._fallback if summarizer is None else summarizer_from(summarizer)
-        self._tell: OnSummaryEvent = on_event or _to_nobody
+        self._emit: OnSummaryEvent = on_event or _ignore
 
     def plan(
         self, messages: Sequence[Any], counts: Sequence[int], config: ContextConfig | None = None, *, size: int
@@ -370,17 +343,19 @@ class Compressor:
         cut = self.plan(views, counts, settings, size=size).cut
         if cut == 0:
             return None
-        extent = MessageRange(session_id, first, list(messages[:cut]), sum(counts[:cut]))
-        place = await self.archive(extent)
+        span = MessageRange(session_id, first, list(messages[:cut]), sum(counts[:cut]))
+        location = await self.archive(span)
         limit = settings.summary_limit(size)
-        drafted = await self.summarize(extent, place, previous=previous, max_tokens=limit, config=settings, focus=focus)
-        summary = await self.record(session_id, drafted)
-        staying = [message for message, view in zip(messages, views[:cut], strict=False) if view.role == "system"]
-        stand_in = detect(messages[cut - 1]).user_message(summary.text)
-        return CompressionResult(summary, head=[*staying, stand_in], kept=list(messages[cut:]))
+        summary = await self.summarize(
+            span, location, previous=previous, max_tokens=limit, config=settings, focus=focus
+        )
+        summary = await self.record(session_id, summary)
+        system = [message for message, view in zip(messages, views[:cut], strict=False) if view.role == "system"]
+        summary_message = detect(messages[cut - 1]).user_message(summary.text)
+        return CompressionResult(summary, prefix=[*system, summary_message], kept=list(messages[cut:]))
 
-    async def archive(self, extent: MessageRange) -> ArchiveLocation:
-        """Persist those messages of *extent* that are not archived yet, and say where all of them are.
+    async def archive(self, span: MessageRange) -> ArchiveLocation:
+        """Persist those messages of *span* that are not archived yet, and say where all of them are.
 
         Each attempt whose outcome is not known is repeated as it was, under the same batch id, so that it counts once.
 
@@ -389,34 +364,37 @@ class Compressor:
             StorageError: The file system refused; nothing was changed.
         """
         if self._offloader is None:
-            return ArchiveLocation(extent.first, extent.end)
+            return ArchiveLocation(span.first, span.end)
         archive = self._abilities.archive
         if archive is None:
-            waiting = list(extent.messages[extent.archived :])
-            reference = await self._offloader.offload_context(extent.session_id, waiting)
-            new = [BatchReference(extent.first + extent.archived, extent.end, reference)] if waiting else []
-            return ArchiveLocation(extent.first, extent.end, reference, batches=(*extent.batches, *new))
-        ends = {
-            end for end in (*extent.attempts, len(extent.messages)) if extent.archived < end <= len(extent.messages)
-        }
-        for start, end in pairwise((extent.archived, *sorted(ends))):
+            waiting = list(span.messages[span.archived :])
+            reference = await self._offloader.offload_context(span.session_id, waiting)
+            new = [BatchReference(span.first + span.archived, span.end, reference)] if waiting else []
+            return ArchiveLocation(span.first, span.end, reference, batches=(*span.batches, *new))
+        ends = {end for end in (*span.attempts, len(span.messages)) if span.archived < end <= len(span.messages)}
+        for start, end in pairwise((span.archived, *sorted(ends))):
             await archive.archive(
-                extent.session_id,
-                extent.messages[start:end],
-                batch_id=f"messages-{extent.first + start}-{extent.first + end}",
-                dialect=extent.dialect,
-                first=extent.first + start,
-                times=extent.times[start:end],
+                span.session_id,
+                span.messages[start:end],
+                batch_id=f"messages-{span.first + start}-{span.first + end}",
+                dialect=span.dialect,
+                first=span.first + start,
+                times=span.times[start:end],
             )
-        batch = await archive.locate(extent.session_id, extent.first, extent.end)
+        batch = await archive.locate(span.session_id, span.first, span.end)
         return ArchiveLocation(
-            extent.first, extent.end, batch.reference, batch.transcript, batch.transcript_name, tuple(batch.lines)
+            span.first,
+            span.end,
+            batch.reference,
+            batch.transcript,
+            batch.transcript_name,
+            tuple(batch.lines),
         )
 
     async def summarize(
         self,
-        extent: MessageRange,
-        place: ArchiveLocation,
+        span: MessageRange,
+        location: ArchiveLocation,
         *,
         previous: Draft | None = None,
         max_tokens: int,
@@ -427,8 +405,8 @@ class Compressor:
         """Summarise an archived extent and check the summary; `record` keeps it.
 
         Args:
-            extent: The messages.
-            place: Where `archive` put them.
+            span: The messages.
+            location: Where `archive` put them.
             previous: What the summary that is replaced held, to be carried on.
             max_tokens: For the whole text that the model sees.
             config: Left out: the compressor's own.
@@ -439,39 +417,71 @@ class Compressor:
             The summary; its pointers all resolve, and what it claims without backing is marked.
         """
         settings = config or self._config
-        place = place.with_results(lines_of_files(extent.stubs.values()), previous)
-        redactor, views = self._abilities.redactor, extent.views()
+        location = location.with_results(lines_of_files(span.stubs.values()), previous)
+        redactor, views = self._abilities.redactor, span.views()
         if redactor is not None:
             views = await redactor.redacted(views)
-        lines = await self._lines(extent, place)
-        request = self._request(
-            extent, views, place, lines, previous=previous, max_tokens=max_tokens, config=settings, focus=focus
+        lines = await self._lines(span, location)
+        frame = frame_tokens(location, settings.summary_template, settings.fields, self._counter)
+        request = SummaryRequest(
+            sources=[
+                SourceMessage(
+                    at,
+                    view,
+                    location.pointer(at - span.first),
+                    excerpts_of(view, span.stubs),
+                    tuple(shown),
+                )
+                for at, (view, shown) in enumerate(zip(views, lines, strict=True), span.first)
+            ],
+            previous=previous,
+            max_tokens=max(max_tokens - frame, 0),
+            counter=self._counter,
+            fields=settings.fields,
+            focus=focus,
+            prompt=settings.compression_prompt,
+            schema=settings.summary_schema,
         )
-        request = await with_whole_results(request, self._abilities.streams, extent.session_id, extent.stubs)
-        drafted = await self._draft(
-            request,
-            extent,
-            place,
-            use_model=use_model,
-            count=lambda draft: self._counter.count(render(place, settings.summary_template, draft.fields)),
-            max_tokens=max_tokens,
-        )
-        draft = with_pointers_that_resolve(drafted.draft, place)
-        doubtful = await self._unverified(extent.session_id, draft, request)
+        request = await with_whole_results(request, self._abilities.streams, span.session_id, span.stubs)
+
+        def count(draft: Draft) -> int:
+            return self._counter.count(render(location, settings.summary_template, draft.fields))
+
+        asked, fell_back = None, ""
+        if use_model and self._summarizer is not self._fallback:
+            try:
+                asked = await self._asked(request, span, location)
+            except SummaryError as error:
+                logger.warning("%s; the extractive summariser takes over", error)
+                self._emit(SummaryFellBack((span.first, span.end), error.summarizer, error.reason, span.tokens))
+                fell_back = str(error)
+        draft, dropped = asked or (await self._extracted(request, count, max_tokens), ())
+        draft = with_resolved_pointers(draft, location)
+        doubtful = await self._unverified(span.session_id, draft, request)
         fields = {name: mark(text, doubtful) for name, text in draft.fields.items()}
-        text = render(place, settings.summary_template, fields)
+        text = render(location, settings.summary_template, fields)
         summary = Summary(
             number=0,
-            messages=(extent.first, extent.end),
-            draft=Draft(draft.summarizer, fields, draft.pointers, draft.items, place.batches),
-            unverified=(*doubtful, *drafted.dropped),
-            source_tokens=extent.tokens,
+            messages=(span.first, span.end),
+            draft=Draft(draft.summarizer, fields, draft.pointers, draft.items, location.batches),
+            unverified=(*doubtful, *dropped),
+            source_tokens=span.tokens,
             tokens=self._counter.count(text),
             text=text,
             created_at=now(),
-            fell_back=drafted.fell_back,
+            fell_back=fell_back,
         )
-        self._tell(_verified(summary))
+        self._emit(
+            SummaryVerified(
+                messages=summary.messages,
+                summarizer=draft.summarizer,
+                claims=len(claims("\n".join(fields.values()))),
+                unverified=summary.unverified,
+                pointers=len(draft.pointers),
+                source_tokens=span.tokens,
+                tokens=summary.tokens,
+            )
+        )
         self._warn_of_squeeze(draft, request, summary.messages)
         return summary
 
@@ -485,69 +495,30 @@ class Compressor:
             return summary
         return summary.numbered(await self._abilities.summaries.append_summary(session_id, summary.to_json()))
 
-    def _request(
-        self,
-        extent: MessageRange,
-        views: Sequence[Message],
-        place: ArchiveLocation,
-        lines: Sequence[Sequence[str]],
-        *,
-        previous: Draft | None,
-        max_tokens: int,
-        config: ContextConfig,
-        focus: str,
-    ) -> SummaryRequest:
-        frame = frame_tokens(place, config.summary_template, config.fields, self._counter)
-        sources = [
-            SourceMessage(
-                extent.first + position, view, place.pointer(position), excerpts_of(view, extent.stubs), tuple(shown)
-            )
-            for position, (view, shown) in enumerate(zip(views, lines, strict=True))
-        ]
-        return SummaryRequest(
-            sources=sources,
-            previous=previous,
-            max_tokens=max(max_tokens - frame, 0),
-            counter=self._counter,
-            fields=config.fields,
-            focus=focus,
-            prompt=config.compression_prompt,
-            schema=config.summary_schema,
-        )
-
-    async def _lines(self, extent: MessageRange, place: ArchiveLocation) -> Sequence[Sequence[str]]:
-        """Return the transcript's lines of each message; none of any where they are not those that *place* names."""
-        unknown: list[Sequence[str]] = [()] * len(extent.messages)
-        if self._abilities.transcript is None or not place.lines:
+    async def _lines(self, span: MessageRange, location: ArchiveLocation) -> Sequence[Sequence[str]]:
+        """Return the transcript's lines of each message; none of any where they are not those that *location* names."""
+        unknown: list[Sequence[str]] = [()] * len(span.messages)
+        if self._abilities.transcript is None or not location.lines:
             return unknown
-        lines = await self._abilities.transcript.transcript_lines(extent.session_id, extent.first, extent.end)
-        named = [end - start + 1 for start, end in place.lines]
+        lines = await self._abilities.transcript.transcript_lines(span.session_id, span.first, span.end)
+        named = [end - start + 1 for start, end in location.lines]
         return lines if [len(shown) for shown in lines] == named else unknown
 
-    async def _draft(
-        self,
-        request: SummaryRequest,
-        extent: MessageRange,
-        place: ArchiveLocation,
-        *,
-        use_model: bool,
-        count: Callable[[Draft], int],
-        max_tokens: int,
-    ) -> _Drafted:
-        if not use_model or self._summarizer is self._fallback:
-            return _Drafted(await self._extracted(request, count, max_tokens))
-        try:
-            draft = require_draft(await self._summarizer.summarize(for_prose(request)))
-            draft = replace(draft, fields={name: cleaned(text) for name, text in draft.fields.items()})
-            self._check(draft, request, extent)
-        except SummaryError as error:
-            logger.warning("%s; the extractive summariser takes over", error)
-            span = (extent.first, extent.end)
-            self._tell(SummaryFellBack(span, error.summarizer, error.reason, extent.tokens))
-            return _Drafted(await self._extracted(request, count, max_tokens), fell_back=str(error))
-        backed, dropped = await asyncio.to_thread(with_backed_pointers, draft, request, place)
-        doubtful = await self._unverified(extent.session_id, backed, request)
-        return _Drafted(await asyncio.to_thread(with_ledger, backed, request, doubtful), dropped)
+    async def _asked(
+        self, request: SummaryRequest, span: MessageRange, location: ArchiveLocation
+    ) -> tuple[Draft, tuple[str, ...]]:
+        """Return the given summariser's draft with the facts it lacks, and the citations that were taken out.
+
+        Raises:
+            SummaryError: The summariser failed, or its draft cannot be used.
+        """
+        prose_tokens = int(request.max_tokens * PROSE_SHARE)
+        draft = require_draft(await self._summarizer.summarize(replace(request, max_tokens=prose_tokens)))
+        draft = replace(draft, fields={name: cleaned(text) for name, text in draft.fields.items()})
+        self._check(draft, request, span)
+        draft, dropped = await asyncio.to_thread(with_checked_citations, draft, request, location)
+        doubtful = await self._unverified(span.session_id, draft, request)
+        return await asyncio.to_thread(with_facts, draft, request, doubtful), dropped
 
     async def _extracted(self, request: SummaryRequest, count: Callable[[Draft], int], max_tokens: int) -> Draft:
         """Return what the extractive summariser says, in at most *max_tokens* as it is shown.
@@ -564,7 +535,7 @@ class Compressor:
             draft = await self._fallback.summarize(request)
         return draft
 
-    def _check(self, draft: Draft, request: SummaryRequest, extent: MessageRange) -> None:
+    def _check(self, draft: Draft, request: SummaryRequest, span: MessageRange) -> None:
         missing = [name for name in request.fields if not draft.fields.get(name, "").strip()]
         if missing:
             raise SummaryError(draft.summarizer, f"lacks {', '.join(missing)}")
@@ -572,7 +543,7 @@ class Compressor:
         if tokens > request.max_tokens:
             raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens where {request.max_tokens:,} are allowed")
         replaced = "" if request.previous is None else "\n".join(request.previous.fields.values())
-        source_tokens = extent.tokens + self._counter.count(replaced)
+        source_tokens = span.tokens + self._counter.count(replaced)
         if tokens >= source_tokens:
             raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens, its source only {source_tokens:,}")
 
@@ -594,30 +565,22 @@ class Compressor:
                 len(unsaid),
                 len(told),
             )
-            self._tell(SummarySqueezed(messages, len(told), len(unsaid), request.max_tokens))
+            self._emit(SummarySqueezed(messages, len(told), len(unsaid), request.max_tokens))
 
     async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         text = "\n".join(draft.fields.values())
         known = [source.message.spoken for source in request.sources]
         # What the last summary claims was checked when it was written, and is known but for what it marks.
-        known += [] if request.previous is None else ["\n…\n".join(backed("\n".join(request.previous.fields.values())))]
+        known += (
+            []
+            if request.previous is None
+            else ["\n…\n".join(verified_claims("\n".join(request.previous.fields.values())))]
+        )
         doubtful = unverified(text, known)
         if doubtful and self._abilities.archive is not None:
             doubtful = tuple(await self._abilities.archive.missing(session_id, doubtful))
         return doubtful
 
 
-def _verified(summary: Summary) -> SummaryVerified:
-    return SummaryVerified(
-        messages=summary.messages,
-        summarizer=summary.draft.summarizer,
-        claims=len(claims("\n".join(summary.draft.fields.values()))),
-        unverified=summary.unverified,
-        pointers=len(summary.draft.pointers),
-        source_tokens=summary.source_tokens,
-        tokens=summary.tokens,
-    )
-
-
-def _to_nobody(_: object) -> None:
+def _ignore(_: object) -> None:
     """Take an event that nobody asked for."""

@@ -113,17 +113,19 @@ class ContextConfig:
         if not 0 <= self.reserve_ratio < self.trigger_ratio:
             limit = f"from 0 to below trigger_ratio ({self.trigger_ratio})"
             raise ConfigError("reserve_ratio", f"{self.reserve_ratio} is not {limit}")
-        require_count("tool_result_limit", self.tool_result_limit, least=2)
-        self._check_preview()
-        object.__setattr__(self, "tool_rules", _rules(self.tool_rules))
-        self._check_rules()
-        self._check_turn()
+        self._check_result_limits()
         if self.summary_tokens is not None:
             require_count("summary_tokens", self.summary_tokens)
-        self._check_background()
+        if self.background_ratio is not None:
+            _require_number("background_ratio", self.background_ratio)
+            if not 0 < self.background_ratio < self.trigger_ratio:
+                limit = f"above 0 and below trigger_ratio ({self.trigger_ratio})"
+                raise ConfigError("background_ratio", f"{self.background_ratio} is not {limit}")
         if self.max_images is not None:
             require_count("max_images", self.max_images, least=0)
-        _require_text("compression_prompt", self.compression_prompt)
+        prompt: object = self.compression_prompt
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise ConfigError("compression_prompt", "must be a text that is not empty")
         _check_template(self.summary_template, self.fields)
         # A dict of our own: the caller's may change, and no other mapping can be written down by `asdict`.
         object.__setattr__(self, "summary_schema", dict(self.summary_schema))
@@ -163,37 +165,25 @@ class ContextConfig:
         limits = [rule.limit for rule in self.tool_rules.values() if rule.limit is not None]
         return max(self.tool_result_limit, *limits) if limits else self.tool_result_limit
 
-    def _check_rules(self) -> None:
+    def _check_result_limits(self) -> None:
+        require_count("tool_result_limit", self.tool_result_limit, least=2)
+        if self.preview_tokens == _PREVIEW_TOKENS >= self.tool_result_limit:
+            object.__setattr__(self, "preview_tokens", max(self.tool_result_limit // 3, 1))
+        require_count("preview_tokens", self.preview_tokens)
+        if self.preview_tokens >= self.tool_result_limit:
+            problem = f"{self.preview_tokens} is not below tool_result_limit ({self.tool_result_limit})"
+            raise ConfigError("preview_tokens", problem)
+        object.__setattr__(self, "tool_rules", _rules(self.tool_rules))
         for pattern, rule in self.tool_rules.items():
             limit = self.tool_result_limit if rule.limit is None else rule.limit
             if rule.preview_tokens is not None and rule.preview_tokens >= limit:
                 problem = f"preview_tokens of {pattern!r} is {rule.preview_tokens}, not below its limit ({limit})"
                 raise ConfigError("tool_rules", problem)
-
-    def _check_turn(self) -> None:
-        if self.turn_results_limit is None:
-            return
-        require_count("turn_results_limit", self.turn_results_limit)
-        if self.turn_results_limit < self._largest_limit():
-            problem = f"{self.turn_results_limit} is below the limit of one result ({self._largest_limit()})"
-            raise ConfigError("turn_results_limit", problem)
-
-    def _check_background(self) -> None:
-        if self.background_ratio is None:
-            return
-        _require_number("background_ratio", self.background_ratio)
-        if not 0 < self.background_ratio < self.trigger_ratio:
-            limit = f"above 0 and below trigger_ratio ({self.trigger_ratio})"
-            raise ConfigError("background_ratio", f"{self.background_ratio} is not {limit}")
-
-    def _check_preview(self) -> None:
-        if self.preview_tokens == _PREVIEW_TOKENS >= self.tool_result_limit:
-            object.__setattr__(self, "preview_tokens", max(self.tool_result_limit // 3, 1))
-            return
-        require_count("preview_tokens", self.preview_tokens)
-        if self.preview_tokens >= self.tool_result_limit:
-            limit = f"below tool_result_limit ({self.tool_result_limit})"
-            raise ConfigError("preview_tokens", f"{self.preview_tokens} is not {limit}")
+        if self.turn_results_limit is not None:
+            require_count("turn_results_limit", self.turn_results_limit)
+            if self.turn_results_limit < self._largest_limit():
+                problem = f"{self.turn_results_limit} is below the limit of one result ({self._largest_limit()})"
+                raise ConfigError("turn_results_limit", problem)
 
 
 def config_of(config: object) -> ContextConfig:
@@ -214,25 +204,20 @@ def _rules(rules: object) -> dict[str, ToolRule]:
     """Return *rules* in a dict of our own, made from their fields where they come back from disk."""
     if not is_object(rules):
         raise ConfigError("tool_rules", "must be a mapping from names of tools, or patterns, to ToolRule")
-    return {pattern: _rule(pattern, rule) for pattern, rule in rules.items()}
-
-
-def _rule(pattern: str, rule: object) -> ToolRule:
-    if isinstance(rule, ToolRule):
-        return rule
-    if not is_object(rule):
-        raise ConfigError("tool_rules", f"{pattern!r} must have a ToolRule, not {type(rule).__name__}")
-    return ToolRule(**rule)
+    found: dict[str, ToolRule] = {}
+    for pattern, rule in rules.items():
+        if isinstance(rule, ToolRule):
+            found[pattern] = rule
+        elif is_object(rule):
+            found[pattern] = ToolRule(**rule)
+        else:
+            raise ConfigError("tool_rules", f"{pattern!r} must have a ToolRule, not {type(rule).__name__}")
+    return found
 
 
 def _require_number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(name, f"must be a number, not {type(value).__name__}")
-
-
-def _require_text(name: str, value: object) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigError(name, "must be a text that is not empty")
 
 
 def _check_template(template: object, fields: tuple[str, ...]) -> None:
@@ -250,12 +235,7 @@ def _check_template(template: object, fields: tuple[str, ...]) -> None:
     repeated = sorted({name for name in found if found.count(name) > 1})
     if repeated:
         raise ConfigError("summary_template", f"names {_braced(repeated)} more than once; each takes tokens")
-    _try_out(template, fields)
-
-
-def _try_out(template: str, fields: tuple[str, ...]) -> None:
-    """Fill *template* once: a format or a field name such as ``{a:d}`` or ``{a.b}`` fails only then."""
-    try:
+    try:  # a format or a field name such as {a:d} or {a.b} fails only when the template is filled
         template.format(**dict.fromkeys(fields, "text"))
     except (AttributeError, LookupError, ValueError) as error:
         problem = f"cannot be filled ({error}); use field names in plain braces, such as {_braced(fields[:1])}"

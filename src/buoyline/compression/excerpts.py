@@ -48,19 +48,18 @@ def excerpts_of(message: Message, stubs: Mapping[str, StoredResult]) -> tuple[Re
     Returns:
         One for each result, None for a result that stands there whole; empty where all do.
     """
-    stored = [_stub_in(result, stubs) for result in message.results] if stubs else []
-    if all(found is None for _, found in stored):
-        return ()
-    return tuple(None if found is None else _excerpt(text, found) for text, found in stored)
+    excerpts = [_excerpt_in(result, stubs) for result in message.results] if stubs else []
+    return tuple(excerpts) if any(excerpts) else ()
 
 
-def _stub_in(result: ToolResult, stubs: Mapping[str, StoredResult]) -> tuple[str, StoredResult | None]:
-    """Return the stub among the blocks of *result*; a placeholder of a medium shows no lines, so it is none."""
+def _excerpt_in(result: ToolResult, stubs: Mapping[str, StoredResult]) -> ResultExcerpt | None:
     for part in result.parts:
         stored = stubs.get(part.text) if isinstance(part, Text) else None
+        # The placeholder of an image or another blob shows no lines.
         if isinstance(part, Text) and stored is not None and not is_placeholder(part.text):
-            return part.text, stored
-    return result.text, None
+            lines = tuple((line.number, _whole_words(line)) for line in previewed_lines(part.text))
+            return ResultExcerpt(counted_file(stored), lines, part.text)
+    return None
 
 
 def lines_of_files(results: Iterable[StoredResult]) -> dict[str, int]:
@@ -71,11 +70,6 @@ def lines_of_files(results: Iterable[StoredResult]) -> dict[str, int]:
 def counted_file(stored: StoredResult) -> str:
     """Return the name of the file whose lines a stub numbers: the view's where there is one; empty without files."""
     return re.split(r"[/\\]", stored.view)[-1] or stored.name
-
-
-def _excerpt(stub: str, stored: StoredResult) -> ResultExcerpt:
-    lines = tuple((line.number, _whole_words(line)) for line in previewed_lines(stub))
-    return ResultExcerpt(counted_file(stored), lines, stub)
 
 
 def _whole_words(line: Shown) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from buoyline.messages import Message, Note, Part, Text
+from buoyline.messages import Message, Note, Text
 
 Spans = list[tuple[int, int]]
 
@@ -18,13 +18,13 @@ class Plan:
 
     Attributes:
         cut: So many of the oldest leave; 0 when none can.
-        leaving_tokens: What they take.
+        archived_tokens: What they take.
         kept_tokens: What the others take.
         reason: Why the cut is where it is, in words.
     """
 
     cut: int
-    leaving_tokens: int
+    archived_tokens: int
     kept_tokens: int
     reason: str
 
@@ -45,25 +45,27 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
     Returns:
         The plan; its cut is 0 when no message may leave.
     """
-    leaving = [0, *accumulate(counts)]
-    too_many = leaving[-1] - max_kept_tokens
+    archived_tokens = [0, *accumulate(counts)]
+    total_tokens = archived_tokens[-1]
     cuts: list[int] = []
     for hold_pending in (True, False):
         cuts = [cut for cut in legal_cuts(messages, hold_pending=hold_pending) if cut >= at_least]
-        cut = next((cut for cut in cuts if leaving[cut] >= too_many), None)
+        cut = next((cut for cut in cuts if archived_tokens[cut] >= total_tokens - max_kept_tokens), None)
         if cut is not None:
             reason = f"the newest {len(messages) - cut} fit {max_kept_tokens:,} tokens"
-            return Plan(cut, leaving[cut], leaving[-1] - leaving[cut], reason)
+            return Plan(cut, archived_tokens[cut], total_tokens - archived_tokens[cut], reason)
     if not cuts:
-        return Plan(0, 0, leaving[-1], "no message may leave: all belong to the newest call")
+        return Plan(0, 0, total_tokens, "no message may leave: all belong to the newest call")
     cut = cuts[-1]
-    return Plan(cut, leaving[cut], leaving[-1] - leaving[cut], f"the newest {len(messages) - cut} belong together")
+    reason = f"the newest {len(messages) - cut} belong together"
+    return Plan(cut, archived_tokens[cut], total_tokens - archived_tokens[cut], reason)
 
 
 def legal_cut_before(messages: Sequence[Message], position: int) -> int:
     """Return the last cut at or before *position* that parts no call from its result; 0 where there is none."""
     spans = pair_spans(messages)
-    return next((cut for cut in range(min(position, len(messages)), 0, -1) if _parts_none(spans, cut)), 0)
+    cuts = range(min(position, len(messages)), 0, -1)
+    return next((cut for cut in cuts if not any(start < cut <= end for start, end in spans)), 0)
 
 
 def legal_cuts(messages: Sequence[Message], *, hold_pending: bool = True) -> list[int]:
@@ -109,7 +111,7 @@ def pair_spans(messages: Sequence[Message]) -> Spans:
 def _pending(messages: Sequence[Message]) -> list[int]:
     waiting: dict[str, list[int]] = {}
     for position, message in enumerate(messages):
-        if message.role == "user" and any(map(_is_said, message.parts)):
+        if message.role == "user" and any(isinstance(p, Text) and not isinstance(p, Note) for p in message.parts):
             waiting.clear()
         for call in message.calls:
             waiting.setdefault(call.call_id, []).append(position)
@@ -117,11 +119,3 @@ def _pending(messages: Sequence[Message]) -> list[int]:
             if calls := waiting.get(result.call_id):
                 calls.pop()
     return sorted({position for calls in waiting.values() for position in calls})
-
-
-def _is_said(part: Part) -> bool:
-    return isinstance(part, Text) and not isinstance(part, Note)
-
-
-def _parts_none(spans: Spans, cut: int) -> bool:
-    return not any(start < cut <= end for start, end in spans)

@@ -60,12 +60,12 @@ def pointers_in(text: str) -> Iterator[Pointer]:
         yield from Pointer.all_of(match)
 
 
-def marks_of(pointers: Iterable[Pointer]) -> list[str]:
+def citation_marks(pointers: Iterable[Pointer]) -> list[str]:
     """Spell pointers as they stand in a text; those to one file that follow each other share a mark.
 
     The name of a file takes more tokens than its lines, that of a tool result six times as many.
 
-    >>> marks_of([Pointer("transcript.md", 12, 15), Pointer("transcript.md", 31, 31), Pointer("a.txt", 1, 2)])
+    >>> citation_marks([Pointer("transcript.md", 12, 15), Pointer("transcript.md", 31, 31), Pointer("a.txt", 1, 2)])
     ['[transcript.md:12-15,31]', '[a.txt:1-2]']
     """
     files = groupby(pointers, key=attrgetter("path"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from buoyline.compression.excerpts import ResultExcerpt
-from buoyline.compression.summary import POINTER, BatchReference, Draft, Pointer, SourceMessage, marks_of
+from buoyline.compression.summary import POINTER, BatchReference, Draft, Pointer, SourceMessage, citation_marks
 from buoyline.messages import Part, Role, ToolResult
 from buoyline.offloader.transcript import render_parts
 from buoyline.tokens import TextCounter
@@ -122,7 +122,7 @@ def frame_tokens(place: ArchiveLocation, template: str, fields: Sequence[str], c
     return counter.count(render(place, template, dict.fromkeys(fields, "-"))) + 2 * len(fields)
 
 
-def with_pointers_that_resolve(draft: Draft, place: ArchiveLocation) -> Draft:
+def with_resolved_pointers(draft: Draft, place: ArchiveLocation) -> Draft:
     """Return *draft* without the pointers that name lines that are not there."""
     shown: dict[Pointer, None] = {}
 
@@ -130,7 +130,7 @@ def with_pointers_that_resolve(draft: Draft, place: ArchiveLocation) -> Draft:
         named = Pointer.all_of(match)
         found = [pointer for pointer in named if place.resolves(pointer)]
         shown.update(dict.fromkeys(found))
-        return match[0] if len(found) == len(named) else "".join(marks_of(found))
+        return match[0] if len(found) == len(named) else "".join(citation_marks(found))
 
     fields = {name: POINTER.sub(kept, text) for name, text in draft.fields.items()}
     return Draft(draft.summarizer, fields, tuple(shown), draft.items)

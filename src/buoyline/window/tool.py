@@ -51,7 +51,7 @@ def _answer(window: ContextWindow, focus: str) -> str:
     kept = f" What you asked for is kept above all: {focus}" if focus else ""
     return (
         f"{taken}. Before your next step, at least the oldest {decided.cut:,} messages since the last summary "
-        f"({decided.leaving_tokens:,} tokens) leave it, and a summary that points to them takes their place.{kept}\n"
+        f"({decided.archived_tokens:,} tokens) leave it, and a summary that points to them takes their place.{kept}\n"
     )
 
 

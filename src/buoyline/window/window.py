@@ -465,7 +465,7 @@ class ContextWindow:
             nothing is requested.
         """
         decided = self._compressing.planned(self.config)
-        if decided.leaving_tokens < _WORTH_ASKING_TOKENS:
+        if decided.archived_tokens < _WORTH_ASKING_TOKENS:
             return None
         self._relief.asked = (focus, self._context.contents.first)
         return decided

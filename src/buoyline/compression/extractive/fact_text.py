@@ -10,12 +10,12 @@ from buoyline.compression.citations import BETWEEN, CUT
 from buoyline.compression.extractive.lines import spanning
 from buoyline.compression.extractive.snippets import LABEL_KIND, rows
 from buoyline.compression.identifiers import readable
-from buoyline.compression.summary import Fact, Pointer, marks_of
+from buoyline.compression.summary import Fact, Pointer, citation_marks
 from buoyline.tokens import TextCounter
 
 NOTHING: Final = "None seen."
 
-LEDGER_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash", "version", "number"})
+STRING_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash", "version", "number"})
 """Kinds whose items are bare strings; they share lines."""
 
 SHARING_KINDS: Final = frozenset({"finding", "closing", "note"})
@@ -93,7 +93,7 @@ def line_of(item: Fact) -> str:
 
 def mark_of(pointers: Iterable[Pointer]) -> str:
     """Return the marks that lead to the lines behind a sentence; empty without any."""
-    return "".join(f" {mark}" for mark in marks_of(pointers))
+    return "".join(f" {mark}" for mark in citation_marks(pointers))
 
 
 def field_text(items: Iterable[Fact]) -> str:
@@ -111,12 +111,12 @@ def pointers_of(items: Iterable[Fact]) -> Iterator[Pointer]:
 
 def _lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     chosen = list(items)
-    prose = sorted((item for item in chosen if item.kind not in LEDGER_KINDS), key=_reading_order)
+    prose = sorted((item for item in chosen if item.kind not in STRING_KINDS), key=_reading_order)
     for is_shared, group in groupby(prose, _sharing):
         members = list(group)
         lines = [members] if is_shared else [[item] for item in members]
         yield from ((BETWEEN.join(map(said, line)), _together(line)) for line in lines)
-    yield from ((row.text, tuple(row.pointers)) for row in rows(item for item in chosen if item.kind in LEDGER_KINDS))
+    yield from ((row.text, tuple(row.pointers)) for row in rows(item for item in chosen if item.kind in STRING_KINDS))
 
 
 def _reading_order(item: Fact) -> tuple[int, str, int, str]:

@@ -9,9 +9,9 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Final
 
-from buoyline.compression.citations import BETWEEN, CUT, stands_in
+from buoyline.compression.citations import BETWEEN, CUT, contains_whole
 from buoyline.compression.extractive.conversation import Conversation
-from buoyline.compression.extractive.fact_text import LEDGER_KINDS, SHARING_KINDS, cut, field_text, line_of, mark_of
+from buoyline.compression.extractive.fact_text import SHARING_KINDS, STRING_KINDS, cut, field_text, line_of, mark_of
 from buoyline.compression.extractive.occurrences import likelihood
 from buoyline.compression.extractive.snippets import LABEL_KIND, CitedSpan, Snippet, StringCandidate, allotted, prices
 from buoyline.compression.summary import FIELDS, Fact, Pointer, SummaryRequest
@@ -37,7 +37,7 @@ class SnippetIndex:
         self._sections = conversation.sections
         self._counter = counter
         self._places = [self._sections.place(number, counter) for number in range(len(self._sections))]
-        strings = [item for item in old if item.kind in LEDGER_KINDS]
+        strings = [item for item in old if item.kind in STRING_KINDS]
         self._held = {item.text: item.pointers for item in strings if item.kind != LABEL_KIND}
         self._labels = {item.pointers: item for item in strings if item.kind == LABEL_KIND}
 
@@ -78,7 +78,7 @@ class SnippetIndex:
             max_tokens,
             max_places=self._sections.most_in_a_row,
             line_tokens=self._sections.line_tokens,
-            named={pointer.path for item in said if item.kind in LEDGER_KINDS for pointer in item.pointers},
+            named={pointer.path for item in said if item.kind in STRING_KINDS for pointer in item.pointers},
         )
         chosen: list[tuple[int, Fact]] = []
         labels: list[Fact] = []
@@ -102,7 +102,7 @@ class SnippetIndex:
         Returns:
             The strings with the pointers of their lines, those most needed for their tokens first.
         """
-        lines = dict.fromkeys(item.pointers for item in named if item.kind in LEDGER_KINDS)
+        lines = dict.fromkeys(item.pointers for item in named if item.kind in STRING_KINDS)
         found = {string: pointers for pointers in lines for string in self._sections.strings_at(pointers)}
         near = [(need, self._tokens(item.text), item) for item, need in needs if item.text in found]
         chosen: list[Fact] = []
@@ -168,7 +168,7 @@ ASKED_KINDS: Final = frozenset({"question", "working"})
 ASKED_TOKENS: Final = 300
 """The same for the user's newest request: cut before its content, it was worth nothing."""
 
-LEDGER_FIELD: Final = "context_to_preserve"
+STRINGS_FIELD: Final = "context_to_preserve"
 
 SHARES: Final[Mapping[str, float]] = MappingProxyType(
     {
@@ -176,7 +176,7 @@ SHARES: Final[Mapping[str, float]] = MappingProxyType(
         "current_state": 0.16,
         "next_steps": 0.06,
         "important_discoveries": 0.12,
-        LEDGER_FIELD: 0.52,
+        STRINGS_FIELD: 0.52,
     }
 )
 """In the order in which the fields choose. What one leaves goes to the next."""
@@ -274,9 +274,9 @@ class SelectedFacts:
         keys |= {(whole.kind, whole.text) for whole, cut_one in self.shortened if any(cut_one is item for item in said)}
         rest = [item for item in self.ranked if (item.kind, item.text) not in keys]
         facts = [item for item in rest if item.kind in DURABLE_KINDS]
-        strings = [item for item in rest if item.kind in LEDGER_KINDS and item.kind != LABEL_KIND]
-        less = Counter(item.kind in LEDGER_KINDS for item in old)
-        less.subtract(item.kind in LEDGER_KINDS for item in said)
+        strings = [item for item in rest if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
+        less = Counter(item.kind in STRING_KINDS for item in old)
+        less.subtract(item.kind in STRING_KINDS for item in said)
         yield from (replace(item, is_shown=False) for item in facts[: max(UNSAID_FACTS, less[False])])
         strings = strings[: max(UNSAID_STRINGS, less[True])]
         yield from (replace(placed(item), is_shown=False) for item in strings)
@@ -297,7 +297,7 @@ def select(items: Iterable[Fact], request: SummaryRequest, shelves: SnippetIndex
     selection = Selection(request, shelves, end=end)
     ranked = selection.choice.ranked = selection.ranked(items, _terms(request.focus))
     queues = {name: [item for item in ranked if item.field == name] for name in request.fields}
-    prose = [name for name in SHARES if name in queues and name != LEDGER_FIELD]
+    prose = [name for name in SHARES if name in queues and name != STRINGS_FIELD]
     selection.choose_first(queues.get("task_overview", []))
     selection.choose_newest(queues.get("task_overview", []))
     for name in prose:
@@ -308,25 +308,25 @@ def select(items: Iterable[Fact], request: SummaryRequest, shelves: SnippetIndex
         queues[name] = selection.ranked(_digest(ranked, name), _terms(name))
         selection.fill(queues[name], share=selection.share_of(name))
         prose.append(name)
-    if LEDGER_FIELD in queues:
-        _fill_ledger(selection, queues[LEDGER_FIELD], {name: queues[name] for name in prose}, _terms(request.focus))
+    if STRINGS_FIELD in queues:
+        _fill_strings(selection, queues[STRINGS_FIELD], {name: queues[name] for name in prose}, _terms(request.focus))
     # Twice: how lines join decides what they take, and the last tokens are room for one fact more.
     for _ in range(2):
         for name in prose:
             selection.fill(queues[name], share=1.0)
         selection.count_again()
-    if LEDGER_FIELD in queues:
-        selection.top_up(queues[LEDGER_FIELD], _terms(request.focus))
+    if STRINGS_FIELD in queues:
+        selection.top_up(queues[STRINGS_FIELD], _terms(request.focus))
     return selection.choice
 
 
-def _fill_ledger(
+def _fill_strings(
     selection: "Selection", queue: Sequence[Fact], prose: Mapping[str, list[Fact]], terms: frozenset[str]
 ) -> None:
     """Fill the ledger; what it leaves goes to sentences, and what they leave to the ledger again."""
-    rules = [item for item in queue if item.kind not in LEDGER_KINDS]
-    strings = [item for item in queue if item.kind in LEDGER_KINDS and item.kind != LABEL_KIND]
-    share = selection.share_of(LEDGER_FIELD)
+    rules = [item for item in queue if item.kind not in STRING_KINDS]
+    strings = [item for item in queue if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
+    share = selection.share_of(STRINGS_FIELD)
     selection.fill(rules, share=MAX_RULES_SHARE * share)
     selection.fill_strings(strings, terms, share=min(share, MAX_STRINGS_SHARE))
     for _ in range(2):
@@ -339,7 +339,7 @@ def _fill_ledger(
 
 def _digest(ranked: Iterable[Fact], name: str) -> list[Fact]:
     """Return for a field of the caller's own every sentence that another field could hold."""
-    return [replace(item, field=name) for item in ranked if item.kind not in LEDGER_KINDS]
+    return [replace(item, field=name) for item in ranked if item.kind not in STRING_KINDS]
 
 
 def _terms(text: str) -> frozenset[str]:
@@ -448,7 +448,7 @@ class Selection:
         room = min(share * self.max_tokens + self._unused, self._left)
         waiting: list[Fact] = []
         for item in queue:
-            if stands_in(self._said, item.text):
+            if contains_whole(self._said, item.text):
                 self.choice.covered.append(self._shelves.placed(item))
             else:
                 waiting.append(item)
@@ -459,10 +459,10 @@ class Selection:
         chosen, used = self._shelves.stocked(old, CARRIED_STRINGS_SHARE * room) if len(old) < len(needs) else ([], 0)
         carried = {item.text for item in chosen}
         new = [found for found in needs if found[0].text not in carried]
-        said = [*self.choice.shown[LEDGER_FIELD], *chosen]
+        said = [*self.choice.shown[STRINGS_FIELD], *chosen]
         others, more = self._shelves.stocked(new, room - used, cited, said)
         chosen, used = [*others, *chosen], used + more
-        self.choice.shown[LEDGER_FIELD] += chosen
+        self.choice.shown[STRINGS_FIELD] += chosen
         shown = {(item.kind, item.text) for item in chosen}
         queue[:] = [item for item in waiting if (item.kind, item.text) not in shown]
         self._left -= used
@@ -470,14 +470,14 @@ class Selection:
 
     def top_up(self, queue: list[Fact], terms: frozenset[str]) -> None:
         """Spend the tokens that no line has room in on strings from *queue* beside those that are said."""
-        said = {item.text for item in self.choice.shown[LEDGER_FIELD]}
+        said = {item.text for item in self.choice.shown[STRINGS_FIELD]}
         needs = [
             (item, self._need(item, terms))
             for item in queue
-            if item.kind in LEDGER_KINDS and item.text not in said and not stands_in(self._said, item.text)
+            if item.kind in STRING_KINDS and item.text not in said and not contains_whole(self._said, item.text)
         ]
-        chosen = self._shelves.beside(needs, self.choice.shown[LEDGER_FIELD], self._left)
-        self.choice.shown[LEDGER_FIELD] += chosen
+        chosen = self._shelves.beside(needs, self.choice.shown[STRINGS_FIELD], self._left)
+        self.choice.shown[STRINGS_FIELD] += chosen
 
     def count_again(self) -> None:
         """Count what the chosen items really take together, where lines are joined, and free the rest."""

@@ -10,7 +10,7 @@ from itertools import accumulate, groupby
 from typing import Final, NamedTuple
 
 from buoyline.compression.extractive.lines import readings
-from buoyline.compression.summary import Fact, Pointer, SourceMessage, marks_of
+from buoyline.compression.summary import Fact, Pointer, SourceMessage, citation_marks
 from buoyline.tokens import TextCounter
 
 # Which strings are said, and which lines are named beside them: much needed ones, and few places to look at.
@@ -387,7 +387,7 @@ def prices(pointers: Sequence[Pointer], counter: TextCounter) -> tuple[float, fl
 
 
 def _frame(pointers: Sequence[Pointer]) -> str:
-    return f"- {''.join(f' {mark}' for mark in marks_of(pointers))}\n"
+    return f"- {''.join(f' {mark}' for mark in citation_marks(pointers))}\n"
 
 
 def _order(item: Fact) -> tuple[tuple[Pointer, ...], bool, str, str]:
