@@ -60,6 +60,7 @@ def fresh_directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (Path(directory) / "examples").symlink_to(ROOT / "examples")
         monkeypatch.chdir(directory)
         monkeypatch.syspath_prepend(directory)
+        monkeypatch.setattr("buoyline.messages.registry._registered", {})
         yield
 
 

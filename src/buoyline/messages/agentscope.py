@@ -171,6 +171,9 @@ class AgentScope(Dialect):
         """Refuse media that have neither their bytes nor a URL."""
         return None if media.payload is not None or "://" in media.source else "its bytes are elsewhere"
 
+    def refuses_reasoning(self, reasoning: Reasoning) -> None:
+        """Accept all reasoning."""
+
     def joins(self, group: Sequence[Turn], turn: Turn) -> bool:
         """Join results to their calls, and the model's next words to those."""
         last, speaks = group[-1].role, turn.role

@@ -173,6 +173,9 @@ class Bedrock(Dialect):
             return ""
         return "its payload is no base64" if bytes_of(media) is None else None
 
+    def refuses_reasoning(self, reasoning: Reasoning) -> None:
+        """Accept all reasoning."""
+
     def joins(self, group: Sequence[Turn], turn: Turn) -> bool:
         """Join the turns of the user and the tools, and those of the model."""
         return (group[-1].role == "assistant") == (turn.role == "assistant")

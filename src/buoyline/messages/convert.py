@@ -4,7 +4,7 @@ The messages are read into turns, brought into the order that the target wants, 
 the target's form stays the very same object, unless it has to be joined with another.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -19,7 +19,7 @@ from buoyline.messages.registry import detect, dialect_named, dialect_names
 
 _Read = TypeVar("_Read")
 
-_IN_PROMPT: Final = {Media: "medium", Json: "value", CachePoint: "cachepoint"}
+_IN_PROMPT: Final[Mapping[type[object], str]] = {Media: "medium", Json: "value", CachePoint: "cachepoint"}
 """Parts of a system message that a system prompt, which is text, cannot hold."""
 
 

@@ -71,7 +71,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def detects(self, message: object) -> bool:
-        """Return whether *message* has this form. Cheap; looks at no payload and raises for no JSON value."""
+        """Return whether *message* has this form, as a native message or as the JSON value that `to_json` writes.
+
+        A workspace detects the dialects of the messages that it reads from disk. This is cheap, looks at no payload
+        and raises for no JSON value.
+        """
 
     @abstractmethod
     def view(self, message: Any) -> Message:
@@ -109,14 +113,20 @@ class Dialect(ABC):
         return False
 
     def refuses_media(self, media: Media) -> str | None:
-        """Return why this form cannot hold *media*, possibly without a reason (``""``); None if it can."""
+        """Return why this form cannot hold *media*, ``""`` for no special reason; None if it can.
+
+        A line of text replaces refused media. The default refuses all.
+        """
         del media
-        return None
+        return ""
 
     def refuses_reasoning(self, reasoning: Reasoning) -> str | None:
-        """Return why this form cannot hold *reasoning*, possibly without a reason (``""``); None if it can."""
+        """Return why this form cannot hold *reasoning*, ``""`` for no special reason; None if it can.
+
+        Refused reasoning is left out. The default refuses all.
+        """
         del reasoning
-        return None
+        return ""
 
     def detects_result(self, tool_result: object) -> bool:
         """Return whether *tool_result*, message or block, is one tool result of this form. As cheap as `detects`."""
@@ -215,16 +225,11 @@ def turns_of(
             runs[-1][1].append(kept)
         else:
             runs.append((speaker, [kept]))
-    return [
-        Turn(
-            speaker,
-            tuple(run),
-            name if speaker == role != "tool" else "",
-            {} if place else metadata or {},
-            losses.message,
-        )
-        for place, (speaker, run) in enumerate(runs or [(role, [])])
-    ]
+    turns: list[Turn] = []
+    for speaker, run in runs or [(role, list[Part]())]:
+        named = name if speaker == role != "tool" else ""
+        turns.append(Turn(speaker, tuple(run), named, {} if turns else metadata or {}, losses.message))
+    return turns
 
 
 def _kept(part: Part, losses: Losses) -> Part | None:

@@ -237,8 +237,9 @@ def _read_parts(found: Mapping[str, Any], losses: Losses) -> Iterator[Part]:
     yield from _reasoning(found)
     yield from _read_content(found, losses)
     yield from _read_refusal(found, losses)
+    legacy = found.get("function_call")
     for call in _native_calls(found):
-        if call.keys() == {"function"} and call["function"] is found.get("function_call"):
+        if legacy is not None and call.get("function") is legacy:
             losses.note("function_call", "it is a call of today's form now")
         losses.note_fields(call, ("id", "type", "index", "function", "custom"), "a call")
         losses.note_fields(_function_of(call), ("name", "arguments", "input"), "a call")
