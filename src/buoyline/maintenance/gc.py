@@ -15,12 +15,12 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, NotFoundError, StorageError
-from buoyline.maintenance.verify import IntegrityFinding, verify
+from buoyline.maintenance.verify import verify
 from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
+from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.blobs import DirectoryScan, ReferenceScanner
 from buoyline.workspace.local import LocalWorkspace
-from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.session import found_directory, is_directory_of
 
 # Which sessions a workspace need not keep any longer.
@@ -115,7 +115,7 @@ class Retention:
         newest_first = sorted(sessions, key=lambda s: (-s.last_active_ns, s.session_id))
         reasons: dict[str, str] = {}
         for place, session in enumerate(newest_first):
-            if self._is_over_age(session, now_ns):
+            if self.max_age_s is not None and now_ns - session.last_active_ns > self.max_age_s * _NS:
                 reasons[session.session_id] = "age"
             elif self.max_sessions is not None and place >= self.max_sessions:
                 reasons[session.session_id] = "count"
@@ -123,9 +123,6 @@ class Retention:
         staying = [session for session in newest_first if session.session_id not in going]
         going.update((session_id, "bytes") for session_id in self._over_bytes(staying, blob_bytes))
         return tuple(ExpiredSession(s, going[s.session_id]) for s in reversed(newest_first) if s.session_id in going)
-
-    def _is_over_age(self, session: SessionUsage, now_ns: int) -> bool:
-        return self.max_age_s is not None and now_ns - session.last_active_ns > self.max_age_s * _NS
 
     def _over_bytes(self, newest_first: Sequence[SessionUsage], blob_bytes: Mapping[str, int]) -> list[str]:
         if self.max_bytes is None:
@@ -290,7 +287,7 @@ def collect(
     run = _Collector(workspace.tree, retention or Retention(), grace_s, lock_timeout_s, unowned, on_progress)
     run.look()
     if dry_run:
-        return run.collection(run.expired(), is_dry_run=True)
+        return run.report(run.expired(), is_dry_run=True)
     return run.delete()
 
 
@@ -326,16 +323,11 @@ def replacing(
 def _require_readable(workspace: LocalWorkspace) -> None:
     for found in verify(workspace, hashes=False).findings:
         if found.kind in _BLOCKING and not found.path.startswith(_WITHOUT_REFERENCES):
-            raise _stopped(workspace.tree, found)
-
-
-def _stopped(tree: LocalTree, found: IntegrityFinding) -> CorruptError:
-    what = found.message.partition(";")[0]
-    reason = (
-        f"{what}, so nobody knows what the session refers to; nothing is removed before it is mended: try `buoyline "
-        "repair`, or move the session's directory out of the workspace"
-    )
-    return CorruptError(tree.path(found.path), reason)
+            reason = (
+                f"{found.message.partition(';')[0]}, so nobody knows what the session refers to; nothing is removed "
+                "before it is mended: try `buoyline repair`, or move the session's directory out of the workspace"
+            )
+            raise CorruptError(workspace.tree.path(found.path), reason)
 
 
 class _Collector:
@@ -382,7 +374,7 @@ class _Collector:
         sizes = {layout.digest_in(path) or "": status.st_size for path, status in self._blobs().items()}
         return self._retention.expired(self._uses(), sizes, self._now_ns)
 
-    def collection(self, expired: Sequence[ExpiredSession], *, is_dry_run: bool) -> GcReport:
+    def report(self, expired: Sequence[ExpiredSession], *, is_dry_run: bool) -> GcReport:
         """Tell what goes together with *expired*."""
         gone = {gone.session.session_id for gone in expired}
         staying = [use for use in self._uses() if use.session_id not in gone]
@@ -416,11 +408,18 @@ class _Collector:
             # What sessions that stay have got meanwhile counts, too: only who stores blobs was kept waiting.
             self.look()
             removed, self._interrupted = self._interrupted, interrupted
-            collection = self._swept(self.collection(expired, is_dry_run=False))
-            self._release(collection, self._owned(expired))
+            report = self.report(expired, is_dry_run=False)
+            for blob in report.blobs:
+                self._tree.remove(blob.path)
+            leftovers = tuple(leftover for leftover in report.leftovers if self._remove_leftover(leftover.path))
+            if report.blobs:
+                # Sessions may be gone for good only once the blobs that were theirs are.
+                self._tree.sync_directory(layout.DATA)
+            report = replace(report, leftovers=leftovers, locked=tuple(sorted(self._locked)))
+            self._remember_young(report, self._owned(expired))
         for path in removed:
             self._tree.remove(path)
-        return collection
+        return report
 
     def _look_at(self, path: str, status: os.stat_result, sessions: LocalTree) -> None:
         name = path.removeprefix(f"{layout.SESSIONS}/")
@@ -455,17 +454,7 @@ class _Collector:
         scanner = self._scanner if digests <= self._digests else ReferenceScanner(self._tree, digests)
         return scanner.scan(path).digests
 
-    def _swept(self, collection: GcReport) -> GcReport:
-        """Remove what goes beside sessions, and return what has gone."""
-        for swept in collection.blobs:
-            self._tree.remove(swept.path)
-        leftovers = tuple(swept for swept in collection.leftovers if self._is_removed(swept.path))
-        if collection.blobs:
-            # Sessions may be gone for good only once the blobs that were theirs are.
-            self._tree.sync_directory(layout.DATA)
-        return replace(collection, leftovers=leftovers, locked=tuple(sorted(self._locked)))
-
-    def _is_removed(self, path: str) -> bool:
+    def _remove_leftover(self, path: str) -> bool:
         """Remove what is unfinished; False where it is in a session whose writer may be at work on it."""
         if path in self._interrupted:
             return True
@@ -491,9 +480,9 @@ class _Collector:
                     self._locked.add(session_id)
             yield session_id not in self._locked
 
-    def _release(self, collection: GcReport, owned: Mapping[str, int]) -> None:
+    def _remember_young(self, report: GcReport, owned: Mapping[str, int]) -> None:
         """Remember of the blobs that stay for their age alone that they were some session's."""
-        digests = dict.fromkeys(layout.digest_in(swept.path) or "" for swept in collection.young)
+        digests = dict.fromkeys(layout.digest_in(swept.path) or "" for swept in report.young)
         lines = [former_reference_line(digest, owned[digest]) for digest in digests if digest in owned]
         if not lines:
             self._tree.remove(layout.RELEASED_FILE)
@@ -536,9 +525,7 @@ class _Collector:
                 for inner in (directory, f"{directory}/{layout.TORN}"):
                     yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns, sessions))
 
-    def _unfinished(
-        self, directory: str, grace_ns: int, tree: LocalTree | None = None
-    ) -> Iterator[tuple[FileUsage, bool]]:
+    def _unfinished(self, directory: str, grace_ns: int, tree: LocalTree | None = None) -> Iterator[tuple[FileUsage, bool]]:
         for name, status in self._entries(directory, tree).items():
             path = f"{directory}/{name}" if directory else name
             if name.startswith(layout.TEMPORARY_PREFIX) and not layout.is_removed_name(name):

@@ -6,7 +6,7 @@ docs/format.md, "Repair".
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -23,17 +23,17 @@ from buoyline.maintenance.restore import (
     with_extents,
 )
 from buoyline.maintenance.verify import IntegrityFinding, IntegrityReport, verify
-from buoyline.messages import parse
+from buoyline.messages import is_object, parse
 from buoyline.messages.times import now
 from buoyline.offloader.transcript import blank_lines
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded
 from buoyline.workspace import layout
+from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.local import LocalWorkspace
-from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.root_files import new_workspace_file
 from buoyline.workspace.session import Session, is_directory_of
 
@@ -92,7 +92,7 @@ class Repairer:
             StorageError: The file system refused; the old file is in its place.
         """
         if not self.is_dry_run:
-            self._copy_aside(path)
+            self.keep(path)
             self.tree.replace(path, chunks)
         self.note(verb, path, message)
 
@@ -108,15 +108,6 @@ class Repairer:
         self.put(path, _verified(source, name, digest), "restored", f"from {whose}: its bytes have the recorded hash")
         return True
 
-    def keep(self, path: str) -> None:
-        """Set a copy of file *path* aside, which is about to be changed in its place.
-
-        Raises:
-            StorageError: The file system refused.
-        """
-        if not self.is_dry_run:
-            self._copy_aside(path)
-
     def set_aside(self, path: str) -> None:
         """Move a damaged file away, so that whoever stores the true bytes finds the name free.
 
@@ -124,12 +115,17 @@ class Repairer:
             StorageError: The file system refused; the file is in its place.
         """
         if not self.is_dry_run:
-            self._copy_aside(path)
+            self.keep(path)
             self.tree.remove(path)
         self.note("set-aside", path, f"its bytes are damaged, and no other has them; it is in {layout.TORN}/ beside it")
 
-    def _copy_aside(self, path: str) -> None:
-        digest = digest_of(self.tree, path)
+    def keep(self, path: str) -> None:
+        """Set a copy of file *path* aside, which is about to be changed in its place.
+
+        Raises:
+            StorageError: The file system refused.
+        """
+        digest = None if self.is_dry_run else digest_of(self.tree, path)
         if digest is not None:
             name = layout.set_aside_name(path, digest)
             self.tree.make_directory(name.rpartition("/")[0])
@@ -203,7 +199,10 @@ class SessionRepair:
             BuoylineError: Nobody knows whose session it is, or it cannot be locked.
         """
         session_id = self._session_id()
-        with self._locked(session_id):
+        if not self._repairer.is_dry_run:
+            self._tree.make_directory(layout.LOCKS)  # a copy may come without it: nothing in it is needed again
+        lock = self._tree.lock(layout.lock_name(session_id), self._lock_timeout_s)
+        with nullcontext() if self._repairer.is_dry_run else lock:
             self._restore_owner()
             before = len(self._repairer.actions)
             for step in (self._restore_journal, self._restore_archive, self._restore_window, self._restore_results):
@@ -217,22 +216,15 @@ class SessionRepair:
         except BuoylineError as error:
             self._repairer.fail(self._directory, error)
 
-    def _locked(self, session_id: str) -> AbstractContextManager[object]:
-        if self._repairer.is_dry_run:
-            return nullcontext()
-        # A copy may come without it: nothing in it is needed again.
-        self._tree.make_directory(layout.LOCKS)
-        return self._tree.lock(layout.lock_name(session_id), self._lock_timeout_s)
-
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
 
-    def _has(self, name: str, *kinds: str) -> bool:
-        return any((name, kind) in self._kinds for kind in kinds)
-
     def _session_id(self) -> str:
-        if self._has(layout.SESSION_FILE, "format") and (version := _version_in(self._tree, self._directory)):
-            raise FormatVersionError(self._tree.path(self._path(layout.SESSION_FILE)), version, layout.FORMAT)
+        document = _document(self._tree, self._directory)
+        if (layout.SESSION_FILE, "format") in self._kinds and is_object(document):
+            version = document.get("format")
+            if isinstance(version, int) and version > layout.FORMAT:
+                raise FormatVersionError(self._tree.path(self._path(layout.SESSION_FILE)), version, layout.FORMAT)
         for tree in (self._tree, self._repairer.copy):
             found = None if tree is None else _id_in(tree, self._directory)
             if found is not None:
@@ -299,15 +291,13 @@ class SessionRepair:
         for name, record in index_of(self._journal or b"").results.items():
             path = self._path(name)
             # A changed result that nobody has the true bytes of stays: it can still be read, and `verify` reports it.
-            if digest_of(self._tree, path) != record["sha256"]:
-                self._is_restored(path, record)
-
-    def _is_restored(self, path: str, record: Record) -> bool:
-        copy, digest = self._repairer.copy, record["sha256"]
-        if copy is not None and self._repairer.put_from(path, copy, path, digest):
-            return True
-        others = [name for name in self._sources(digest) if name != path]
-        return any(self._repairer.put_from(path, self._tree, name, digest) for name in others)
+            digest = record["sha256"]
+            if digest_of(self._tree, path) == digest:
+                continue
+            candidates = [(self._tree, other) for other in self._sources(digest) if other != path]
+            if self._repairer.copy is not None:
+                candidates.insert(0, (self._repairer.copy, path))
+            any(self._repairer.put_from(path, tree, other, digest) for tree, other in candidates)
 
     def _derive(self, session_id: str) -> None:
         """Let the writer's recovery do its work, then render and view again what is not what it should be."""
@@ -320,20 +310,17 @@ class SessionRepair:
             # A writer would begin an empty one, and nobody would see any more that something is missing.
             raise CorruptError(self._tree.path(self._path(layout.CONTEXT_FILE)), "is gone; restore it from a copy")
         is_needed = self._has_restored or any(kind in _RECOVERED for _, kind in self._kinds)
-        is_lost = self._journal is None or self._has(layout.TRANSCRIPT_FILE, "missing-file")
+        is_lost = self._journal is None or (layout.TRANSCRIPT_FILE, "missing-file") in self._kinds
         views = [path for path, kind in self._kinds if kind == "stale-view"]
         if self._repairer.is_dry_run:
-            self._announce(views, is_recovered=is_needed or is_lost)
+            if is_needed or is_lost:
+                self._repairer.note(
+                    "recovered", self._directory, "the writer's recovery, and what it leaves of the transcript"
+                )
+            for view in views:
+                self._repairer.note("rebuilt", self._path(view), "from its result")
         elif is_needed or is_lost or views:
             self._derive_in(Session(self._tree, session_id, lock_timeout_s=self._lock_timeout_s), views)
-
-    def _announce(self, views: Sequence[str], *, is_recovered: bool) -> None:
-        if is_recovered:
-            self._repairer.note(
-                "recovered", self._directory, "the writer's recovery, and what it leaves of the transcript"
-            )
-        for view in views:
-            self._repairer.note("rebuilt", self._path(view), "from its result")
 
     def _derive_in(self, session: Session, views: Sequence[str]) -> None:
         transcript = session.name(layout.TRANSCRIPT_FILE)
@@ -393,30 +380,18 @@ def _rendered(batch: Batch, content: bytes, index: Index) -> bytes | None:
         return None
 
 
+def _document(tree: LocalTree, directory: str) -> object:
+    try:
+        return parse(_content(tree, f"{directory}/{layout.SESSION_FILE}") or b"null")
+    except MessageError:
+        return None
+
+
 def _id_in(tree: LocalTree, directory: str) -> str | None:
     """Return whose session a directory says that it is; None where that is not the one that it should be."""
-    found = _content(tree, f"{directory}/{layout.SESSION_FILE}")
-    try:
-        value: object = None if found is None else parse(found)
-    except MessageError:
-        return None
-    match value:
-        case {"id": str(session_id), "format": int(version)} if 1 <= version <= layout.FORMAT:
-            is_its_own = bool(session_id) and is_directory_of(tree, session_id, directory)
-            return session_id if is_its_own else None
-        case _:
-            return None
-
-
-def _version_in(tree: LocalTree, directory: str) -> int | None:
-    """Return which newer format a directory says that it has; None where it says nothing of the kind."""
-    try:
-        value: object = parse(_content(tree, f"{directory}/{layout.SESSION_FILE}") or b"null")
-    except MessageError:
-        return None
-    match value:
-        case {"format": int(version)} if version > layout.FORMAT:
-            return version
+    match _document(tree, directory):
+        case {"id": str(session_id), "format": int(version)} if session_id and 1 <= version <= layout.FORMAT:
+            return session_id if is_directory_of(tree, session_id, directory) else None
         case _:
             return None
 
@@ -543,9 +518,13 @@ def _repair_format(repairer: Repairer, report: IntegrityReport) -> None:
 
 
 def _repair_all(repairer: Repairer, report: IntegrityReport, lock_timeout_s: float) -> None:
-    sources = _sources(repairer)
+    sources = _sources(repairer.tree)
     for directory, findings in _by_session(report).items():
-        _repair_session(repairer, directory, findings, sources, lock_timeout_s)
+        try:
+            if repairer.tree.is_directory(directory):
+                SessionRepair(repairer, directory, findings, sources, lock_timeout_s=lock_timeout_s).run()
+        except BuoylineError as error:
+            repairer.fail(directory, error)
     _repair_blobs(repairer, report, lock_timeout_s)
 
 
@@ -593,41 +572,21 @@ def _by_session(report: IntegrityReport) -> Mapping[str, list[IntegrityFinding]]
     return found
 
 
-def _repair_session(
-    repairer: Repairer,
-    directory: str,
-    findings: Sequence[IntegrityFinding],
-    sources: Callable[[str], Sequence[str]],
-    lock_timeout_s: float,
-) -> None:
-    try:
-        if repairer.tree.is_directory(directory):
-            SessionRepair(repairer, directory, findings, sources, lock_timeout_s=lock_timeout_s).run()
-    except BuoylineError as error:
-        repairer.fail(directory, error)
-
-
-def _sources(repairer: Repairer) -> Callable[[str], Sequence[str]]:
+def _sources(tree: LocalTree) -> Callable[[str], Sequence[str]]:
     """Return a look-up of all tool results by their recorded hash, made when it is first needed."""
     known: dict[str, list[str]] = {}
 
     def look_up(digest: str) -> Sequence[str]:
         if not known:
             known[""] = []
-            for path, recorded in _recorded(repairer):
-                known.setdefault(recorded, []).append(path)
+            for name in tree.names(layout.SESSIONS):
+                journal = f"{layout.SESSIONS}/{name}/{layout.JOURNAL_FILE}"
+                results = index_of(tree.read(journal)).results if tree.size(journal) is not None else {}
+                for result, record in results.items():
+                    known.setdefault(record["sha256"], []).append(f"{layout.SESSIONS}/{name}/{result}")
         return known.get(digest, ())
 
     return look_up
-
-
-def _recorded(repairer: Repairer) -> Iterator[tuple[str, str]]:
-    tree = repairer.tree
-    for name in tree.names(layout.SESSIONS):
-        journal = f"{layout.SESSIONS}/{name}/{layout.JOURNAL_FILE}"
-        if tree.size(journal) is not None:
-            for result, record in index_of(tree.read(journal)).results.items():
-                yield f"{layout.SESSIONS}/{name}/{result}", record["sha256"]
 
 
 def _repair_blobs(repairer: Repairer, report: IntegrityReport, lock_timeout_s: float) -> None:
@@ -636,23 +595,18 @@ def _repair_blobs(repairer: Repairer, report: IntegrityReport, lock_timeout_s: f
     if not paths:
         return
     try:
-        if repairer.is_dry_run:
-            _repair_each(repairer, paths)
-            return
-        repairer.tree.make_directory(layout.LOCKS)
-        # Who stores a blob takes one that is there for whole: nobody may do so while it is exchanged.
-        with repairer.tree.lock(layout.GC_LOCK, lock_timeout_s):
-            _repair_each(repairer, paths)
+        if not repairer.is_dry_run:
+            repairer.tree.make_directory(layout.LOCKS)
+        # A writer uses a blob that is there without reading it: no writer may do so while it is exchanged.
+        lock = repairer.tree.lock(layout.GC_LOCK, lock_timeout_s)
+        with nullcontext() if repairer.is_dry_run else lock:
+            for path in dict.fromkeys(paths):
+                try:
+                    _repair_blob(repairer, path)
+                except BuoylineError as error:
+                    repairer.fail(path, error)
     except BuoylineError as error:
         repairer.fail(layout.DATA, error)
-
-
-def _repair_each(repairer: Repairer, paths: Sequence[str]) -> None:
-    for path in dict.fromkeys(paths):
-        try:
-            _repair_blob(repairer, path)
-        except BuoylineError as error:
-            repairer.fail(path, error)
 
 
 def _repair_blob(repairer: Repairer, path: str) -> None:

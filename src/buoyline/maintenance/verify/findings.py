@@ -105,9 +105,9 @@ class IntegrityReport:
 
 def in_order(findings: list[IntegrityFinding]) -> tuple[IntegrityFinding, ...]:
     """Return *findings* as a report has them, each once."""
-    return tuple(sorted(dict.fromkeys(findings), key=_rank))
 
+    def rank(found: IntegrityFinding) -> tuple[int, str, int, int, str, str]:
+        place = found.offset or 0, found.line or 0
+        return SEVERITIES.index(found.severity), found.path, *place, found.kind, found.message
 
-def _rank(found: IntegrityFinding) -> tuple[int, str, int, int, str, str]:
-    place = found.offset or 0, found.line or 0
-    return SEVERITIES.index(found.severity), found.path, *place, found.kind, found.message
+    return tuple(sorted(dict.fromkeys(findings), key=rank))

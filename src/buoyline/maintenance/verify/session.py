@@ -6,7 +6,7 @@ The journal is read before what it speaks of, so that a writer at work is not ta
 import reprlib
 import zlib
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from buoyline.errors import BuoylineError, InvalidNameError, MessageError
@@ -59,7 +59,7 @@ class ArchiveCheck:
 
     def _check_size(self, size: int) -> None:
         lost = next((batch for batch in self._index.batches if batch.byte_range.end > size), None)
-        if lost is not None and self._may_be_unfinished(lost):
+        if lost is not None and self._index.may_be_torn(lost):
             self._report_unfinished(lost)
         elif lost is not None:
             reason = (
@@ -86,36 +86,43 @@ class ArchiveCheck:
 
     def _check_contents(self, size: int) -> None:
         session = self._session
-        with session.refusals(), session.open(layout.CONTEXT_FILE) as context, self._transcript() as transcript:
+        is_there = self._transcript_size is not None
+        with (
+            session.refusals(),
+            session.open(layout.CONTEXT_FILE) as context,
+            session.open(layout.TRANSCRIPT_FILE) if is_there else nullcontext() as transcript,
+        ):
             for batch in self._index.batches:
                 if batch.byte_range.end > size:
                     break
                 part = session.probe.part(context, batch.byte_range.offset, sum(batch.byte_range.sizes))
-                if part.sha256 != batch.byte_range.sha256:
-                    self._report_changed(batch)
+                if part.sha256 != batch.byte_range.sha256 and self._index.may_be_torn(batch):
+                    self._report_unfinished(batch)
+                elif part.sha256 != batch.byte_range.sha256:
+                    messages = f"messages {batch.first} to {batch.end - 1}"
+                    reason = f"{messages} are not what was written; restore the file from a copy"
+                    place = {"line": batch.first + 1, "offset": batch.byte_range.offset}
+                    session.add("changed-bytes", layout.CONTEXT_FILE, reason, **place)
                 elif transcript is not None and batch.transcript_end <= (self._transcript_size or 0):
                     self._compare(transcript, batch, part.content)
 
-    def _transcript(self) -> AbstractContextManager[Handle | None]:
-        return nullcontext() if self._transcript_size is None else self._session.open(layout.TRANSCRIPT_FILE)
-
     def _compare(self, transcript: Handle, batch: Batch, content: bytes | None) -> None:
         """Report where the transcript is not what the batch is rendered to; once, since one cut shifts all."""
-        if not self._is_stale and not self._is_rendered(transcript, batch, content):
-            last = batch.first + len(batch.lines) - 1
-            reason = (
-                f"the lines of messages {batch.first} to {last} are not those of the archive, which is whole; read "
-                f"{layout.CONTEXT_FILE} there"
-            )
-            self._report_stale(reason, line=batch.line, offset=batch.transcript_offset)
-
-    def _is_rendered(self, transcript: Handle, batch: Batch, content: bytes | None) -> bool:
-        probe = self._session.probe
+        if self._is_stale:
+            return
+        probe, place = self._session.probe, (batch.transcript_offset, batch.transcript_bytes)
         expected = None if content is None else self._rendered(batch, content)
         if expected is None:
-            return probe.line_ends(transcript, batch.transcript_offset, batch.transcript_bytes) == sum(batch.lines)
-        found = b"".join(probe.chunks(transcript, batch.transcript_offset, batch.transcript_bytes))
-        return found == transcript_bytes(expected) and batch.lines == tuple(map(len, expected))
+            is_equal = probe.line_ends(transcript, *place) == sum(batch.lines)
+        else:
+            found = b"".join(probe.chunks(transcript, *place))
+            is_equal = found == transcript_bytes(expected) and batch.lines == tuple(map(len, expected))
+        if not is_equal:
+            reason = (
+                f"the lines of messages {batch.first} to {batch.end - 1} are not those of the archive, which is whole; "
+                f"read {layout.CONTEXT_FILE} there"
+            )
+            self._report_stale(reason, line=batch.line, offset=batch.transcript_offset)
 
     def _rendered(self, batch: Batch, content: bytes) -> list[list[str]] | None:
         """Render a batch as it was when it was archived; None where that is not possible any more."""
@@ -125,18 +132,6 @@ class ArchiveCheck:
             return rendered(messages_of(batch, content), batch.first, batch.heading_times, self._index)
         except BuoylineError:
             return None
-
-    def _may_be_unfinished(self, batch: Batch) -> bool:
-        return self._index.may_be_torn(batch)
-
-    def _report_changed(self, batch: Batch) -> None:
-        if self._may_be_unfinished(batch):
-            self._report_unfinished(batch)
-            return
-        reason = f"messages {batch.first} to {batch.end - 1} are not what was written; restore the file from a copy"
-        self._session.add(
-            "changed-bytes", layout.CONTEXT_FILE, reason, line=batch.first + 1, offset=batch.byte_range.offset
-        )
 
     def _report_unfinished(self, batch: Batch) -> None:
         reason = (
@@ -196,11 +191,9 @@ def _is_view(session: Inspection, record: Record, result: Part | None) -> bool:
             return session.probe.line_ends(handle) == lines
     if part.content.count(b"\n") != lines:
         return False
-    return result.content is None or part.content == _view(result.content)
-
-
-def _view(content: bytes) -> bytes:
-    return (view_of(decoded(content)) or "").encode("utf-8")
+    if result.content is None:
+        return True
+    return part.content == (view_of(decoded(result.content)) or "").encode("utf-8")
 
 
 def _check_name(session: Inspection, name: str) -> None:
@@ -365,11 +358,15 @@ def check_window(session: Inspection, window: Handle | None) -> None:
             "messages between from a copy"
         )
         session.add("missing-messages", layout.WINDOW_FILE, reason)
-    if layout.WINDOW_FILE not in session.entries:
-        _report_missing(session, notes)
-    elif window is not None:
-        with session.refusals():
-            _check_contents(session, window)
+    if layout.WINDOW_FILE in session.entries:
+        if window is not None:
+            with session.refusals():
+                _check_contents(session, window)
+    elif notes and all(note["bytes"] == 0 for note in notes):
+        session.add("torn-tail", layout.WINDOW_FILE, "a crash came before it was created; it was empty")
+    elif notes:
+        reason = "is gone, and with it what was in the context and not archived; restore it from a copy"
+        session.add("missing-file", layout.WINDOW_FILE, reason)
 
 
 def _check_contents(session: Inspection, window: Handle) -> None:
@@ -380,24 +377,13 @@ def _check_contents(session: Inspection, window: Handle) -> None:
     elif all(note["bytes"] > size for note in notes):
         session.add("short-file", layout.WINDOW_FILE, _CHANGED, offset=size)
     elif session.hashes:
-        _check_bytes(session, window, size)
+        for note in reversed(notes):
+            if session.probe.part(window, 0, note["bytes"]).sha256 == note["sha256"]:
+                _check_growth(session, window, size, note)
+                break
+        else:
+            session.add("changed-bytes", layout.WINDOW_FILE, _CHANGED, offset=0)
         _check_lines(session, window)
-
-
-def _report_missing(session: Inspection, notes: list[Record]) -> None:
-    if notes and all(note["bytes"] == 0 for note in notes):
-        session.add("torn-tail", layout.WINDOW_FILE, "a crash came before it was created; it was empty")
-    elif notes:
-        reason = "is gone, and with it what was in the context and not archived; restore it from a copy"
-        session.add("missing-file", layout.WINDOW_FILE, reason)
-
-
-def _check_bytes(session: Inspection, window: Handle, size: int) -> None:
-    for note in reversed(session.index.windows):
-        if session.probe.part(window, 0, note["bytes"]).sha256 == note["sha256"]:
-            _check_growth(session, window, size, note)
-            return
-    session.add("changed-bytes", layout.WINDOW_FILE, _CHANGED, offset=0)
 
 
 def _check_growth(session: Inspection, window: Handle, size: int, note: Record) -> None:
@@ -508,11 +494,7 @@ def _check_entries(session: Inspection) -> None:
         elif name in _FILES or layout.is_result_name(name) or layout.is_view_name(name):
             session.findings += faults_of(session.path(name), status)
     with session.refusals():
-        _check_torn(session)
-
-
-def _check_torn(session: Inspection) -> None:
-    session.findings += set_aside(session.tree, session.path(layout.TORN))
+        session.findings += set_aside(session.tree, session.path(layout.TORN))
 
 
 def _checked_renderer(session: Inspection) -> object:
