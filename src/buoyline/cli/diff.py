@@ -1,20 +1,15 @@
 """``buoyline diff``."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, counted, local_time, print_json, print_report, terminal_width
+from buoyline.cli.output import columns, counted, local_time, print_json, print_report, progress, terminal_width
 from buoyline.inspect.diff import Citation, Difference, OffloadedFile, SeenMessage, Sentence, difference
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 T = TypeVar("T")
 
@@ -49,26 +44,9 @@ def diff_command(session: str, number: int, workdir: Path, *, full: bool, as_jso
     Example: buoyline diff s1 2 --workdir ./workspace
     """
     workspace = existing_workspace(workdir)
-    with _progress() as bar:
-        found = difference(workspace, session, number, on_message=_advancing(bar))
+    with progress("messages", of_bytes=False) as advance:
+        found = difference(workspace, session, number, on_message=advance)
     print_json(asdict(found)) if as_json else print_report(_in_words(found, full=full), _COLOURS)
-
-
-def _progress() -> "AbstractContextManager[Progress | None]":
-    if sys.stderr is None or not sys.stderr.isatty():  # None: closed by the shell
-        return nullcontext()
-    from rich.console import Console  # noqa: PLC0415 - 0.1 s
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415 - 0.1 s
-
-    console = Console(stderr=True)
-    return Progress(TextColumn("messages"), BarColumn(), MofNCompleteColumn(), console=console, transient=True)
-
-
-def _advancing(bar: "Progress | None") -> Callable[[int, int], None] | None:
-    if bar is None:
-        return None
-    task = bar.add_task("messages", total=None)
-    return lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _in_words(found: Difference, *, full: bool) -> Iterator[str]:

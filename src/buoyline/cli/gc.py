@@ -9,7 +9,6 @@ import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import (
-    Advance,
     Duration,
     Size,
     counted,
@@ -77,14 +76,14 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
     """
     workspace = existing_workspace(workdir)
     retention = Retention(max_age_s=older_than, max_sessions=keep, max_bytes=max_bytes, kept=frozenset(kept))
-    with progress("gc") as bar:
+    with progress("gc") as advance:
         found = collect(
             workspace,
             retention,
             grace_s=grace,
             unowned=unowned,
             dry_run=not is_confirmed,
-            on_progress=None if bar is None else Advance(bar, "gc").more,
+            on_progress=None if advance is None else advance.more,
         )
     if as_json:
         print_json(_fields(found))

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import re
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from buoyline.cli.options import (
 )
 from buoyline.cli.output import print_json, print_text
 from buoyline.errors import InvalidNameError, NotFoundError
-from buoyline.lookups import Answer, Line, Retrieved, glob, grep, query, read, retrieve, search
+from buoyline.lookups import Answer, Retrieved, glob, grep, query, read, retrieve, search
 from buoyline.lookups.paths import extent_of
 from buoyline.lookups.references import Content, JsonContent, MediaContent
 from buoyline.lookups.retrieve import DEFAULT_MAX_TOKENS
@@ -49,10 +49,11 @@ def read_command(path: str, workdir: Path, *, as_json: bool, **options: Any) -> 
 
     Example: buoyline read --session s1 transcript.md:120-135
     """
-    workspace = existing_workspace(workdir)
-    with hinting_at_sessions(workspace):
-        answer = read(workspace, path_from_here(workdir, path), spelling=_as_options, **options)
-    _print(answer, as_json=as_json)
+    _look_up(
+        workdir,
+        lambda workspace: read(workspace, path_from_here(workdir, path), spelling=_as_options, **options),
+        as_json=as_json,
+    )
 
 
 @click.command("grep")
@@ -75,11 +76,10 @@ def grep_command(pattern: str, paths: Sequence[str], workdir: Path, *, as_json: 
 
     Example: buoyline grep -i -C 2 "error|failed" --session s1
     """
-    workspace = existing_workspace(workdir)
     places = [path_from_here(workdir, path) for path in paths] or None
-    with hinting_at_sessions(workspace):
-        answer = grep(workspace, pattern, places, spelling=_as_options, **options)
-    _print(answer, as_json=as_json)
+    _look_up(
+        workdir, lambda workspace: grep(workspace, pattern, places, spelling=_as_options, **options), as_json=as_json
+    )
 
 
 @click.command("search")
@@ -99,11 +99,10 @@ def search_command(query: str, paths: Sequence[str], workdir: Path, *, as_json: 
 
     Example: buoyline search "which port did we choose for staging" --session s1
     """
-    workspace = existing_workspace(workdir)
     places = [path_from_here(workdir, path) for path in paths] or None
-    with hinting_at_sessions(workspace):
-        answer = search(workspace, query, places, spelling=_as_options, **options)
-    _print(answer, as_json=as_json)
+    _look_up(
+        workdir, lambda workspace: search(workspace, query, places, spelling=_as_options, **options), as_json=as_json
+    )
 
 
 @click.command("glob")
@@ -121,10 +120,7 @@ def glob_command(pattern: str, workdir: Path, *, as_json: bool, **options: Any) 
 
     Example: buoyline glob "sessions/*/summaries.jsonl"
     """
-    workspace = existing_workspace(workdir)
-    with hinting_at_sessions(workspace):
-        answer = glob(workspace, pattern, spelling=_as_options, **options)
-    _print(answer, as_json=as_json)
+    _look_up(workdir, lambda workspace: glob(workspace, pattern, spelling=_as_options, **options), as_json=as_json)
 
 
 @click.command("query")
@@ -157,32 +153,31 @@ def query_command(expression: str, paths: tuple[str, ...], workdir: Path, *, as_
 
     Example: buoyline query "SELECT regexp_extract(text, 'E[0-9]+') AS code, count(*) FROM lines GROUP BY code" app.log
     """
-    workspace = existing_workspace(workdir)
     files = [path_from_here(workdir, path) for path in paths]
+    _look_up(
+        workdir, lambda workspace: query(workspace, files, expression, spelling=_as_options, **options), as_json=as_json
+    )
+
+
+def _look_up(workdir: Path, lookup: Callable[[LocalWorkspace], Answer], *, as_json: bool) -> None:
+    workspace = existing_workspace(workdir)
     with hinting_at_sessions(workspace):
-        answer = query(workspace, files, expression, spelling=_as_options, **options)
-    _print(answer, as_json=as_json)
-
-
-def _print(answer: Answer, *, as_json: bool) -> None:
+        answer = lookup(workspace)
     if not as_json:
         print_text(answer.text)
         return
+    lines = [
+        {key: value for key, value in dataclasses.asdict(line).items() if key != "content"} for line in answer.lines
+    ]
     print_json(
         {
             "path": answer.path,
-            "lines": [_fields(line) for line in answer.lines],
+            "lines": [{**fields, "text": line.text} for fields, line in zip(lines, answer.lines, strict=True)],
             "paths": answer.paths,
             "total": answer.total,
             "next": dict(answer.next),
         }
     )
-
-
-def _fields(line: Line) -> dict[str, Any]:
-    fields = dataclasses.asdict(line)
-    del fields["content"]
-    return {**fields, "text": line.text}
 
 
 def _as_options(position: Mapping[str, Any]) -> str:

@@ -107,7 +107,8 @@ class LazyGroup(click.Group):
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             _flush_answer()
         except click.UsageError as error:
-            _end(f"{error.format_message().rstrip('.?')}; try `{_help_of(error)} --help`", _MISUSED)
+            command = error.ctx.command_path if error.ctx is not None else "buoyline"
+            _end(f"{error.format_message().rstrip('.?')}; try `{command} --help`", _MISUSED)
         except click.ClickException as error:
             _end(error.format_message(), error.exit_code)
         except click.Abort:
@@ -164,10 +165,6 @@ def _in_words(error: BuoylineError) -> str:
     if isinstance(error, StorageError) and error.errno in FORBIDDEN_ERRNOS:
         return f"{error}; run this command as the owner of that file, or use another --workdir"
     return str(error)
-
-
-def _help_of(error: click.UsageError) -> str:
-    return error.ctx.command_path if error.ctx is not None else "buoyline"
 
 
 @click.group("buoyline", cls=LazyGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})

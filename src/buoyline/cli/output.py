@@ -5,8 +5,8 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -225,32 +225,37 @@ def _quantity(text: str, units: Mapping[str, float]) -> float | None:
     return float(match[1]) * unit if match and unit is not None else None
 
 
-# A bar on a terminal's stderr for work that reads many bytes; rich is imported only if stderr is a terminal.
-
-
 class Advance:
-    """Moves the bar; it appears with the first bytes, so that quick work shows none."""
+    """Moves the bar; it appears with the first bytes or messages, so that quick work shows none."""
 
     def __init__(self, bar: "Progress", label: str) -> None:
         """Move *bar*, called *label*."""
         self._bar = bar
         self._task = bar.add_task(label, total=None)
 
-    def __call__(self, bytes_read: int, total_bytes: int | None = None) -> None:
-        """Show that *bytes_read* of *total_bytes* were read; None where nobody knows how many there are."""
-        self._bar.update(self._task, completed=bytes_read, total=total_bytes)
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Show that *done* of *total* were read; None where nobody knows how many there are."""
+        self._bar.update(self._task, completed=done, total=total)
 
-    def more(self, bytes_read: int) -> None:
-        """Show that *bytes_read* more bytes were read."""
-        self._bar.update(self._task, advance=bytes_read)
+    def more(self, done: int) -> None:
+        """Show that *done* more were read."""
+        self._bar.update(self._task, advance=done)
 
 
-def progress(label: str) -> "AbstractContextManager[Progress | None]":
-    """Return a bar called *label*; None where stderr is no terminal."""
+@contextmanager
+def progress(label: str, *, of_bytes: bool = True) -> Generator[Advance | None]:
+    """Show a bar called *label* on stderr; None where that is no terminal, and then rich is not imported.
+
+    Args:
+        label: What is shown beside it.
+        of_bytes: It counts bytes, and not things.
+    """
     if sys.stderr is None or not sys.stderr.isatty():  # None: closed by the shell
-        return nullcontext()
+        yield None
+        return
     from rich.console import Console  # noqa: PLC0415 - 0.1 s
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn  # noqa: PLC0415 - 0.1 s
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
 
-    console = Console(stderr=True)
-    return Progress(TextColumn(label), BarColumn(), DownloadColumn(), console=console, transient=True)
+    count = DownloadColumn() if of_bytes else MofNCompleteColumn()
+    with Progress(TextColumn(label), BarColumn(), count, console=Console(stderr=True), transient=True) as bar:
+        yield Advance(bar, label)

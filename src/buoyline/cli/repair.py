@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from buoyline.cli.options import json_option, workdir_option
-from buoyline.cli.output import Advance, counted, print_json, print_report, progress
+from buoyline.cli.output import counted, print_json, print_report, progress
 from buoyline.cli.verify import COLOURS, location_of
 from buoyline.maintenance.repair import RepairReport, repair
 from buoyline.workspace import LocalWorkspace
@@ -39,13 +39,13 @@ def repair_command(sessions: Sequence[str], copy: Path | None, workdir: Path, *,
 
     Example: buoyline repair --from /backup/workspace --workdir ./workspace
     """
-    with progress("repair") as bar:
+    with progress("repair") as advance:
         done = repair(
             LocalWorkspace(workdir),
             sessions=sessions or None,
             copy=copy,
             dry_run=dry_run,
-            on_progress=None if bar is None else Advance(bar, "repair"),
+            on_progress=advance,
         )
     if as_json:
         print_json(_fields(done))

@@ -5,7 +5,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import wrap
@@ -13,11 +13,9 @@ from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from buoyline.cli.options import json_option
-from buoyline.cli.output import counted, print_json, print_lines, print_problems
+from buoyline.cli.output import counted, print_json, print_lines, print_problems, progress
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, storage_error
 from buoyline.inspect.costs import Prices, Request, appended, cost_of
@@ -27,7 +25,7 @@ from buoyline.management import ContextManagement
 from buoyline.messages import dialect_names, is_object, parse, spell
 from buoyline.messages.recording import Recording, read_recording
 from buoyline.tokens import default_counter
-from buoyline.window import ContextWindow, ResultOffloaded
+from buoyline.window import ContextWindow
 from buoyline.window.settings import document_of
 from buoyline.workspace import LocalWorkspace
 
@@ -294,7 +292,7 @@ async def _replayed(
         management=_document(options["management"], workspace, options["allowed"]),
     )
     try:
-        with _progress(len(conversation)) as bar:
+        with progress("messages", of_bytes=False) as advance:
             await replay(
                 conversation,
                 window,
@@ -302,7 +300,7 @@ async def _replayed(
                 counter=default_counter(),
                 dialect=options["dialect"],
                 compress_at=options["compress_at"],
-                on_message=lambda position: bar.update(bar.task_ids[0], completed=position + 1) if bar else None,
+                on_message=lambda position: advance(position + 1, len(conversation)) if advance else None,
             )
         lines = [spell(message).encode("utf-8") + b"\n" for message in window.messages]
         workspace.tree.replace(RETAINED_FILE, lines)
@@ -317,15 +315,6 @@ def _document(source: str | None, workspace: LocalWorkspace, allowed: Sequence[s
         return None
     file = Path(source)
     return document_of(file if file.is_file() else source, workspace, allowed=allowed)
-
-
-def _progress(total: int) -> Any:
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return nullcontext()
-    bar = Progress(TextColumn("messages"), BarColumn(), MofNCompleteColumn(), console=console, transient=True)
-    bar.add_task("messages", total=total)
-    return bar
 
 
 def _report(
@@ -351,7 +340,7 @@ def _report(
         "turn_results_limit": window.config.turn_limit(window.size),
         "peak_turn_tokens": max(seen.turn_tokens),
         "saved_tokens": seen.saved_tokens,
-        "offloaded": [_offloaded(event) for event in seen.offloaded],
+        "offloaded": [{k: v for k, v in asdict(event).items() if k != "stub"} for event in seen.offloaded],
         "exceeding": [{"message": index, "tokens": tokens} for index, tokens in sorted(seen.exceeding.items())],
         "requests": [asdict(request) for request in seen.requests],
         "compressions": [event.summary.to_json() for event in seen.compressions],
@@ -359,14 +348,6 @@ def _report(
         "management": None if window.management is None else window.management.to_json(),
         "managers": [asdict(totals) for totals in seen.managers()],
     }
-
-
-def _offloaded(event: ResultOffloaded) -> dict[str, Any]:
-    return {name: value for name, value in asdict(event).items() if name != "stub"}
-
-
-def _squeeze_in_words(event: dict[str, Any] | None) -> str:
-    return f"; no room for {event['unsaid']:,} of the {event['facts']:,} facts of the last one" if event else ""
 
 
 def _manager_in_words(totals: dict[str, Any]) -> str:
@@ -400,7 +381,8 @@ def _in_words(report: dict[str, Any]) -> Iterator[str]:
         citations = counted(len(summary["pointers"]), "citation")
         tokens = f"{summary['source_tokens']:,} tokens in {summary['tokens']:,}"
         unverified = f"{len(summary['unverified'])} unverified"
-        missing = _squeeze_in_words(squeezed.get((first, end)))
+        event = squeezed.get((first, end))
+        missing = f"; no room for {event['unsaid']:,} of the {event['facts']:,} facts of the last one" if event else ""
         yield f"summary {summary['n']}: messages {first}-{end - 1}, {tokens}, {citations}, {unverified}{missing}"
     yield from map(_manager_in_words, report["managers"])
     for found in report["exceeding"]:

@@ -57,21 +57,16 @@ def in_short(summary: Mapping[str, Any]) -> Iterator[str]:
     first, end = summary.get("messages") or (0, 0)
     source, tokens = summary.get("source_tokens", 0), summary.get("tokens", 0)
     yield f"summary {summary.get('n')}: messages {first}-{end - 1}, {source:,} tokens in {tokens:,}"
-    yield from _made(summary)
+    pointers: Sequence[Any] = summary.get("pointers") or ()
+    unverified: Sequence[Any] = summary.get("unverified") or ()
+    claims = ", ".join(map(str, unverified[:_SHOWN_CLAIMS])) + (", …" if len(unverified) > _SHOWN_CLAIMS else "")
+    verified = f"{counted(len(pointers), 'citation')}, {len(unverified):,} unverified{': ' * bool(claims)}{claims}"
+    created = local_time(str(summary.get("created_at") or "at an unknown time"))
+    yield f"  by the {summary.get('summarizer')} summarizer, {created}: {verified}"
     fields: Mapping[str, Any] = summary.get("fields") or {}
     for name, value in fields.items():
         text = " ".join(str(value).split())
         yield f"  {name}: {text if len(text) <= _FIELD_CHARS else text[:_FIELD_CHARS] + '…'}"
-
-
-def _made(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield who wrote a summary, when, and how well it is backed."""
-    pointers: Sequence[Any] = summary.get("pointers") or ()
-    unverified: Sequence[Any] = summary.get("unverified") or ()
-    claims = ", ".join(map(str, unverified[:_SHOWN_CLAIMS])) + (", …" if len(unverified) > _SHOWN_CLAIMS else "")
-    backed = f"{counted(len(pointers), 'citation')}, {len(unverified):,} unverified{': ' * bool(claims)}{claims}"
-    created = local_time(str(summary.get("created_at") or "at an unknown time"))
-    yield f"  by the {summary.get('summarizer')} summarizer, {created}: {backed}"
 
 
 _SHOWN_RESULTS = 20
@@ -162,7 +157,9 @@ def _overview(inventory: Inventory, summary: dict[str, Any] | None, *, full: boo
     )
     yield f"session {inventory.id}, created {created}"
     messages, live = counted(inventory.messages, "message"), inventory.messages - inventory.archived
-    yield f"{messages}: {inventory.archived:,} archived, {live:,} live. {_context(inventory)}"
+    in_context = inventory.in_context - inventory.has_summary
+    context = f"{'the summary + ' * inventory.has_summary}{counted(in_context, 'message')}"
+    yield f"{messages}: {inventory.archived:,} archived, {live:,} live. In context: {context}"
     yield f"{counted(inventory.tool_results, 'tool result')}, {counted(inventory.summaries, 'summary', 'summaries')}"
     yield ""
     yield f"{inventory.directory}/  {inventory.bytes:,} bytes"
@@ -170,12 +167,6 @@ def _overview(inventory: Inventory, summary: dict[str, Any] | None, *, full: boo
     if summary is not None:
         yield ""
         yield from str(summary.get("text", "")).split("\n") if full else in_short(summary)
-
-
-def _context(inventory: Inventory) -> str:
-    if not inventory.has_summary:
-        return f"In context: {counted(inventory.in_context, 'message')}"
-    return f"In context: the summary + {counted(inventory.in_context - 1, 'message')}"
 
 
 def _entries(inventory: Inventory, *, full: bool) -> Iterator[str]:

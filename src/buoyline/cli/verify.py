@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from buoyline.cli.options import json_option, workdir_option
-from buoyline.cli.output import Advance, counted, print_json, print_report, progress
+from buoyline.cli.output import counted, print_json, print_report, progress
 from buoyline.maintenance.verify import SEVERITIES, IntegrityFinding, IntegrityReport, Severity, verify
 from buoyline.workspace import LocalWorkspace
 
@@ -32,12 +32,12 @@ def verify_command(sessions: Sequence[str], workdir: Path, *, structure_only: bo
     Example: buoyline verify s1 --workdir ./workspace
     """
     workspace = LocalWorkspace(workdir)
-    with progress("verify") as bar:
+    with progress("verify") as advance:
         report = verify(
             workspace,
             sessions=sessions or None,
             hashes=not structure_only,
-            on_progress=None if bar is None else Advance(bar, "verify"),
+            on_progress=advance,
         )
     if as_json:
         print_json(_fields(report))
