@@ -1,7 +1,8 @@
-"""Sessions that need not be kept are removed, and blobs that nobody refers to are swept.
+"""Removes sessions by a retention policy, and blobs that no session refers to.
 
-A session first gets a name that nobody reads, then the blobs that only it referred to go, then it is removed: as long
-as it is there, a run that was interrupted can be completed by the next. Source: docs/format.md, "Retention".
+The order makes an interrupted run repeatable: a session is renamed to a name that no reader looks for, then the blobs
+that only it referred to are removed, then the session itself. The next run completes it. Source: docs/format.md,
+"Retention".
 """
 
 import os
@@ -23,23 +24,18 @@ from buoyline.workspace.blobs import DirectoryScan, ReferenceScanner
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.session import found_directory, is_directory_of
 
-# Which sessions a workspace need not keep any longer.
-#
-# Pure policy: `sweeping` looks at the files and does it. Source: docs/format.md, "Retention".
-
-
 _NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SessionUsage:
-    """What a policy knows of a session.
+    """What a retention policy knows about a session.
 
     Attributes:
         session_id: As the agent's framework gave it.
-        last_active_ns: The newest time of change of its files, in nanoseconds since the epoch. The times in its
-            records would not do: ``window.jsonl`` grows without a record. A copy that was made without the times is
-            only kept for longer.
+        last_active_ns: The newest modification time of its files, in nanoseconds since the epoch. The times in its
+            records are not enough, because ``window.jsonl`` grows without a record. A copy of the workspace that was
+            made without the times is kept longer, never shorter.
         size_bytes: Of all files in its directory.
         blobs: Hashes of the blobs that it refers to.
     """
@@ -51,18 +47,13 @@ class SessionUsage:
 
     @property
     def last_active(self) -> str:
-        """When it was last active, ISO 8601 in UTC, in seconds."""
+        """The time of the last activity: ISO 8601 in UTC, to the second."""
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.last_active_ns // _NS))
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiredSession:
-    """A session that is to go.
-
-    Attributes:
-        session: The one.
-        reason: The limit that it does not meet: ``age``, ``count`` or ``bytes``, the first of them in this order.
-    """
+    """A session to remove, and the first limit that it exceeds: ``age``, ``count`` or ``bytes``."""
 
     session: SessionUsage
     reason: str
@@ -70,16 +61,16 @@ class ExpiredSession:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Limits, of which each alone lets sessions go: one stays only where it meets them all.
+    """Limits for sessions. A session that exceeds any limit is removed; without limits, all sessions are kept.
 
-    Without any limit every session stays. Sessions that are named in `kept` stay whatever the limits say, and count
-    for them as all others do; so with many of them more may stay than a limit says.
+    Sessions in `kept` are never removed, but count towards the limits. If there are many of them, more sessions remain
+    than a limit allows.
 
     Attributes:
-        max_age_s: Sessions that were last active longer ago go.
-        max_sessions: Sessions that so many newer ones stand before go.
-        max_bytes: The oldest go until those that are left take no more: their files, and the blobs that they refer to,
-            each once. What no session refers to does not count, or it could drive all sessions out.
+        max_age_s: Sessions that were last active longer ago are removed.
+        max_sessions: Only so many of the newest sessions are kept.
+        max_bytes: The oldest sessions are removed until the rest takes no more: their files, and the blobs that they
+            refer to, each once. Other blobs do not count, or they could expire every session.
         kept: Session ids.
     """
 
@@ -89,10 +80,10 @@ class Retention:
     kept: frozenset[str] = field(default_factory=frozenset[str])
 
     def __post_init__(self) -> None:
-        """Refuse limits that cannot be meant.
+        """Check the limits.
 
         Raises:
-            ConfigError: One of them is below 0, or no number.
+            ConfigError: A limit is below 0, or not a number.
         """
         limits = {"max_age_s": self.max_age_s, "max_sessions": self.max_sessions, "max_bytes": self.max_bytes}
         for name, limit in limits.items():
@@ -102,15 +93,15 @@ class Retention:
     def expired(
         self, sessions: Sequence[SessionUsage], blob_bytes: Mapping[str, int], now_ns: int
     ) -> tuple[ExpiredSession, ...]:
-        """Tell which of *sessions* go.
+        """Return the sessions to remove.
 
         Args:
-            sessions: All there are, in any order.
+            sessions: All sessions, in any order.
             blob_bytes: Size of each blob, by its hash.
             now_ns: The time, in nanoseconds since the epoch.
 
         Returns:
-            Those that go, the one that was last active the longest ago first; of equal age, by id.
+            The least recently active session first; of the same age, by id.
         """
         newest_first = sorted(sessions, key=lambda s: (-s.last_active_ns, s.session_id))
         reasons: dict[str, str] = {}
@@ -142,33 +133,29 @@ class Retention:
 
 
 def taken_bytes(sessions: Sequence[SessionUsage], blob_bytes: Mapping[str, int]) -> int:
-    """Return what *sessions* take together: their files, and the blobs that they refer to, each once."""
+    """Return the size of *sessions* together: their files, and the blobs that they refer to, each once."""
     blobs = frozenset[str]().union(*(session.blobs for session in sessions))
     return sum(session.size_bytes for session in sessions) + sum(blob_bytes.get(blob, 0) for blob in blobs)
 
 
-# Blobs that sessions referred to which are gone, in ``data/.released.jsonl``.
-#
-# Pure. A blob that nobody refers to may belong to someone who keeps no session here; that a session once referred to
-# it
-# says that it does not. Source: docs/format.md, "Retention".
-
-
 def former_reference_line(digest: str, until_ns: int) -> bytes:
-    """Return the line that says that sessions which are gone referred to a blob, and until when.
+    """Return a line of ``data/.released.jsonl``: removed sessions referred to this blob until *until_ns*.
+
+    A blob without references may belong to a user who keeps no session here. This line says that it belonged to a
+    session.
 
     Args:
-        digest: The blob's.
-        until_ns: When the last of them was last active, in nanoseconds since the epoch. Who has stored the blob
-            later was somebody else.
+        digest: Of the blob.
+        until_ns: When the last of these sessions was last active, in nanoseconds since the epoch. If the blob was
+            stored later, somebody else stored it.
     """
     return spell({"sha256": digest, "until_ns": until_ns}).encode("utf-8") + b"\n"
 
 
 def former_references(content: bytes) -> Mapping[str, int]:
-    """Return until when sessions that are gone referred to each blob, by its hash.
+    """Return until when removed sessions referred to each blob, by its hash.
 
-    A line that is not ours is passed over: its blob then counts as one that no session referred to, and stays.
+    A damaged line is skipped: its blob then counts as one that no session referred to, and is kept.
     """
     found: dict[str, int] = {}
     for line in content.splitlines():
@@ -182,28 +169,23 @@ def former_references(content: bytes) -> Mapping[str, int]:
 
 
 GRACE_S = 24 * 60 * 60
-"""What is younger stays, since its writer may be about to refer to it."""
+"""Younger blobs are kept, since their writer may be about to refer to them."""
 
 _LOCK_TIMEOUT_S = 30.0
-# No lock tells whether the writer of a new session, or of workspace.json, is still at work.
+# There is no lock that shows whether the writer of a new session, or of workspace.json, is still at work.
 _UNLOCKED_GRACE_S = 60 * 60
 _LONGEST_S = 1e9
 _BLOCKING = frozenset({"format", "owner", "file-type", "unreadable", "missing-file", "short-file", "bad-record", "gap"})
-"""Damage after which nobody knows what a session refers to, or what it will once it was restored from a copy."""
+"""After such damage it is not known which blobs a session refers to, now or once it is restored from a copy."""
 _WITHOUT_REFERENCES = (f"{layout.DATA}/", f"{layout.LOCKS}/", f"{layout.ENTRIES}/")
 
 Progress = Callable[[int], None]
-"""Is told how many bytes more were read."""
+"""Called with the number of bytes read since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileUsage:
-    """A file or directory that goes.
-
-    Attributes:
-        path: Relative to the workspace.
-        size_bytes: Of the file, or of all files in the directory.
-    """
+    """A file or directory of the workspace, and the size of all that is in it."""
 
     path: str
     size_bytes: int
@@ -211,19 +193,19 @@ class FileUsage:
 
 @dataclass(frozen=True, slots=True)
 class GcReport:
-    """What a collection has removed, or would.
+    """What gc removed, or would remove in a dry run.
 
     Attributes:
         is_dry_run: Nothing was changed.
-        sessions: Those that go, the one that was last active the longest ago first.
-        blobs: Those that go, by name.
-        leftovers: Unfinished files, and removals of sessions that were interrupted, by path.
-        young: Blobs that nobody refers to, too young to go.
-        unowned: Blobs that no session is known to have referred to since they were stored; they stay unless they are
-            asked for.
-        locked: Ids of sessions that a writer held for longer than we wait. Nothing of them was removed, and what they
-            refer to stays.
-        session_bytes: What the sessions that stay take, with the blobs that they refer to.
+        sessions: The removed sessions, the least recently active first.
+        blobs: The removed blobs, by name.
+        leftovers: The removed unfinished files, and removals of sessions that were interrupted and are now complete, by
+            path.
+        young: Blobs without references that are too young to remove.
+        unowned: Blobs that no session is known to have referred to since they were stored. They are removed only if the
+            caller asks for it.
+        locked: Ids of sessions whose lock was not free in time. Nothing of them was removed, and their blobs were kept.
+        session_bytes: The size of the remaining sessions, with the blobs that they refer to.
     """
 
     is_dry_run: bool
@@ -237,7 +219,7 @@ class GcReport:
 
     @property
     def freed_bytes(self) -> int:
-        """What goes takes so many bytes."""
+        """The size of all that is removed."""
         sessions = sum(gone.session.size_bytes for gone in self.sessions)
         return sessions + sum(swept.size_bytes for swept in (*self.blobs, *self.leftovers))
 
@@ -252,33 +234,29 @@ def collect(
     lock_timeout_s: float = _LOCK_TIMEOUT_S,
     on_progress: Progress | None = None,
 ) -> GcReport:
-    """Remove what a workspace need not keep; with *dry_run*, only tell what that is. Blocks.
+    """Remove old sessions, crash leftovers and orphaned blobs; with *dry_run*, only report them. Blocks.
 
-    Sessions go by *retention*. Blobs go that no session refers to any longer, that one has referred to once, and that
-    are older than *grace_s*; so do unfinished files that a crash has left. Other processes may write meanwhile: those
-    that store payloads wait while blobs are swept, and a session that somebody has used since it was looked at, or is
-    using, stays.
+    *retention* decides about sessions. A blob is removed if no session refers to it, a session once did, and it is
+    older than *grace_s*. Other processes may write meanwhile: those that store blobs wait while gc removes blobs, and a
+    session that was used since gc read it, or that is in use, is kept.
 
     Args:
-        workspace: The one to look after.
-        retention: Which sessions may go; none where it is None.
-        grace_s: What was stored later than so many seconds ago stays.
-        unowned: Let blobs go, too, that no session has referred to since they were stored: so stand those of
-            `LocalWorkspace.offload_data_block`, and only its caller knows whether they are in use.
+        workspace: The workspace to clean up.
+        retention: Which sessions to remove; None keeps all.
+        grace_s: Files that are younger than this are kept.
+        unowned: Also remove blobs that no session has referred to since they were stored. Blobs of
+            `LocalWorkspace.offload_data_block` are such blobs, and only its caller knows whether they are in use.
         dry_run: Change nothing.
-        lock_timeout_s: How long to wait for those who store payloads, and then for writers of all sessions together.
+        lock_timeout_s: How long to wait for writers of blobs, and then for the writers of all sessions together.
         on_progress: Called often while files are read.
-
-    Returns:
-        What went, and what stays though nobody refers to it.
 
     Raises:
         ConfigError: *grace_s* is below 0.
-        NotFoundError: There is no workspace, or not one of the sessions that *retention* names.
+        NotFoundError: There is no workspace, or it lacks a session that *retention* names.
         FormatVersionError: A newer buoyline wrote it.
-        CorruptError: It cannot be known what some session refers to; nothing was removed.
-        LockTimeout: Payloads were being stored all the time that we wait; nothing was removed.
-        StorageError: The file system refused; the next call completes what was begun.
+        CorruptError: It cannot be known which blobs some session refers to; nothing was removed.
+        LockTimeout: Writers stored blobs for the whole waiting time; nothing was removed.
+        StorageError: The file system refused; the next call completes the work.
     """
     if not grace_s >= 0:
         raise ConfigError("grace_s", f"{grace_s!r} is not 0 or more")
@@ -295,19 +273,21 @@ def collect(
 def replacing(
     workspace: LocalWorkspace, session_id: str, *, lock_timeout_s: float = _LOCK_TIMEOUT_S
 ) -> Generator[None]:
-    """Take a session out of the way while the block writes a new one under its id, then remove it as `collect` does.
+    """Move a session aside while the block writes a new one under its id, then remove the old one as `collect` does.
 
-    If the block wrote none, the session is put back. Its blobs are left to a later `collect`. Blocks; gc waits.
+    If the block wrote none, the old session is put back. Its blobs are removed by a later `collect`. Blocks; gc waits.
 
     Raises:
         NotFoundError: There is no such session.
-        CorruptError: The new one was written, but nothing is removed from a damaged workspace; a later gc does it.
-        LockTimeout: A writer of the session, or gc, was at work for too long; or gc is to remove it later, see above.
+        CorruptError: The new session is written, but the workspace is damaged, so nothing is removed; a later gc does
+            it.
+        LockTimeout: A writer of the session, or gc, was at work for too long; or a later gc has to remove it, see
+            above.
         StorageError: The file system refused.
     """
     tree, path = workspace.tree, workspace.session(session_id).directory
     aside = layout.removed_name(secrets.token_hex(8))
-    # Shared: gc would take the session for one whose removal was interrupted, and sweep it with its blobs.
+    # Shared: gc would take the session for one whose removal was interrupted, and remove it with its blobs.
     with tree.lock(layout.GC_LOCK, lock_timeout_s, shared=True):
         with tree.lock(layout.lock_name(session_id), lock_timeout_s):
             tree.rename(path, aside)
@@ -331,7 +311,7 @@ def _require_readable(workspace: LocalWorkspace) -> None:
 
 
 class _Collector:
-    """One collection: what was seen last, and what follows from it."""
+    """One run of gc: what it read last, and what follows from that."""
 
     def __init__(  # noqa: PLR0917 - private, called once
         self,
@@ -350,7 +330,7 @@ class _Collector:
         self._now_ns = time.time_ns()
         self._deadline_s = 0.0
         self._locked: set[str] = set()
-        # What is stored from now on is spared by this run: nobody has looked for its hash.
+        # Blobs that are stored from now on are kept: the scan does not look for their hashes.
         self._digests = frozenset(layout.digest_in(path) or "" for path in self._blobs())
         self._scanner = ReferenceScanner(tree, self._digests, on_progress)
         self._sessions: dict[str, tuple[str, DirectoryScan]] = {}
@@ -358,7 +338,7 @@ class _Collector:
         self._others: set[str] = set()
 
     def look(self) -> None:
-        """Mark all that sessions refer to; a file that has not changed since the last time is not read again."""
+        """Collect all references of sessions; a file that has not changed since the last time is not read again."""
         self._sessions, self._interrupted, self._others = {}, {}, set()
         entries = self._entries(layout.SESSIONS)
         with self._tree.held(layout.SESSIONS) if entries else nullcontext(self._tree) as sessions:
@@ -370,12 +350,12 @@ class _Collector:
                 raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
 
     def expired(self) -> tuple[ExpiredSession, ...]:
-        """Return the sessions that the policy lets go."""
+        """Return the sessions that the policy removes."""
         sizes = {layout.digest_in(path) or "": status.st_size for path, status in self._blobs().items()}
         return self._retention.expired(self._uses(), sizes, self._now_ns)
 
     def report(self, expired: Sequence[ExpiredSession], *, is_dry_run: bool) -> GcReport:
-        """Tell what goes together with *expired*."""
+        """Report what is removed together with *expired*."""
         gone = {gone.session.session_id for gone in expired}
         staying = [use for use in self._uses() if use.session_id not in gone]
         referred = self._others.union(*(use.blobs for use in staying))
@@ -396,16 +376,16 @@ class _Collector:
         )
 
     def delete(self) -> GcReport:
-        """Remove what goes."""
+        """Remove all that the report names."""
         self._tree.make_directory(layout.LOCKS)
         with self._tree.lock(layout.GC_LOCK, self._lock_timeout_s):
-            # Payloads cannot be stored meanwhile, so one writer that hangs must not keep us for long.
+            # No blob can be stored meanwhile, so gc must not wait long for one writer that hangs.
             self._deadline_s = time.monotonic() + self._lock_timeout_s
             self.look()
             interrupted = self._interrupted
             set_off = [self._hide(gone) for gone in self.expired()]
             expired = [gone for gone in set_off if gone is not None]
-            # What sessions that stay have got meanwhile counts, too: only who stores blobs was kept waiting.
+            # The remaining sessions may have new references: only writers of blobs were kept waiting.
             self.look()
             removed, self._interrupted = self._interrupted, interrupted
             report = self.report(expired, is_dry_run=False)
@@ -413,7 +393,7 @@ class _Collector:
                 self._tree.remove(blob.path)
             leftovers = tuple(leftover for leftover in report.leftovers if self._remove_leftover(leftover.path))
             if report.blobs:
-                # Sessions may be gone for good only once the blobs that were theirs are.
+                # The removal of blobs must be durable before that of the sessions that referred to them.
                 self._tree.sync_directory(layout.DATA)
             report = replace(report, leftovers=leftovers, locked=tuple(sorted(self._locked)))
             self._remember_young(report, self._owned(expired))
@@ -435,7 +415,7 @@ class _Collector:
                 self._sessions[path] = _session_id(sessions, path), scan
 
     def _hide(self, gone: ExpiredSession) -> ExpiredSession | None:
-        """Give a session a name that nobody reads; None if somebody has used it since we looked, or is using it."""
+        """Rename a session so that no reader finds it; None if it was used since gc read it, or is in use."""
         session_id = gone.session.session_id
         with self._session_locked(session_id) as is_ours:
             path = found_directory(self._tree, session_id)
@@ -449,13 +429,13 @@ class _Collector:
         return replace(gone, session=replace(gone.session, blobs=blobs))
 
     def _all_references(self, path: str) -> frozenset[str]:
-        """Return what a session refers to, what was stored since we began included: it is about to be forgotten."""
+        """Return all references of a session, also to blobs stored since gc began; it will be removed."""
         digests = frozenset(layout.digest_in(blob) or "" for blob in self._blobs())
         scanner = self._scanner if digests <= self._digests else ReferenceScanner(self._tree, digests)
         return scanner.scan(path).digests
 
     def _remove_leftover(self, path: str) -> bool:
-        """Remove what is unfinished; False where it is in a session whose writer may be at work on it."""
+        """Remove an unfinished file; False if it is in a session whose writer may be at work on it."""
         if path in self._interrupted:
             return True
         session_id, _ = self._sessions.get("/".join(path.split("/")[:2]), ("", None))
@@ -466,10 +446,10 @@ class _Collector:
 
     @contextmanager
     def _session_locked(self, session_id: str) -> Generator[bool]:
-        """Lock a session, if the id is one; False where another writer has held it for too long, now or before.
+        """Lock a session if *session_id* is an id; yield False if another writer held it for too long, now or before.
 
-        What is in such a session was looked at like everything else, and it gets no reference to a blob meanwhile:
-        who is about to add one shares gc's lock.
+        Such a session was read like all others, and it gets no new reference to a blob: a writer that adds one shares
+        gc's lock.
         """
         with ExitStack() as lock:
             if session_id and session_id not in self._locked:
@@ -481,7 +461,7 @@ class _Collector:
             yield session_id not in self._locked
 
     def _remember_young(self, report: GcReport, owned: Mapping[str, int]) -> None:
-        """Remember of the blobs that stay for their age alone that they were some session's."""
+        """Record of the blobs that are kept only for their age that sessions referred to them."""
         digests = dict.fromkeys(layout.digest_in(swept.path) or "" for swept in report.young)
         lines = [former_reference_line(digest, owned[digest]) for digest in digests if digest in owned]
         if not lines:
@@ -490,7 +470,7 @@ class _Collector:
             self._tree.replace(layout.RELEASED_FILE, lines)
 
     def _owned(self, expired: Sequence[ExpiredSession]) -> dict[str, int]:
-        """Return until when sessions that are gone, or go, referred to each blob, by its hash."""
+        """Return until when removed sessions referred to each blob, those of this run included, by its hash."""
         owned = dict(former_references(self._released()))
         ends = [(gone.session.blobs, gone.session.last_active_ns) for gone in expired]
         ends += [(scan.digests, scan.changed_ns) for scan in self._interrupted.values()]
@@ -506,7 +486,7 @@ class _Collector:
             return "young" if digest in owned else "referred"
         if digest in referred:
             return "referred"
-        # Who has stored it after all of its sessions were last active was somebody else.
+        # If it was stored after all of its sessions were last active, somebody else stored it.
         if not self._unowned and owned.get(digest, -1) < status.st_mtime_ns:
             return "unowned"
         return "young" if self._now_ns - status.st_mtime_ns < self._grace_ns else "going"
@@ -514,7 +494,7 @@ class _Collector:
     def _leftovers(self, gone: AbstractSet[str]) -> Iterator[FileUsage]:
         yield from (FileUsage(path, scan.size_bytes) for path, scan in self._interrupted.items())
         unlocked_ns = max(self._grace_ns, _UNLOCKED_GRACE_S * _NS)
-        # In the root we make no directories under such a name; the agent may.
+        # buoyline makes no directories under such a name in the root; the agent may.
         yield from (swept for swept, is_file in self._unfinished("", unlocked_ns) if is_file)
         yield from (swept for swept, _ in self._unfinished(layout.SESSIONS, unlocked_ns))
         staying = [path for path, (session_id, _) in self._sessions.items() if session_id not in gone]
@@ -573,7 +553,7 @@ def _session_id(tree: LocalTree, directory: str) -> str:
 
 @contextmanager
 def _unreadable_stops() -> Generator[None]:
-    """Make a refusal of the file system the reason why nothing is removed."""
+    """Turn a refusal of the file system into the reason why nothing is removed."""
     try:
         yield
     except StorageError as error:

@@ -1,7 +1,6 @@
-"""What can be mended in a workspace is mended: from what is there, and from a copy.
+"""Repairs a workspace as far as possible: from its own files, and from a copy.
 
-Copies and sets aside, and never deletes: what stood in the place of what was mended is in a ``torn/``. Source:
-docs/format.md, "Repair".
+Repair never deletes: replaced bytes are moved to a ``torn/`` directory. Source: docs/format.md, "Repair".
 """
 
 import hashlib
@@ -37,22 +36,19 @@ from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.root_files import new_workspace_file
 from buoyline.workspace.session import Session, is_directory_of
 
-# How repair puts a file into the place of another one: beside it, complete, and with the old one set aside.
-
-
 Verb: TypeAlias = Literal["mode", "restored", "rebuilt", "recovered", "set-aside", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class RepairAction:
-    """One thing that repair has done, or would.
+    """One thing that repair did, or would do.
 
     Attributes:
-        verb: ``mode``: set the right one. ``restored``: from a copy, or another file with the same bytes. ``rebuilt``:
-            derived again. ``recovered``: as the next writer would have. ``set-aside``: moved to a ``torn/``, since
-            nobody has the true bytes. ``failed``: could not be done.
+        verb: ``mode``: set the right mode. ``restored``: from a copy, or from another file with the same bytes.
+            ``rebuilt``: derived again. ``recovered``: as the next writer would have. ``set-aside``: moved to a
+            ``torn/``, since nobody has the true bytes. ``failed``: could not be done.
         path: Relative to the workspace.
-        message: In words.
+        message: For people.
     """
 
     verb: Verb
@@ -61,32 +57,28 @@ class RepairAction:
 
 
 class Repairer:
-    """Changes files of a workspace; in a dry run only says so.
+    """Changes files of a workspace, and records each change in `actions`; in a dry run it only records them.
 
-    Attributes:
-        tree: The workspace.
-        copy: A copy of the workspace; None where there is none.
-        is_dry_run: Nothing is changed.
-        actions: What was done so far.
+    A file is replaced as a whole, after its old bytes were set aside.
     """
 
     def __init__(self, tree: LocalTree, copy: LocalTree | None, *, is_dry_run: bool) -> None:
-        """Change files in *tree*, with what *copy* has."""
+        """Change files in *tree*; *copy* is a copy of the workspace, if there is one."""
         self.tree = tree
         self.copy = copy
         self.is_dry_run = is_dry_run
         self.actions: list[RepairAction] = []
 
     def note(self, verb: Verb, path: str, message: str) -> None:
-        """Note that something was done."""
+        """Record an action."""
         self.actions.append(RepairAction(verb, path, message))
 
     def fail(self, path: str, error: BuoylineError) -> None:
-        """Note that something could not be done."""
+        """Record that something could not be done."""
         self.note("failed", path, str(error))
 
     def put(self, path: str, chunks: Iterable[bytes], verb: Verb, message: str) -> None:
-        """Put new content in the place of file *path*, which is set aside if it is there.
+        """Write *chunks* as file *path*; an existing file is set aside.
 
         Raises:
             StorageError: The file system refused; the old file is in its place.
@@ -97,7 +89,7 @@ class Repairer:
         self.note(verb, path, message)
 
     def put_from(self, path: str, source: LocalTree, name: str, digest: str) -> bool:
-        """Put file *name* of *source* in the place of file *path*; False if it has not the SHA-256 *digest*.
+        """Write file *name* of *source* as file *path*; False if its SHA-256 is not *digest*.
 
         Raises:
             StorageError: The file system refused; the old file is in its place.
@@ -109,7 +101,7 @@ class Repairer:
         return True
 
     def set_aside(self, path: str) -> None:
-        """Move a damaged file away, so that whoever stores the true bytes finds the name free.
+        """Move a damaged file to ``torn/``, so that a writer that stores the true bytes finds the name free.
 
         Raises:
             StorageError: The file system refused; the file is in its place.
@@ -120,7 +112,7 @@ class Repairer:
         self.note("set-aside", path, f"its bytes are damaged, and no other has them; it is in {layout.TORN}/ beside it")
 
     def keep(self, path: str) -> None:
-        """Set a copy of file *path* aside, which is about to be changed in its place.
+        """Copy file *path* to ``torn/`` before it is changed.
 
         Raises:
             StorageError: The file system refused.
@@ -133,7 +125,7 @@ class Repairer:
 
 
 def digest_of(tree: LocalTree, path: str) -> str | None:
-    """Return the SHA-256 of file *path*; None where there is no such file.
+    """Return the SHA-256 of file *path*; None if there is no such file.
 
     Raises:
         StorageError: It cannot be read.
@@ -155,23 +147,20 @@ def _verified(tree: LocalTree, path: str, expected: str) -> Iterator[bytes]:
         raise CorruptError(tree.path(path), "has changed while it was copied; repeat the repair")
 
 
-# One session, mended under its lock: first what only a copy can give, then what can be derived again.
-
-
 Sources = Callable[[str], Sequence[str]]
-"""Returns the workspace-relative names of files that are recorded to have the bytes of a SHA-256."""
+"""Returns the files, relative to the workspace, that have a SHA-256 according to the journals."""
 
 _RECOVERED = frozenset(
     {"torn-tail", "torn-transcript", "unfinished-batch", "bad-last-record", "bad-record", "stale-transcript"}
 )
-"""What the next writer does something about, or would if it looked."""
+"""Findings that the recovery of the next writer handles."""
 
 _UNREMARKABLE = frozenset({"torn-tail", "torn-transcript", "stale-view", "orphan-view", "unrecorded-result"})
-"""What concerns no transcript, or leaves in it what any crash does."""
+"""Findings after which the transcript needs no copy in ``torn/``."""
 
 
 class SessionRepair:
-    """Mends one session."""
+    """Repairs one session under its lock: first what only a copy has, then what can be derived."""
 
     def __init__(
         self,
@@ -182,7 +171,7 @@ class SessionRepair:
         *,
         lock_timeout_s: float,
     ) -> None:
-        """Mend what *findings* say of the session in *directory*."""
+        """Repair *findings* of the session in *directory*."""
         self._repairer = repairer
         self._tree = repairer.tree
         self._directory = directory
@@ -193,14 +182,14 @@ class SessionRepair:
         self._has_restored = False
 
     def run(self) -> None:
-        """Do all that can be done; what fails is noted, and the rest goes on.
+        """Repair all that can be repaired; a failure is recorded, and the next step follows.
 
         Raises:
-            BuoylineError: Nobody knows whose session it is, or it cannot be locked.
+            BuoylineError: It is not known whose session this is, or it cannot be locked.
         """
         session_id = self._session_id()
         if not self._repairer.is_dry_run:
-            self._tree.make_directory(layout.LOCKS)  # a copy may come without it: nothing in it is needed again
+            self._tree.make_directory(layout.LOCKS)  # a copy may lack it: nothing in it is needed again
         lock = self._tree.lock(layout.lock_name(session_id), self._lock_timeout_s)
         with nullcontext() if self._repairer.is_dry_run else lock:
             self._restore_owner()
@@ -253,7 +242,7 @@ class SessionRepair:
             self._journal = found
 
     def _with_younger_messages(self, journal: bytes) -> bytes:
-        """Add records of the messages that are younger than the copy: their lines are all that is known of them."""
+        """Add records of the messages that are younger than the copy: only their lines are known."""
         context = _content(self._tree, self._path(layout.CONTEXT_FILE)) or b""
         try:
             return with_adopted(journal, context[index_of(journal).context_end :], now())
@@ -290,7 +279,7 @@ class SessionRepair:
     def _restore_results(self) -> None:
         for name, record in index_of(self._journal or b"").results.items():
             path = self._path(name)
-            # A changed result that nobody has the true bytes of stays: it can still be read, and `verify` reports it.
+            # If nobody has the true bytes, the changed result is kept: it can still be read, and `verify` reports it.
             digest = record["sha256"]
             if digest_of(self._tree, path) == digest:
                 continue
@@ -300,14 +289,14 @@ class SessionRepair:
             any(self._repairer.put_from(path, tree, other, digest) for tree, other in candidates)
 
     def _derive(self, session_id: str) -> None:
-        """Let the writer's recovery do its work, then render and view again what is not what it should be."""
+        """Let a writer's recovery run, then derive the transcript and the stale views again."""
         if self._journal is not None and not is_foldable(self._journal):
             raise CorruptError(
                 self._tree.path(self._path(layout.JOURNAL_FILE)),
                 "has records of another form, so nothing is derived from it; restore it from a copy",
             )
         if not self._repairer.is_dry_run and self._tree.size(self._path(layout.CONTEXT_FILE)) is None:
-            # A writer would begin an empty one, and nobody would see any more that something is missing.
+            # A writer would begin an empty one, and the loss would no longer show.
             raise CorruptError(self._tree.path(self._path(layout.CONTEXT_FILE)), "is gone; restore it from a copy")
         is_needed = self._has_restored or any(kind in _RECOVERED for _, kind in self._kinds)
         is_lost = self._journal is None or (layout.TRANSCRIPT_FILE, "missing-file") in self._kinds
@@ -325,7 +314,7 @@ class SessionRepair:
     def _derive_in(self, session: Session, views: Sequence[str]) -> None:
         transcript = session.name(layout.TRANSCRIPT_FILE)
         if self._has_restored or {kind for _, kind in self._kinds} - _UNREMARKABLE:
-            # Recovery cuts it without setting it aside; of a damaged message it may be all there is.
+            # Recovery cuts the transcript without setting it aside, and it may be the only text of a damaged message.
             self._repairer.keep(transcript)
         old = _content(self._tree, transcript) or b""
         with session.writing():
@@ -344,14 +333,14 @@ class SessionRepair:
             return
         content = _content(self._tree, session.name(record["path"])) or b""
         view = (view_of(decoded(content)) or "").encode("utf-8")
-        # Stubs and pointers count on these lines.
+        # Stubs and citations count on these lines.
         if digest_of(self._tree, session.name(record["path"])) == record["sha256"] and (
             view.count(b"\n") == record["lines"]
         ):
             self._repairer.put(session.name(record["view"]), (view,), "rebuilt", "from its result")
 
     def _of_copy(self, name: str) -> bytes | None:
-        """Return a file of the same session in the copy; an earlier one of this name was created at another time."""
+        """Return a file of the same session in the copy; None if the copy's session was created at another time."""
         copy, owner = self._repairer.copy, self._path(layout.SESSION_FILE)
         if copy is None or _id_in(copy, self._directory) is None:
             return None
@@ -388,7 +377,7 @@ def _document(tree: LocalTree, directory: str) -> object:
 
 
 def _id_in(tree: LocalTree, directory: str) -> str | None:
-    """Return whose session a directory says that it is; None where that is not the one that it should be."""
+    """Return the session id in a directory; None if the directory belongs to another session or does not say."""
     match _document(tree, directory):
         case {"id": str(session_id), "format": int(version)} if session_id and 1 <= version <= layout.FORMAT:
             return session_id if is_directory_of(tree, session_id, directory) else None
@@ -408,22 +397,22 @@ def _reader(tree: LocalTree, path: str) -> Callable[[int, int], bytes]:
 
 
 _LOCK_TIMEOUT_S = 30.0
-# Behind a directory that cannot be entered there may be another one.
+# A directory that cannot be entered may hide another one.
 _MODE_ROUNDS = 4
-# Only what is restored shows what rests on it: a result its view, a journal the blobs.
+# A restored file shows what else is missing: a result its view, a journal the blobs.
 _ROUNDS = 4
 
 Progress = Callable[[int, int], None]
-"""Is told how many bytes were read so far, and how many there are to read."""
+"""Called with the bytes read so far, and the bytes to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What a repair has done, and what it has left.
+    """What a repair did, and which findings are left.
 
     Attributes:
         is_dry_run: Nothing was changed.
-        actions: In the order in which they were done.
+        actions: In order.
         remaining: Damage and warnings that are still there; in a dry run, those that no action is about.
     """
 
@@ -433,7 +422,7 @@ class RepairReport:
 
     @property
     def is_repaired(self) -> bool:
-        """Tell whether no damage is left."""
+        """Whether no damage is left."""
         return all(found.severity != "damage" for found in self.remaining)
 
 
@@ -446,26 +435,26 @@ def repair(
     lock_timeout_s: float = _LOCK_TIMEOUT_S,
     on_progress: Progress | None = None,
 ) -> RepairReport:
-    """Mend what `verify` finds, as far as that is possible. Blocks; repeating it does no harm.
+    """Repair what `verify` finds, as far as possible. Blocks; it is safe to repeat.
 
-    Modes are set right, what a crash left is recovered, transcripts and views are derived again, and damaged blobs and
-    tool results whose true bytes nobody has are set aside, so that they can be stored again. With a copy of the
-    workspace, also blobs, results, archived messages, summaries, journals, windows and ``session.json`` are restored,
-    wherever the copy has what a hash or a checksum here vouches for.
+    Repair sets modes, runs a writer's recovery, and derives transcripts and views again. Damaged blobs and tool results
+    whose true bytes nobody has are set aside, so that they can be stored again. From a copy of the workspace it also
+    restores blobs, results, archived messages, summaries, journals, windows and ``session.json``: all bytes of the copy
+    that match a hash or a checksum here.
 
     Args:
-        workspace: The one to mend.
-        sessions: Ids of the sessions to mend, with the blobs that they refer to; None for all there is.
+        workspace: The workspace to repair.
+        sessions: Ids of the sessions to repair, with the blobs that they refer to; None for all.
         copy: The directory of a copy of the workspace, of any age. It is only read.
-        dry_run: Change nothing, and say what would be done.
+        dry_run: Change nothing, and report what would be done.
         lock_timeout_s: How long to wait for a writer.
-        on_progress: Called often while files are read; begins anew with each pass.
+        on_progress: Called often while files are read; starts again with each pass.
 
     Returns:
-        What was done, and what is left. What could not be done is among the actions, too.
+        What was done, and what is left. Failures are among the actions.
 
     Raises:
-        NotFoundError: There is no workspace, or not one of *sessions*, or *copy* is none.
+        NotFoundError: There is no workspace, or it lacks one of *sessions*, or *copy* is not a workspace.
         FormatVersionError: A newer buoyline wrote *copy*.
         CorruptError: *copy* does not say which format it has.
         StorageError: The directory of the workspace cannot be listed.
@@ -495,13 +484,13 @@ def repair(
 
 
 def _is_newer(workspace: LocalWorkspace) -> bool:
-    """Tell whether a newer buoyline wrote the workspace: then nobody here knows what is right."""
+    """Return whether a newer buoyline wrote the workspace: then this one does not know what is right."""
     try:
         workspace.check()
     except FormatVersionError:
         return True
     except BuoylineError:
-        return False  # what it is, verify says
+        return False  # verify reports it
     return False
 
 
@@ -533,7 +522,7 @@ def _outcome(repairer: Repairer, report: IntegrityReport) -> RepairReport:
     open_ones = [found for found in report.findings if found.severity != "note"]
     if repairer.is_dry_run:
         open_ones = [found for found in open_ones if not _is_covered(found, done)]
-        # A stub leads somewhere again once its result is back.
+        # A stub is no longer dangling once its result is restored.
         lacking = {found.path.rpartition("/")[0] for found in open_ones if found.kind == "missing-result"}
         open_ones = [
             found for found in open_ones if found.kind != "dangling-stub" or found.path.rpartition("/")[0] in lacking
@@ -573,7 +562,7 @@ def _by_session(report: IntegrityReport) -> Mapping[str, list[IntegrityFinding]]
 
 
 def _sources(tree: LocalTree) -> Callable[[str], Sequence[str]]:
-    """Return a look-up of all tool results by their recorded hash, made when it is first needed."""
+    """Return a lookup of all tool results by their recorded hash; the journals are read at its first call."""
     known: dict[str, list[str]] = {}
 
     def look_up(digest: str) -> Sequence[str]:
@@ -597,7 +586,7 @@ def _repair_blobs(repairer: Repairer, report: IntegrityReport, lock_timeout_s: f
     try:
         if not repairer.is_dry_run:
             repairer.tree.make_directory(layout.LOCKS)
-        # A writer uses a blob that is there without reading it: no writer may do so while it is exchanged.
+        # A writer uses an existing blob without reading it, which must not happen while the blob is replaced.
         lock = repairer.tree.lock(layout.GC_LOCK, lock_timeout_s)
         with nullcontext() if repairer.is_dry_run else lock:
             for path in dict.fromkeys(paths):

@@ -1,6 +1,6 @@
-"""What a damaged file looks like once what a copy still has is put into its place.
+"""Combines a damaged file with a copy of it.
 
-Pure: bytes in, bytes out. Nothing is taken from a copy that no hash or checksum vouches for. Source: docs/format.md,
+Pure: bytes in, bytes out. Only bytes of the copy that match a hash or a checksum are used. Source: docs/format.md,
 "Repair".
 """
 
@@ -17,27 +17,27 @@ from buoyline.workspace.records import window_state
 from buoyline.workspace.shapes import fault_of
 
 _MAX_RESIZED = 100
-"""Each takes a look at the whole journal; more are no damage but another file."""
+"""Each needs a pass over the whole journal; more than this is not damage but another file."""
 
 Read = Callable[[int, int], bytes]
-"""Returns so many bytes of a file from an offset on; fewer at its end."""
+"""Takes an offset and a number of bytes, and returns these bytes of a file; fewer at its end."""
 
 
 def lost_ranges(byte_ranges: Sequence[ByteRange], here: Read) -> list[ByteRange]:
-    """Return those of *byte_ranges* whose bytes are not what was committed."""
+    """Return the ranges whose bytes *here* are not those that were committed."""
     return [byte_range for byte_range in byte_ranges if not byte_range.holds(_part(here, byte_range))]
 
 
 def held_ranges(byte_ranges: Sequence[ByteRange], there: Read) -> list[ByteRange]:
-    """Return those of *byte_ranges* that a copy has as they were committed."""
+    """Return the ranges whose bytes *there* are those that were committed."""
     return [byte_range for byte_range in byte_ranges if byte_range.holds(_part(there, byte_range))]
 
 
 def with_extents(found: Sequence[ByteRange], here: Read, there: Read, size: int) -> Iterator[bytes]:
-    """Yield a file of *size* bytes with the extents *found* taken from a copy.
+    """Yield a file of *size* bytes with the byte ranges *found* taken from a copy.
 
-    What lies between the end of the file and an extent behind it, and is in no copy, becomes one blank line, so that
-    every extent stands where its record says.
+    A gap before a range that neither file fills becomes one blank line, so that each range begins where its record
+    says.
     """
     position = 0
     for byte_range in sorted(found, key=lambda byte_range: byte_range.offset):
@@ -49,21 +49,21 @@ def with_extents(found: Sequence[ByteRange], here: Read, there: Read, size: int)
 
 
 def better_journal(here: bytes | None, there: bytes) -> bytes | None:
-    """Return a journal with what the copy *there* has and *here* is damaged, missing or cut off.
+    """Return a journal that combines *here* with the records that only the copy *there* has.
 
     Args:
-        here: The journal; None when it is gone.
+        here: The journal; None if it is gone.
         there: That of a copy, which was taken at any time.
 
     Returns:
-        None where the copy has nothing to give.
+        None if the copy adds nothing.
     """
     whole = there[: index_of(there).end]
     if here is None or _is_rebuilt(here):
         return whole or None
     found = here
     for start, end in _bad_runs(here):
-        # Up to here the two must be one journal, of which one is older.
+        # Up to here the two must be the same journal, one of them older.
         if whole[:start] == found[:start] and _are_records(whole[start:end], end - start):
             found = found[:start] + whole[start:end] + found[end:]
     for _ in range(_MAX_RESIZED):
@@ -78,12 +78,12 @@ def better_journal(here: bytes | None, there: bytes) -> bytes | None:
 
 
 def index_of(journal: bytes) -> Index:
-    """Return what *journal* says; records of a form that buoyline does not write are passed over."""
+    """Return the index of *journal*; records of an unknown form are skipped."""
     return _scanned(journal).index
 
 
 def is_foldable(journal: bytes) -> bool:
-    """Tell whether all records have the form that buoyline writes, so that a writer can go on behind them."""
+    """Return whether all records have a known form, so that a writer can append to them."""
     records = map(decode, journal.split(b"\n"))
     return not any(fault_of(record) for record in records if record is not None)
 
@@ -93,11 +93,11 @@ def with_adopted(journal: bytes, context: bytes, time: str) -> bytes:
 
     Args:
         journal: Whole records.
-        context: What stands in ``context.jsonl`` behind the last batch.
-        time: Stands in the records, since nobody knows the real one.
+        context: The bytes of ``context.jsonl`` behind the last batch.
+        time: For the records, since the real time is not known.
 
     Raises:
-        MessageError: A line is no message.
+        MessageError: A line is not a message.
     """
     index, found = index_of(journal), [journal]
     for line in _lines(context[: context.rfind(b"\n") + 1]):
@@ -118,10 +118,10 @@ def with_adopted(journal: bytes, context: bytes, time: str) -> bytes:
 
 
 def better_window(index: Index, here: bytes | None, there: bytes) -> bytes | None:
-    """Return a window that can be resumed, from that of a copy and the lines that *here* has beyond it.
+    """Return a window that can be resumed, from that of a copy and the further lines of *here*.
 
     Returns:
-        None where the copy is not of the same window, or *here* is whole.
+        None if the copy is of another window, or *here* is whole.
     """
     if here is not None and is_window(index, here):
         return None
@@ -133,7 +133,7 @@ def better_window(index: Index, here: bytes | None, there: bytes) -> bytes | Non
 
 
 def is_window(index: Index, content: bytes) -> bool:
-    """Tell whether a window can be resumed from *content*."""
+    """Return whether a window can be resumed from *content*."""
     try:
         return window_state(index, content[: content.rfind(b"\n") + 1]) is not None
     except MessageError:
@@ -141,7 +141,7 @@ def is_window(index: Index, content: bytes) -> bool:
 
 
 def _with_resized_run(found: bytes, whole: bytes) -> bytes | None:
-    """Return *found* with the first damaged lines that have grown or shrunk as *whole* has them; None if it has none.
+    """Replace the first damaged lines of *found* by lines of another length in *whole*; None if *whole* has none.
 
     The record behind them says where they end in *whole*.
     """
@@ -162,7 +162,7 @@ def _filled(content: bytes, size: int) -> bytes:
 
 
 def _is_rebuilt(journal: bytes) -> bool:
-    """Tell whether *journal* was made from the archive after one was lost, and nothing was written since."""
+    """Return whether *journal* was made from the archive after the old one was lost, and nothing was written since."""
     records = [decode(line) for line in journal.split(b"\n")[:-1]]
     return bool(records) and all(record is not None and record.get("rebuilt") is True for record in records)
 
@@ -173,7 +173,7 @@ def _are_records(content: bytes, size: int) -> bool:
 
 
 def _bad_runs(journal: bytes) -> Iterator[tuple[int, int]]:
-    """Yield beginning and end of the lines in a row that are no records."""
+    """Yield start and end of each run of lines that are not records."""
     start: int | None = None
     position = 0
     for line in _lines(journal):
