@@ -19,9 +19,9 @@ from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError
 from buoyline.maintenance.verify import verify
 from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
-from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.blobs import DirectoryScan, ReferenceScanner
 from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.session import found_directory, is_directory_of
 
 _NS = 1_000_000_000
@@ -505,7 +505,9 @@ class _Collector:
                 for inner in (directory, f"{directory}/{layout.TORN}"):
                     yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns, sessions))
 
-    def _unfinished(self, directory: str, grace_ns: int, tree: LocalTree | None = None) -> Iterator[tuple[FileUsage, bool]]:
+    def _unfinished(
+        self, directory: str, grace_ns: int, tree: LocalTree | None = None
+    ) -> Iterator[tuple[FileUsage, bool]]:
         for name, status in self._entries(directory, tree).items():
             path = f"{directory}/{name}" if directory else name
             if name.startswith(layout.TEMPORARY_PREFIX) and not layout.is_removed_name(name):

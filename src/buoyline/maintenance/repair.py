@@ -28,11 +28,11 @@ from buoyline.offloader.transcript import blank_lines
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded
 from buoyline.workspace import layout
-from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.local import LocalWorkspace
+from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.root_files import new_workspace_file
 from buoyline.workspace.session import Session, is_directory_of
 
