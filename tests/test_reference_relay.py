@@ -29,6 +29,7 @@ class Relay:
 
     def __init__(self, workdir: Path, said: Sequence[Message], settings: dict[str, Any]) -> None:
         self.workdir, self.said, self.settings = workdir, said, settings
+        self.pins = scripts.pins_in(said)
         self.shown: list[Plain] = []
         self.legs, self.compressions, self.offloaded = 0, 0, 0
         self.writers: set[str] = set()
@@ -38,7 +39,7 @@ class Relay:
         self.legs += 1
         with Process(version, self.workdir, salt=f"{self.legs:x}") as process:
             play = Player(process)
-            play(do="say", messages=self.said, pins=scripts.pins_in(self.said))
+            play(do="say", messages=self.said, pins=self.pins)
             opening = {key: value for key, value in self.settings.items() if self.legs == 1 or key != "size"}
             if self.legs == 1:
                 play(do="open", **self.settings)
@@ -51,7 +52,9 @@ class Relay:
                     play(do="prepare")
             self.shown = play(do="prepare")["messages"]
             self.writers.add(version)
-            assert refused_because(play.natives(self.shown)) == ""
+            natives = play.natives(self.shown)
+            assert refused_because(natives) == ""
+            assert [at for at in self.pins if at < answer["added"] and self.said[at] not in natives] == []
             if is_closed:
                 play(do="close")
             self.compressions += play.events.count("ContextCompressed")
