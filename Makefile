@@ -45,7 +45,7 @@ test-slow: $(INSTALLED_DEV) ## Run all tests, the slow ones too, with many more 
 	@$(BIN)/pytest -n auto --dist=worksteal -m "slow or not slow" --hypothesis-profile=ci --timeout=1800 $(PYTEST_ARGS)
 
 # What a reference version answered is kept in .reference, so that the next run asks only the checkout.
-reference: $(INSTALLED_DEV) ## Compare behaviour with the versions before the redesign (15 minutes; 10 the next time)
+reference: $(INSTALLED_DEV) ## Compare behaviour with the versions before the redesign (25 minutes; 15 the next time)
 	@$(BIN)/pytest -n auto --dist=worksteal -m "slow or not slow" --timeout=1800 tests/test_reference*.py $(PYTEST_ARGS)
 
 # Twice: the integrations ask for newer versions of what the core uses than the core alone does.
