@@ -500,5 +500,5 @@ async def test_ten_thousand_sessions_and_payloads_are_listed_and_verified(tmp_pa
 
     assert len(workspace.session_ids()) == 10_000
     assert len(list((tmp_path / "data").iterdir())) == 10_000
-    assert len(list((tmp_path / ".locks").iterdir())) == 256 + len(["gc.lock"])
+    assert len(list((tmp_path / ".locks").iterdir())) == 256 + len(["gc.lock", "sessions.lock"])
     assert_it_is_sound(tmp_path)
