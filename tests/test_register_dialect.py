@@ -1,6 +1,7 @@
 """A dialect of another package: registered once, it works wherever a built-in one does."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,8 @@ class Harbour(Dialect):
 
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[dict[str, Any]]:
         for turn in turns:
-            if turn.metadata:
-                losses.note("metadata")
+            if any(result.is_error for result in turn.results):
+                losses.note("mark of a failed result")
             message: dict[str, Any] = {"from": SPEAKERS[turn.role]}
             if turn.text:
                 message["says"] = turn.text
@@ -163,18 +164,18 @@ def test_it_is_detected_before_the_built_in_dialects_and_leaves_their_messages_t
 
 
 def test_a_message_that_it_cannot_write_whole_is_not_rewritten_silently() -> None:
-    class Stamped(Harbour):
-        name = "stamped"
+    class Marked(Harbour):
+        name = "marked"
 
         def view(self, message: Any) -> Message:
-            found = super().view(message)
-            return Message(found.role, found.parts, metadata={"stamp": message["stamp"]})
+            (result,) = super().view(message).results
+            return Message("tool", (replace(result, is_error=message["failed"]),))
 
-    report = {"from": "deck", "stamp": 4, "reports": [{"ref": "c1", "text": "7 fathoms"}]}
-    with pytest.raises(
-        MessageError, match="cannot write the message whole \\(metadata\\); let it implement with_results"
-    ):
-        Stamped().with_results(report, {0: ["stub"]})
+    report = {"from": "deck", "failed": False, "reports": [{"ref": "c1", "text": "7 fathoms"}]}
+    made = Marked().with_results(report, {0: ["stub", 0]})
+    assert made == {"from": "deck", "reports": [{"ref": "c1", "text": "stub\n7 fathoms"}]}
+    with pytest.raises(MessageError, match=r"whole \(mark of a failed result\); let it implement with_results"):
+        Marked().with_results({**report, "failed": True}, {0: ["stub"]})
 
 
 def test_a_name_that_is_taken_or_no_word_is_refused() -> None:

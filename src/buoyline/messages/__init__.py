@@ -4,7 +4,7 @@ Native messages are read here and never changed. Token counts, files and session
 """
 
 from buoyline.messages.convert import Converted, convert
-from buoyline.messages.dialect import Dialect, Turn
+from buoyline.messages.dialect import Dialect
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
 from buoyline.messages.losses import Loss, Losses
 from buoyline.messages.model import (
@@ -22,6 +22,7 @@ from buoyline.messages.model import (
     Text,
     ToolCall,
     ToolResult,
+    Turn,
 )
 from buoyline.messages.registry import (
     detect,

@@ -18,7 +18,6 @@ from typing import Any, Final, Literal
 from buoyline.messages.dialect import (
     Blocks,
     Dialect,
-    Turn,
     blocks_of,
     has_known_role,
     kind_of,
@@ -47,6 +46,7 @@ from buoyline.messages.model import (
     Text,
     ToolCall,
     ToolResult,
+    Turn,
     text_in,
 )
 

@@ -12,7 +12,6 @@ from buoyline.errors import MessageError
 from buoyline.messages.dialect import (
     Blocks,
     Dialect,
-    Turn,
     blocks_of,
     fields,
     kind_of,
@@ -42,6 +41,7 @@ from buoyline.messages.model import (
     Text,
     ToolCall,
     ToolResult,
+    Turn,
     join_texts,
     text_in,
 )

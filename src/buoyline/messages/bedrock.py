@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from buoyline.messages.dialect import (
     Blocks,
     Dialect,
-    Turn,
     blocks_of,
     fields,
     kind_of,
@@ -51,6 +50,7 @@ from buoyline.messages.model import (
     Text,
     ToolCall,
     ToolResult,
+    Turn,
     join_texts,
     text_in,
 )

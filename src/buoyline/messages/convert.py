@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from buoyline.errors import ConfigError, MessageError
-from buoyline.messages.dialect import Dialect, Turn
+from buoyline.messages.dialect import Dialect
 from buoyline.messages.jsonl import is_object
 from buoyline.messages.losses import Loss, Losses
-from buoyline.messages.model import CachePoint, Json, Media, Part, Reasoning, ResultPart, Role, Text, ToolResult
+from buoyline.messages.model import CachePoint, Json, Media, Part, Reasoning, ResultPart, Role, Text, ToolResult, Turn
 from buoyline.messages.pairing import named, side_by_side, with_valid_ids
 from buoyline.messages.registry import detect, dialect_named, dialect_names
 

@@ -3,7 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from buoyline.errors import MessageError
@@ -21,6 +21,7 @@ from buoyline.messages.model import (
     Text,
     ToolCall,
     ToolResult,
+    Turn,
 )
 
 _ROLES: Mapping[str, Role] = {
@@ -34,19 +35,6 @@ _ROLES: Mapping[str, Role] = {
 
 Blocks: TypeAlias = Sequence[str | int]
 """The blocks of new content: the number of a block that stays the very same object, or a new text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn(Message):
-    """The part of a message that one speaker says: the model, the tools that it called, or another speaker.
-
-    Its role is ``"tool"`` if and only if it holds results. Its texts are not empty, and it holds no `Opaque`.
-
-    Attributes:
-        number: Of the message that the turn comes from, 0-based.
-    """
-
-    number: int = 0
 
 
 class Dialect(ABC):
@@ -105,7 +93,7 @@ class Dialect(ABC):
             MessageError: It is not a message of this dialect.
         """
         found = self.view(message)
-        return turns_of(found.role, found.parts, losses, found.name, found.metadata)
+        return turns_of(found.role, found.parts, losses, found.name)
 
     def joins(self, group: Sequence[Turn], turn: Turn) -> bool:
         """Return whether *turn* belongs into one message with the turns before it."""
@@ -195,7 +183,7 @@ class Dialect(ABC):
 
     def _written(self, view: Message) -> Any:
         losses = Losses(self.name)
-        written = list(self.write(turns_of(view.role, view.parts, losses, view.name, view.metadata), losses))
+        written = list(self.write(turns_of(view.role, view.parts, losses, view.name), losses))
         if len(written) != 1 or losses.found:
             lost = losses.found[0].what if losses.found else f"it is {len(written)} messages"
             raise MessageError(

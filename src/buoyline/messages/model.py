@@ -1,7 +1,8 @@
 """The one neutral form of a message: buoyline reads every dialect into it and writes every dialect from it.
 
-A view (`Message`) has one part for each block of the native message. Signatures, hidden reasoning and metadata ride
-along for conversions: they enter no count, no plan and no transcript, and two parts are equal without them.
+A view (`Message`) has one part for each block of the native message; the turns (`Turn`) of a conversion consist of the
+same parts. Signatures and hidden reasoning ride along for conversions: they enter no count, no plan and no transcript,
+and equality ignores them.
 """
 
 import base64
@@ -172,13 +173,11 @@ class Message:
         role: The speaker. ``developer`` reads as ``system``, ``function`` as ``tool``.
         parts: In the message's order; empty for a message without content.
         name: The speaker's name if the dialect has one, else empty.
-        metadata: Values that the user's program attached to the message. Equality ignores them.
     """
 
     role: Role
     parts: tuple[Part, ...]
     name: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -201,6 +200,21 @@ class Message:
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results in order; in Anthropic's dialect one user message may hold several."""
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn(Message):
+    """The part of a message that one speaker says: the model, the tools that it called, or another speaker.
+
+    Its role is ``"tool"`` if and only if it holds results. Its texts are not empty, and it holds no `Opaque`.
+
+    Attributes:
+        metadata: Values that the user's program attached to the message; the first turn has them.
+        number: Of the message that the turn comes from, 0-based.
+    """
+
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    number: int = 0
 
 
 def text_in(part: Part) -> str | None:

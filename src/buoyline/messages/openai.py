@@ -12,7 +12,6 @@ from buoyline.errors import MessageError
 from buoyline.messages.dialect import (
     Blocks,
     Dialect,
-    Turn,
     blocks_of,
     data_url,
     fields,
@@ -42,6 +41,7 @@ from buoyline.messages.model import (
     Text,
     ToolCall,
     ToolResult,
+    Turn,
     text_in,
 )
 
@@ -169,18 +169,17 @@ class OpenAIChat(Dialect):
 
 def _parts(found: Mapping[str, Any]) -> Iterator[Part]:
     yield from _reasoning(found)
-    for block in blocks_of(found.get("content")):
-        yield _part(block)
+    yield from map(_part, blocks_of(found.get("content")))
     if isinstance(refusal := found.get("refusal"), str):
         yield Text(refusal)
     yield from map(_call, _native_calls(found))
 
 
-def _reasoning(found: Mapping[str, Any]) -> Iterator[Reasoning]:
+def _reasoning(found: Mapping[str, Any]) -> Sequence[Reasoning]:
     for key in ("reasoning_content", "reasoning"):
         if isinstance(thinking := found.get(key), str) and thinking:
-            yield Reasoning(thinking)
-            break
+            return (Reasoning(thinking),)
+    return ()
 
 
 def _part(block: object) -> ResultPart:
@@ -210,11 +209,10 @@ def _by_url(kind: Any, holder: object, key: str) -> Media:
     return media(kind, "", source=source, name=name)
 
 
-def _native_calls(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    calls = found.get("tool_calls")
-    yield from filter(is_object, calls if is_array(calls) else ())
-    if is_object(legacy := found.get("function_call")):
-        yield {"function": legacy}
+def _native_calls(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    calls, legacy = found.get("tool_calls"), found.get("function_call")
+    given = [call for call in calls if is_object(call)] if is_array(calls) else []
+    return [*given, {"function": legacy}] if is_object(legacy) else given
 
 
 def _function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:

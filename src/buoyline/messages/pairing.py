@@ -5,9 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from buoyline.messages.dialect import Turn
 from buoyline.messages.losses import Losses
-from buoyline.messages.model import Part, ToolCall, ToolResult
+from buoyline.messages.model import Part, ToolCall, ToolResult, Turn
 
 _ID: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
 """What Anthropic and Bedrock take for an id."""

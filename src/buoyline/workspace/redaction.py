@@ -187,8 +187,7 @@ class Redaction:
         """
         if self._redact is None:
             return message
-        # Built anew, so that signatures, hidden reasoning and metadata stay behind.
-        return Message(message.role, tuple(map(self._part, message.parts)), self.text(message.name))
+        return replace(message, parts=tuple(map(self._part, message.parts)), name=self.text(message.name))
 
     def _part(self, part: Part) -> Part:
         if isinstance(part, ToolCall):
@@ -197,7 +196,7 @@ class Redaction:
         if isinstance(part, ToolResult):
             return replace(part, call_id=self.text(part.call_id), parts=tuple(map(self._inner_part, part.parts)))
         if isinstance(part, Reasoning):
-            return Reasoning(self.text(part.text))
+            return Reasoning(self.text(part.text))  # a signature of other text is worth nothing
         return part if isinstance(part, CachePoint) else self._inner_part(part)
 
     def _inner_part(self, part: ResultPart) -> ResultPart:
