@@ -1,4 +1,4 @@
-"""One session that is followed: what happened to it since the last look, as its journal and its directory say."""
+"""Follows one session: reads from its journal and its directory what happened since the last look."""
 
 import errno
 import hashlib
@@ -17,18 +17,16 @@ from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.shapes import fault_of
 from buoyline.workspace.tree import OpenFile
 
-# A place in a journal that somebody follows: what is new behind it, and whether what was before it still stands.
-#
-# Under a writer's hands a journal grows, is cut back after a failed commit, or is replaced. A follower therefore
-# keeps the ends of the lines that it has passed with the bytes before them, the checksum among these, and looks
-# for them again. Source: docs/format.md, "Commit protocol".
+# A writer extends a journal, cuts it back after a failed commit, or replaces it. A follower therefore remembers the
+# ends of the lines that it has read, with the last bytes of each (its checksum among them), and looks for them again.
+# Source: docs/format.md, "Commit protocol".
 
 
-# A failed commit takes back one record or two; more are kept for journals that people restore from a copy.
+# A failed commit takes back one record or two; more are remembered for journals that people restore from a copy.
 _MARKS = 64
 _PIECE_BYTES = 1 << 20
 _LONGEST_LINE_BYTES = 1 << 26
-"""64 MiB, the record of some millions of messages; a longer line is none of ours and is passed in pieces."""
+"""64 MiB, the record of some millions of messages; a longer line is not a record and is skipped in pieces."""
 _END_BYTES = 1 << 16
 
 
@@ -36,10 +34,10 @@ class JournalLine(NamedTuple):
     """A line of the journal.
 
     Attributes:
-        offset: Where it begins.
-        end: Where the next one begins.
+        offset: Of its first byte.
+        end: Where the next line begins.
         mark: Its last bytes.
-        record: What it says; None when it is damaged.
+        record: None if it is damaged.
     """
 
     offset: int
@@ -49,18 +47,18 @@ class JournalLine(NamedTuple):
 
 
 class Cursor:
-    """A place in a journal: behind the lines that were passed."""
+    """A position in a journal, behind the lines that were read."""
 
     def __init__(self, passed: Sequence[JournalLine] = (), offset: int = 0) -> None:
-        """Stand behind *passed*; where that is empty, at *offset*."""
+        """Begin behind the lines *passed*; if there are none, at *offset*."""
         marks = [(entry.end, entry.mark) for entry in passed] or [(offset, b"")]
         self._marks = deque(marks, maxlen=_MARKS)
 
     def find(self, journal: OpenFile) -> bool:
-        """Go back to the last line passed that is still there.
+        """Go back to the last remembered line that is still there.
 
         Returns:
-            False when none of those that are remembered is: it is another journal, and the place its beginning.
+            False if none is: it is another journal, and the position is its beginning.
         """
         while self._marks:
             end, mark = self._marks[-1]
@@ -71,15 +69,14 @@ class Cursor:
         return False
 
     def next_lines(self, journal: OpenFile) -> tuple[list[JournalLine], bool]:
-        """Return lines behind the place, and whether the journal goes on behind them.
+        """Return lines behind the position, and whether the journal goes on behind them.
 
-        Damaged lines at the journal's very end are left out: the next writer sets them aside. Some 1 MiB is read
-        at once, however much there is.
+        Damaged lines at the end of the journal are omitted, since the next writer sets them aside. About 1 MiB is read
+        at once.
         """
         place, size_bytes = self._marks[-1][0], _PIECE_BYTES
         content = journal.read(place, size_bytes)
-        # A second line is wanted because the last one read is left for the next time: whether it is also the
-        # journal's last one is not known.
+        # Two lines are needed: the last one is kept for the next call, since it may be the journal's last one.
         while content.count(b"\n") < 2 and size_bytes == len(content) < _LONGEST_LINE_BYTES:  # noqa: PLR2004
             size_bytes *= 4
             content = journal.read(place, size_bytes)
@@ -89,14 +86,14 @@ class Cursor:
         return found[:-1] or found or [JournalLine(place, place + len(content), tail_of(content)[:-1], None)], True
 
     def advance(self, entry: JournalLine) -> None:
-        """Go behind *entry*."""
+        """Move behind *entry*."""
         self._marks.append((entry.end, entry.mark))
 
 
 def last_lines(journal: OpenFile, is_enough: Callable[[Sequence[JournalLine]], bool]) -> list[JournalLine]:
-    """Return lines at the journal's end up to its last record, at least so many that *is_enough* says so.
+    """Return lines from the end of the journal up to its last record: as many as *is_enough* asks for.
 
-    All there are where it never does, or those of the last 64 MiB. Little is read of a long journal.
+    If it never returns True, these are all lines, or those of the last 64 MiB. Little is read of a long journal.
     """
     size, size_bytes = journal.size(), _END_BYTES
     while True:
@@ -121,7 +118,7 @@ def _up_to_last_record(entries: list[JournalLine]) -> list[JournalLine]:
 
 
 FileVersion = tuple[int, int, int]
-"""Inode, size and time of change of a file; another one means that there may be something new in it."""
+"""Inode, size and modification time of a file; if it differs, the file may have new content."""
 
 _FILES = frozenset(
     {
@@ -143,14 +140,13 @@ _MAX_SUMMARY_BYTES = 1 << 26
 
 
 class SessionFollower:
-    """Tells what happens in a session's directory, each thing once and in the order in which it was committed.
+    """Reports the events of one session, each once and in the order of their commits.
 
-    It only reads, and what it reads is the journal from where it stopped. Damage is passed by; finding it is the
-    business of a verification.
+    It reads only, from where it stopped. Damage is skipped; `verify` reports it.
     """
 
     def __init__(self, tree: LocalTree, directory: str, session_id: str, *, last: int | None) -> None:
-        """Follow the session in *directory* of *tree*, beginning *last* events before its end; None: at its beginning.
+        """Follow the session in *directory*, from *last* events before its end; None: from its beginning.
 
         Raises:
             StorageError: The file system refused to show it.
@@ -169,9 +165,9 @@ class SessionFollower:
             self._start(last)
 
     def look(self) -> tuple[list[WorkspaceEvent], bool]:
-        """Return what was committed since the last look, and whether there is still more of it.
+        """Return the events committed since the last look, and whether there are more.
 
-        A batch or summary that the journal ends with counts only when its bytes are there, as for all readers.
+        If the journal ends with a batch or summary, it counts only if its bytes are there, as for all readers.
 
         Raises:
             StorageError: The file system refused to show it.
@@ -187,9 +183,9 @@ class SessionFollower:
         return events, has_more
 
     def removals(self) -> list[WorkspaceEvent]:
-        """Return the files that were there at the last call and are not now.
+        """Return events for the files that were there at the last call and are not now.
 
-        None while the whole directory goes away: then that is what is told.
+        If the whole directory is removed, there are none: that is an event of its own.
 
         Raises:
             StorageError: The file system refused to show the directory.
@@ -200,7 +196,7 @@ class SessionFollower:
         return [FileRemoved(self.session_id, name, now()) for name in gone]
 
     def _start(self, last: int) -> None:
-        """Pass all but the *last* events, and nothing that is not whole."""
+        """Skip all but the *last* events, and nothing that is incomplete."""
         with self._tree.open(self._name(layout.JOURNAL_FILE)) as journal:
             entries = last_lines(journal, lambda found: len(_reported(found)) > last)
         whole = self._whole(entries)
@@ -212,7 +208,7 @@ class SessionFollower:
         self._cursor = Cursor(entries[:start], entries[0].offset if entries else 0)
 
     def _committed(self, entries: Sequence[JournalLine], *, has_more: bool) -> Iterator[Record]:
-        """Yield the records of *entries* and go behind them; stop before what is not whole."""
+        """Yield the records of *entries* and move behind them; stop before an incomplete one."""
         whole = self._whole(entries)
         for entry in entries[:whole]:
             self._cursor.advance(entry)
@@ -220,14 +216,15 @@ class SessionFollower:
             if record is not None:
                 yield record
         if has_more and not whole:
-            # A whole piece of the journal says nothing of its being durable: it is damage, and passed by.
+            # A whole piece of the journal without a durable record is damage, and is skipped.
             self._cursor.advance(entries[0])
 
     def _whole(self, entries: Sequence[JournalLine]) -> int:
-        """Count the *entries* before the first one whose bytes are not there; where they are awaited is remembered.
+        """Count the *entries* before the first one whose bytes are not there, and remember the file that lacks them.
 
-        What follows such a one was not acknowledged either, and the next writer sets all of it aside. Only what no
-        later record calls durable may be missing in this way, so only this is hashed: mostly the last.
+        The records behind it were not acknowledged either, and the next writer sets all of them aside. Only bytes that
+        no later record calls durable may be missing in this way, so only these are hashed: mostly those of the last
+        record.
         """
         whole, durable = len(entries), Synced()
         self._awaited = None
@@ -245,7 +242,7 @@ class SessionFollower:
         return whole
 
     def _holds(self, file: str, record: Record) -> bool:
-        """Hash what *record* says is in *file*, in pieces, since a batch may be of any size."""
+        """Hash the bytes that *record* describes in chunks, since a batch may have any size."""
         place, end = record["offset"], record["offset"] + sum(record["bytes"])
         digest = hashlib.sha256()
         with ignoring_foreign_files(), self._tree.open(self._name(file)) as handle:
@@ -268,10 +265,10 @@ class SessionFollower:
                 pass
 
     def _is_news(self, record: Record) -> bool:
-        """Tell what is new from what another journal in the old one's place says again.
+        """Return whether *record* is new, or repeated by another journal in the place of the old one.
 
-        A journal that was rebuilt has all messages in new records. One that somebody has put back may have
-        anything; there, what is not newer than all that was seen is taken for known.
+        A rebuilt journal has all messages in new records. A journal that somebody restored may have any records; of
+        these, those that are not newer than all seen ones count as known.
         """
         if record.get("rebuilt") and record["op"] == "batch":
             return self._archived is not None and record["first"] >= self._archived
@@ -286,7 +283,7 @@ class SessionFollower:
             self._archived = max(self._archived or 0, record["first"] + len(record["bytes"]))
 
     def _written(self, record: Record) -> list[WorkspaceEvent]:
-        """Return the summary as its line describes it; nothing where that is damaged."""
+        """Return the event of a summary, from its line; none if that is damaged."""
         size_bytes = sum(record["bytes"])
         if size_bytes <= _MAX_SUMMARY_BYTES and self._holds(layout.SUMMARIES_FILE, record):
             with ignoring_foreign_files():
@@ -310,16 +307,16 @@ class SessionFollower:
 
 
 def version_of(tree: LocalTree, name: str) -> FileVersion | None:
-    """Return the version of file *name*; None when it is not there."""
+    """Return the version of file *name*; None if there is no such file."""
     status = tree.status(name)
     return None if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @contextmanager
 def ignoring_foreign_files() -> Generator[None]:
-    """Pass by what is no file of ours, or is just going away: links, pipes, what others do not let us read.
+    """Ignore errors of entries that are not buoyline's files, or are just being removed: links, pipes, missing rights.
 
-    A failing disk or a lack of descriptors is none of these, and is raised.
+    A failing disk or a lack of descriptors is raised.
     """
     try:
         yield
@@ -331,12 +328,12 @@ def ignoring_foreign_files() -> Generator[None]:
 
 
 def _record(entry: JournalLine) -> Record | None:
-    """Return what *entry* says; None where it is damaged, or not of a form that buoyline writes."""
+    """Return the record of *entry*; None if it is damaged, or has an unknown form."""
     return None if entry.record is None or fault_of(entry.record) else entry.record
 
 
 def _reported(entries: Sequence[JournalLine]) -> list[int]:
-    """Return the positions of those of *entries* that somebody is told of."""
+    """Return the positions of those *entries* that become events."""
     return [
         position
         for position, record in enumerate(map(_record, entries))

@@ -1,7 +1,7 @@
-"""Watching a workspace: what any process writes to it, as events.
+"""Watches a workspace.
 
-What happened is taken from the journals; notices only say when to look. So a notice that is lost, doubled or late
-changes nothing but the time at which something is told.
+Events come from the journals. Notices of the operating system only say when to look, so a notice that is lost, doubled
+or late only changes the time of an event.
 """
 
 import asyncio
@@ -27,27 +27,24 @@ from buoyline.workspace.events import SessionCreated, SessionRemoved, WorkspaceE
 from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.session import is_directory_of
 
-# Notices of the operating system that something in a directory has changed, through watchfiles.
-
-
 # watchfiles collects changes while these milliseconds bring new ones, for as many as the second number says.
 _STEP_MS = 50
 _DEBOUNCE_MS = 100
 
 Identities = Mapping[str, tuple[int, int]]
-"""Directories to hear of, by absolute path, each with its device and inode, which tell it from its successor."""
+"""Watched directories by absolute path, with device and inode, which differ if another one takes its place."""
 
 
 class Notices:
     """Waits until something changes in one of several directories.
 
-    A notice says no more than that it is worth looking, and may be lost: on network file systems, where the
-    kernel's watches are used up, or between two looks. Whoever needs to know looks now and then without one.
-    Each directory is watched for itself and not with all below it, since watching a tree follows its links.
+    A notice only says that a look may be worthwhile. It may be lost: on network file systems, if the kernel's watches
+    are used up, or between two looks. So the caller also has to look without one now and then. Each directory is
+    watched without those below it, since a recursive watch follows links.
     """
 
     def __init__(self, stop: threading.Event) -> None:
-        """Wait only until *stop* is set."""
+        """Wait until *stop* is set."""
         self._stop = stop
         self._directories: Identities = {}
         self._changes: Generator[set[tuple[Change, str]]] | None = None
@@ -64,7 +61,7 @@ class Notices:
         """Watch *directories* from now on.
 
         Returns:
-            Whether that is new, so that a change before it may have passed unnoticed.
+            Whether they differ from those before, so that an earlier change may have gone unnoticed.
         """
         if directories == self._directories:
             return False
@@ -87,7 +84,7 @@ class Notices:
         return True
 
     def wait(self, timeout_s: float) -> frozenset[str]:
-        """Return the paths that have changed; none when *timeout_s* is over, or waiting was stopped."""
+        """Return the changed paths; none if *timeout_s* is over, or waiting was stopped."""
         until = time.monotonic() + timeout_s
         while not self._stop.is_set() and (rest_s := until - time.monotonic()) > 0:
             if self._changes is None:
@@ -97,11 +94,11 @@ class Notices:
         return frozenset()
 
     def _next(self) -> set[tuple[Change, str]] | None:
-        """Return what changed within the next moment; None, and no watches any more, when that cannot be known."""
+        """Return the changes of the next moment; None if that cannot be known, and then nothing is watched any more."""
         try:
             changes = None if self._changes is None else next(self._changes, None)
         except (OSError, RuntimeError):
-            # A directory went meanwhile, or there are no more watches to be had; then there are no notices.
+            # A directory was removed meanwhile, or the watches are used up: there are no notices.
             changes = None
         if changes is None or any(change is Change.deleted and path in self._directories for change, path in changes):
             self._close()
@@ -114,14 +111,14 @@ class Notices:
 
 
 def _is_relevant(change: Change, path: str) -> bool:
-    """Leave out what says nothing of its own: unfinished files, and what is written along with the journal."""
+    """Ignore unfinished files, and files that are written together with the journal."""
     name = PurePath(path).name
     is_derived = change is Change.modified and name in {layout.TRANSCRIPT_FILE, layout.WINDOW_FILE}
     return not name.startswith(layout.TEMPORARY_PREFIX) and not is_derived
 
 
-# How long a lost notice delays an event. A look at a session that rests takes 0.1 ms or more; so that thousands of
-# them do not keep a core busy, the next look waits for a multiple of what the last one took.
+# A lost notice delays an event by this. A look at an idle session takes 0.1 ms or more; so that thousands of them do
+# not keep a core busy, the next look waits for a multiple of the time that the last one took.
 _WAIT_S = 1.0
 _LONGEST_WAIT_S = 10.0
 _RESTS = 20
@@ -130,7 +127,7 @@ _MAX_DOCUMENT_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class _Followed:
-    """A session that is followed, and what tells it from one that takes its place."""
+    """A followed session; *document* and *version* distinguish it from another session in its place."""
 
     follower: SessionFollower
     document: tuple[str, str]
@@ -138,21 +135,21 @@ class _Followed:
 
 
 class Watch:
-    """Looks at a workspace again and again; what it finds is told once. Synchronous, for one thread at a time.
+    """Looks at a workspace again and again, and reports each event once. Synchronous, for one thread at a time.
 
-    It creates nothing and holds no lock. A session or a workspace that is not there yet is waited for.
+    It creates nothing and holds no lock. It waits for a session or a workspace that does not exist yet.
     """
 
     def __init__(
         self, tree: LocalTree, check: Callable[[], None], session_id: str | None = None, *, last: int | None = 0
     ) -> None:
-        """Watch one session or all; nothing is looked at yet.
+        """Watch one session or all. Nothing is read yet.
 
         Args:
             tree: The files of the workspace.
-            check: Raises NotFoundError as long as there is no workspace, and other errors where it cannot be read.
-            session_id: The session; all of them where it is None.
-            last: How many of the newest events of each session that is there already are told first; None: all.
+            check: Raises NotFoundError while there is no workspace, and other errors if it cannot be read.
+            session_id: The session; None for all.
+            last: How many past events of each existing session come first; None for all.
 
         Raises:
             ConfigError: *last* is negative.
@@ -171,7 +168,7 @@ class Watch:
 
     @property
     def session_ids(self) -> list[str]:
-        """Return the sessions that are there, as of the last look."""
+        """Return the sessions that existed at the last look."""
         return [session.document[0] for session in self._sessions.values()]
 
     def stop(self) -> None:
@@ -179,18 +176,18 @@ class Watch:
         self._stop.set()
 
     def rounds(self, *, follow: bool = True) -> Generator[list[WorkspaceEvent]]:
-        """Yield what happened, in the order of each session, and an empty list between two looks at everything.
+        """Yield events, in the order of each session, and an empty list between two looks at everything.
 
-        Nothing is read ahead: the next look happens when the next list is asked for. The empty ones come about every
-        second, so that whoever asks can stop asking.
+        Nothing is read in advance: the next look happens when the next list is asked for. Empty lists come about every
+        second, so that the caller can stop.
 
         Args:
-            follow: Go on waiting; else end when all that there is has been told. Later rounds go on from there.
+            follow: Wait for more; otherwise end with the events that exist. Later rounds continue from there.
 
         Raises:
             FormatVersionError: A newer buoyline wrote the workspace.
             CorruptError: It does not say which format it has.
-            StorageError: The file system refused, for another reason than that something is not ours.
+            StorageError: The file system refused, and not because a file is not buoyline's.
         """
         with Notices(self._stop) as notices:
             touched: Sequence[str] | None = None
@@ -211,16 +208,16 @@ class Watch:
                     yield []
 
     def history(self, is_enough: Callable[[float], bool]) -> Iterator[list[WorkspaceEvent]]:
-        """Yield what has happened so far, session by session, the last active one first.
+        """Yield the past events, session by session, the last active one first.
 
         Args:
             is_enough: Called before a session is read, with the time of the last write to its journal in seconds since
                 1970. If it returns True, neither this session nor those after it are read, and no `rounds` may follow.
 
         Raises:
-            FormatVersionError: As `rounds`, as for the others.
-            CorruptError: As above.
-            StorageError: As above.
+            FormatVersionError: As for `rounds`, also the others.
+            CorruptError: See above.
+            StorageError: See above.
         """
         names = self._names()
         with self._tree.held(layout.SESSIONS) if names else nullcontext(self._tree) as sessions:
@@ -230,14 +227,14 @@ class Watch:
         yield from self._look_at(wanted, is_all=False)
 
     def _touched(self, paths: Collection[str]) -> list[str] | None:
-        """Return the sessions in which *paths* are; None where it takes a look at everything."""
+        """Return the sessions that contain *paths*; None if all have to be looked at."""
         known = {self._tree.path(directory): directory for directory in self._sessions}
         directories = {known.get(str(PurePath(path).parent)) for path in paths}
         found = [directory for directory in directories if directory is not None]
         return found if found and len(found) == len(directories) else None
 
     def _look_at(self, directories: Iterable[str], *, is_all: bool) -> Iterator[list[WorkspaceEvent]]:
-        """Yield what is new in *directories*, which are those of all sessions where *is_all* says so."""
+        """Yield the news in *directories*; *is_all*: these are all sessions, and others are gone."""
         if is_all:
             directories = list(directories)
             for directory in sorted(self._sessions.keys() - directories):
@@ -264,7 +261,7 @@ class Watch:
         return True
 
     def _follow_new(self, directory: str) -> Iterator[list[WorkspaceEvent]]:
-        """Begin to follow what is not followed yet; that may be another session in a known one's place."""
+        """Begin to follow a session that is not followed yet, even if it took the place of a known one."""
         known = self._sessions.get(directory)
         version = version_of(self._tree, f"{directory}/{layout.SESSION_FILE}")
         if known is not None and (version == known.version or (version is None and self._tree.is_directory(directory))):
@@ -286,7 +283,7 @@ class Watch:
         return SessionRemoved(self._sessions.pop(directory).document[0], now())
 
     def _document(self, directory: str) -> tuple[str, str] | None:
-        """Return a session's id and when it was created; None where the directory is not that session's."""
+        """Return id and creation time of a session; None if the directory is not that session's."""
         found = parse(self._tree.read(f"{directory}/{layout.SESSION_FILE}", 0, _MAX_DOCUMENT_BYTES))
         session_id = found.get("id") if is_object(found) else None
         if not is_object(found) or not isinstance(session_id, str) or self._session_id not in {None, session_id}:
@@ -304,7 +301,7 @@ class Watch:
 
 
 async def watched(watch: Watch) -> AsyncGenerator[WorkspaceEvent]:
-    """Yield what *watch* finds, with all of its work in a thread, which ends with the iteration."""
+    """Yield the events of *watch*. All of its work is done in a thread, which ends with the iteration."""
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="buoyline-watch")
     rounds = watch.rounds()
     try:
@@ -318,7 +315,7 @@ async def watched(watch: Watch) -> AsyncGenerator[WorkspaceEvent]:
 
 
 async def _ended(future: "Future[None]") -> None:
-    """Wait for *future*, however often we are cancelled meanwhile, and only then let the cancellation through."""
+    """Wait for *future*; a cancellation meanwhile is raised only when it is done."""
     waiting, cancelled = asyncio.wrap_future(future), False
     while not waiting.done():
         try:
@@ -351,7 +348,7 @@ def _last_write_s(tree: LocalTree, directory: str) -> float:
 
 
 def _nearest(root: Path) -> dict[str, tuple[int, int]]:
-    """Return the nearest directory to *root* that exists: there, what is missing will begin to appear."""
+    """Return the nearest existing directory to *root*, in which a missing one will appear."""
     for path in (root, *root.parents):
         with suppress(OSError):
             status = path.stat()

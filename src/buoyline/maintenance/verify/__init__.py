@@ -1,4 +1,4 @@
-"""Whether a workspace is what was written: structure, hashes, references. Reads, and changes nothing."""
+"""Checks a workspace: structure, hashes and references. It reads, and changes nothing."""
 
 from buoyline.maintenance.verify.findings import KINDS, SEVERITIES, IntegrityFinding, IntegrityReport, Severity
 from buoyline.maintenance.verify.workspace import verify

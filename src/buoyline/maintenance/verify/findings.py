@@ -1,4 +1,4 @@
-"""What a verification of a workspace says. Source: docs/format.md, "Verify"."""
+"""The findings and the report of a verification. Source: docs/format.md, "Verify"."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeAlias
 Severity: TypeAlias = Literal["damage", "warning", "note"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("damage", "warning", "note")
-"""From the worst on. Damage: something that was committed cannot be had as it was. Warning: nothing is known to be
-lost, but somebody should look. Note: what crashes and daily use leave behind."""
+"""The worst first. Damage: committed data is missing or altered. Warning: no known loss, but somebody should look.
+Note: harmless leftovers of crashes and daily use."""
 
 KINDS: Final[Mapping[str, Severity]] = MappingProxyType(
     {
@@ -46,20 +46,20 @@ KINDS: Final[Mapping[str, Severity]] = MappingProxyType(
         "foreign-entry": "note",
     }
 )
-"""Every kind of finding, with its severity. docs/format.md says what each one means."""
+"""Every kind of finding, with its severity; docs/format.md explains them."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntegrityFinding:
-    """One thing that is not as it should be, or that is worth knowing.
+    """Something that is wrong or worth knowing.
 
     Attributes:
         severity: See `SEVERITIES`.
         kind: One of `KINDS`.
         path: Relative to the workspace.
-        message: What is wrong, and what to do.
-        line: In that file, 1-based; None where it is not about a line.
-        offset: Byte in that file, 0-based; None where it is not about a place.
+        message: The problem, and what to do.
+        line: In that file, 1-based; None if it is not about a line.
+        offset: Byte in that file, 0-based; None if it is not about a place.
     """
 
     severity: Severity
@@ -73,19 +73,19 @@ class IntegrityFinding:
 def finding(
     kind: str, path: str, message: str, *, line: int | None = None, offset: int | None = None
 ) -> IntegrityFinding:
-    """Make a finding of *kind*, which decides its severity."""
+    """Return a finding of *kind*, which decides its severity."""
     return IntegrityFinding(KINDS[kind], kind, path, message, line, offset)
 
 
 @dataclass(frozen=True, slots=True)
 class IntegrityReport:
-    """What a verification found.
+    """The findings, the worst first, then by path and place; and how much was checked.
 
     Attributes:
-        findings: The worst first, then by path and place.
-        sessions: How many sessions were looked at.
-        blobs: How many files under ``data/`` were looked at.
-        bytes_read: How much was read for it.
+        findings: Each once.
+        sessions: The number of checked sessions.
+        blobs: The number of checked files in ``data/``.
+        bytes_read: Of all files.
     """
 
     findings: tuple[IntegrityFinding, ...]
@@ -95,16 +95,16 @@ class IntegrityReport:
 
     @property
     def is_sound(self) -> bool:
-        """Tell whether there is neither damage nor a warning."""
+        """Whether there is neither damage nor a warning."""
         return all(found.severity == "note" for found in self.findings)
 
     def count(self, severity: Severity) -> int:
-        """Return how many findings have *severity*."""
+        """Return the number of findings of *severity*."""
         return sum(found.severity == severity for found in self.findings)
 
 
 def in_order(findings: list[IntegrityFinding]) -> tuple[IntegrityFinding, ...]:
-    """Return *findings* as a report has them, each once."""
+    """Return *findings* in the order of a report, each once."""
 
     def rank(found: IntegrityFinding) -> tuple[int, str, int, int, str, str]:
         place = found.offset or 0, found.line or 0

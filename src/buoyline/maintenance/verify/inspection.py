@@ -1,4 +1,4 @@
-"""What is known of a session while it is inspected, and the checks that every file of ours has to pass."""
+"""The state of a session's inspection, and the checks that every file has to pass."""
 
 import hashlib
 import os
@@ -17,11 +17,8 @@ from buoyline.workspace import layout
 from buoyline.workspace.index import Index
 from buoyline.workspace.local_tree import Handle, LocalTree
 
-# Reading for a verification: in pieces, so that no file is too large, and keeping track of what was read.
-
-
 MAX_WHOLE_BYTES = 1 << 24
-"""Up to 16 MiB a part of a file is also held as a whole, so that more than its hash can be checked."""
+"""A part of a file up to 16 MiB is also held in memory, so that more than its hash can be checked."""
 
 _CHUNK_BYTES = 1 << 20
 _REFERENCE = re.compile(rb"data/[0-9a-f]{64}\.[a-z0-9]{1,8}")
@@ -29,34 +26,29 @@ _LONGEST_REFERENCE = len("data/") + 64 + len(".12345678")
 
 
 class Part(NamedTuple):
-    """A part of a file.
-
-    Attributes:
-        sha256: Of its bytes.
-        content: The bytes; None where they are more than `MAX_WHOLE_BYTES`.
-    """
+    """The SHA-256 of a part of a file, and its bytes; None if they are more than `MAX_WHOLE_BYTES`."""
 
     sha256: str
     content: bytes | None
 
 
 class Probe:
-    """Reads files of a workspace.
+    """Reads files in chunks of 1 MiB, and keeps track of what it read.
 
     Attributes:
         bytes_read: So far.
-        references: Names of the blobs that are spelled anywhere in what was read: a framework may put a reference
-            into a message by itself, and no journal knows of it.
+        references: Names of blobs that occur anywhere in the bytes read. A framework may put a reference into a message
+            itself, without a record in the journal.
     """
 
     def __init__(self, on_read: Callable[[int], None] | None = None) -> None:
-        """Read nothing yet; *on_read* is called with how many bytes were read so far, after each piece."""
+        """Call *on_read* after each chunk with the bytes read so far."""
         self._on_read = on_read
         self.bytes_read = 0
         self.references: set[str] = set()
 
     def chunks(self, handle: Handle, offset: int = 0, size_bytes: int | None = None) -> Iterator[bytes]:
-        """Yield *size_bytes* bytes from *offset*, or all that follows it; fewer only at the end of the file."""
+        """Yield *size_bytes* bytes from *offset*, or all bytes from there; fewer only at the end of the file."""
         rest = handle.size() - offset if size_bytes is None else size_bytes
         before = b""
         while rest > 0 and (chunk := handle.read(offset, min(rest, _CHUNK_BYTES))):
@@ -67,7 +59,7 @@ class Probe:
             yield chunk
 
     def part(self, handle: Handle, offset: int, size_bytes: int) -> Part:
-        """Hash a part of a file, and hold it where it is small."""
+        """Hash a part of a file, and hold its bytes if it is small."""
         digest, kept = hashlib.sha256(), bytearray()
         is_small = size_bytes <= MAX_WHOLE_BYTES
         for chunk in self.chunks(handle, offset, size_bytes):
@@ -77,7 +69,7 @@ class Probe:
         return Part(digest.hexdigest(), bytes(kept) if is_small else None)
 
     def file(self, tree: LocalTree, name: str) -> Part:
-        """Hash a whole file, and hold it where it is small."""
+        """Hash a whole file, and hold its bytes if it is small."""
         with tree.open(name) as handle:
             return self.part(handle, 0, handle.size())
 
@@ -107,20 +99,20 @@ _TYPES = {
 
 
 class Inspection:
-    """One session that is looked through.
+    """One session under inspection.
 
     Attributes:
         directory: Of the session, relative to the workspace.
-        hashes: Whether to look at what the files say, too, and not at their sizes alone.
+        hashes: Read the files' contents, too, and not only their sizes.
         probe: Reads files.
-        scan: What the journal says.
-        entries: Of the directory, listed after the journal was read: what the journal speaks of is among them, even if
-            a writer is at work.
+        scan: The journal.
+        entries: Of the directory, listed after the journal was read. So all files that the journal names are among
+            them, even if a writer is at work.
         findings: In the order in which they were made.
     """
 
     def __init__(self, tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) -> None:
-        """Begin to look at *directory* of *tree*."""
+        """Inspect *directory* of *tree*."""
         self.directory = directory
         self.hashes = hashes
         self.probe = probe
@@ -131,15 +123,15 @@ class Inspection:
 
     @property
     def index(self) -> Index:
-        """What the journal says, folded."""
+        """The index of the journal."""
         return self.scan.index
 
     def path(self, name: str) -> str:
-        """Return the workspace-relative path of the session's file *name*."""
+        """Return the path of the session's file *name*, relative to the workspace."""
         return f"{self.directory}/{name}"
 
     def size(self, name: str) -> int | None:
-        """Return the size of the session's file *name*; None when it is not there, or no regular file."""
+        """Return the size of the session's file *name*; None if it is not a regular file."""
         status = self.entries.get(name)
         return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
@@ -152,13 +144,13 @@ class Inspection:
         return self.tree.open(self.path(name))
 
     def refusals(self) -> AbstractContextManager[None]:
-        """Make a finding of what the file system refuses within the block, and go on behind it."""
+        """Turn a refusal of the file system within the block into a finding, and go on behind the block."""
         return refusals(self.tree, self.findings)
 
 
 @contextmanager
 def refusals(tree: LocalTree, findings: list[IntegrityFinding]) -> Generator[None]:
-    """Add to *findings* what the file system refuses within the block, and go on behind it."""
+    """Add a finding to *findings* if the file system refuses within the block, and go on behind the block."""
     try:
         yield
     except StorageError as error:
@@ -166,19 +158,19 @@ def refusals(tree: LocalTree, findings: list[IntegrityFinding]) -> Generator[Non
 
 
 def unreadable(tree: LocalTree, error: StorageError) -> IntegrityFinding:
-    """Say that the file system refuses to show a file of ours."""
+    """Return a finding for a file that the file system refuses to show."""
     path = str(error.filename).removeprefix(tree.path("")).removeprefix("/")
     way_out = "; run this command as its owner" if error.errno in FORBIDDEN_ERRNOS else ""
     return finding("unreadable", path, f"cannot be read: {error.strerror}{way_out}")
 
 
 def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) -> list[IntegrityFinding]:
-    """Check type and mode of one of our own files or directories.
+    """Check type and mode of a file or directory of buoyline.
 
     Args:
         path: Relative to the workspace.
-        status: Its own, not that of what a link leads to.
-        is_directory: It should be a directory, and not a file.
+        status: Of the entry itself; links are not followed.
+        is_directory: It should be a directory.
     """
     expected, mode = (stat.S_IFDIR, _DIRECTORY_MODE) if is_directory else (stat.S_IFREG, _FILE_MODE)
     found = stat.S_IFMT(status.st_mode)
@@ -193,12 +185,12 @@ def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) 
 
 
 def leftover(path: str) -> IntegrityFinding:
-    """Say that *path*, whose name begins with ``.tmp-``, is unfinished."""
+    """Return a finding for an unfinished file, whose name begins with ``.tmp-``."""
     return finding("leftover", path, "is unfinished: a writer is at work, or a crash left it; nobody reads it")
 
 
 def set_aside(tree: LocalTree, directory: str) -> Iterator[IntegrityFinding]:
-    """Say what lies in the ``torn/`` called *directory*; nothing where there is none.
+    """Yield a finding for each entry of the ``torn/`` called *directory*; none if there is no such directory.
 
     Raises:
         StorageError: It cannot be listed.
@@ -216,12 +208,12 @@ def set_aside(tree: LocalTree, directory: str) -> Iterator[IntegrityFinding]:
 
 
 def foreign(path: str, kind: str) -> IntegrityFinding:
-    """Say that *path* stands where only things of *kind* do, and is none."""
+    """Return a finding for a *path* that is not a *kind*, though it is among them."""
     return finding("foreign-entry", path, f"is no {kind} of buoyline's, and was left alone; nothing here needs it")
 
 
 def document_in(handle: Handle) -> object:
-    """Return the JSON value that a small file holds; None where it holds none."""
+    """Return the JSON value of a small file; None if it holds none."""
     try:
         return parse(handle.read(0, _MAX_DOCUMENT_BYTES))
     except MessageError:
@@ -229,12 +221,12 @@ def document_in(handle: Handle) -> object:
 
 
 def is_known_format(version: object) -> bool:
-    """Tell whether *version* of what is on disk is one that we read."""
+    """Return whether this version of buoyline reads format *version*."""
     return isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= layout.FORMAT
 
 
 def unknown_format(path: str, version: object) -> IntegrityFinding:
-    """Say that *path* names a format that we do not read."""
+    """Return a finding for a file that names an unknown format."""
     if version is None:
         return finding("format", path, 'is damaged (no "format" key); restore it with `buoyline repair --from BACKUP`')
     reason = f"has format {reprlib.repr(version)}, and this buoyline reads {layout.FORMAT} and older"

@@ -1,7 +1,7 @@
-"""A journal read line by line, its records judged one by one. Pure: lines in, findings out.
+"""Checks the records of a journal one by one. Pure: lines in, findings out.
 
-`Index.absorb` reads a journal that is as we left it. This takes any bytes, tells what is wrong with them, and
-folds what is right into the same index.
+`Index.absorb` expects a journal that buoyline wrote. `Scan` takes any bytes, reports the bad lines, and adds the good
+ones to the same index.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,8 +29,8 @@ class FileLine(NamedTuple):
         number: 1-based.
         offset: Of its first byte.
         size: In bytes, without its end.
-        content: Without its end; only the first `MAX_LINE_BYTES` of a longer one.
-        is_ended: Whether a line end follows; only the last line of a file may have none.
+        content: Without its end; only the first `MAX_LINE_BYTES` of a longer line.
+        is_ended: A line end follows; only the last line of a file may lack it.
     """
 
     number: int
@@ -41,7 +41,7 @@ class FileLine(NamedTuple):
 
 
 def lines_of(chunks: Iterable[bytes]) -> Iterator[FileLine]:
-    """Yield the lines of a file that comes in *chunks*; of a file that ends in a line end, no empty last one."""
+    """Yield the lines of a file that comes in *chunks*; a line end at its end begins no further line."""
     number, offset, size, kept = 1, 0, 0, bytearray()
     for chunk in chunks:
         *ended, rest = chunk.split(b"\n")
@@ -57,27 +57,27 @@ def lines_of(chunks: Iterable[bytes]) -> Iterator[FileLine]:
 
 
 class BadLines(NamedTuple):
-    """Lines in a row that are no records: where they begin, how many, and how many bytes."""
+    """A run of lines that are not records: the first one, their number, and their bytes."""
 
     first: FileLine
     lines: int
     size: int
 
     def and_line(self, line: FileLine) -> "BadLines":
-        """Return the run that *line* goes on."""
+        """Return the run with *line* added."""
         return BadLines(self.first, self.lines + 1, self.size + line.size + line.is_ended)
 
 
 @dataclass(slots=True)
 class Scan:
-    """What a journal says, and what is wrong with it.
+    """Reads a journal.
 
     Attributes:
         path: Of the journal, relative to the workspace.
-        index: The well-formed records, folded.
-        findings: What is wrong.
-        stubs: By the result's file name: the journal's first line that says of some stub that it stands for it.
-        rebuilt: For each batch whose record was lost once, the index behind its last message.
+        index: The good records.
+        findings: The bad ones.
+        stubs: For each result file that stubs refer to: the journal's first line that says so.
+        rebuilt: For each batch whose record was once lost: the index behind its last message.
     """
 
     path: str
@@ -91,11 +91,11 @@ class Scan:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether every record of the journal is known."""
+        """Whether every record of the journal is good."""
         return not self.findings
 
     def read(self, lines: Iterable[FileLine]) -> None:
-        """Judge and fold all *lines* of the journal."""
+        """Check all *lines* of the journal and add the good ones to the index."""
         for line in lines:
             record = decode(line.content) if line.is_ended else None
             if record is None:
@@ -121,11 +121,11 @@ class Scan:
             self.rebuilt.add(self.index.messages)
 
     def _check_place(self, record: Record, line: FileLine) -> None:
-        """Check that a batch or summary begins where the one before it ends."""
+        """Check that a batch or summary begins at the end of the one before it."""
         found, expected = _places(record, self.index)
         may_skip = record["op"] in self._losses
         self._losses.discard(record["op"])
-        # Where a record was lost, what it committed lies between; that has been reported.
+        # If a record between them was lost, its bytes lie between them, and the loss is reported already.
         if found != expected and not (may_skip and all(f >= e for f, e in zip(found, expected, strict=True))):
             reason = f"the {record['op']} does not follow the one before it; restore the journal from a copy"
             self.findings.append(finding("gap", self.path, reason, line=line.number, offset=line.offset))
@@ -158,7 +158,7 @@ class Scan:
 
 
 def _places(record: Record, index: Index) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return where *record* says that it begins, and where it should; nothing for what has no place."""
+    """Return where *record* says that it begins, and where it should; empty if it has no place."""
     if record["op"] == "batch":
         found = record["offset"], record["first"], record["line"], record["transcript"][0]
         return found, (index.context_end, index.messages, index.next_line, index.transcript_end)

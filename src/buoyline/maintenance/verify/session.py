@@ -1,6 +1,6 @@
-"""One session, looked through for what is not as it should be.
+"""Checks one session.
 
-The journal is read before what it speaks of, so that a writer at work is not taken for damage.
+The journal is read before the files that it describes, so that a writer at work is not reported as damage.
 """
 
 import reprlib
@@ -33,14 +33,12 @@ from buoyline.workspace.local_tree import Handle, LocalTree
 from buoyline.workspace.records import grown_to
 from buoyline.workspace.session import is_directory_of
 
-# Checks of ``context.jsonl`` and of the transcript that is derived from it.
-
 
 class ArchiveCheck:
-    """Compares the archive with the journal, and the transcript with the archive."""
+    """Compares ``context.jsonl`` with the journal, and the transcript with ``context.jsonl``."""
 
     def __init__(self, session: Inspection, renderer: object) -> None:
-        """Check *session*, whose transcript was rendered by version *renderer*."""
+        """Check *session*, whose transcript has the version *renderer*."""
         self._session = session
         self._index = session.index
         self._can_render = renderer == layout.RENDERER and session.scan.is_whole
@@ -48,7 +46,7 @@ class ArchiveCheck:
         self._is_stale = False
 
     def run(self) -> None:
-        """Check sizes, then contents where hashes are wanted."""
+        """Check sizes, then contents if hashes are wanted."""
         size = self._session.size(layout.CONTEXT_FILE)
         if size is not None:
             self._check_size(size)
@@ -107,7 +105,7 @@ class ArchiveCheck:
                     self._compare(transcript, batch, part.content)
 
     def _compare(self, transcript: Handle, batch: Batch, content: bytes | None) -> None:
-        """Report where the transcript is not what the batch is rendered to; once, since one cut shifts all."""
+        """Report the first batch whose lines differ from the transcript; one cut shifts all others."""
         if self._is_stale:
             return
         probe, place = self._session.probe, (batch.transcript_offset, batch.transcript_bytes)
@@ -125,7 +123,7 @@ class ArchiveCheck:
             self._report_stale(reason, line=batch.line, offset=batch.transcript_offset)
 
     def _rendered(self, batch: Batch, content: bytes) -> list[list[str]] | None:
-        """Render a batch as it was when it was archived; None where that is not possible any more."""
+        """Render a batch as when it was archived; None if that is no longer possible."""
         if not self._can_render or batch.end in self._session.scan.rebuilt:
             return None
         try:
@@ -147,11 +145,8 @@ class ArchiveCheck:
         self._session.add("stale-transcript", layout.TRANSCRIPT_FILE, reason, line=line, offset=offset)
 
 
-# Checks of the files of tool results, of their views, and of the stubs that point to them.
-
-
 def check_results(session: Inspection) -> None:
-    """Compare the files of tool results in *session* with the journal, and the other way round."""
+    """Compare tool results, views and stubs of *session* with the journal, in both directions."""
     for name, record in session.index.results.items():
         with session.refusals():
             _check_result(session, name, record)
@@ -178,11 +173,11 @@ def _check_result(session: Inspection, name: str, record: Record) -> None:
 
 
 def _is_view(session: Inspection, record: Record, result: Part | None) -> bool:
-    """Tell whether the view is there, has the lines that stubs count on, and shows its result."""
+    """Return whether the view exists, has the lines that stubs count on, and shows its result."""
     view: str = record["view"]
     lines: int = record["lines"]
     if session.size(view) is None:
-        return view in session.entries  # as a link or a directory: that has been found already
+        return view in session.entries  # as a link or a directory, which is reported already
     if result is None:
         return True
     with session.open(view) as handle:
@@ -205,14 +200,11 @@ def _check_name(session: Inspection, name: str) -> None:
         session.add("orphan-view", name, f"is the view of {layout.result_behind(name)}, which is gone")
 
 
-# Checks of ``summaries.jsonl`` and of the pointers in it.
-
-
 Pointer = tuple[str, int, int]
 
 
 class SummariesCheck:
-    """Compares the summaries with the journal, and their pointers with the files that they point to."""
+    """Compares ``summaries.jsonl`` with the journal, and its citations with the files that they cite."""
 
     def __init__(self, session: Inspection) -> None:
         """Check *session*."""
@@ -220,7 +212,7 @@ class SummariesCheck:
         self._lines = _lines_by_file(session)
 
     def run(self) -> None:
-        """Check the size, then contents where hashes are wanted."""
+        """Check the size, then contents if hashes are wanted."""
         session, byte_ranges = self._session, self._session.index.summaries
         size = session.size(layout.SUMMARIES_FILE)
         if size is None:
@@ -283,7 +275,7 @@ class SummariesCheck:
                 self._report("dangling-pointer", number, fault)
 
     def _fault_of(self, path: str, start: int, end: int) -> str:
-        """Say why a pointer leads nowhere; nothing when it leads to lines that are there."""
+        """Return why a citation is dangling; an empty text if its lines exist."""
         lines = self._lines_in(path)
         if lines is None:
             return f"points to {reprlib.repr(path)}, which is no file of the session"
@@ -292,7 +284,7 @@ class SummariesCheck:
         return ""
 
     def _lines_in(self, name: str) -> int | None:
-        """Return how many lines a file has; what the journal does not say is counted, once."""
+        """Return the number of lines of a file; if the journal does not say it, they are counted once."""
         if name not in self._lines and layout.is_result_name(name) and self._session.size(name) is not None:
             with self._session.open(name) as handle:
                 self._lines[name] = sum(1 for _ in lines_of(self._session.probe.chunks(handle)))
@@ -311,14 +303,14 @@ def _object_in(content: bytes) -> Mapping[str, Any] | None:
 
 
 def _lines_by_file(session: Inspection) -> dict[str, int]:
-    """Return the lines of each file that the journal knows the lines of."""
+    """Return the number of lines of each file whose lines the journal counts."""
     results = session.index.results.values()
     counted: dict[str, int] = {record.get("view", record["path"]): record["lines"] for record in results}
     return {**counted, layout.TRANSCRIPT_FILE: session.index.next_line - 1}
 
 
 def _pointers(summary: Mapping[str, Any]) -> Iterator[Pointer]:
-    """Yield file, first and last line of each pointer in *summary*, those of its facts too."""
+    """Yield file, first and last line of each citation in *summary*, also those of its facts."""
     pointers, items = summary.get("pointers"), summary.get("items")
     for found in pointers if is_array(pointers) else ():
         yield _pointer(found)
@@ -335,9 +327,6 @@ def _pointer(found: object) -> Pointer:
             return reprlib.repr(found), 0, 0
 
 
-# Checks of ``window.jsonl``.
-
-
 _CHANGED = "does not begin with what was written; restore it from a copy, or begin a new session from the archive"
 
 _SHORT = "ends before what was written; restore it from a copy, or begin a new session from the archive"
@@ -345,11 +334,11 @@ _ADDED = "has lines that are not what was written; restore it from a copy, or be
 
 
 def check_window(session: Inspection, window: Handle | None) -> None:
-    """Compare ``window.jsonl`` of *session* with what the journal says that it begins with.
+    """Compare ``window.jsonl`` with the journal's notes of how it begins.
 
     Args:
         session: The session.
-        window: The file as it was when the journal was read; None when it was not there, or no regular file.
+        window: The file as it was when the journal was read; None if it was not there, or not a regular file.
     """
     notes = session.index.windows
     if notes and notes[-1]["first"] > session.index.messages:
@@ -387,7 +376,7 @@ def _check_contents(session: Inspection, window: Handle) -> None:
 
 
 def _check_growth(session: Inspection, window: Handle, size: int, note: Record) -> None:
-    """Check what was added behind the bytes of *note*, as far as the journal says what it is."""
+    """Check the lines behind the bytes of *note*, as far as the journal describes them."""
     growth = grown_to(session.index, note)
     lines = growth[-1] if growth else None
     if lines is not None and lines["bytes"] > size:
@@ -423,7 +412,7 @@ def _check_lines(session: Inspection, window: Handle) -> None:
 
 
 def _is_message(line: FileLine) -> bool:
-    """Tell whether *line* holds a message; one that is too long to look at is taken for one."""
+    """Return whether *line* holds a message; a line that is too long to parse counts as one."""
     if line.size > MAX_LINE_BYTES:
         return True
     try:
@@ -443,7 +432,7 @@ _FILES = frozenset({*_NEEDED, layout.TRANSCRIPT_FILE, layout.SUMMARIES_FILE, lay
 
 
 def inspected(tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) -> Inspection:
-    """Look through the session in *directory*; with *hashes* also at what its files say."""
+    """Inspect the session in *directory*; with *hashes*, also the contents of its files."""
     session = Inspection(tree, directory, probe, hashes=hashes)
     with _held_window(session) as window:
         with session.refusals():
@@ -464,9 +453,9 @@ def inspected(tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) ->
 
 @contextmanager
 def _held_window(session: Inspection) -> Generator[Handle | None]:
-    """Open the window before the journal is read, since a note is written before the window that it is about.
+    """Open the window before the journal is read, since a note is written before the window that it describes.
 
-    The other way round, a compression in between would put a window before us that we have no note of.
+    In the other order, a compaction in between would show a window without a note.
     """
     with ExitStack() as stack:
         window: Handle | None = None
@@ -498,7 +487,7 @@ def _check_entries(session: Inspection) -> None:
 
 
 def _checked_renderer(session: Inspection) -> object:
-    """Check whose session it is; return the version of its transcript's form, None where that is not known."""
+    """Check whose session it is; return the version of its transcript's form, None if that is not known."""
     size = session.size(layout.SESSION_FILE)
     if size is None:
         return None

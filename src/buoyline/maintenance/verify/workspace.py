@@ -1,4 +1,4 @@
-"""A whole workspace, or some of its sessions, looked through for what is not as it should be."""
+"""Checks a whole workspace, or some of its sessions."""
 
 import errno
 import os
@@ -30,20 +30,17 @@ from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.session import found_directory
 
-# What frameworks keep under keys of their own, in ``storage/``: each key's content against what its facts say.
-#
-# Source: docs/format.md, "storage/" and "Verify".
-
-
+# Files of frameworks in ``storage/``: a key's content is compared with its facts. Source: docs/format.md, "storage/"
+# and "Verify".
 _ATTEMPTS = 3
 
 
 def scopes_of(tree: LocalTree, names: Collection[str] | None) -> list[str]:
-    """Return the directories of the scopes in ``storage/``; a directory without facts is the agent's own.
+    """Return the directories of the scopes in ``storage/``; a directory without facts belongs to the agent.
 
     Args:
-        tree: Of the workspace.
-        names: Of the scopes to look at; None for all there are.
+        tree: The workspace.
+        names: Of the scopes to check; None for all.
 
     Raises:
         StorageError: The file system refused.
@@ -55,11 +52,11 @@ def scopes_of(tree: LocalTree, names: Collection[str] | None) -> list[str]:
 
 
 def check_entries(tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) -> list[IntegrityFinding]:
-    """Check what is in the scope *directory*; with *hashes* also whether the contents are what was written."""
+    """Check the scope in *directory*; with *hashes*, also the contents."""
     findings: list[IntegrityFinding] = []
     named = set[str]()
     with refusals(tree, findings):
-        before = tree.entries(directory)  # first, so that what a writer adds meanwhile is not taken for a leftover
+        before = tree.entries(directory)  # first, so that a file that a writer adds meanwhile is no leftover
         for path in (directory, f"{directory}/{layout.ENTRY_FACTS}"):
             for name, status in tree.entries(path).items():
                 if name.startswith(layout.TEMPORARY_PREFIX):
@@ -79,7 +76,7 @@ def check_entries(tree: LocalTree, directory: str, probe: Probe, *, hashes: bool
 def _checked(
     tree: LocalTree, name: str, probe: Probe, *, hashes: bool, attempts: int = _ATTEMPTS
 ) -> list[IntegrityFinding]:
-    """Check the content that the facts in file *name* are of; once more where a writer has replaced them since."""
+    """Check the content that the facts in file *name* describe; check again if a writer has replaced them since."""
     findings: list[IntegrityFinding] = []
     before = tree.status(name)
     with refusals(tree, findings):
@@ -109,7 +106,7 @@ def _compared(
 
 
 def _facts(tree: LocalTree, name: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the facts in file *name*, unless there are none of our form."""
+    """Yield the facts in file *name*, if they have a known form."""
     if tree.size(name) is None:
         return
     with tree.open(name) as handle:
@@ -123,7 +120,7 @@ def _facts(tree: LocalTree, name: str) -> Iterator[Mapping[str, Any]]:
 Entries = Mapping[str, os.stat_result]
 
 Progress = Callable[[int, int], None]
-"""Is told how many bytes were read so far, and how many there are to read."""
+"""Called with the bytes read so far, and the bytes to read."""
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _DIRECTORIES = (layout.SESSIONS, layout.DATA, layout.LOCKS)
@@ -136,25 +133,23 @@ def verify(
     hashes: bool = True,
     on_progress: Progress | None = None,
 ) -> IntegrityReport:
-    """Tell whether a workspace is what was written. Reads only, blocks, and follows no link.
+    """Check the integrity of a workspace. Blocks, reads only, and follows no link.
 
-    Other processes may write meanwhile: a session in which something seems wrong and that has changed since is
-    looked through again.
+    Other processes may write meanwhile: if a session shows a problem and has changed since, it is checked again.
 
     Args:
-        workspace: The one to verify.
-        sessions: Ids of the sessions to look at, with the blobs that they refer to and what is kept under keys for
-            them; None for all there is.
-        hashes: Read all files and compare them with their hashes, too. Without, names, types, modes, sizes and the
-            journals are checked, and whether what these list is there.
+        workspace: The workspace to check.
+        sessions: Ids of the sessions to check, with the blobs and the keys of frameworks that belong to them; None for
+            all.
+        hashes: Read all files and compare them with their hashes, too. Otherwise only names, types, modes, sizes,
+            journals and the existence of the files that they list are checked.
         on_progress: Called often while files are read.
 
     Returns:
-        What was found; nothing is raised for damage, of whatever kind. Findings of what is not known to buoyline
-        there are only where it keeps its own: all else in the workdir is passed over.
+        The findings; damage of any kind is never raised. Unknown files are reported only in buoyline's own directories.
 
     Raises:
-        NotFoundError: There is no workspace, or not one of *sessions*.
+        NotFoundError: There is no workspace, or it lacks one of *sessions*.
         InvalidNameError: One of *sessions* cannot be an id.
         StorageError: The directory of the workspace cannot be listed, or this user may not read the workspace.
     """
@@ -196,7 +191,7 @@ class _Verification:
 
     def _tell(self, bytes_read: int) -> None:
         if self._on_progress is not None:
-            # What a writer appends meanwhile, and what is read twice, is in no total.
+            # The total lacks bytes that a writer appends meanwhile, and bytes that are read twice.
             self._on_progress(min(bytes_read, self._total_bytes), self._total_bytes)
 
     def _root(self) -> Entries:
@@ -213,7 +208,7 @@ class _Verification:
         return root
 
     def _is_readable_format(self, root: Entries) -> bool:
-        """Check ``workspace.json``; tell whether to look at the rest, which a newer format may have changed."""
+        """Check ``workspace.json``; return whether to check the rest, which a newer format may have changed."""
         name = layout.WORKSPACE_FILE
         if name not in root:
             self._findings.append(finding("missing-file", name, "is gone; the next writer makes a new one"))
@@ -248,13 +243,13 @@ class _Verification:
             self._findings += faults_of(f"{layout.LOCKS}/{name}", status)
 
     def _entries(self, directory: str) -> Entries:
-        """List one of our own directories; nothing where it is none, which has been found already."""
+        """List a directory of buoyline; empty if it is not a directory, which is reported already."""
         with refusals(self._tree, self._findings):
             return self._tree.entries(directory) if self._tree.is_directory(directory) else {}
         return {}
 
     def _sessions(self) -> list[str]:
-        """Return the directories of the sessions to look at."""
+        """Return the directories of the sessions to check."""
         found = {f"{layout.SESSIONS}/{name}": status for name, status in self._entries(layout.SESSIONS).items()}
         if self._chosen is not None:
             for directory, session_id in self._chosen.items():
@@ -264,7 +259,7 @@ class _Verification:
         return [directory for directory, status in found.items() if self._is_session(directory, status)]
 
     def _scopes(self) -> list[str]:
-        """Return the directories of what is kept under keys, of the sessions to look at."""
+        """Return the directories of framework keys that belong to the sessions to check."""
         chosen = None if self._chosen is None else map(layout.entries_directory, self._chosen.values())
         names = None if chosen is None else {name.rpartition("/")[2] for name in chosen}
         with refusals(self._tree, self._findings):
@@ -291,7 +286,7 @@ class _Verification:
         before = self._journal_size(directory, sessions)
         with ExitStack() as stack:
             tree = sessions
-            # If it cannot be opened, each look into it says why.
+            # If it cannot be opened, each check in it reports why.
             with suppress(StorageError):
                 tree = stack.enter_context(sessions.held(directory))
             session = inspected(tree, directory, self._probe, hashes=self._hashes)
@@ -306,7 +301,7 @@ class _Verification:
         return None
 
     def _check_blobs(self) -> int:
-        """Check the files under ``data/``; return how many were looked at."""
+        """Check the files in ``data/``; return their number."""
         found = {f"{layout.DATA}/{name}": status for name, status in self._entries(layout.DATA).items()}
         for name, (directory, user) in self._references.items():
             if name not in found:
@@ -357,7 +352,7 @@ class _Verification:
 
 
 def _references(session: Inspection) -> Iterator[tuple[str, str]]:
-    """Yield each blob that the journal lists, with what it was taken out of."""
+    """Yield each blob in the journal, with the message or result that refers to it."""
     for batch in session.index.batches:
         for position, reference in batch.references:
             name = layout.blob_behind(reference.reference)
