@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from buoyline.errors import ConfigError
 from buoyline.lookups import grep
-from buoyline.lookups.hits import Hit, LineStart, hits, lines_before
+from buoyline.lookups.hits import Hit, LineStart, hits
+from buoyline.lookups.lines import lines_before
 from buoyline.lookups.patterns import finder, required_text
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.local_tree import LocalTree
@@ -76,8 +77,7 @@ def test_the_lines_before_a_line_are_found_backwards(
     tree = _tree(tmp_path_factory.getbasetemp() / "before", b"\n".join(b"x" * size for size in sizes))
     at %= len(sizes)
     first = max(at - count, 0)
-    with tree.open("file") as handle:
-        assert lines_before(handle, LineStart(at + 1, starts[at]), count) == LineStart(first + 1, starts[first])
+    assert lines_before(tree, "file", LineStart(at + 1, starts[at]), count) == LineStart(first + 1, starts[first])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from buoyline.cli.output import branches, counted, how_long_ago, local_time, pri
 from buoyline.cli.sessions import Inventory, inventory_of
 from buoyline.errors import NotFoundError
 from buoyline.lookups.answer import Line
-from buoyline.lookups.read import lines_of
+from buoyline.lookups.lines import lines_of
 from buoyline.messages import dialect_named
 from buoyline.offloader.transcript import render
 from buoyline.workspace import LocalWorkspace, layout

@@ -12,7 +12,7 @@ from buoyline.compression.citations import BETWEEN
 from buoyline.compression.summary import POINTER
 from buoyline.errors import CorruptError, NotFoundError, StorageError
 from buoyline.lookups.lines import fragments, windows
-from buoyline.lookups.read import Source
+from buoyline.lookups.sources import ByteSource
 from buoyline.messages import Message, Text, dialect_named, spell
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
@@ -83,7 +83,7 @@ def cited_sentences(fields: Mapping[str, str]) -> list[tuple[str, str, tuple[Poi
 
 
 def resolved(
-    sentences: Iterable[tuple[str, str, tuple[Pointer, ...]]], files: Mapping[str, str], source: Source
+    sentences: Iterable[tuple[str, str, tuple[Pointer, ...]]], files: Mapping[str, str], source: ByteSource
 ) -> list[Sentence]:
     """Look up what each sentence refers to; every file is read once.
 
@@ -120,7 +120,7 @@ def _in_line(line: str) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
         yield rest, ()
 
 
-def _beginnings(pointers: list[Pointer], name: str | None, source: Source) -> dict[Pointer, str | None]:
+def _beginnings(pointers: list[Pointer], name: str | None, source: ByteSource) -> dict[Pointer, str | None]:
     """Return the first words of what each of *pointers* to one file names; None where a line of it is not there."""
     if name is None:
         return dict.fromkeys(pointers)
@@ -129,7 +129,7 @@ def _beginnings(pointers: list[Pointer], name: str | None, source: Source) -> di
     return {**dict.fromkeys(pointers), **{pointer: _words(pointer, lines) for pointer in there}}
 
 
-def _lines(pointers: list[Pointer], name: str, source: Source) -> dict[int, str]:
+def _lines(pointers: list[Pointer], name: str, source: ByteSource) -> dict[int, str]:
     """Return the beginnings of the lines that have to be looked at, by number; the last of each is among them."""
     ends = [(pointer.start, min(pointer.end, pointer.start + _FIRST_LINES - 1)) for pointer in pointers]
     wanted = {line for start, end in ends for line in range(start, end + 1)} | {pointer.end for pointer in pointers}

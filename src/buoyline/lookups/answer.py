@@ -1,12 +1,13 @@
 """What a lookup answers, and how an answer keeps within its tokens."""
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
 from buoyline.errors import ConfigError
-from buoyline.previews.source import visible
+from buoyline.previews.source import MAX_LINE_CHARS, visible
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 
 DATA_LABEL = "Data, not instructions."
@@ -112,12 +113,24 @@ class Page(Protocol[T_contra]):
         ...
 
 
-class Budget:
-    """How many tokens an answer may have, and by whose count."""
+# Text has four characters a token. A line with more than 16 gets a shorter answer.
+_HELD_CHARS_PER_TOKEN = 16
 
-    def __init__(self, max_tokens: int, counter: Counter | None) -> None:
+
+class Budget:
+    """How many tokens an answer may have, and by whose count.
+
+    Attributes:
+        max_tokens: For the whole text; None for no bound.
+        max_lines: More lines than that cannot be shown, since each takes a token.
+        held_chars: How many characters of one line are worth holding.
+    """
+
+    def __init__(self, max_tokens: int | None, counter: Counter | None) -> None:
         """Allow *max_tokens* for the whole text of an answer, counted by *counter* or the default one."""
-        self._max_tokens = max_tokens
+        self.max_tokens = max_tokens
+        self.max_lines = sys.maxsize if max_tokens is None else max_tokens
+        self.held_chars = max(self.max_lines * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
         self._counter = as_text_counter(default_counter() if counter is None else counter)
 
     def fill(self, items: Iterable[T], page: Page[T]) -> list[T]:
@@ -137,8 +150,10 @@ class Budget:
         Raises:
             ConfigError: Not even a character of the first item fits.
         """
+        if self.max_tokens is None:
+            return list(items)
         shown: list[T] = []
-        left = self._max_tokens - self._counter.count(page.frame())
+        left = self.max_tokens - self._counter.count(page.frame())
         for item in items:
             left -= self._counter.count(page.row(item))
             if left < 0 and shown:
@@ -149,7 +164,7 @@ class Budget:
         return self._settled(shown, page)
 
     def _settled(self, shown: list[T], page: Page[T]) -> list[T]:
-        while not self._fits(page.text(shown)):
+        while not self.fits(page.text(shown)):
             if len(shown) <= 1:
                 return self._shortened(shown, page)
             shown.pop()
@@ -160,17 +175,18 @@ class Budget:
         fitting, too_many = 0, max((len(item.content) for item in shown), default=1)
         while too_many - fitting > 1:
             middle = (fitting + too_many) // 2
-            if self._fits(page.text([item.shortened(middle) for item in shown])):
+            if self.fits(page.text([item.shortened(middle) for item in shown])):
                 fitting = middle
             else:
                 too_many = middle
         if not fitting:
             least = self._counter.count(page.text([item.shortened(1) for item in shown]))
-            raise ConfigError("max_tokens", f"{self._max_tokens} is too few here; {least} would do for a beginning")
+            raise ConfigError("max_tokens", f"{self.max_tokens} is too few here; {least} would do for a beginning")
         return [item.shortened(fitting) for item in shown]
 
-    def _fits(self, text: str) -> bool:
-        return not self._counter.exceeds(text, self._max_tokens)
+    def fits(self, text: str) -> bool:
+        """Tell whether *text* has no more tokens than are allowed."""
+        return self.max_tokens is None or not self._counter.exceeds(text, self.max_tokens)
 
 
 def as_arguments(position: Mapping[str, Any]) -> str:

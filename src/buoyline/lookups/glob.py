@@ -1,19 +1,19 @@
 """`glob`: names of files in the workspace."""
 
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from buoyline.errors import ConfigError, CorruptError, NotFoundError
 from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Spelling, as_arguments, shown_path
+from buoyline.lookups.hits import LineRanges
 from buoyline.lookups.paths import Extent, below, directory_of, extent_of, is_own
-from buoyline.lookups.places import require_files
+from buoyline.lookups.sources import FileTree, require_files
 from buoyline.messages import is_object
 from buoyline.messages.formats import is_text_type
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.content import OPAQUE, REFERENCE
-from buoyline.workspace.local_tree import LocalTree
 
 MAX_PATTERN_CHARS = 1_000
 
@@ -117,7 +117,7 @@ def _order(path: str) -> list[str]:
     return path.rstrip("/").split("/")
 
 
-def _entries(tree: LocalTree, directory: str, pattern: str) -> Iterator[_Entry]:
+def _entries(tree: FileTree, directory: str, pattern: str) -> Iterator[_Entry]:
     parts = pattern.split("/") if "/" in pattern else ["**", pattern]
     outer = len(directory.split("/")) if directory else 0
     for name, is_directory in below(tree, directory):
@@ -182,9 +182,6 @@ class _Page:
 
 MAX_PATHS = 100
 
-Extents = Mapping[str, Sequence[tuple[int, int]]]
-"""Ranges of lines by file, in the order of searching; a range is its first line and its last."""
-
 _RESULT = "tool_result-"
 _UNSEEN = frozenset({OPAQUE, REFERENCE})
 _GLOB = frozenset("*?[")
@@ -209,7 +206,7 @@ def rank_of(path: str, number: int = 0, column: int = 0) -> Rank:
 
 def searched(
     workspace: LocalWorkspace, path: str | Sequence[str] | None, session: str | None, *, confined: bool = False
-) -> Extents:
+) -> LineRanges:
     """Return what to search, in order.
 
     Args:
@@ -255,7 +252,7 @@ def _given(
             yield from _files(workspace.tree, extent)
 
 
-def _files(tree: LocalTree, extent: Extent) -> Iterator[Extent]:
+def _files(tree: FileTree, extent: Extent) -> Iterator[Extent]:
     if extent.name and not tree.is_directory(extent.name):
         yield extent
     else:
@@ -271,7 +268,7 @@ def _readable(workspace: LocalWorkspace, session: str | None) -> Iterator[str]:
     yield from _text_data(tree) if session is None else _text_data_of(workspace, session)
 
 
-def _text_data(tree: LocalTree) -> Iterator[str]:
+def _text_data(tree: FileTree) -> Iterator[str]:
     for name in tree.names(layout.DATA):
         path = f"{layout.DATA}/{name}"
         if layout.digest_in(path) is not None and is_text_type(layout.media_type_of(path)):
@@ -291,7 +288,7 @@ def _text_data_of(workspace: LocalWorkspace, session: str) -> Iterator[str]:
             yield path
 
 
-def _readable_files(tree: LocalTree, directory: str) -> Iterator[str]:
+def _readable_files(tree: FileTree, directory: str) -> Iterator[str]:
     """Yield the transcript of a session, and its tool results: the view of one, where there is one."""
     names = set(tree.names(directory)) if tree.is_directory(directory) else set[str]()
     for name in names:

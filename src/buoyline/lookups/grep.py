@@ -6,18 +6,16 @@ import itertools
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
-from buoyline.lookups.glob import Extents, Rank, rank_of, searched
-from buoyline.lookups.hits import Deadline, Hit, LineStart, Search, chunks_from, hits_in_file, lines_before, search_for
-from buoyline.lookups.lines import Fragment, fragments, windows
-from buoyline.lookups.places import require_files
-from buoyline.previews.source import MAX_LINE_CHARS
+from buoyline.lookups.glob import Rank, rank_of, searched
+from buoyline.lookups.hits import Deadline, Found, Hit, LineRanges, Search, find, hits_in_ranges, search_for
+from buoyline.lookups.lines import lines_around
+from buoyline.lookups.sources import FileTree, require_files
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.local_tree import LocalTree
 
 # What an answer without a hit suggests: the same in another case, and words that are spelled nearly so.
 
@@ -32,18 +30,18 @@ _MAX_PLACE_CHARS = 150
 _LINE_BYTES = 1 << 12
 
 
-def suggestion_for(tree: LocalTree, extents: Extents, pattern: str, *, literal: bool) -> str:
-    """Return a line that says what would have been found in *extents*; empty where nothing would.
+def suggestion_for(tree: FileTree, ranges: LineRanges, pattern: str, *, literal: bool) -> str:
+    """Return a line that says what would have been found in *ranges*; empty where nothing would.
 
     Args:
         tree: Where the files are.
-        extents: What was searched.
+        ranges: What was searched.
         pattern: What was searched for, with regard to case.
         literal: Whether it is the text itself.
     """
     folded = search_for(pattern, Deadline(MAX_LOOKING_S), literal=literal, ignore_case=True)
     path, hit, count = "", Hit(0, 0), 0
-    for at, found in _hits(tree, extents, folded):
+    for at, found in _hits(tree, ranges, folded):
         path, hit = (path, hit) if count else (at, found)
         count += 1
         if count == _MAX_HITS:
@@ -52,11 +50,11 @@ def suggestion_for(tree: LocalTree, extents: Extents, pattern: str, *, literal: 
         hits = f"{count:,}{' or more' if count == _MAX_HITS else ''} hit{'' if count == 1 else 's'}"
         place = f"{shown_path(path)}:{hit.number}"
         return f"[With ignore_case {hits}{f', the first in {place}' if len(place) <= _MAX_PLACE_CHARS else ''}.]\n"
-    words = _near_words(tree, extents, pattern) if _WORD.fullmatch(pattern) else []
+    words = _near_words(tree, ranges, pattern) if _WORD.fullmatch(pattern) else []
     return f"[Words that are near: {', '.join(words)}.]\n" if words else ""
 
 
-def _near_words(tree: LocalTree, extents: Extents, word: str) -> list[str]:
+def _near_words(tree: FileTree, ranges: LineRanges, word: str) -> list[str]:
     """Return up to three words of the files that are spelled nearly as *word*: those that share a half with it."""
     half = len(word) // 2
     begin, end = re.escape(word[:half]), re.escape(word[half:])
@@ -67,9 +65,8 @@ def _near_words(tree: LocalTree, extents: Extents, word: str) -> list[str]:
         return []
     near: dict[str, None] = {}
     either = re.compile(expression, re.IGNORECASE | re.ASCII)
-    for number, (path, hit) in enumerate(_hits(tree, extents, search)):
-        with tree.open(path) as handle:
-            line = next(chunks_from(handle, hit.offset, _LINE_BYTES), b"").partition(b"\n")[0]
+    for number, (path, hit) in enumerate(_hits(tree, ranges, search)):
+        line, _, _ = tree.read(path, hit.offset, _LINE_BYTES).partition(b"\n")
         text = line.decode("utf-8", "replace")
         near.update(dict.fromkeys(found[0].strip(".-") for found in either.finditer(text)))
         if number == _MAX_HITS:
@@ -77,26 +74,20 @@ def _near_words(tree: LocalTree, extents: Extents, word: str) -> list[str]:
     return difflib.get_close_matches(word, near, _MAX_WORDS, 0.7)
 
 
-def _hits(tree: LocalTree, extents: Extents, search: Search) -> Iterator[tuple[str, Hit]]:
-    for path, ranges in extents.items():
-        for hit in hits_in_file(tree, path, search):
-            if any(first <= hit.number <= last for first, last in ranges):
-                yield path, hit
+def _hits(tree: FileTree, ranges: LineRanges, search: Search) -> Iterator[tuple[str, Hit]]:
+    for path in ranges:
+        for hit in hits_in_ranges(tree, path, ranges[path], search):
+            yield path, hit
         if search.deadline.is_over():
             return
 
 
 MAX_CONTEXT_LINES = 100
 
-# They cost 4 s a million. Whoever finds more has asked for too much to read, and can still go on from the last
-# one shown.
-_MAX_COUNTED_HITS = 10_000
 # Hits of early files may fill an answer: an eighth of it or so says where the others are. A small one has no room.
 _LEAST_TOKENS_TO_LIST = 300
 _LISTED_CHARS_PER_TOKEN = 0.3
 _AFTER = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
-# Hits are often near each other: what is read around one is little, unless its lines are long.
-_AROUND_BYTES = 1 << 13
 
 
 def grep(
@@ -157,16 +148,22 @@ def grep(
         raise ConfigError("context", f"{context} is not in 0 to {MAX_CONTEXT_LINES}")
     deadline = Deadline(timeout_s)
     search = search_for(pattern, deadline, literal=literal, ignore_case=ignore_case)
-    skipped = _rank(after)
-    extents = searched(workspace, path, session, confined=confined)
-    found = _found(workspace.tree, extents, search, skipped)
+    last_shown = _rank(after)
+    ranges = searched(workspace, path, session, confined=confined)
+
+    def is_before(name: str, hit: Hit) -> bool:
+        return last_shown is not None and rank_of(name, hit.number, hit.column) <= last_shown
+
+    found = find(workspace.tree, ranges, search, is_before)
+    suggestion = ""
     if not found.total and found.is_all and not ignore_case and max_tokens >= _LEAST_TOKENS_TO_LIST:
-        found.suggestion = suggestion_for(workspace.tree, extents, pattern, literal=literal)
+        suggestion = suggestion_for(workspace.tree, ranges, pattern, literal=literal)
     budget = Budget(max_tokens, counter)
-    lines = list(_lines(workspace.tree, found, context, max(max_tokens, 2 * MAX_CONTEXT_LINES)))
+    max_lines = max(budget.max_lines, 2 * MAX_CONTEXT_LINES)
+    around = (lines_around(workspace.tree, name, hits[:max_lines], context) for name, hits in found.hits.items())
+    lines = list(itertools.islice(itertools.chain.from_iterable(around), max_lines))
     listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= _LEAST_TOKENS_TO_LIST else 0
-    firsts = _first_by_path(lines)
-    page = _Page(found, spelling, len(lines), firsts, has_context=context > 0, listed_chars=listed_chars)
+    page = _Page(found, suggestion, spelling, len(lines), _first_by_path(lines), context > 0, listed_chars)
     shown = budget.fill(lines, page)
     if not any(line.is_hit for line in shown):
         # The lines before the first hit have used up the budget. It is the hit that was asked for.
@@ -189,29 +186,6 @@ def grep(
     )
 
 
-@dataclass(slots=True)
-class _Found:
-    """What a search has found.
-
-    Attributes:
-        files: How many files were searched.
-        total: How many hits there are in all of them.
-        before: How many of these an earlier answer has shown.
-        hits: The others, by file, in order; only files with hits.
-        is_all: Whether counting came to the end.
-        stopped_in: The file in which the time was up; empty where it was not.
-        suggestion: A line that says what would have been found; empty where there is a hit, or nothing near.
-    """
-
-    files: int = 0
-    total: int = 0
-    before: int = 0
-    hits: dict[str, list[Hit]] = field(default_factory=dict[str, list[Hit]])
-    is_all: bool = True
-    stopped_in: str = ""
-    suggestion: str = ""
-
-
 def _rank(after: str) -> Rank | None:
     if not after:
         return None
@@ -219,73 +193,6 @@ def _rank(after: str) -> Rank | None:
     if parts is None:
         raise ConfigError("after", f"{after!r} is not of the form path:line:column; take it from an earlier answer")
     return rank_of(parts[1], int(parts[2]), int(parts[3]))
-
-
-def _found(tree: LocalTree, extents: Extents, search: Search, skipped: Rank | None) -> _Found:
-    found = _Found(files=len(extents))
-    for path, ranges in extents.items():
-        for hit in hits_in_file(tree, path, search):
-            if not any(first <= hit.number <= last for first, last in ranges):
-                continue
-            found.total += 1
-            if skipped is not None and rank_of(path, hit.number, hit.column) <= skipped:
-                found.before += 1
-                continue
-            found.hits.setdefault(path, []).append(hit)
-            if found.total - found.before >= _MAX_COUNTED_HITS:
-                found.is_all = False
-                return found
-        if search.deadline.is_over():
-            found.stopped_in, found.is_all = path, False
-            return found
-    return found
-
-
-def _lines(tree: LocalTree, found: _Found, context: int, max_lines: int) -> Iterator[Line]:
-    """Yield the lines to show, no more than could have a token each."""
-    lines = (
-        line for path, places in found.hits.items() for line in _lines_around(tree, path, places[:max_lines], context)
-    )
-    yield from itertools.islice(lines, max_lines)
-
-
-def _lines_around(tree: LocalTree, path: str, places: Sequence[Hit], context: int) -> Iterator[Line]:
-    columns = {
-        number: [hit.column for hit in in_line]
-        for number, in_line in itertools.groupby(places, key=lambda hit: hit.number)
-    }
-    offsets = {hit.number: hit.offset for hit in places}
-    with tree.open(path) as handle:
-        for first, first_hit, last in _merged(columns, context):
-            start = lines_before(handle, LineStart(first_hit, offsets[first_hit]), first_hit - first)
-            chunks = chunks_from(handle, start.offset, _AROUND_BYTES)
-            chosen = fragments(chunks, [(first, last)], first=start.number)
-            for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
-                yield from _parts_of(path, number, line, columns.get(number))
-
-
-def _parts_of(path: str, number: int, line: Iterable[Fragment], columns: Sequence[int] | None) -> Iterator[Line]:
-    """Yield what is shown of a line: around each hit, or of a line of context its beginning."""
-    begins = columns or [1]
-    texts, chars = windows(line, begins, MAX_LINE_CHARS)
-    for column, text in zip(begins, texts, strict=True):
-        rest = max(chars - (column - 1) - len(text), 0)
-        yield Line(path, number, column, text, rest, is_abridged=rest > 0, is_hit=columns is not None)
-
-
-def _merged(numbers: Iterable[int], context: int) -> Iterator[tuple[int, int, int]]:
-    """Yield groups of lines: the first one, the first hit, and the last line; *numbers* are those of the hits."""
-    group: tuple[int, int, int] | None = None
-    for number in numbers:
-        first = max(number - context, 1)
-        if group is not None and first <= group[2] + 1:
-            group = group[0], group[1], number + context
-            continue
-        if group is not None:
-            yield group
-        group = first, number, number + context
-    if group is not None:
-        yield group
 
 
 def _first_by_path(lines: Iterable[Line]) -> Mapping[str, Line]:
@@ -302,7 +209,8 @@ class _Page:
     Files with hits that are cut are named in up to *listed_chars* characters; none of them where that is 0.
     """
 
-    found: _Found
+    found: Found
+    suggestion: str
     spelling: Spelling
     count: int
     firsts: Mapping[str, Line]
@@ -338,7 +246,7 @@ class _Page:
             until = ""
             if self.found.stopped_in:
                 until = f" until the time was up, in {shown_path(self.found.stopped_in)}; search fewer files at once"
-            return f"[No {'further ' if self.found.before else ''}hit in {files}{until}.]\n{self.found.suggestion}"
+            return f"[No {'further ' if self.found.before else ''}hit in {files}{until}.]\n{self.suggestion}"
         shown = self.found.before + 1, self.found.before + sum(line.is_hit for line in lines)
         more = "" if self.found.is_all else " or more"
         return f"[Hits {shown[0]}-{shown[1]} of {self.found.total}{more} in {files}. {DATA_LABEL}]\n"

@@ -5,13 +5,13 @@ longer than a block is searched in windows that overlap.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from buoyline.lookups.patterns import Finder, Place, finder
+from buoyline.lookups.sources import ByteSource
 from buoyline.previews.source import MAX_LINE_CHARS
-from buoyline.workspace.local_tree import Handle, LocalTree
 
 OVERLAP_BYTES = 4096
 """In a line over `BLOCK_BYTES`, a match up to this long is found wherever it lies; a longer one may be missed."""
@@ -219,10 +219,6 @@ def _boundary(content: bytes, place: int) -> int:
     return place
 
 
-_CHUNK_BYTES = 1 << 20
-_LINES_BYTES = 1 << 14
-
-
 class Deadline:
     """When to stop looking, since somebody waits."""
 
@@ -254,35 +250,66 @@ def search_for(pattern: str, deadline: Deadline, *, literal: bool, ignore_case: 
     return Search(finder(pattern, literal=literal, ignore_case=ignore_case), deadline)
 
 
-def hits_in_file(tree: LocalTree, name: str, search: Search) -> Iterator[Hit]:
-    """Yield the hits in file *name*, in order, up to the deadline."""
-    with tree.open(name) as handle:
-        yield from hits(chunks_from(handle, 0), search.find, is_over=search.deadline.is_over)
+LineRanges = Mapping[str, Sequence[tuple[int, int]]]
+"""First and last line of each range to search, by file, in the order of searching."""
+
+MAX_COUNTED_HITS = 10_000
+"""They cost 4 s a million. Whoever finds more has asked for too much to read, and can still go on."""
 
 
-def chunks_from(handle: Handle, offset: int, first_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
-    """Yield the content of a file from *offset* on, in pieces that grow from *first_bytes* to a megabyte."""
-    size = first_bytes
-    while chunk := handle.read(offset, size):
-        offset += len(chunk)
-        size = min(2 * size, _CHUNK_BYTES)
-        yield chunk
+@dataclass(slots=True)
+class Found:
+    """The hits of a search.
+
+    Attributes:
+        files: How many files were to be searched.
+        total: How many hits were counted.
+        before: How many of these an earlier answer has shown.
+        hits: The others, by file, in order; only files with hits.
+        is_all: Whether counting came to the end.
+        stopped_in: The file in which the time was up; empty if it was not.
+    """
+
+    files: int = 0
+    total: int = 0
+    before: int = 0
+    hits: dict[str, list[Hit]] = field(default_factory=dict[str, list[Hit]])
+    is_all: bool = True
+    stopped_in: str = ""
 
 
-def lines_before(handle: Handle, line: LineStart, count: int) -> LineStart:
-    """Return where the line begins that is *count* lines before *line*, or the first one of the file."""
-    if count == 0:
-        return line
-    if count >= line.number - 1:
-        return FIRST_LINE
-    ends_left, position = count + 1, line.offset
-    while position > 0:
-        begin = max(position - _LINES_BYTES, 0)
-        piece = handle.read(begin, position - begin)
-        at = len(piece)
-        while (at := piece.rfind(b"\n", 0, at)) >= 0:
-            ends_left -= 1
-            if not ends_left:
-                return LineStart(line.number - count, begin + at + 1)
-        position = begin
-    return FIRST_LINE
+def find(source: ByteSource, ranges: LineRanges, search: Search, is_before: Callable[[str, Hit], bool]) -> Found:
+    """Find the hits in *ranges*, up to the deadline and to 10,000 that no earlier answer has shown.
+
+    Args:
+        source: What the files are read from.
+        ranges: What is searched.
+        search: What is searched for.
+        is_before: Tells whether an earlier answer has shown a hit of a file.
+    """
+    found = Found(files=len(ranges))
+    for name in ranges:
+        for hit in hits_in_ranges(source, name, ranges[name], search):
+            if is_before(name, hit):
+                found.total += 1
+                found.before += 1
+                continue
+            if found.total - found.before == MAX_COUNTED_HITS:
+                found.is_all = False
+                return found
+            found.total += 1
+            found.hits.setdefault(name, []).append(hit)
+        if search.deadline.is_over():
+            found.stopped_in, found.is_all = name, False
+            return found
+    return found
+
+
+def hits_in_ranges(source: ByteSource, name: str, ranges: Sequence[tuple[int, int]], search: Search) -> Iterator[Hit]:
+    """Yield the hits in some lines of file *name*, in order, up to the deadline."""
+    last = max(last for _, last in ranges)
+    for hit in hits(source.chunks(name), search.find, is_over=search.deadline.is_over):
+        if hit.number > last:
+            return
+        if any(first <= hit.number <= last for first, last in ranges):
+            yield hit

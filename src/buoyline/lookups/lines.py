@@ -5,9 +5,22 @@ it is never held whole, only looked through.
 """
 
 import codecs
+import itertools
+import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from buoyline.lookups.answer import Line
+from buoyline.lookups.hits import FIRST_LINE, Hit, LineStart
+from buoyline.lookups.sources import ByteSource
+from buoyline.previews.source import MAX_LINE_CHARS
+
+_CHUNK_BYTES = 1 << 20
+_BACKWARD_BYTES = 1 << 14
+# Hits are often near each other: what is read around one is little, unless its lines are long.
+_AROUND_BYTES = 1 << 13
+_NEAR_BYTES = 1 << 16
 
 
 class Fragment(NamedTuple):
@@ -113,3 +126,110 @@ def _decoded(line: Iterable[Fragment]) -> Iterator[str]:
         held = b"\r" if content.endswith(b"\r") else b""
         yield decoder.decode(content.removesuffix(b"\r"))
     yield decoder.decode(b"", final=True)
+
+
+def lines_of(source: ByteSource, name: str, first: int, last: int) -> Iterator[Line]:
+    """Yield lines of file *name* from *first* to *last*, each with 1,000 characters at most."""
+    chosen = fragments(source.chunks(name), [(first, last)])
+    for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
+        yield from _parts(name, number, line, [1], is_hit=False)
+
+
+def lines_from(source: ByteSource, name: str, lines: tuple[int, int], column: int, max_chars: int) -> Iterator[Line]:
+    """Yield *lines*, the first one from *column* on in parts of 1,000 characters where it is asked for whole."""
+    first, last = lines
+    if first > last:
+        return
+    if column == 1 and first < last:
+        yield from lines_of(source, name, first, last)
+        return
+    (content,), chars = windows(fragments(source.chunks(name), [(first, first)]), (column,), max_chars)
+    for begin in range(0, max(len(content), 1), MAX_LINE_CHARS):
+        part = content[begin : begin + MAX_LINE_CHARS]
+        yield Line(name, first, column + begin, part, max(chars - (column - 1) - begin - len(part), 0))
+    if column - 1 + len(content) >= chars:
+        yield from lines_of(source, name, first + 1, last)
+
+
+def lines_around(
+    source: ByteSource, name: str, hits: Sequence[Hit], context: int, *, first: int = 1, last: int = sys.maxsize
+) -> Iterator[Line]:
+    """Yield the lines with *hits*, and *context* lines before and after each that are within *first* to *last*.
+
+    A line over 1,000 characters is shown around each of its hits.
+    """
+    columns = {
+        number: [hit.column for hit in in_line]
+        for number, in_line in itertools.groupby(hits, key=lambda hit: hit.number)
+    }
+    offsets = {hit.number: hit.offset for hit in hits}
+    for run in _runs(_groups(columns, context, first, last), offsets):
+        begin, first_hit, _ = run[0]
+        start = lines_before(source, name, LineStart(first_hit, offsets[first_hit]), first_hit - begin)
+        ranges = [(begin, end) for begin, _, end in run]
+        chosen = fragments(_chunks_from(source, name, start.offset), ranges, first=start.number)
+        for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
+            yield from _parts(name, number, line, columns.get(number, [1]), is_hit=number in columns)
+
+
+def lines_before(source: ByteSource, name: str, line: LineStart, count: int) -> LineStart:
+    """Return where the line begins that is *count* lines before *line*, or the first one of the file."""
+    if count == 0:
+        return line
+    if count >= line.number - 1:
+        return FIRST_LINE
+    ends_left, position = count + 1, line.offset
+    while position > 0:
+        begin = max(position - _BACKWARD_BYTES, 0)
+        piece = source.read(name, begin, position - begin)
+        at = len(piece)
+        while (at := piece.rfind(b"\n", 0, at)) >= 0:
+            ends_left -= 1
+            if not ends_left:
+                return LineStart(line.number - count, begin + at + 1)
+        position = begin
+    return FIRST_LINE
+
+
+def _parts(name: str, number: int, line: Iterable[Fragment], columns: Sequence[int], *, is_hit: bool) -> Iterator[Line]:
+    """Yield what is shown of a line: 1,000 characters from each of *columns* on."""
+    texts, chars = windows(line, columns, MAX_LINE_CHARS)
+    for column, text in zip(columns, texts, strict=True):
+        rest = max(chars - (column - 1) - len(text), 0)
+        yield Line(name, number, column, text, rest, is_abridged=rest > 0, is_hit=is_hit)
+
+
+def _groups(numbers: Iterable[int], context: int, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """Yield groups of lines: the first one, the first hit, and the last line; *numbers* are those of the hits."""
+    group: tuple[int, int, int] | None = None
+    for number in numbers:
+        begin, end = max(number - context, first), min(number + context, last)
+        if group is not None and begin <= group[2] + 1:
+            group = group[0], group[1], end
+            continue
+        if group is not None:
+            yield group
+        group = begin, number, end
+    if group is not None:
+        yield group
+
+
+def _runs(groups: Iterable[tuple[int, int, int]], offsets: Mapping[int, int]) -> Iterator[list[tuple[int, int, int]]]:
+    """Yield groups that are near each other together: what is between them is read faster than a file is opened."""
+    run: list[tuple[int, int, int]] = []
+    for group in groups:
+        if run and offsets[group[1]] - offsets[run[-1][1]] > _NEAR_BYTES:
+            yield run
+            run = []
+        run.append(group)
+    if run:
+        yield run
+
+
+def _chunks_from(source: ByteSource, name: str, offset: int) -> Iterator[bytes]:
+    """Yield the content of a file from *offset* on, in pieces that grow up to a megabyte."""
+    size_bytes = _AROUND_BYTES
+    while chunk := source.read(name, offset, size_bytes):
+        offset += len(chunk)
+        size_bytes = min(2 * size_bytes, _CHUNK_BYTES)
+        yield chunk

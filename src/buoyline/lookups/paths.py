@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from buoyline.errors import CorruptError, InvalidNameError, MessageError, NotFoundError, StorageError
 from buoyline.lookups.answer import shown_path
-from buoyline.lookups.places import Files
+from buoyline.lookups.sources import FileTree, WorkspaceFiles
 from buoyline.messages import is_object, parse
 from buoyline.workspace import layout
 from buoyline.workspace.local_tree import LocalTree
@@ -47,7 +47,7 @@ def spellings(text: str) -> list[str]:
     return [text] if cited in {text, ""} else [text, cited]
 
 
-def directory_of(workspace: Files, session: str) -> str:
+def directory_of(workspace: WorkspaceFiles, session: str) -> str:
     """Return the directory of *session*, relative to the workdir.
 
     Raises:
@@ -60,7 +60,7 @@ def directory_of(workspace: Files, session: str) -> str:
         raise NotFoundError("session", session, "nothing has left the context in it yet") from error
 
 
-def directories_of(workspace: Files, session: str | None) -> list[str]:
+def directories_of(workspace: WorkspaceFiles, session: str | None) -> list[str]:
     """Return the directory of *session*, or of all where it is None. Raises as `directory_of`."""
     if session is not None:
         return [directory_of(workspace, session)]
@@ -69,7 +69,7 @@ def directories_of(workspace: Files, session: str | None) -> list[str]:
     return [directory for directory in directories if workspace.tree.is_directory(directory)]
 
 
-def files_meant(workspace: Files, name: str, session: str | None) -> list[str]:
+def files_meant(workspace: WorkspaceFiles, name: str, session: str | None) -> list[str]:
     """Return the files that *name* may mean, relative to the workdir; none if it means nothing.
 
     Those of that very name; else the results of the call with that id; else those of calls whose id begins so. An id
@@ -108,7 +108,7 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(itertools.chain(itertools.islice(holding, MAX_NEAR), alike)))[:MAX_NEAR]
 
 
-def names_in(workspace: Files, session: str | None) -> Iterator[str]:
+def names_in(workspace: WorkspaceFiles, session: str | None) -> Iterator[str]:
     """Yield the plain names of all files of *session*, or of all sessions, and the ids of their calls."""
     for directory in directories_of(workspace, session):
         names = [name for name in workspace.tree.names(directory) if not name.startswith(".")]
@@ -121,7 +121,7 @@ def shortened(name: str) -> str:
     return name if len(name) <= _MAX_COMPARED_CHARS else f"{name[:_MAX_COMPARED_CHARS]}..."
 
 
-def records_of(workspace: Files, directory: str) -> Mapping[str, Mapping[str, Any]]:
+def records_of(workspace: WorkspaceFiles, directory: str) -> Mapping[str, Mapping[str, Any]]:
     """Return the journal's records of the tool results in *directory*, by file; none where it cannot be read."""
     session_id = _session_id_of(workspace, directory)
     if session_id is None:
@@ -132,7 +132,7 @@ def records_of(workspace: Files, directory: str) -> Mapping[str, Mapping[str, An
         return {}
 
 
-def _session_id_of(workspace: Files, directory: str) -> str | None:
+def _session_id_of(workspace: WorkspaceFiles, directory: str) -> str | None:
     name = f"{directory}/{layout.SESSION_FILE}"
     if workspace.tree.size(name) is None:
         return None
@@ -144,7 +144,7 @@ def _session_id_of(workspace: Files, directory: str) -> str | None:
     return session_id if isinstance(session_id, str) else None
 
 
-def _results_in(workspace: Files, directory: str, names: list[str]) -> Iterator[tuple[str, str]]:
+def _results_in(workspace: WorkspaceFiles, directory: str, names: list[str]) -> Iterator[tuple[str, str]]:
     """Yield id and file of each tool result in *directory*, by the journal; what it does not know by its name."""
     records = records_of(workspace, directory)
     for file in filter(layout.is_result_name, names):
@@ -155,7 +155,7 @@ def _results_in(workspace: Files, directory: str, names: list[str]) -> Iterator[
             yield str(record.get("call_id", "")), file
 
 
-def _readable(workspace: Files, file: str) -> str:
+def _readable(workspace: WorkspaceFiles, file: str) -> str:
     view = layout.view_name(file)
     return file if workspace.tree.size(view) is None else view
 
@@ -190,7 +190,7 @@ class Extent(NamedTuple):
         return any(first <= number <= last for first, last in self.spans)
 
 
-def extent_of(workspace: Files, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
+def extent_of(workspace: WorkspaceFiles, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
     """Find what *path* means.
 
     Args:
@@ -228,7 +228,7 @@ def extent_of(workspace: Files, path: str, session: str | None = None, *, confin
     raise _nothing(workspace, path, session, confined=confined)
 
 
-def file_of(workspace: Files, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
+def file_of(workspace: WorkspaceFiles, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
     """Find the file that *path* means; see `extent_of`, which says what is raised.
 
     Raises:
@@ -240,7 +240,7 @@ def file_of(workspace: Files, path: str, session: str | None = None, *, confined
     return extent
 
 
-def below(tree: LocalTree, directory: str = "") -> Iterator[tuple[str, bool]]:
+def below(tree: FileTree, directory: str = "") -> Iterator[tuple[str, bool]]:
     """Yield all that is in *directory* and below it, without hidden entries, links and pipes.
 
     Yields:
@@ -257,13 +257,13 @@ def below(tree: LocalTree, directory: str = "") -> Iterator[tuple[str, bool]]:
             yield name, False
 
 
-def _children(tree: LocalTree, directory: str) -> list[str]:
+def _children(tree: FileTree, directory: str) -> list[str]:
     """Return the visible entries of *directory*, the last one first."""
     above = f"{directory}/" if directory else ""
     return [above + entry for entry in reversed(tree.names(directory)) if not entry.startswith(".")]
 
 
-def _at_path(workspace: Files, path: str, directory: str, *, confined: bool) -> Extent | None:
+def _at_path(workspace: WorkspaceFiles, path: str, directory: str, *, confined: bool) -> Extent | None:
     """Return what is there under *path*, or under what stands before the lines that it cites."""
     name = _existing(workspace, path, directory, confined=confined)
     if name is not None:
@@ -273,7 +273,7 @@ def _at_path(workspace: Files, path: str, directory: str, *, confined: bool) -> 
     return None if name is None or citation is None else _cited(name, citation[2])
 
 
-def _by_name(workspace: Files, text: str, session: str | None) -> Extent | None:
+def _by_name(workspace: WorkspaceFiles, text: str, session: str | None) -> Extent | None:
     """Return the one file that *text* means by its name or id, or what stands before the lines that it cites.
 
     Raises:
@@ -299,7 +299,7 @@ def _cited(name: str, lines: str) -> Extent:
     return Extent(name, spans[0][0], max(last for _, last in spans), ranges)
 
 
-def _nothing(workspace: Files, path: str, session: str | None, *, confined: bool) -> NotFoundError:
+def _nothing(workspace: WorkspaceFiles, path: str, session: str | None, *, confined: bool) -> NotFoundError:
     """Return the error that says where *path* was looked for, and what is near."""
     citation = _POINTER.fullmatch(path)
     own = [] if confined else [name for name in workspace.tree.names("") if not name.startswith(".")]
@@ -313,7 +313,7 @@ def _nothing(workspace: Files, path: str, session: str | None, *, confined: bool
     )
 
 
-def _existing(workspace: Files, path: str, directory: str, *, confined: bool) -> str | None:
+def _existing(workspace: WorkspaceFiles, path: str, directory: str, *, confined: bool) -> str | None:
     """Return the name of what is there under *path*, in the session's *directory* first; None if nothing is."""
     relative = _relative(workspace, path)
     is_absolute = path.startswith("/") or layout.blob_behind(path) is not None
@@ -329,7 +329,7 @@ def _is_within(name: str, directory: str) -> bool:
     return name == directory or name.startswith(f"{directory}/")
 
 
-def _relative(workspace: Files, path: str) -> str:
+def _relative(workspace: WorkspaceFiles, path: str) -> str:
     blob = layout.blob_behind(path)
     if blob is not None:
         return blob
@@ -349,7 +349,7 @@ def _relative(workspace: Files, path: str) -> str:
     return "" if parts == PurePosixPath() else str(parts)
 
 
-def is_own(workspace: Files, name: str) -> bool:
+def is_own(workspace: WorkspaceFiles, name: str) -> bool:
     """Tell whether the file *name* is what it seems: no other name of it may be outside of the workspace.
 
     A hard link is refused, unless the content has the hash of its record or its name (a copy of a workspace that is
@@ -370,7 +370,7 @@ def is_own(workspace: Files, name: str) -> bool:
     return status.st_nlink == 1 + sum(entry.startswith(layout.TEMPORARY_PREFIX) for entry in links)
 
 
-def _is_there(workspace: Files, name: str) -> bool:
+def _is_there(workspace: WorkspaceFiles, name: str) -> bool:
     if not name:
         return True
     tree = workspace.tree

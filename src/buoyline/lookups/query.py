@@ -6,17 +6,15 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from buoyline.errors import ConfigError, CorruptError, NotFoundError, storage_error
 from buoyline.lookups.answer import Answer, Budget, Counter, Spelling, as_arguments, shown_path
-from buoyline.lookups.lines import count_lines
+from buoyline.lookups.lines import count_lines, lines_from
 from buoyline.lookups.paths import file_of
-from buoyline.lookups.places import require_files
-from buoyline.lookups.read import LinePage, lines_from
-from buoyline.previews.source import MAX_LINE_CHARS
+from buoyline.lookups.read import LinePage
+from buoyline.lookups.sources import HeldContent, require_files
 from buoyline.workspace import LocalWorkspace, layout
 
 MAX_DOCUMENT_BYTES = 64 << 20
@@ -24,7 +22,6 @@ MAX_RESULT_BYTES = 8 << 20
 MAX_EXPRESSION_CHARS = 4_000
 MAX_DOCUMENTS = 20
 _SHOWN_EXPRESSION_CHARS = 80
-_HELD_CHARS_PER_TOKEN = 16
 _WRONG = 3
 _NO_ARGUMENT = re.compile("[\0\ud800-\udfff]")
 _STARTING_S = 25.0
@@ -103,12 +100,11 @@ def query(
         raise ConfigError("path", f"{len(paths)} files at once; give 1 to {MAX_DOCUMENTS}")
     names = [_original(workspace, file_of(workspace, each, session, confined=confined).name) for each in paths]
     name = names[0]
-    result = _Result(_evaluated(workspace, names, expression, timeout_s))
+    result = HeldContent(_evaluated(workspace, names, expression, timeout_s))
     total = count_lines(result.chunks(name))
     page = LinePage(_about(expression, names), start, total, total, spelling)
-    held = max(max_tokens * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
-    lines = lines_from(result, name, (start, total), column, held)
-    shown = Budget(max_tokens, counter).fill(lines, page)
+    budget = Budget(max_tokens, counter)
+    shown = budget.fill(lines_from(result, name, (start, total), column, budget.held_chars), page)
     following = page.following(shown)
     repeated = {"path": path if isinstance(path, str) else paths, "expression": expression, "session": session}
     return Answer(
@@ -118,17 +114,6 @@ def query(
         total=total,
         next={**repeated, **following} if following else {},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """What an expression has given, read like a file."""
-
-    content: bytes
-
-    def chunks(self, name: str) -> Iterator[bytes]:
-        del name
-        yield from [self.content] if self.content else []
 
 
 def _original(workspace: LocalWorkspace, name: str) -> str:

@@ -5,17 +5,16 @@ import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
-from buoyline.lookups.lines import count_lines, fragments, windows
+from buoyline.lookups.lines import count_lines, fragments, lines_from, windows
 from buoyline.lookups.paths import file_of
-from buoyline.lookups.places import require_files
+from buoyline.lookups.sources import ByteSource, FileTree, require_files
 from buoyline.offloader.dimensions import dimensions
 from buoyline.previews.source import MAX_LINE_CHARS
 from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.local_tree import LocalTree
 
 # What `read` says of a picture, a document or another file that has no lines.
 
@@ -42,7 +41,7 @@ _TEXT_SUFFIXES = (".txt", ".md", ".log", ".json", ".jsonl", ".csv")
 _CONTAINERS = {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"}
 
 
-def description_of(tree: LocalTree, name: str) -> str | None:
+def description_of(tree: FileTree, name: str) -> str | None:
     """Describe the file *name* by type, sides and size; None when it is text to be read.
 
     Files that begin as UTF-8 without NUL are text. Outside of ``data/`` so is whatever is called so, or is none of
@@ -77,19 +76,8 @@ def _kind(head: bytes) -> str | None:
     return next((kind for beginning, kind in _BEGINNINGS if head.startswith(beginning)), None)
 
 
-class Source(Protocol):
-    """What lines are read from."""
-
-    def chunks(self, name: str) -> Iterator[bytes]:
-        """Yield the content of *name* in pieces."""
-        ...
-
-
 MAX_WHOLE_CHARS = 20_000_000
 """More is not shown at once even on request: no context takes it."""
-
-# Bounds what is held of one line. Text has four characters a token; what has more than 16 gets shorter answers.
-_HELD_CHARS_PER_TOKEN = 16
 
 
 def read(
@@ -149,14 +137,14 @@ def read(
         return Answer(text=described, path=extent.name)
     total = count_lines(workspace.tree.chunks(extent.name))
     last = min(last, total)
+    budget = Budget(None if whole else max_tokens, counter)
     if whole:
         found = _whole_lines(workspace.tree, extent.name, (first, last), column)
     else:
-        held = max(max_tokens * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
-        found = lines_from(workspace.tree, extent.name, (first, last), column, held)
+        found = lines_from(workspace.tree, extent.name, (first, last), column, budget.held_chars)
     lines = (line for line in found if extent.holds(line.number))
     page = LinePage(shown_path(extent.name), first, last, total, spelling)
-    shown = list(lines) if whole else Budget(max_tokens, counter).fill(lines, page)
+    shown = budget.fill(lines, page)
     following = page.following(shown)
     repeated = {"path": path, "end": end, "session": session}
     return Answer(
@@ -168,45 +156,22 @@ def read(
     )
 
 
-def lines_of(tree: Source, name: str, first: int, last: int) -> Iterator[Line]:
-    """Yield lines of file *name* from *first* to *last*, each with 1,000 characters at most."""
-    chosen = fragments(tree.chunks(name), [(first, last)])
-    for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
-        (content,), chars = windows(line, (1,), MAX_LINE_CHARS)
-        rest = chars - len(content)
-        yield Line(name, number, 1, content, rest, is_abridged=rest > 0)
-
-
-def _whole_lines(tree: Source, name: str, lines: tuple[int, int], column: int) -> Iterator[Line]:
+def _whole_lines(source: ByteSource, name: str, lines: tuple[int, int], column: int) -> Iterator[Line]:
     """Yield *lines* in full, the first one from *column* on.
 
     Raises:
         ConfigError: They have more than 20 million characters.
     """
     left = MAX_WHOLE_CHARS
-    for number, line in itertools.groupby(fragments(tree.chunks(name), [lines]), key=lambda fragment: fragment.number):
+    for number, line in itertools.groupby(
+        fragments(source.chunks(name), [lines]), key=lambda fragment: fragment.number
+    ):
         begin = column if number == lines[0] else 1
         (content,), chars = windows(line, (begin,), left)
         left -= len(content)
         if left <= 0 or begin - 1 + len(content) < chars:
             raise ConfigError("whole", f"asks for over {MAX_WHOLE_CHARS:,} characters; give start and end, or use grep")
         yield Line(name, number, begin, content)
-
-
-def lines_from(tree: Source, name: str, lines: tuple[int, int], column: int, max_chars: int) -> Iterator[Line]:
-    """Yield *lines*, the first one from *column* on in parts of 1,000 characters where it is asked for whole."""
-    first, last = lines
-    if first > last:
-        return
-    if column == 1 and first < last:
-        yield from lines_of(tree, name, first, last)
-        return
-    (content,), chars = windows(fragments(tree.chunks(name), [(first, first)]), (column,), max_chars)
-    for begin in range(0, max(len(content), 1), MAX_LINE_CHARS):
-        part = content[begin : begin + MAX_LINE_CHARS]
-        yield Line(name, first, column + begin, part, max(chars - (column - 1) - begin - len(part), 0))
-    if column - 1 + len(content) >= chars:
-        yield from lines_of(tree, name, first + 1, last)
 
 
 @dataclass(frozen=True, slots=True)

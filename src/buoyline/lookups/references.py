@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeAlias
 from buoyline.errors import CorruptError, InvalidNameError, NotFoundError, StorageError
 from buoyline.lookups.answer import Answer, Line, shown_path
 from buoyline.lookups.paths import MAX_NEAR, directory_of, file_of, names_in, near, records_of, shortened
-from buoyline.lookups.places import Files
+from buoyline.lookups.sources import WorkspaceFiles
 from buoyline.messages import is_object, parse
 from buoyline.messages.model import join_texts
 from buoyline.workspace import layout
@@ -53,7 +53,7 @@ class Target:
     is_narrowed: bool = False
 
 
-def target_of(workspace: Files, reference: str, session: str | None = None) -> Target:
+def target_of(workspace: WorkspaceFiles, reference: str, session: str | None = None) -> Target:
     """Find what *reference* means.
 
     Args:
@@ -85,7 +85,7 @@ def target_of(workspace: Files, reference: str, session: str | None = None) -> T
         raise NotFoundError(_KIND, shortened(named), hint) from error
 
 
-def _by_path(workspace: Files, reference: str, session: str | None) -> Target:
+def _by_path(workspace: WorkspaceFiles, reference: str, session: str | None) -> Target:
     place = _PLACE.fullmatch(reference)
     if place is not None:
         try:
@@ -104,7 +104,7 @@ def _by_path(workspace: Files, reference: str, session: str | None) -> Target:
     return Target(found.name, found.whole, found.parts, extent.first, extent.last, is_narrowed=True)
 
 
-def _file(workspace: Files, name: str) -> Target:
+def _file(workspace: WorkspaceFiles, name: str) -> Target:
     directory, _, file = name.rpartition("/")
     if layout.is_view_name(file):
         result = f"{directory}/{layout.result_behind(file)}"
@@ -113,20 +113,20 @@ def _file(workspace: Files, name: str) -> Target:
     return _result(workspace, name) if layout.is_result_name(file) else Target(name, name)
 
 
-def _result(workspace: Files, name: str) -> Target:
+def _result(workspace: WorkspaceFiles, name: str) -> Target:
     directory, _, file = name.rpartition("/")
     view = f"{directory}/{layout.view_name(file)}"
     shown = name if workspace.tree.size(view) is None else view
     return Target(shown, name, _recorded_parts(workspace, directory, file))
 
 
-def _recorded_parts(workspace: Files, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
+def _recorded_parts(workspace: WorkspaceFiles, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
     """Return what the journal says of the parts of a result; nothing where it says nothing, or cannot be read."""
     record = records_of(workspace, directory).get(file, {})
     return tuple(part for part in record.get("parts", ()) if is_object(part))
 
 
-def _require_offloaded(workspace: Files, name: str, session: str | None) -> None:
+def _require_offloaded(workspace: WorkspaceFiles, name: str, session: str | None) -> None:
     """Refuse what was not offloaded, or by another session.
 
     Raises:
@@ -145,7 +145,7 @@ def _require_offloaded(workspace: Files, name: str, session: str | None) -> None
         raise NotFoundError(_KIND, name)
 
 
-def _near(workspace: Files, reference: str, session: str | None) -> str:
+def _near(workspace: WorkspaceFiles, reference: str, session: str | None) -> str:
     """Say what *reference* may have meant, or else what there is."""
     known = list(dict.fromkeys(name for name in names_in(workspace, session) if name not in _OTHER_FILES))
     if names := near(reference, known):
@@ -278,7 +278,7 @@ _JSON_TYPE = "application/json"
 _MEDIA_KINDS = frozenset({"audio", "image", "video"})
 
 
-def is_text(workspace: Files, name: str) -> bool:
+def is_text(workspace: WorkspaceFiles, name: str) -> bool:
     """Tell whether file *name* has lines: all but media, whose type their extension says.
 
     Of an unknown type (which HTML and SVG are, too, on disk) that is what begins as UTF-8 without NUL.
@@ -296,7 +296,7 @@ def is_text(workspace: Files, name: str) -> bool:
     return b"\0" not in head
 
 
-def media_of(workspace: Files, target: Target, *, is_bounded: bool) -> tuple[MediaContent, ...]:
+def media_of(workspace: WorkspaceFiles, target: Target, *, is_bounded: bool) -> tuple[MediaContent, ...]:
     """Return the media of *target* in the tool's order; where *is_bounded*, with bytes up to 20 MB in all.
 
     Raises:
@@ -315,7 +315,7 @@ def media_of(workspace: Files, target: Target, *, is_bounded: bool) -> tuple[Med
     return tuple(found)
 
 
-def contents_of(workspace: Files, target: Target, media: tuple[MediaContent, ...]) -> tuple[Content, ...]:
+def contents_of(workspace: WorkspaceFiles, target: Target, media: tuple[MediaContent, ...]) -> tuple[Content, ...]:
     """Return the whole content of *target*, which is text, with its *media*, in the tool's order.
 
     Text comes back as the tool gave it, lone surrogates as well; invalid UTF-8, which no text of a tool becomes,
@@ -351,7 +351,7 @@ def _single(name: str) -> Mapping[str, Any]:
     return {"kind": kind if kind in _MEDIA_KINDS else "document", "media_type": media_type, "path": name}
 
 
-def _beside(workspace: Files, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
+def _beside(workspace: WorkspaceFiles, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
     try:
         return _medium(workspace, part, max_bytes)
     except (CorruptError, StorageError) as error:
@@ -359,7 +359,7 @@ def _beside(workspace: Files, part: Mapping[str, Any], max_bytes: int) -> MediaC
         return _described(workspace, part, int(part.get("bytes", 0)), None, reason)
 
 
-def _medium(workspace: Files, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
+def _medium(workspace: WorkspaceFiles, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
     size_bytes = workspace.tree.size(part["path"]) or 0
     if size_bytes > max_bytes:
         return _described(workspace, part, size_bytes, None, "too large for an answer")
@@ -368,7 +368,7 @@ def _medium(workspace: Files, part: Mapping[str, Any], max_bytes: int) -> MediaC
 
 
 def _described(
-    workspace: Files, part: Mapping[str, Any], size_bytes: int, content: bytes | None, problem: str
+    workspace: WorkspaceFiles, part: Mapping[str, Any], size_bytes: int, content: bytes | None, problem: str
 ) -> MediaContent:
     return MediaContent(
         kind=part["kind"],

@@ -1,343 +1,34 @@
-"""Retrieve offloaded content by reference, in the form of Strands' tool ``retrieve_offloaded_content``.
+"""`retrieve`: offloaded content by reference, in the form of Strands' tool ``retrieve_offloaded_content``.
 
-Source: the page on the context offloader, for the parameters, the modes and the form of an answer.
+Source: the page on the context offloader, for the parameters, the modes and the form of an answer: the count first, an
+empty line, line numbers at the right before a ``|``, ``>`` before hits, ``---`` between groups, guidance in an answer
+that is cut. Two things are ours: the label of a part of a long line, ``line:first-last/length|``, and that the guidance
+says where to go on.
 """
 
-import dataclasses
 import itertools
 import json
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import Answer, Budget, Counter, Line, Spelling
-from buoyline.lookups.hits import Deadline, Hit, hits
-from buoyline.lookups.lines import count_lines, fragments, windows
-from buoyline.lookups.patterns import Finder, finder
-from buoyline.lookups.places import Files, Workspace, files_of
-from buoyline.lookups.read import Source, lines_from
+from buoyline.lookups.hits import Deadline, Found, Hit, Search, find, search_for
+from buoyline.lookups.lines import count_lines, lines_around, lines_from
 from buoyline.lookups.references import (
     MAX_MEDIA_BYTES,
-    MediaContent,
     Retrieved,
     Target,
-    TextContent,
     contents_of,
     is_text,
     media_of,
     target_of,
 )
+from buoyline.lookups.sources import ByteSource, HeldContent, Workspace, WorkspaceFiles, files_of
 from buoyline.previews.source import MAX_LINE_CHARS, visible
-from buoyline.tokens import as_text_counter, default_counter
 from buoyline.workspace import layout
-
-# Numbered lines of one file in the form of Strands' retrieval tool: by range, or around the hits of a pattern.
-#
-# Source: the page on the context offloader for the form: the count first, an empty line, numbers at the right before
-# a
-# ``|``, ``>`` before hits, ``---`` between groups, guidance where the answer is cut. Ours is how a part of a long
-# line is
-# labelled, ``line:first-last/length|``, and that the guidance says where to go on.
-
-
-# They cost 4 s a million, as in `grep`.
-MAX_COUNTED_HITS = 10_000
-
-_HELD_CHARS_PER_TOKEN = 16
-_SHOWN_PATTERN_CHARS = 50
-_UNBOUNDED = sys.maxsize
-_TIME_UP = "the time was up before the end; give a simpler pattern"
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Which lines of a file are looked at.
-
-    Attributes:
-        name: The file, relative to the workdir.
-        first: First line, 1-based.
-        last: Last line, inclusive; not behind the last of the file.
-        total: Lines of the file, at least 1.
-        column: Character of line `first` to begin with, 1-based.
-        is_narrowed: Whether the caller has named the lines.
-    """
-
-    name: str
-    first: int
-    last: int
-    total: int
-    column: int = 1
-    is_narrowed: bool = False
-
-    @property
-    def label(self) -> str:
-        """The lines for a heading; empty where the caller named none."""
-        return f" in lines {self.first}-{self.last}" if self.is_narrowed else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How an answer may look.
-
-    Attributes:
-        max_tokens: For the whole text; None for no bound.
-        counter: Counts them; the default counter where it is None.
-        spelling: Says how to go on.
-        notes: What is to be said below the lines.
-    """
-
-    max_tokens: int | None
-    counter: Counter | None
-    spelling: Spelling
-    notes: tuple[str, ...] = ()
-
-    @property
-    def max_lines(self) -> int:
-        """More lines than that cannot be shown, since each takes a token."""
-        return _UNBOUNDED if self.max_tokens is None else self.max_tokens
-
-    def fill(self, lines: Iterable[Line], page: "_Page") -> list[Line]:
-        """Return those of *lines* that fit; see `Budget.fill`."""
-        return list(lines) if self.max_tokens is None else Budget(self.max_tokens, self.counter).fill(lines, page)
-
-
-class Query(NamedTuple):
-    """What is searched for.
-
-    Attributes:
-        pattern: As it was given, for the heading.
-        find: Finds it.
-        context_lines: Lines to show before and after each hit, 0 or more; none from outside of the scope.
-        deadline: When to stop looking.
-    """
-
-    pattern: str
-    find: Finder
-    context_lines: int
-    deadline: Deadline
-
-
-def span(tree: Source, scope: Scope, form: Form) -> Answer:
-    """Show the lines of *scope*, each of up to 1,000 characters; a single one for as long as the budget lasts.
-
-    Raises:
-        ConfigError: The first line ends before the column of *scope*, or the tokens are too few for anything.
-    """
-    held = _UNBOUNDED if form.max_tokens is None else max(form.max_tokens * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
-    page = _Span(scope, form, len(str(scope.last)))
-    shown = form.fill(lines_from(tree, scope.name, (scope.first, scope.last), scope.column, held), page)
-    if scope.column > 1 and not shown[0].content:
-        raise ConfigError("reference", f"line {scope.first} ends before column {scope.column}")
-    return _answer(page, shown, scope.total)
-
-
-def search(tree: Source, scope: Scope, query: Query, form: Form) -> Answer:
-    """Show the lines of *scope* that match, with lines of context around them.
-
-    Returns:
-        An answer with `Answer.total` matching lines, counted up to 10,000 hits; a line over 1,000 characters is shown
-        around each of its matches. Without a match the answer has no lines, and says so.
-    """
-    found = _found_passages(tree, scope, query)
-    if not found.hits:
-        searched = f"searched {scope.last - scope.first + 1} lines" if found.is_all else _TIME_UP
-        text = f"No matches found for pattern '{visible(query.pattern)}'{scope.label} ({searched})."
-        return Answer("\n\n".join([text, *_bracketed(form.notes)]), scope.name)
-    shown_pattern = re.sub(r"[\n\r/\]]", " ", visible(query.pattern))[:_SHOWN_PATTERN_CHARS]
-    lines = list(itertools.islice(_around(tree, scope, found.hits, query.context_lines), form.max_lines))
-    page = _Search(scope, form, len(str(lines[-1].number)), shown_pattern, found, lines)
-    shown = form.fill(lines, page)
-    if not any(line.is_hit for line in shown):
-        # The lines before the first hit have used up the budget. It is the hit that was asked for.
-        page = replace(page, lines=[line for line in lines if line.is_hit])
-        shown = form.fill(page.lines, page)
-    return _answer(page, shown, found.matching_lines)
-
-
-@dataclass(slots=True)
-class _Found:
-    """What a search has found.
-
-    Attributes:
-        hits: In order; several in a long line.
-        matching_lines: How many lines have one.
-        is_all: Whether counting came to the end.
-    """
-
-    hits: list[Hit] = field(default_factory=list[Hit])
-    matching_lines: int = 0
-    is_all: bool = True
-
-
-def _found_passages(tree: Source, scope: Scope, query: Query) -> _Found:
-    found, newest = _Found(), 0
-    for hit in hits(tree.chunks(scope.name), query.find, is_over=query.deadline.is_over):
-        if hit.number > scope.last:
-            break
-        if hit.number < scope.first or (hit.number == scope.first and hit.column < scope.column):
-            continue
-        if len(found.hits) == MAX_COUNTED_HITS:
-            found.is_all = False
-            break
-        found.hits.append(hit)
-        found.matching_lines += hit.number != newest
-        newest = hit.number
-    found.is_all = found.is_all and not query.deadline.is_over()
-    return found
-
-
-def _around(tree: Source, scope: Scope, places: Sequence[Hit], context: int) -> Iterator[Line]:
-    columns = {
-        number: [hit.column for hit in in_line]
-        for number, in_line in itertools.groupby(places, key=lambda hit: hit.number)
-    }
-    around = ((max(number - context, scope.first), min(number + context, scope.last)) for number in columns)
-    chosen = fragments(tree.chunks(scope.name), _merged(around))
-    for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
-        begins = columns.get(number, [1])
-        texts, chars = windows(line, begins, MAX_LINE_CHARS)
-        for column, text in zip(begins, texts, strict=True):
-            rest = max(chars - (column - 1) - len(text), 0)
-            yield Line(scope.name, number, column, text, rest, is_abridged=rest > 0, is_hit=number in columns)
-
-
-def _merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Join *ranges*, of which there is at least one, where they touch."""
-    waiting = iter(ranges)
-    first, last = next(waiting)
-    for begin, end in waiting:
-        if begin > last + 1:
-            yield first, last
-            first = begin
-        last = end
-    yield first, last
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """The text of an answer about lines of *scope*, whose numbers take *width* characters."""
-
-    scope: Scope
-    form: Form
-    width: int
-
-    def heading(self, lines: Sequence[Line]) -> str:
-        """Return what stands first."""
-        raise NotImplementedError
-
-    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Return where to go on behind *lines*; empty where nothing is left."""
-        raise NotImplementedError
-
-    def guidance(self, position: Mapping[str, Any]) -> str:
-        """Say how to go on at *position*."""
-        raise NotImplementedError
-
-    def frame(self) -> str:
-        longest = Line(self.scope.name, self.scope.first, MAX_LINE_CHARS, "", rest=1)
-        return self._framed([longest], "")
-
-    def row(self, line: Line) -> str:
-        return f"---\n{self._row(line)}\n"
-
-    def text(self, lines: Sequence[Line]) -> str:
-        rows = (
-            self._gap(before, line) + self._row(line) for before, line in itertools.pairwise([None, *lines]) if line
-        )
-        return self._framed(lines, "\n".join(rows))
-
-    def _framed(self, lines: Sequence[Line], rows: str) -> str:
-        following = self.following(lines)
-        below = [*([_PARTS.format(name=self.scope.name)] if any(map(_is_part, lines)) else []), *self.form.notes]
-        if following:
-            below.append(self.guidance(following))
-        return "\n\n".join([f"[{self.heading(lines)}]", rows, *_bracketed(below)])
-
-    def _row(self, line: Line) -> str:
-        mark = ">" if line.is_hit else " "
-        return f"{mark} {str(line.number).rjust(self.width)}{_columns(line)}| {line.text}"
-
-    def _gap(self, before: Line | None, line: Line) -> str:
-        return "" if before is None or line.number <= before.number + 1 else "---\n"
-
-    def _from(self, number: int, column: int) -> dict[str, Any]:
-        return {"reference": f"{self.scope.name}:{number}:{column}"}
-
-
-_PARTS = (
-    "line:first-last/length| shows these characters of a long line; a reference that ends in :line:column, "
-    "as in {name}:1:1001, begins there"
-)
-
-
-class _Span(_Page):
-    def heading(self, lines: Sequence[Line]) -> str:
-        return f"Lines {self.scope.first}-{lines[-1].number} of {self.scope.total}"
-
-    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        newest = lines[-1]
-        if newest.rest and not newest.is_abridged:
-            return self._from(newest.number, newest.end_column)
-        return _range(newest.number + 1, self.scope.last)
-
-    def guidance(self, position: Mapping[str, Any]) -> str:
-        return f"output truncated, narrow your range; to go on, {self.form.spelling(position)}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Search(_Page):
-    pattern: str
-    found: _Found
-    lines: Sequence[Line]
-
-    def heading(self, lines: Sequence[Line]) -> str:
-        del lines
-        count = f"{self.found.matching_lines}{'' if self.found.is_all else ' or more'}"
-        matches = "match" if count == "1" else "matches"
-        return f"{count} {matches} for /{self.pattern}/{self.scope.label}"
-
-    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        shown = [line for line in lines if line.is_hit]
-        left = self.found.hits[len(shown) :]
-        if shown and left and left[0].number == shown[-1].number:
-            return self._from(shown[-1].number, shown[-1].column + 1)
-        if left or not self.found.is_all:
-            return _range(lines[-1].number + 1, self.scope.last)
-        if lines[-1].rest and not lines[-1].is_abridged:
-            return {"pattern": None, **self._from(lines[-1].number, lines[-1].end_column)}
-        if len(lines) < len(self.lines):
-            return {"pattern": None, **_range(lines[-1].number + 1, self.lines[-1].number)}
-        return {}
-
-    def guidance(self, position: Mapping[str, Any]) -> str:
-        kind = "context" if "pattern" in position else "output"
-        return f"{kind} truncated, narrow your search; to go on, {self.form.spelling(position)}"
-
-
-def _answer(page: _Page, shown: Sequence[Line], total: int) -> Answer:
-    return Answer(page.text(shown), page.scope.name, tuple(shown), total=total, next=page.following(shown))
-
-
-def _range(first: int, last: int) -> dict[str, Any]:
-    return {"line_range": {"start": first, "end": last}} if first <= last else {}
-
-
-def _columns(line: Line) -> str:
-    if not _is_part(line):
-        return ""
-    return f":{line.column}-{line.end_column - 1}/{line.end_column - 1 + line.rest}"
-
-
-def _is_part(line: Line) -> bool:
-    return line.column > 1 or line.rest > 0
-
-
-def _bracketed(notes: Iterable[str]) -> list[str]:
-    return [f"[{note}]" for note in notes]
-
 
 DEFAULT_MAX_TOKENS: Final = 2_500
 DEFAULT_CONTEXT_LINES: Final = 5
@@ -346,16 +37,37 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 # The longest token of o200k_base has 128 bytes; a file with more bytes than that a token need not be counted.
 _MAX_BYTES_PER_TOKEN = 128
 _MAX_NAMED_MEDIA = 5
-_CHUNK_BYTES = 1 << 20
+_SHOWN_PATTERN_CHARS = 50
 _PLACE = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
 _EMPTY = "Content is empty (0 lines)."
+_TIME_UP = "the time was up before the end; give a simpler pattern"
 _LITERAL = "the pattern is no RE2 syntax, which has no look-around or back-references: its text itself was searched for"
 _SPLIT = "no line of the view matches; these lines are of {name}, the result as the tool gave it"
+_PARTS = (
+    "line:first-last/length| shows these characters of a long line; a reference that ends in :line:column, "
+    "as in {name}:1:1001, begins there"
+)
 
 
 def as_call(position: Mapping[str, Any]) -> str:
     """Say how to go on to a model, in the JSON that its next call will hold."""
     return "repeat the call with " + ", ".join(f'"{name}": {json.dumps(value)}' for name, value in position.items())
+
+
+class _Form(NamedTuple):
+    """How large an answer may be, how it says to go on, and the notes below its lines."""
+
+    budget: Budget
+    spelling: Spelling
+    notes: tuple[str, ...] = ()
+
+
+class _Query(NamedTuple):
+    """A pattern as it was given, the search for it, and how many lines to show before and after each hit."""
+
+    pattern: str
+    search: Search
+    context_lines: int
 
 
 def retrieve(
@@ -410,21 +122,15 @@ def retrieve(
     target = target_of(files, reference, session)
     if whole and (files.tree.size(target.whole) or 0) > MAX_MEDIA_BYTES:
         raise ConfigError("whole", f"the content has over {MAX_MEDIA_BYTES:,} bytes; give a pattern or a line_range")
-    form = Form(None if whole else max_tokens, counter, spelling)
-    context = None if context_lines is None else max(_whole_number("context_lines", context_lines), 0)
+    form = _Form(Budget(None if whole else max_tokens, counter), spelling)
+    context = _context(context_lines)
     if pattern is None and line_range is None and context is None and not target.is_narrowed:
         return _whole(files, target, form, is_bounded=max_tokens is not None)
     _require_text(files, target)
-    total = count_lines(files.tree.chunks(target.name))
-    if not total:
-        return Retrieved.of(TextContent(_EMPTY))
-    if line_range is None and pattern is None and context is not None:
-        line_range = {"start": target.first, "end": target.first + max(context, 1) - 1}
-    scope = _scope(target, total, line_range)
-    if not pattern:
-        return Retrieved.shown(span(files.tree, scope, form))
-    query, notes = _query(pattern, DEFAULT_CONTEXT_LINES if context is None else context, timeout_s)
-    return Retrieved.shown(_found(files, target, scope, query, dataclasses.replace(form, notes=notes)))
+    answer = _lines(
+        files.tree, target, form, pattern=pattern, line_range=line_range, context_lines=context, timeout_s=timeout_s
+    )
+    return Retrieved.shown(answer)
 
 
 def retrieve_lines(
@@ -454,20 +160,17 @@ def retrieve_lines(
         ConfigError: See `retrieve`.
     """
     name, first, column = place_in(reference)
-    source, form = _Held(content), Form(max_tokens, counter, spelling)
-    total = count_lines(source.chunks(name))
-    if not total:
-        return Answer(_EMPTY, name)
-    context = None if context_lines is None else max(_whole_number("context_lines", context_lines), 0)
-    if line_range is None and pattern is None and context is not None:
-        line_range = {"start": first, "end": first + max(context, 1) - 1}
-    scope = _scope(
-        Target(name, name, first=first, column=column, is_narrowed=first > 1 or column > 1), total, line_range
+    target = Target(name, name, first=first, column=column, is_narrowed=first > 1 or column > 1)
+    form = _Form(Budget(max_tokens, counter), spelling)
+    return _lines(
+        HeldContent(content),
+        target,
+        form,
+        pattern=pattern,
+        line_range=line_range,
+        context_lines=context_lines,
+        timeout_s=DEFAULT_TIMEOUT_S,
     )
-    if not pattern:
-        return span(source, scope, form)
-    query, notes = _query(pattern, DEFAULT_CONTEXT_LINES if context is None else context, DEFAULT_TIMEOUT_S)
-    return search(source, scope, query, dataclasses.replace(form, notes=notes))
 
 
 def place_in(reference: str) -> tuple[str, int, int]:
@@ -476,22 +179,44 @@ def place_in(reference: str) -> tuple[str, int, int]:
     return (reference, 1, 1) if place is None else (place[1], max(int(place[2]), 1), max(int(place[3]), 1))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Held:
-    """Content in memory, as lines are read from it."""
+def _lines(
+    source: ByteSource,
+    target: Target,
+    form: _Form,
+    *,
+    pattern: str | None,
+    line_range: Mapping[str, Any] | None,
+    context_lines: int | None,
+    timeout_s: float | None,
+) -> Answer:
+    """Show lines of *target*: a range, those that match, or the first ones."""
+    total = count_lines(source.chunks(target.name))
+    if not total:
+        return Answer(_EMPTY, target.name)
+    context = _context(context_lines)
+    if line_range is None and pattern is None and context is not None:
+        line_range = {"start": target.first, "end": target.first + max(context, 1) - 1}
+    chosen = _narrowed(target, total, line_range)
+    if not pattern:
+        return _range(source, chosen, total, form)
+    search, notes = _search_for(pattern, timeout_s)
+    query = _Query(pattern, search, DEFAULT_CONTEXT_LINES if context is None else context)
+    form = form._replace(notes=notes)
+    answer = _matches(source, chosen, query, form)
+    if answer.lines or chosen.is_narrowed or target.whole == target.name:
+        return answer
+    # The view may have parted the match.
+    result = Target(target.whole, target.whole, last=count_lines(source.chunks(target.whole)))
+    form = form._replace(notes=(*notes, _SPLIT.format(name=target.whole)))
+    found = _matches(source, result, query, form)
+    return found if found.lines else answer
 
-    content: bytes
 
-    def chunks(self, name: str) -> Iterator[bytes]:  # noqa: ARG002 - there is one only
-        for start in range(0, len(self.content), _CHUNK_BYTES):
-            yield self.content[start : start + _CHUNK_BYTES]
-
-
-def _scope(target: Target, total: int, line_range: Mapping[str, Any] | None) -> Scope:
-    """Return the lines that are asked for.
+def _narrowed(target: Target, total: int, line_range: Mapping[str, Any] | None) -> Target:
+    """Return the lines of *target* that are within *line_range*.
 
     Raises:
-        ConfigError: There are none such.
+        ConfigError: There are none.
     """
     start, end = (1, total) if line_range is None else _bounds(line_range, total)
     first, last = max(start, target.first), min(end, target.last, total)
@@ -499,7 +224,8 @@ def _scope(target: Target, total: int, line_range: Mapping[str, Any] | None) -> 
         problem = f"lines {start} to {end} are not within those that the reference names; the content has 1 to {total}"
         raise ConfigError("line_range", problem)
     column = target.column if first == target.first else 1
-    return Scope(target.name, first, last, total, column, is_narrowed=line_range is not None or target.is_narrowed)
+    is_narrowed = line_range is not None or target.is_narrowed
+    return replace(target, first=first, last=last, column=column, is_narrowed=is_narrowed)
 
 
 def _bounds(line_range: Any, total: int) -> tuple[int, int]:
@@ -507,12 +233,15 @@ def _bounds(line_range: Any, total: int) -> tuple[int, int]:
         raise ConfigError("line_range", f'must be {{"start": first, "end": last}}; valid are 1 to {total}')
     start, end = (_whole_number(f"line_range.{name}", line_range[name]) for name in ("start", "end"))
     if not 1 <= start <= end:
-        raise ConfigError(
-            "line_range", f"start {start} must be at least 1 and not behind end {end}; 1 to {total} is valid"
-        )
+        problem = f"start {start} must be at least 1 and not behind end {end}; 1 to {total} is valid"
+        raise ConfigError("line_range", problem)
     if start > total:
         raise ConfigError("line_range", f"start {start} is behind the last line; 1 to {total} is valid")
     return start, end
+
+
+def _context(context_lines: Any) -> int | None:
+    return None if context_lines is None else max(_whole_number("context_lines", context_lines), 0)
 
 
 def _whole_number(name: str, value: Any) -> int:
@@ -525,66 +254,200 @@ def _whole_number(name: str, value: Any) -> int:
     raise ConfigError(name, f"must be a whole number, not {str(value)[:80]!r}")
 
 
-def _query(pattern: str, context_lines: int, timeout_s: float | None) -> tuple[Query, tuple[str, ...]]:
-    """Return what to search for, and what is to be said of it."""
+def _search_for(pattern: str, timeout_s: float | None) -> tuple[Search, tuple[str, ...]]:
+    """Return a search for *pattern*, or for its text if it is not RE2 syntax, and the note that says so."""
     if not isinstance(pattern, str):
         raise ConfigError("pattern", f"must be text, not {type(pattern).__name__}")
     try:
-        return Query(pattern, finder(pattern), context_lines, Deadline(timeout_s)), ()
+        return search_for(pattern, Deadline(timeout_s), literal=False, ignore_case=False), ()
     except ConfigError:
-        return Query(pattern, finder(pattern, literal=True), context_lines, Deadline(timeout_s)), (_LITERAL,)
+        return search_for(pattern, Deadline(timeout_s), literal=True, ignore_case=False), (_LITERAL,)
 
 
-def _found(workspace: Files, target: Target, scope: Scope, query: Query, form: Form) -> Answer:
-    """Search the view of a result, and where nothing in it matches, the result itself."""
-    answer = search(workspace.tree, scope, query, form)
-    if answer.lines or scope.is_narrowed or target.whole == target.name:
-        return answer
-    total = count_lines(workspace.tree.chunks(target.whole))
-    form = dataclasses.replace(form, notes=(*form.notes, _SPLIT.format(name=target.whole)))
-    found = search(workspace.tree, Scope(target.whole, 1, total, total), query, form)
-    return found if found.lines else answer
+def _range(source: ByteSource, target: Target, total: int, form: _Form) -> Answer:
+    """Show the lines of *target*, each of up to 1,000 characters; a single one for as long as the budget lasts.
+
+    Raises:
+        ConfigError: The first line ends before the column of *target*, or the tokens are too few for anything.
+    """
+    page = _RangePage(target, form, len(str(target.last)), total)
+    lines = lines_from(source, target.name, (target.first, target.last), target.column, form.budget.held_chars)
+    shown = form.budget.fill(lines, page)
+    if target.column > 1 and not shown[0].content:
+        raise ConfigError("reference", f"line {target.first} ends before column {target.column}")
+    return Answer(page.text(shown), target.name, tuple(shown), total=total, next=page.following(shown))
 
 
-def _whole(workspace: Files, target: Target, form: Form, *, is_bounded: bool) -> Retrieved:
+def _matches(source: ByteSource, target: Target, query: _Query, form: _Form) -> Answer:
+    """Show the lines of *target* that match, with the lines of context that are within it.
+
+    Returns:
+        An answer with `Answer.total` matching lines, counted up to 10,000 hits; a line over 1,000 characters is shown
+        around each of its matches. Without a match the answer has no lines, and says so.
+    """
+    begin = target.first, target.column
+    ranges = {target.name: [(target.first, target.last)]}
+    found = find(source, ranges, query.search, lambda _, hit: (hit.number, hit.column) < begin)
+    where = f" in lines {target.first}-{target.last}" if target.is_narrowed else ""
+    if not found.hits:
+        searched = f"searched {target.last - target.first + 1} lines" if found.is_all else _TIME_UP
+        text = f"No matches found for pattern '{visible(query.pattern)}'{where} ({searched})."
+        return Answer("\n\n".join([text, *_bracketed(form.notes)]), target.name)
+    hits = found.hits[target.name]
+    total = len({hit.number for hit in hits})
+    count = f"{total}{'' if found.is_all else ' or more'}"
+    shown_pattern = re.sub(r"[\n\r/\]]", " ", visible(query.pattern))[:_SHOWN_PATTERN_CHARS]
+    heading = f"{count} {'match' if count == '1' else 'matches'} for /{shown_pattern}/{where}"
+    around = lines_around(source, target.name, hits, query.context_lines, first=target.first, last=target.last)
+    lines = list(itertools.islice(around, form.budget.max_lines))
+    page = _MatchesPage(target, form, len(str(lines[-1].number)), heading, found, lines)
+    shown = form.budget.fill(lines, page)
+    if not any(line.is_hit for line in shown):
+        # The lines before the first hit have used up the budget. It is the hit that was asked for.
+        page = replace(page, lines=[line for line in lines if line.is_hit])
+        shown = form.budget.fill(page.lines, page)
+    return Answer(page.text(shown), target.name, tuple(shown), total=total, next=page.following(shown))
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The text of an answer about lines of *target*, whose numbers take *width* characters."""
+
+    target: Target
+    form: _Form
+    width: int
+
+    def headed(self, lines: Sequence[Line]) -> str:
+        """Return the heading."""
+        raise NotImplementedError
+
+    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
+        """Return where to go on behind *lines*; empty if nothing is left."""
+        raise NotImplementedError
+
+    def guidance(self, position: Mapping[str, Any]) -> str:
+        """Say how to go on at *position*."""
+        raise NotImplementedError
+
+    def frame(self) -> str:
+        longest = Line(self.target.name, self.target.first, MAX_LINE_CHARS, "", rest=1)
+        return self._framed([longest], "")
+
+    def row(self, line: Line) -> str:
+        return f"---\n{self._row(line)}\n"
+
+    def text(self, lines: Sequence[Line]) -> str:
+        rows: list[str] = []
+        for before, line in itertools.pairwise([lines[0], *lines]):
+            rows += ["---"] if line.number > before.number + 1 else []
+            rows.append(self._row(line))
+        return self._framed(lines, "\n".join(rows))
+
+    def _framed(self, lines: Sequence[Line], rows: str) -> str:
+        following = self.following(lines)
+        below = [*([_PARTS.format(name=self.target.name)] if any(map(_is_part, lines)) else []), *self.form.notes]
+        if following:
+            below.append(f"{self.guidance(following)}; to go on, {self.form.spelling(following)}")
+        return "\n\n".join([f"[{self.headed(lines)}]", rows, *_bracketed(below)])
+
+    def _row(self, line: Line) -> str:
+        mark = ">" if line.is_hit else " "
+        end = line.end_column - 1
+        columns = f":{line.column}-{end}/{end + line.rest}" if _is_part(line) else ""
+        return f"{mark} {str(line.number).rjust(self.width)}{columns}| {line.text}"
+
+    def _from(self, number: int, column: int) -> dict[str, Any]:
+        return {"reference": f"{self.target.name}:{number}:{column}"}
+
+
+@dataclass(frozen=True, slots=True)
+class _RangePage(_Page):
+    total: int
+
+    def headed(self, lines: Sequence[Line]) -> str:
+        return f"Lines {self.target.first}-{lines[-1].number} of {self.total}"
+
+    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
+        newest = lines[-1]
+        if newest.rest and not newest.is_abridged:
+            return self._from(newest.number, newest.end_column)
+        return _line_range(newest.number + 1, self.target.last)
+
+    def guidance(self, position: Mapping[str, Any]) -> str:
+        del position
+        return "output truncated, narrow your range"
+
+
+@dataclass(frozen=True, slots=True)
+class _MatchesPage(_Page):
+    heading: str
+    found: Found
+    lines: Sequence[Line]
+
+    def headed(self, lines: Sequence[Line]) -> str:
+        del lines
+        return self.heading
+
+    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
+        shown = [line for line in lines if line.is_hit]
+        left: Sequence[Hit] = self.found.hits[self.target.name][len(shown) :]
+        if shown and left and left[0].number == shown[-1].number:
+            return self._from(shown[-1].number, shown[-1].column + 1)
+        if left or not self.found.is_all:
+            return _line_range(lines[-1].number + 1, self.target.last)
+        if lines[-1].rest and not lines[-1].is_abridged:
+            return {"pattern": None, **self._from(lines[-1].number, lines[-1].end_column)}
+        if len(lines) < len(self.lines):
+            return {"pattern": None, **_line_range(lines[-1].number + 1, self.lines[-1].number)}
+        return {}
+
+    def guidance(self, position: Mapping[str, Any]) -> str:
+        return f"{'context' if 'pattern' in position else 'output'} truncated, narrow your search"
+
+
+def _line_range(first: int, last: int) -> dict[str, Any]:
+    return {"line_range": {"start": first, "end": last}} if first <= last else {}
+
+
+def _is_part(line: Line) -> bool:
+    return line.column > 1 or line.rest > 0
+
+
+def _bracketed(notes: Iterable[str]) -> list[str]:
+    return [f"[{note}]" for note in notes]
+
+
+def _whole(files: WorkspaceFiles, target: Target, form: _Form, *, is_bounded: bool) -> Retrieved:
     """Return all of the content if it fits, else its first lines and the media, up to 20 MB if *is_bounded*."""
-    media = media_of(workspace, target, is_bounded=is_bounded)
-    if not is_text(workspace, target.whole):
+    media = media_of(files, target, is_bounded=is_bounded)
+    if not is_text(files, target.whole):
         return Retrieved.of(*media)
-    whole = _fitting(workspace, target, media, form)
-    if whole is not None:
-        return whole
+    max_tokens = form.budget.max_tokens
+    # Content that is far too large is not even read.
+    if max_tokens is None or (files.tree.size(target.whole) or 0) <= max_tokens * _MAX_BYTES_PER_TOKEN:
+        whole = Retrieved.of(*contents_of(files, target, media))
+        if form.budget.fits(whole.text):
+            return whole
     named = [part.text for part in media[:_MAX_NAMED_MEDIA]]
     if len(media) > len(named):
         named.append(f"[{len(media) - len(named)} more, not text either]")
-    total = count_lines(workspace.tree.chunks(target.name))
+    total = count_lines(files.tree.chunks(target.name))
     if not total:
         return Retrieved(media, "\n".join(named))
-    form = dataclasses.replace(form, notes=tuple(note[1:-1] for note in named))
-    return Retrieved.shown(span(workspace.tree, _scope(target, total, None), form), *media)
+    form = form._replace(notes=tuple(note[1:-1] for note in named))
+    return Retrieved.shown(_range(files.tree, _narrowed(target, total, None), total, form), *media)
 
 
-def _fitting(workspace: Files, target: Target, media: tuple[MediaContent, ...], form: Form) -> Retrieved | None:
-    """Return all of the content; None where it is too large. What is far too large is not read for that."""
-    if form.max_tokens is None:
-        return Retrieved.of(*contents_of(workspace, target, media))
-    if (workspace.tree.size(target.whole) or 0) > form.max_tokens * _MAX_BYTES_PER_TOKEN:
-        return None
-    whole = Retrieved.of(*contents_of(workspace, target, media))
-    counter = as_text_counter(default_counter() if form.counter is None else form.counter)
-    return None if counter.exceeds(whole.text, form.max_tokens) else whole
-
-
-def _require_text(workspace: Files, target: Target) -> None:
-    """Refuse to look for lines where there are none.
+def _require_text(files: WorkspaceFiles, target: Target) -> None:
+    """Refuse to look for lines in content that has none.
 
     Raises:
-        ConfigError: The content is a payload, or a result of payloads alone.
+        ConfigError: The content is a blob, or a result of blobs alone.
     """
     media = [part.get("path", "") for part in target.parts if "path" in part]
-    if not is_text(workspace, target.whole):
+    if not is_text(files, target.whole):
         media = [target.whole]
-    elif not media or workspace.tree.size(target.whole):
+    elif not media or files.tree.size(target.whole):
         return
     problem = f"cannot search binary content ({', '.join(map(layout.media_type_of, media[:_MAX_NAMED_MEDIA]))})"
     raise ConfigError("reference", f"{problem}; leave out pattern, line_range and context_lines to get it whole")

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple, Self
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
-from buoyline.lookups.glob import Extents, searched
-from buoyline.lookups.hits import Deadline
-from buoyline.lookups.places import require_files
+from buoyline.lookups.glob import searched
+from buoyline.lookups.hits import Deadline, LineRanges
 from buoyline.lookups.read import description_of
+from buoyline.lookups.sources import FileTree, require_files
 from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.local_tree import LocalTree
 
 # Text of any size in chunks that are long enough to mean something and short enough to be shown whole.
 #
@@ -400,10 +399,10 @@ def search(
     if start < 1:
         raise ConfigError("start", f"{start} cannot be; it counts from 1")
     ranking = Ranking(_wanted(query))
-    extents = searched(workspace, path, session, confined=confined)
-    stopped_in = _rank(workspace.tree, extents, ranking, Deadline(timeout_s))
+    ranges = searched(workspace, path, session, confined=confined)
+    stopped_in = _rank(workspace.tree, ranges, ranking, Deadline(timeout_s))
     ranked = [_Passage(candidate) for candidate in ranking.best()]
-    page = _Page(ranking, len(ranked), len(extents), start, stopped_in, spelling)
+    page = _Page(ranking, len(ranked), len(ranges), start, stopped_in, spelling)
     shown = Budget(max_tokens, counter).fill(ranked[start - 1 :], page)
     following = page.following(shown)
     repeated = {"query": query, "path": path if path is None or isinstance(path, str) else [*path], "session": session}
@@ -426,13 +425,13 @@ def _wanted(query: str) -> Words:
     return wanted
 
 
-def _rank(tree: LocalTree, extents: Extents, ranking: Ranking, deadline: Deadline) -> str:
-    """Rank what is in *extents*; return the file in which the time was up, or nothing."""
-    for path, ranges in extents.items():
+def _rank(tree: FileTree, ranges: LineRanges, ranking: Ranking, deadline: Deadline) -> str:
+    """Rank what is in *ranges*; return the file in which the time was up, or nothing."""
+    for path in ranges:
         if description_of(tree, path) is not None:  # a picture has no words
             continue
         for place, chunk in enumerate(chunks_of(tree.chunks(path)), 1):
-            if any(first <= chunk.last and chunk.number <= last for first, last in ranges):
+            if any(first <= chunk.last and chunk.number <= last for first, last in ranges[path]):
                 ranking.add(path, chunk)
             if place % _CHUNKS_BETWEEN_LOOKS == 0 and deadline.is_over():
                 return path

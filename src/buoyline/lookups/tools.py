@@ -12,11 +12,11 @@ from buoyline.errors import BuoylineError, ConfigError, NotFoundError, storage_e
 from buoyline.lookups.answer import Answer, Counter, shown_path
 from buoyline.lookups.glob import glob
 from buoyline.lookups.grep import MAX_CONTEXT_LINES, grep
-from buoyline.lookups.places import Workspace, files_of, require_files
 from buoyline.lookups.query import query
 from buoyline.lookups.read import read
 from buoyline.lookups.retrieve import DEFAULT_MAX_TOKENS, retrieve
 from buoyline.lookups.search import MAX_QUERY_CHARS, search
+from buoyline.lookups.sources import Workspace, files_of, require_files
 from buoyline.offloader import ToolRule
 from buoyline.workspace import LocalWorkspace, layout
 

@@ -34,9 +34,9 @@ from buoyline.integrations.strands.lookups import (
 from buoyline.integrations.strands.storage import FramedStorage, Workspace, WorkspaceStorage
 from buoyline.integrations.strands.storages import FileStorage
 from buoyline.lookups import retrieve
-from buoyline.lookups.places import files_of
 from buoyline.lookups.references import MediaContent, Retrieved, target_of
 from buoyline.lookups.retrieve import place_in
+from buoyline.lookups.sources import files_of
 from buoyline.lookups.tools import RETRIEVAL_DESCRIPTION, RETRIEVAL_PARAMETERS, RETRIEVAL_TOOL, retrieval_arguments
 from buoyline.messages import Json, Media, ResultPart, Text
 from buoyline.messages.formats import format_named

@@ -24,8 +24,8 @@ from buoyline.integrations.strands.storage import session_in
 from buoyline.lookups import Tool, lookup_tools
 from buoyline.lookups.glob import MAX_PATHS
 from buoyline.lookups.paths import extent_of
-from buoyline.lookups.places import files_of
 from buoyline.lookups.references import target_of
+from buoyline.lookups.sources import files_of
 from buoyline.messages import is_object
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import is_stub

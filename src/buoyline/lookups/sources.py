@@ -1,6 +1,8 @@
 """What offloaded content is read from: a workspace on disk, or one in memory."""
 
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Protocol, TypeAlias
 
@@ -9,14 +11,28 @@ from buoyline.offloader.protocol import instead_of
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 from buoyline.workspace.index import Index
 
+_CHUNK_BYTES = 1 << 20
+
 Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
 
 
-class KeepsFiles(Protocol):
-    """Files by names relative to the workdir; see `buoyline.workspace.local_tree.LocalTree`."""
+class ByteSource(Protocol):
+    """Files by name, read in pieces or by ranges of bytes."""
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the content of *name* in pieces."""
+        ...
+
+    def read(self, name: str, offset: int = 0, size_bytes: int = ..., /) -> bytes:
+        """Return *size_bytes* bytes from *offset*, or all that follows it."""
+        ...
+
+
+class FileTree(ByteSource, Protocol):
+    """Files by names relative to the workdir."""
 
     def path(self, name: str, /) -> str:
-        """Return what the model is told as the place of *name*."""
+        """Return the path or reference by which a model knows *name*."""
         ...
 
     def names(self, name: str, /) -> list[str]:
@@ -28,67 +44,76 @@ class KeepsFiles(Protocol):
         ...
 
     def exists(self, name: str, /) -> bool:
-        """Tell whether *name* is there, as anything."""
+        """Tell whether *name* exists, whatever it is."""
         ...
 
     def size(self, name: str, /) -> int | None:
-        """Return the bytes of the file *name*; None when there is none."""
-        ...
-
-    def read(self, name: str, offset: int = 0, size_bytes: int = ..., /) -> bytes:
-        """Return *size_bytes* bytes from *offset*, or all that follows it."""
-        ...
-
-    def chunks(self, name: str) -> Iterator[bytes]:
-        """Yield the content of *name* in pieces."""
+        """Return the bytes of the file *name*; None if there is none."""
         ...
 
 
-class KeepsPayloads(Protocol):
-    """Payloads by their references."""
+class BlobSource(Protocol):
+    """Content under ``data/``."""
 
     def get(self, reference: str, /) -> bytes:
         """Return the bytes behind *reference*."""
         ...
 
 
-class Session(Protocol):
-    """A session, as far as its files are read."""
+class SessionFiles(Protocol):
+    """The files of one session."""
 
     @property
     def directory(self) -> str:
-        """Where its files are, relative to the workdir."""
+        """Their directory, relative to the workdir."""
         ...
 
     def index(self) -> Index:
-        """Return what its journal says."""
+        """Return the content of its journal."""
         ...
 
 
-class Files(Protocol):
-    """The files of a workspace, for reading."""
+class WorkspaceFiles(Protocol):
+    """What lookups read of a workspace."""
 
     @property
     def workdir(self) -> PurePath:
-        """What absolute paths begin with."""
+        """The beginning of absolute paths."""
         ...
 
     @property
-    def tree(self) -> KeepsFiles:
+    def tree(self) -> FileTree:
         """The files."""
         ...
 
     @property
-    def blobs(self) -> KeepsPayloads:
-        """The payloads under ``data/``."""
+    def blobs(self) -> BlobSource:
+        """The content under ``data/``."""
         ...
 
-    def session(self, session_id: str) -> Session:
+    def session(self, session_id: str) -> SessionFiles:
         """Return a session. Raises `NotFoundError`."""
         ...
 
 
-def files_of(workspace: object) -> Files:
+@dataclass(frozen=True, slots=True)
+class HeldContent:
+    """Content in memory, read like a file, whatever the name."""
+
+    content: bytes
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the content in pieces."""
+        for start in range(0, len(self.content), _CHUNK_BYTES):
+            yield self.read(name, start, _CHUNK_BYTES)
+
+    def read(self, name: str, offset: int = 0, size_bytes: int = sys.maxsize, /) -> bytes:
+        """Return *size_bytes* bytes from *offset*, or all that follows it."""
+        del name
+        return self.content[offset : offset + size_bytes]
+
+
+def files_of(workspace: object) -> WorkspaceFiles:
     """Return the files of *workspace*.
 
     Raises:
