@@ -77,8 +77,9 @@ def leaving_at(context: Context, cut: int, *, preserves_words: bool) -> Leaving:
         preserves_words: The user's newest words stand again, and with pins all that belongs to them.
     """
     if not preserves_words and not len(context.again):
-        stays = tuple(at for at, entry in enumerate(context.contents.until(cut)) if entry.stays)
-        return Leaving(cut, stays, (), frozenset())
+        entries = context.contents.until(cut)
+        pinned = (at for at, entry in enumerate(entries) if entry.stays)
+        return Leaving(cut, closed([entry.message for entry in entries], pinned), (), frozenset())
     legal = LegalCuts(situation_of(context))
     return leaving_as(context, cut, legal.reinserted(cut), legal.prefix)
 
