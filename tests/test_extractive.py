@@ -60,12 +60,12 @@ def _spoken(message: Message) -> str:
 _DRAFT = """
 import json, pathlib, sys
 from buoyline.compression.extractive import extract
-from buoyline.compression.summary import Pointer, Source, SummaryRequest
+from buoyline.compression.summary import Pointer, SourceMessage, SummaryRequest
 from buoyline.messages import detect
 from buoyline.tokens import default_counter
 
 messages = json.loads(pathlib.Path(sys.argv[1]).read_text())
-sources = [Source(n, detect(m).view(m), Pointer("transcript.md", n + 1, n + 1)) for n, m in enumerate(messages)]
+sources = [SourceMessage(n, detect(m).view(m), Pointer("transcript.md", n + 1, n + 1)) for n, m in enumerate(messages)]
 print(ascii(extract(SummaryRequest(sources, None, 900, default_counter()))))
 """
 
@@ -417,8 +417,8 @@ def test_a_second_summary_keeps_its_budget_and_points_to_what_either_had(
 def test_a_summary_claims_nothing_that_was_not_said(messages: list[dict[str, Any]], max_tokens: int) -> None:
     draft = _extract(messages, max_tokens)
     known = [_spoken(source.message) for source in _sources(messages)]
-    leaves = [json.dumps(message, ensure_ascii=False) for message in messages]
-    assert unverified("\n".join(draft.fields.values()), [*known, *leaves]) == ()
+    json_texts = [json.dumps(message, ensure_ascii=False) for message in messages]
+    assert unverified("\n".join(draft.fields.values()), [*known, *json_texts]) == ()
 
 
 def test_a_counter_that_does_not_add_up_still_bounds_the_summary() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from buoyline.compression.extractive.fact_text import ANSWERED
-from buoyline.compression.extractive.speech import last_words, without_closing
+from buoyline.compression.extractive.speech import last_words, split_closing
 from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.summary import Draft, Pointer, SourceMessage, SummaryRequest
 from buoyline.messages import detect
@@ -194,7 +194,7 @@ def test_an_answer_in_json_is_quoted_in_its_words() -> None:
     ],
 )
 def test_a_message_ends_with_what_comes_next_or_with_nothing_of_it(text: str, closing: list[str]) -> None:
-    body, found = without_closing(text)
+    body, found = split_closing(text)
     assert found == closing
     assert text.startswith(body.rstrip())
 

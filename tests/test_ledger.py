@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.compression.extractive import snippets
-from buoyline.compression.extractive.snippets import CitedSpan, Snippet, StringCandidate, allotted
+from buoyline.compression.extractive.snippets import CitedSpan, Snippet, StringCandidate, selected_spans
 from buoyline.compression.identifiers import (
     MAX_CHARS,
     atoms,
@@ -183,66 +183,66 @@ NINES = [Snippet(10, lines=1)] * 10
 def test_strings_stand_once_where_they_are_held_and_within_the_tokens(
     wanted: list[StringCandidate], places: list[Snippet], max_tokens: int, max_places: int, line_tokens: float
 ) -> None:
-    found = allotted(wanted, places, max_tokens, max_places=max_places, line_tokens=line_tokens)
-    named = [position for stretch in found for position in (*stretch.said, *stretch.near)]
+    found = selected_spans(wanted, places, max_tokens, max_places=max_places, line_tokens=line_tokens)
+    named = [position for span in found for position in (*span.said, *span.near)]
     assert len(set(named)) == len(named)
-    for stretch in found:
-        run = range(stretch.first, stretch.last + 1)
-        assert stretch.said
+    for span in found:
+        run = range(span.first, span.last + 1)
+        assert span.said
         assert len(run) <= max_places
         assert all(places[number].follows for number in run[1:])
-        assert all(set(run) & set(wanted[position].places) for position in (*stretch.said, *stretch.near))
-    said = sum(wanted[position].tokens for stretch in found for position in stretch.said)
-    assert said + sum(stretch.mark_tokens for stretch in found) <= max_tokens
+        assert all(set(run) & set(wanted[position].places) for position in (*span.said, *span.near))
+    said = sum(wanted[position].tokens for span in found for position in span.said)
+    assert said + sum(span.mark_tokens for span in found) <= max_tokens
 
 
 def test_strings_share_places() -> None:
     assert doctest.testmod(snippets).failed == 0
     wanted = [StringCandidate(0.5, 2, numbers) for numbers in ([1, 2], [2, 3], [2, 9], [9])]
-    assert allotted(wanted, NINES, 100, max_places=1) == [
+    assert selected_spans(wanted, NINES, 100, max_places=1) == [
         CitedSpan(2, 2, [0, 1, 2], [], 10),
         CitedSpan(9, 9, [3], [], 10),
     ]
-    assert allotted(wanted, NINES, 20, max_places=1) == [CitedSpan(2, 2, [0, 1, 2], [], 10)]
+    assert selected_spans(wanted, NINES, 20, max_places=1) == [CitedSpan(2, 2, [0, 1, 2], [], 10)]
 
 
 def test_a_place_that_costs_less_is_better() -> None:
     places = [Snippet(0, 1), Snippet(10, 1), Snippet(30, 1)]
-    assert allotted([StringCandidate(0.5, 2, [1, 2])], places, 60, max_places=1) == [CitedSpan(1, 1, [0], [], 10)]
+    assert selected_spans([StringCandidate(0.5, 2, [1, 2])], places, 60, max_places=1) == [CitedSpan(1, 1, [0], [], 10)]
 
 
 def test_neighbours_share_a_pointer_unless_their_lines_cost_too_much() -> None:
     places = [Snippet(10, lines=6), *[Snippet(10, lines=6, follows=True)] * 3]
     wanted = [StringCandidate(0.9, 2, [0]), StringCandidate(0.5, 2, [1]), StringCandidate(0.5, 2, [3])]
-    assert allotted(wanted, places, 20, max_places=4) == [CitedSpan(0, 3, [0, 1, 2], [], 10)]
-    assert allotted(wanted, places, 20, max_places=2)[0].last == 1
-    assert allotted(wanted, places, 20, max_places=4, line_tokens=20)[0].last == 0
+    assert selected_spans(wanted, places, 20, max_places=4) == [CitedSpan(0, 3, [0, 1, 2], [], 10)]
+    assert selected_spans(wanted, places, 20, max_places=2)[0].last == 1
+    assert selected_spans(wanted, places, 20, max_places=4, line_tokens=20)[0].last == 0
 
 
 def test_what_there_is_no_room_to_say_is_named_by_its_lines() -> None:
     places = [Snippet(10, lines=6), Snippet(10, lines=6, follows=True)]
     wanted = [StringCandidate(0.9, 2, [0]), *(StringCandidate(0.3, 12, [1]) for _ in range(4))]
-    (stretch,) = allotted(wanted, places, 14, max_places=2)
-    assert stretch == CitedSpan(0, 1, [0], [1, 2, 3, 4], 10)
+    (span,) = selected_spans(wanted, places, 14, max_places=2)
+    assert span == CitedSpan(0, 1, [0], [1, 2, 3, 4], 10)
 
 
 def test_what_can_be_looked_up_already_is_not_named_again() -> None:
     wanted = [StringCandidate(0.9, 2, [0]), *(StringCandidate(0.3, 12, [1], is_near=True) for _ in range(4))]
     places = [Snippet(10, lines=6), Snippet(10, lines=6, follows=True)]
-    assert allotted(wanted, places, 14, max_places=2, line_tokens=0.1) == [CitedSpan(0, 0, [0], [], 10)]
+    assert selected_spans(wanted, places, 14, max_places=2, line_tokens=0.1) == [CitedSpan(0, 0, [0], [], 10)]
 
 
 def test_the_name_of_a_file_is_paid_for_once_and_by_all_its_places_together() -> None:
     places = [Snippet(30, lines=1, file="result.txt", more_tokens=2)] * 9
     wanted = [StringCandidate(0.5, 2, [number]) for number in range(0, 9, 2)]
-    found = allotted(wanted, places, 48, max_places=1)
-    assert [stretch.first for stretch in found] == [0, 2, 4, 6, 8]
-    assert [stretch.mark_tokens for stretch in found] == [30, 2, 2, 2, 2]
-    assert not allotted(wanted, places, 30, max_places=1)
+    found = selected_spans(wanted, places, 48, max_places=1)
+    assert [span.first for span in found] == [0, 2, 4, 6, 8]
+    assert [span.mark_tokens for span in found] == [30, 2, 2, 2, 2]
+    assert not selected_spans(wanted, places, 30, max_places=1)
 
 
 def test_a_file_that_is_named_anyway_costs_only_its_lines() -> None:
     places = [Snippet(30, lines=1, file="result.txt", more_tokens=2)]
     wanted = [StringCandidate(0.5, 2, [0])]
-    assert allotted(wanted, places, 4, max_places=1, named=["result.txt"]) == [CitedSpan(0, 0, [0], [], 2)]
-    assert not allotted(wanted, places, 4, max_places=1)
+    assert selected_spans(wanted, places, 4, max_places=1, named=["result.txt"]) == [CitedSpan(0, 0, [0], [], 2)]
+    assert not selected_spans(wanted, places, 4, max_places=1)

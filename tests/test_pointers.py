@@ -15,7 +15,7 @@ from thirds import STEP, each_third, examples
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Compressor, Draft, MessageRange, Pointer, Summary
-from buoyline.compression.extractive.lines import spanning
+from buoyline.compression.extractive.lines import merged_pointers
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import detect
 from buoyline.offloader import StoredResult, abilities_of, notice_of, stub
@@ -255,8 +255,8 @@ pointers = st.builds(
 
 @given(st.lists(pointers, max_size=6))
 def test_spans_name_all_lines_and_none_that_are_far(found: list[Pointer]) -> None:
-    spans = spanning(found)
-    assert spanning(spans) == spans
+    spans = merged_pointers(found)
+    assert merged_pointers(spans) == spans
     assert all(before.path != after.path or before < after for before, after in pairwise(spans))
     for pointer in found:
         assert any(

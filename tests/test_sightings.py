@@ -7,11 +7,11 @@ from buoyline.messages import detect
 
 def _seen(*texts: str) -> dict[str, int]:
     """Return how often each string counts in a conversation of these messages."""
-    lookout = OccurrenceIndex()
+    found = OccurrenceIndex()
     for index, text in enumerate(texts):
         message = {"role": "user", "content": text}
-        lookout.watch(SourceMessage(index, detect(message).view(message)), ())
-    return {found.text: found.count for found in lookout.sightings()}
+        found.add(SourceMessage(index, detect(message).view(message)), ())
+    return {string.text: string.count for string in found.occurrences()}
 
 
 def test_a_short_spelling_of_several_paths_counts_for_the_one_seen_most() -> None:

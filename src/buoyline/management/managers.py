@@ -170,11 +170,8 @@ def text_numbers(result: ToolResult) -> tuple[int, ...]:
 
 def images_in(parts: "tuple[Part, ...]") -> list[int]:
     """Return the numbers of the pictures that have their bytes with them."""
-    return [number for number, part in enumerate(parts) if isinstance(part, Media) and _is_picture(part)]
-
-
-def _is_picture(part: Media) -> bool:
-    return part.kind == "image" and part.payload is not None
+    media = ((number, part) for number, part in enumerate(parts) if isinstance(part, Media))
+    return [number for number, part in media if part.kind == "image" and part.payload is not None]
 
 
 # ``ImageLimitManager``: only the newest pictures stay in the context.
@@ -258,12 +255,18 @@ class Masking(ManagerSettings):
         """Choose the older results that are worth it."""
         found = list(results_of(context))
         newest = len(found) - self.keep_recent_results
-        actions = tuple(
-            self._action(context, one)
-            for one in found[: max(newest, 0)]
-            if not context.is_unread(one.position, one.number) and self._may_leave(context, one)
-        )
-        return Decision(actions, f"{len(actions)} of {len(found)} tool results are old enough and large enough")
+        actions: list[Replace] = []
+        for one in found[: max(newest, 0)]:
+            numbers = text_numbers(one.result)
+            if not numbers or context.is_unread(one.position, one.number):
+                continue
+            tool = context.tool_of(one.position, one.number)
+            is_kept = any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
+            if not is_kept and count_result(one.result, context.counter) >= self.min_tokens:
+                stub = MaskStub(tool)
+                actions.append(Replace(one.position, one.number, "an older result", texts=numbers, write_stub=stub))
+        reason = f"{len(actions)} of {len(found)} tool results are old enough and large enough"
+        return Decision(tuple(actions), reason)
 
     def in_words(self) -> str:
         """Return what it does."""
@@ -272,17 +275,6 @@ class Masking(ManagerSettings):
             f"leaves one line in place of each tool result of {self.min_tokens:,} tokens or more{kept}, "
             f"except for the {self.keep_recent_results:,} newest"
         )
-
-    def _action(self, context: ContextView, found: FoundResult) -> Replace:
-        tool = context.tool_of(found.position, found.number)
-        numbers = text_numbers(found.result)
-        return Replace(found.position, found.number, "an older result", texts=numbers, write_stub=MaskStub(tool))
-
-    def _may_leave(self, context: ContextView, found: FoundResult) -> bool:
-        tool = context.tool_of(found.position, found.number)
-        is_kept = any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
-        has_text = bool(text_numbers(found.result))
-        return has_text and not is_kept and count_result(found.result, context.counter) >= self.min_tokens
 
 
 # ``OffloadManager``: large tool results leave for files, and a stub with a preview stays.
@@ -389,10 +381,15 @@ class Pinning(ManagerSettings):
 
     def decide(self, context: ContextView) -> Decision:
         """Choose the messages that are not pinned yet."""
-        first = self._first(context)
-        positions = tuple(
-            at for at, held in enumerate(context.messages) if not held.pinned and (at in first or self._names(held))
-        )
+        counted = (at for at, held in enumerate(context.messages) if held.is_counted)
+        before = context.messages[0].index if context.messages else 0
+        # Every archived message was counted, apart from system messages, which are all in the prefix.
+        archived = before - sum(held.message.role == "system" and not held.is_ours for held in context.prefix)
+        chosen = set(islice(counted, max(self.first - archived, 0)))
+        if self.contains:
+            spoken = ((at, held.message.text) for at, held in enumerate(context.messages) if held.is_spoken_by_user)
+            chosen |= {at for at, text in spoken if any(word in text for word in self.contains)}
+        positions = tuple(at for at in sorted(chosen) if not context.messages[at].pinned)
         actions = (Pin(positions, "the document pins them"),) if positions else ()
         return Decision(actions, f"{len(positions)} messages more are pinned")
 
@@ -401,19 +398,6 @@ class Pinning(ManagerSettings):
         words = [f"the first {self.first:,} messages"] if self.first else []
         words += [f"what the user says with {word!r} in it" for word in self.contains]
         return f"pins {' and '.join(words) or 'nothing'}"
-
-    def _first(self, context: ContextView) -> set[int]:
-        """Return the positions of the session's first messages, as far as they have not left."""
-        counted = (at for at, held in enumerate(context.messages) if held.is_counted)
-        before = context.messages[0].index if context.messages else 0
-        # Whatever left was counted, apart from system messages, which all stand in the head.
-        gone = before - sum(held.message.role == "system" and not held.is_ours for held in context.prefix)
-        return set(islice(counted, max(self.first - gone, 0)))
-
-    def _names(self, held: ContextMessage) -> bool:
-        return (
-            bool(self.contains) and held.is_spoken_by_user and any(word in held.message.text for word in self.contains)
-        )
 
 
 # ``SlidingWindowManager``: the most recent messages stay.
@@ -494,7 +478,9 @@ class Summarization(ManagerSettings):
         if wanted <= 0:
             return Decision(reason=f"{len(places)} messages, of which {self.preserve_recent_messages} are preserved")
         # Positions count system messages, too; the numbers of the document do not.
-        target, limit = places[wanted - 1] + 1, self._limit(context, places)
+        target = places[wanted - 1] + 1
+        preserved = places[len(places) - self.preserve_recent_messages :]
+        limit = preserved[0] if preserved else len(context.messages)
         legal = LegalCuts(context)
         cuts = sorted(cut for cut in legal.cuts if cut <= limit)
         if not cuts:
@@ -518,10 +504,6 @@ class Summarization(ManagerSettings):
             f"summarises the oldest {self.summary_ratio:.0%} of the messages{model}, "
             f"never one of the {self.preserve_recent_messages:,} newest"
         )
-
-    def _limit(self, context: ContextView, places: list[int]) -> int:
-        preserved = places[len(places) - self.preserve_recent_messages :]
-        return preserved[0] if preserved else len(context.messages)
 
 
 # ``ToolsOutputTruncateManager``: what is too long of a tool's output leaves.

@@ -165,7 +165,11 @@ class Registry:
         """
         if self._documents is not None and self._documents.has(name):
             content, source = self._documents.read(name), self._documents.path(name)
-            return self._read(content, name, source, strict=strict)
+            try:
+                raw = parsed(content.decode("utf-8"), source=source)
+            except UnicodeDecodeError as error:
+                raise DocumentError(source, [("", f"not UTF-8: {error}")]) from error
+            return ContextManagement.read(raw, name=name, strict=strict, allowed=self._allowed, source=source)
         if name in BUILT_IN:
             return built_in(name)
         raise NotFoundError("context management document", name, nearest(name, self.names()))
@@ -228,7 +232,14 @@ class Registry:
     def listed(self) -> list[Listed]:
         """Return all documents in the order of their names, also those that cannot be read."""
         kept = set[str]() if self._documents is None else set(self._documents.names())
-        return [self._listed(name, is_built_in=name not in kept) for name in self.names()]
+        found: list[Listed] = []
+        for name in self.names():
+            try:
+                description, problem = self.get(name).description, ""
+            except DocumentError as error:
+                description, problem = "", str(error)
+            found.append(Listed(name, name not in kept, description, problem))
+        return found
 
     def resolve(self, management: ContextManagement | Mapping[str, Any] | str) -> ContextManagement:
         """Return *management*: a document, the JSON values of one, or a name.
@@ -241,20 +252,6 @@ class Registry:
         if isinstance(management, str):
             return self.get(management)
         return ContextManagement.read(management, allowed=self._allowed)
-
-    def _listed(self, name: str, *, is_built_in: bool) -> Listed:
-        try:
-            return Listed(name, is_built_in, self.get(name).description)
-        except DocumentError as error:
-            return Listed(name, is_built_in, "", str(error))
-
-    def _read(self, content: bytes, name: str, source: str, *, strict: bool) -> ContextManagement:
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DocumentError(source, [("", f"not UTF-8: {error}")]) from error
-        raw = parsed(text, source=source)
-        return ContextManagement.read(raw, name=name, strict=strict, allowed=self._allowed, source=source)
 
 
 def built_in(name: str) -> ContextManagement:

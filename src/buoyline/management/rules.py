@@ -291,7 +291,8 @@ class LegalCuts:
         """Look at *context*."""
         self._views = views = context.views
         preserved = set(closed(views, _preserved(context.messages)))
-        self._protected = closed(views, (*preserved, *_current(context)))
+        current = context.current_user()
+        self._protected = closed(views, preserved if current is None else (*preserved, current))
         passing = [held.is_counted and at not in preserved for at, held in enumerate(context.messages)]
         protected = set(self._protected)
         again = [is_passing and at in protected for at, is_passing in enumerate(passing)]
@@ -339,11 +340,6 @@ def _preserved(messages: Sequence[ContextMessage]) -> Iterator[int]:
     return (at for at, held in enumerate(messages) if held.pinned or not held.is_counted)
 
 
-def _current(context: ContextView) -> tuple[int, ...]:
-    current = context.current_user()
-    return () if current is None else (current,)
-
-
 def _current_in_head(context: ContextView) -> tuple[int, ...]:
     """Return the position of the user's newest words in the head; none where there are newer ones behind it.
 
@@ -362,16 +358,11 @@ def _cuts(views: Sequence[Message]) -> Iterator[int]:
     held = legal_cuts(views)
     speaker = max((at for at, view in enumerate(views) if view.role == "assistant"), default=0)
     others = [cut for cut in legal_cuts(views, hold_pending=False) if cut <= speaker]
-    orphans = _orphans(views)
+    paired = {end for _, end in pair_spans(views)}
+    orphans = {at for at, view in enumerate(views) if view.role == "tool" and at not in paired}
     for cuts in (held, sorted(set(others) - set(held))):
         allowed = set(cuts)
         yield from (cut for cut in cuts if cut not in orphans or cut + 1 not in allowed)
-
-
-def _orphans(messages: Sequence[Message]) -> set[int]:
-    """Return the positions of messages that hold nothing but results of no call."""
-    paired = {end for _, end in pair_spans(messages)}
-    return {at for at, message in enumerate(messages) if message.role == "tool" and at not in paired}
 
 
 # What stays in a context for text that a manager took out of it. Pure.

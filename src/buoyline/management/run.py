@@ -7,7 +7,6 @@ from typing import Final
 from buoyline.management.actions import (
     ActionResult,
     ContextEditor,
-    Decision,
     Evict,
     ManagerAction,
     Pin,
@@ -153,12 +152,16 @@ class _Running:
         context = self.view()
         verdict = entry.activation.verdict(context)
         if not verdict.is_met:
-            self.report.entries.append(_idle(hook, number, entry, verdict.reason))
+            idle = ManagerRun(hook, number, entry.manager.type_name, is_active=False, reason=verdict.reason)
+            self.report.entries.append(idle)
             return
         decision = await entry.decide(context, self.error)
-        if hook != "pre_compress" and _lets_go_for_a_summary(decision):
-            decision = await self._after_preparations(entry, decision)
-        done = [await self._carried_out(action) for action in decision.actions]
+        is_summarizing = any(isinstance(action, Summarize) for action in decision.actions)
+        if hook != "pre_compress" and is_summarizing and (before := self.management.entries("pre_compress")):
+            for at, preparation in enumerate(before):
+                await self.entry("pre_compress", at, preparation)
+            decision = await entry.decide(self.view(), self.error)
+        done = [await self._carry_out(action) for action in decision.actions]
         after = self.view()
         self.report.entries.append(
             ManagerRun(
@@ -175,33 +178,14 @@ class _Running:
             )
         )
 
-    async def _after_preparations(self, entry: ManagerEntry, decision: Decision) -> Decision:
-        """Run the managers of ``pre_compress``, and decide anew about what they have left."""
-        entries = self.management.entries("pre_compress")
-        for number, before in enumerate(entries):
-            await self.entry("pre_compress", number, before)
-        return await entry.decide(self.view(), self.error) if entries else decision
-
-    async def _carried_out(self, action: ManagerAction) -> ActionResult:
+    async def _carry_out(self, action: ManagerAction) -> ActionResult:
         self._view = None
-        return await _carried_out(self.editor, action)
-
-
-def _idle(hook: Hook, number: int, entry: ManagerEntry, reason: str) -> ManagerRun:
-    return ManagerRun(hook, number, entry.manager.type_name, is_active=False, reason=reason)
-
-
-def _lets_go_for_a_summary(decision: Decision) -> bool:
-    return any(isinstance(action, Summarize) for action in decision.actions)
-
-
-async def _carried_out(editor: ContextEditor, action: ManagerAction) -> ActionResult:
-    match action:
-        case Evict():
-            return await editor.evict(action)
-        case Summarize():
-            return await editor.summarize(action)
-        case Replace():
-            return await editor.replace(action)
-        case Pin():
-            return await editor.pin(action)
+        match action:
+            case Evict():
+                return await self.editor.evict(action)
+            case Summarize():
+                return await self.editor.summarize(action)
+            case Replace():
+                return await self.editor.replace(action)
+            case Pin():
+                return await self.editor.pin(action)

@@ -1,25 +1,25 @@
 """The messages that leave the context, read once for all fields of their summary."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
-from buoyline.compression.extractive.lines import LineFinder, Passage, spanning
+from buoyline.compression.extractive.lines import LineFinder, Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS, OccurrenceIndex, Occurrences, likelihood
 from buoyline.compression.extractive.snippets import Sections
 from buoyline.compression.extractive.speech import (
     asks,
     chars_of,
     ending_of,
-    in_words,
     is_made_by_machine,
+    plain_text,
     repeated_endings,
-    without_closing,
+    split_closing,
 )
-from buoyline.compression.extractive.steps import Step, broader, steps
+from buoyline.compression.extractive.steps import Step, steps, subjects_of
 from buoyline.compression.identifiers import readable
 from buoyline.compression.summary import Fact, Pointer, SourceMessage
 from buoyline.messages import Role
@@ -76,30 +76,32 @@ class Conversation:
         self.citations = LineFinder()
         self.steps = steps(sources, self.citations)
         self.open_errors, self.tackled_errors, self.resolved_errors = _errors(self.steps)
-        self._lookout = OccurrenceIndex()
-        actions = {index: [step.action for step in made] for index, made in groupby(self.steps, _call_index)}
+        self._index = OccurrenceIndex()
+        actions = {
+            index: [step.action for step in made] for index, made in groupby(self.steps, lambda step: step.call.index)
+        }
         for source in sources:
-            self._lookout.watch(source, actions.get(source.index, []))
-        self._lookout.mark_errors(line.text for step in self.open_errors for line in step.errors)
+            self._index.add(source, actions.get(source.index, []))
+        self._index.mark_errors(line.text for step in self.open_errors for line in step.errors)
         self.sections = Sections(sources, self.strings_in, max_tokens=max(limits.max_tokens, 1))
-        self.sightings = self._lookout.sightings()
-        self._values = {sighting.text: self.value_of(sighting) for sighting in self.sightings}
+        self.occurrences = self._index.occurrences()
+        self._values = {occurrence.text: self.value_of(occurrence) for occurrence in self.occurrences}
         users = self.spoken("user")
         self._first = users[0] if users else None
         self._endings = repeated_endings([source.message.text for source in users], at_least=MADE_ALIKE)
         self.typed = _without_repetitions([source for source in users if not self.is_made(source)] or users)
 
-    def value_of(self, sighting: Occurrences) -> float:
+    def value_of(self, occurrence: Occurrences) -> float:
         """Return how likely the string is needed again."""
-        return likelihood(sighting.weight, count=sighting.count, age=self.end - 1 - sighting.last_seen)
+        return likelihood(occurrence.weight, count=occurrence.count, age=self.end - 1 - occurrence.last_seen)
 
     def value_in(self, text: str) -> float:
         """Return how many strings of *text* are needed again, on average."""
-        return math.fsum(self._values.get(string, 0.0) for _, string in self._lookout.strings(text))
+        return math.fsum(self._values.get(string, 0.0) for _, string in self._index.strings(text))
 
     def strings_in(self, text: str) -> set[str]:
         """Return the exact strings in *text*."""
-        return {string for _, string in self._lookout.strings(text)}
+        return {string for _, string in self._index.strings(text)}
 
     def is_made(self, source: SourceMessage) -> bool:
         """Tell whether a message in the user's name was made by a program: a notice, a prompt of a shell."""
@@ -108,7 +110,7 @@ class Conversation:
         return is_made_by_machine(text) or (ending_of(text) in self._endings and not is_task)
 
     @property
-    def last_deed(self) -> int:
+    def last_operation(self) -> int:
         """Index of the newest message of the user, or with a call that has a result; -1 without any.
 
         What was announced before is done.
@@ -123,24 +125,20 @@ class Conversation:
         pointers = self.citations.of(source, said)
         if self.says_something(source.message.text):
             return Passage(said, pointers)
-        asked = next((other for other in self._agents_before(source)), None)
-        closing = () if asked is None else without_closing(in_words(asked.message.text))[1]
+        at = source.index - self.sources[0].index - 1
+        asked = self.sources[at] if at >= 0 else source
+        if asked.message.role != "assistant" or not asked.message.text.strip():
+            return Passage(said, pointers)
+        closing = split_closing(plain_text(asked.message.text))[1]
         question = next((sentence for sentence in reversed(closing) if asks(sentence)), "")
-        if asked is None or not question:
+        if not question:
             return Passage(said, pointers)
         shown = cut(question, max_tokens, self.limits.counter)
-        return Passage(f"{shown}{ANSWERED}{said}", spanning((*self.citations.of(asked, shown), *pointers)))
+        return Passage(f"{shown}{ANSWERED}{said}", merged_pointers((*self.citations.of(asked, shown), *pointers)))
 
     def says_something(self, text: str) -> bool:
         """Tell whether a user's words say anything alone: "yes" and "go on" do not."""
         return chars_of(readable(text[:MAX_TYPED_CHARS])) >= MIN_WORDS_CHARS or self.value_in(text) > 0
-
-    def _agents_before(self, source: SourceMessage) -> Iterator[SourceMessage]:
-        """Yield the agent's message right before one of the user's, if it has words and no calls."""
-        at = source.index - self.sources[0].index - 1
-        before = self.sources[at] if at >= 0 else None
-        if before is not None and before.message.role == "assistant" and before.message.text.strip():
-            yield before
 
     def item(self, field: str, kind: str, text: str, source: SourceMessage, *, weight: float, order: int = 0) -> Fact:
         """Return *text*, which *source* says, with its lines."""
@@ -177,14 +175,14 @@ def _errors(made: Sequence[Step]) -> tuple[list[Step], list[Step], list[Step]]:
     for position, step in enumerate(made):
         if step.answer is not None:
             last_try |= dict.fromkeys(step.tried, position)
-            if step.action.deed == "change" and not step.has_failed:
+            if step.action.operation == "change" and not step.has_failed:
                 last_change |= {path.rpartition("/")[2]: position for path in step.action.paths}
     is_open: list[Step] = []
     is_tackled: list[Step] = []
     is_over: list[Step] = []
     for position, step in enumerate(made):
         if step.errors:
-            again = made[max(last_try.get(subject, -1) for subject in broader(step.subject))]
+            again = made[max(last_try.get(subject, -1) for subject in subjects_of(step.subject))]
             if again is step:
                 words = "\n".join(line.text for line in step.errors)
                 is_changed = any(at > position and name in words for name, at in last_change.items())
@@ -207,10 +205,6 @@ def _begins_in(pointer: Pointer, source: SourceMessage) -> bool:
     if whole is not None and pointer.path == whole.path:
         return whole.start <= pointer.start <= whole.end
     return any(excerpt is not None and excerpt.path == pointer.path for excerpt in source.excerpts)
-
-
-def _call_index(step: Step) -> int:
-    return step.call.index
 
 
 def _between(least: int, wanted: int, most: int) -> int:

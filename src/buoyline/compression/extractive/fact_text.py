@@ -1,13 +1,13 @@
 """How an item reads: one line each, or a share of a line in the ledger, with its pointer behind it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
 from buoyline.compression.citations import BETWEEN, CUT
-from buoyline.compression.extractive.lines import spanning
+from buoyline.compression.extractive.lines import merged_pointers
 from buoyline.compression.extractive.snippets import LABEL_KIND, rows
 from buoyline.compression.identifiers import readable
 from buoyline.compression.summary import Fact, Pointer, citation_marks
@@ -18,7 +18,7 @@ NOTHING: Final = "None seen."
 STRING_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash", "version", "number"})
 """Kinds whose items are bare strings; they share lines."""
 
-SHARING_KINDS: Final = frozenset({"finding", "closing", "note"})
+JOINED_KINDS: Final = frozenset({"finding", "closing", "note"})
 """Kinds whose sentences share a line, and its pointer, where they come from the same lines."""
 
 COUNTED_KINDS: Final = frozenset({"changed", "read", "error", "untried", "tackled", "resolved"})
@@ -115,7 +115,9 @@ def _lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     for is_shared, group in groupby(prose, _sharing):
         members = list(group)
         lines = [members] if is_shared else [[item] for item in members]
-        yield from ((BETWEEN.join(map(said, line)), _together(line)) for line in lines)
+        for line in lines:
+            pointers = merged_pointers(pointer for item in line for pointer in item.pointers)
+            yield BETWEEN.join(map(said, line)), line[0].pointers if len(line) == 1 else pointers
     yield from ((row.text, tuple(row.pointers)) for row in rows(item for item in chosen if item.kind in STRING_KINDS))
 
 
@@ -129,10 +131,6 @@ def _sharing(item: Fact) -> tuple[int, tuple[Pointer, ...]] | None:
 
     Those that the agent said in one message stand together. What a model's summary said may point anywhere.
     """
-    if item.kind not in SHARING_KINDS:
+    if item.kind not in JOINED_KINDS:
         return None
     return item.last_seen, item.pointers if item.kind == "note" else ()
-
-
-def _together(line: Sequence[Fact]) -> tuple[Pointer, ...]:
-    return line[0].pointers if len(line) == 1 else spanning(pointer for item in line for pointer in item.pointers)

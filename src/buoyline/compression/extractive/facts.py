@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Final
 from buoyline.compression.citations import ARROW, CUT
 from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
-from buoyline.compression.extractive.lines import Passage, spanning
+from buoyline.compression.extractive.lines import Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
 from buoyline.compression.extractive.speech import (
     MIN_SENTENCE_CHARS,
     announces,
     asks,
     chars_of,
-    in_words,
     is_rule,
     last_words,
     leads_in,
+    plain_text,
+    split_closing,
     tasks_of,
     without_blocks,
-    without_closing,
 )
-from buoyline.compression.extractive.steps import alike, differing
+from buoyline.compression.extractive.steps import grouped_calls, varying_argument
 from buoyline.compression.identifiers import readable, sentences
 from buoyline.compression.summary import Fact, Pointer, SourceMessage
 
 if TYPE_CHECKING:
     from buoyline.compression.extractive.steps import Step
 
-# Weights are log odds, as those of `sightings`, but set by judgement and by reading summaries, not fitted.
+# Weights are log odds, as those of `occurrences`, but set by judgement and by reading summaries, not fitted.
 TASK: Final = 9.0
 """The first request is kept whatever else goes."""
 
@@ -112,21 +112,21 @@ def overview(conversation: Conversation, *, without: SourceMessage | None = None
             continue
         kind = "task" if is_task else "pasted" if is_pasted else "request"
         weight = TASK if is_task else _request_weight(conversation, source, is_newest=is_newest)
-        item = _item(conversation, "task_overview", kind, passage.text, source, weight=weight)
-        yield _backed(item, passage.pointers)
+        item = conversation.item("task_overview", kind, passage.text, source, weight=weight)
+        yield _citing(item, passage.pointers)
 
 
 def state(conversation: Conversation) -> Iterator[Fact]:
     """Yield what was done: files changed, calls and how they ended, what the agent reported."""
     for step in conversation.steps:
-        if step.action.deed == "change" and not step.has_failed:
+        if step.action.operation == "change" and not step.has_failed:
             for path in step.action.paths:
-                item = _item(conversation, "current_state", "changed", path, step.call, weight=CHANGED)
-                yield _backed(item, [_with_lines_behind(pointer, step.call) for pointer in item.pointers])
-        if step.action.deed == "look" and not step.has_failed:
+                item = conversation.item("current_state", "changed", path, step.call, weight=CHANGED)
+                yield _citing(item, [_with_lines_behind(pointer, step.call) for pointer in item.pointers])
+        if step.action.operation == "look" and not step.has_failed:
             for path in step.action.paths:
-                yield _item(conversation, "current_state", "read", path, step.call, weight=READ)
-    yield from _deeds(conversation)
+                yield conversation.item("current_state", "read", path, step.call, weight=READ)
+    yield from _operations(conversation)
     yield from _reports(conversation)
 
 
@@ -148,9 +148,9 @@ def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -
     said = [cut(line.text, limits.line, limits.counter) for line in lines]
     shown = f" {CUT} ".join(dict.fromkeys(text for text in said if text))
     text = f"{step.subject}{ARROW}{shown}" if shown else step.subject
-    item = _item(conversation, "important_discoveries", kind, text, step.answer or step.call, weight=weight)
+    item = conversation.item("important_discoveries", kind, text, step.answer or step.call, weight=weight)
     passage = Passage(shown, tuple(pointer for line in lines for pointer in line.pointers))
-    return _backed(item, step.backing(step.subject, passage, conversation.citations))
+    return _citing(item, step.citations_for(step.subject, passage, conversation.citations))
 
 
 def preserved(conversation: Conversation) -> Iterator[Fact]:
@@ -164,20 +164,20 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
                 continue
             weight = RULE if is_rule(sentence) else REMARK
             text = cut(sentence, 2 * limits.line, limits.counter)
-            yield _item(conversation, "context_to_preserve", "constraint", text, source, weight=weight, order=position)
-    for sighting in conversation.sightings:
+            yield conversation.item("context_to_preserve", "constraint", text, source, weight=weight, order=position)
+    for occurrence in conversation.occurrences:
         yield Fact(
             field="context_to_preserve",
-            kind=sighting.kind,
-            text=sighting.text,
+            kind=occurrence.kind,
+            text=occurrence.text,
             pointer=None,
-            last_seen=sighting.last_seen,
-            count=sighting.count,
-            weight=sighting.weight,
+            last_seen=occurrence.last_seen,
+            count=occurrence.count,
+            weight=occurrence.weight,
         )
 
 
-def _deeds(conversation: Conversation) -> Iterator[Fact]:
+def _operations(conversation: Conversation) -> Iterator[Fact]:
     """Yield each distinct call with its newest outcome; those that differ in one argument alone together."""
     limits = conversation.limits
     words = conversation.spoken("assistant")[-1:]
@@ -185,12 +185,12 @@ def _deeds(conversation: Conversation) -> Iterator[Fact]:
     newest: dict[str, Step] = {}
     for step in conversation.steps:
         # What failed with words is told as an error, which says whether it is open.
-        is_deed = step.action.deed in {"run", "act"} or (step.action.deed == "look" and not step.action.paths)
+        is_deed = step.action.operation in {"run", "act"} or (step.action.operation == "look" and not step.action.paths)
         if is_deed and not step.errors:
             spoken = readable(step.action.spoken())
             newest.pop(spoken, None)
             newest[spoken] = step
-    together, apart = alike(newest.values())
+    together, apart = grouped_calls(newest.values())
     for first, *others in together:
         made = [first, *others]
         yield from _series(conversation, made, SERIES if made[-1].call.index >= said else DONE)
@@ -201,25 +201,25 @@ def _deeds(conversation: Conversation) -> Iterator[Fact]:
         weight = FAILED if step.has_failed else LOOKED if step.action.is_harmless else DONE
         weight += LATELY if weight == DONE and step.call.index >= said else 0
         shown = f"{text}{ARROW}{outcome}" if outcome else text
-        item = _item(conversation, "current_state", "done", shown, step.call, weight=weight)
-        yield _backed(item, step.backing(text.removeprefix("$ "), step.outcome, conversation.citations))
+        item = conversation.item("current_state", "done", shown, step.call, weight=weight)
+        yield _citing(item, step.citations_for(text.removeprefix("$ "), step.outcome, conversation.citations))
 
 
 def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Fact]:
     """Yield one item for calls that differ in one argument: what was called, and what with, the newest of them."""
     limits = conversation.limits
-    key, values = differing(made)
+    key, values = varying_argument(made)
     pointers: tuple[Pointer, ...] = ()
     kept: list[str] = []
     for step, value in zip(reversed(made), reversed(values), strict=True):
-        more = spanning((*([step.call.pointer] if step.call.pointer else []), *pointers))
+        more = merged_pointers((*([step.call.pointer] if step.call.pointer else []), *pointers))
         text = ", ".join([value, *kept])
         if kept and (len(more) > 1 or limits.counter.exceeds(text, 2 * limits.line)):
             break
         pointers, kept = more, [value, *kept]
     text = f"{made[0].action.name}: {key} {', '.join(kept)}"
-    item = _item(conversation, "current_state", "done", text, made[-1].call, weight=weight)
-    yield _backed(item, pointers)
+    item = conversation.item("current_state", "done", text, made[-1].call, weight=weight)
+    yield _citing(item, pointers)
 
 
 def _reports(conversation: Conversation) -> Iterator[Fact]:
@@ -232,17 +232,17 @@ def _reports(conversation: Conversation) -> Iterator[Fact]:
         if source.message.calls:
             if source is agents[-1] and all(asked.index < source.index for asked in conversation.typed[-1:]):
                 text = cut(last_words(source.message.text), limits.report // 2, limits.counter)
-                yield _item(conversation, "current_state", "intent", text, source, weight=INTENT)
+                yield conversation.item("current_state", "intent", text, source, weight=INTENT)
             continue
         is_newest = source is newest
-        is_last = source is agents[-1] and source.index > conversation.last_deed
-        text = in_words(source.message.text)
-        text = without_closing(text)[0] if is_last else text
+        is_last = source is agents[-1] and source.index > conversation.last_operation
+        text = plain_text(source.message.text)
+        text = split_closing(text)[0] if is_last else text
         shown = cut(without_blocks(text), limits.report, limits.counter)
         if shown and not (is_last and chars_of(shown) < MIN_SENTENCE_CHARS and text is not source.message.text):
             weight = REPORT + _substance(conversation, text)
             weight = LAST_REPORT if is_last else max(weight, NEWER_REPORT) if is_newest else weight
-            item = _item(conversation, "current_state", "report", shown, source, weight=weight)
+            item = conversation.item("current_state", "report", shown, source, weight=weight)
             yield _with_all_lines(item, source) if shown.endswith(CUT) else item
 
 
@@ -258,7 +258,7 @@ def _findings(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
     for source in conversation.spoken("assistant"):
         base = 0.1 if source.message.calls else 0.4
-        said = list(sentences(in_words(source.message.text[:MAX_AGENT_CHARS])))
+        said = list(sentences(plain_text(source.message.text[:MAX_AGENT_CHARS])))
         for position, sentence in enumerate(said):
             if len(sentence) >= MIN_SENTENCE_CHARS and not leads_in(sentence):
                 words = 0.0 if sentence.startswith("|") else base * min(1.0, len(sentence) / USUAL_CHARS)
@@ -268,10 +268,10 @@ def _findings(conversation: Conversation) -> Iterator[Fact]:
                 is_last = position == len(said) - 1
                 is_over = announces(sentence) or asks(sentence) or (is_last and (source.message.calls or position))
                 weight = math.log(20 * density) - (ANNOUNCEMENT if is_over else 0)
-                item = _item(
-                    conversation, "important_discoveries", "finding", text, source, weight=weight, order=position
+                item = conversation.item(
+                    "important_discoveries", "finding", text, source, weight=weight, order=position
                 )
-                yield _backed(item, conversation.citations.of(source, cut(sentence, 2 * limits.line, limits.counter)))
+                yield _citing(item, conversation.citations.of(source, cut(sentence, 2 * limits.line, limits.counter)))
 
 
 def _without_bars(sentence: str) -> str:
@@ -308,20 +308,7 @@ def _with_lines_behind(pointer: Pointer, source: SourceMessage) -> Pointer:
     return replace(pointer, end=min(pointer.start + CHANGE_LINES, source.pointer.end))
 
 
-def _item(
-    conversation: Conversation,
-    field: str,
-    kind: str,
-    text: str,
-    source: SourceMessage,
-    *,
-    weight: float,
-    order: int = 0,
-) -> Fact:
-    return conversation.item(field, kind, text, source, weight=weight, order=order)
-
-
-def _backed(item: Fact, pointers: Sequence[Pointer]) -> Fact:
+def _citing(item: Fact, pointers: Sequence[Pointer]) -> Fact:
     return replace(item, pointer=pointers[0], also=tuple(pointers[1:])) if pointers else item
 
 
@@ -355,12 +342,8 @@ def newest_request(conversation: Conversation) -> SourceMessage | None:
     source = next(reversed(conversation.typed), None)
     if source is None or (source is conversation.typed[0] and not conversation.has_task):
         return None
-    return source if _is_open(conversation, source) else None
-
-
-def _is_open(conversation: Conversation, source: SourceMessage) -> bool:
     last = conversation.sources[-1].message
-    return bool(last.calls or last.results) or not _is_begun(conversation, source)
+    return source if last.calls or last.results or not _is_begun(conversation, source) else None
 
 
 def _is_begun(conversation: Conversation, source: SourceMessage) -> bool:
@@ -371,7 +354,7 @@ def _is_begun(conversation: Conversation, source: SourceMessage) -> bool:
 
 def _plan(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
-    plans = [step for step in conversation.steps if step.action.deed == "plan"]
+    plans = [step for step in conversation.steps if step.action.operation == "plan"]
     for step in plans[-1:]:
         tasks = [task for task in tasks_of(step.action.arguments) if not task.is_done]
         for position, task in enumerate(tasks):
@@ -394,21 +377,16 @@ def _asked(conversation: Conversation) -> Iterator[Fact]:
         is_pasted = len(source.message.text) > MAX_TYPED_CHARS
         passage = conversation.quoted(source, limits.line if is_pasted else limits.asked)
         if not _is_begun(conversation, source):
-            yield _quoting(passage, conversation.item(FIELD, "question", passage.text, source, weight=QUESTION))
+            yield _citing(conversation.item(FIELD, "question", passage.text, source, weight=QUESTION), passage.pointers)
         elif source is newest_request(conversation):
-            yield _quoting(passage, conversation.item(FIELD, "working", passage.text, source, weight=WORKING))
+            yield _citing(conversation.item(FIELD, "working", passage.text, source, weight=WORKING), passage.pointers)
 
 
 def _awaited(conversation: Conversation) -> Iterator[Fact]:
     """Yield what the agent's last message ends with, if nothing was done since: what comes next, or what it asks."""
     limits = conversation.limits
     for source in conversation.spoken("assistant")[-1:]:
-        if not source.message.calls and source.index > conversation.last_deed:
-            for position, sentence in enumerate(without_closing(in_words(source.message.text))[1]):
+        if not source.message.calls and source.index > conversation.last_operation:
+            for position, sentence in enumerate(split_closing(plain_text(source.message.text))[1]):
                 text = cut(sentence, limits.report // 2, limits.counter)
                 yield conversation.item(FIELD, "closing", text, source, weight=CLOSING, order=position)
-
-
-def _quoting(passage: Passage, item: Fact) -> Fact:
-    """Return *item* with the lines of *passage*."""
-    return replace(item, pointer=passage.pointers[0], also=passage.pointers[1:]) if passage.pointers else item

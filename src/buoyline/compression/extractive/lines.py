@@ -15,7 +15,6 @@ from buoyline.compression.citations import CUT
 from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.identifiers import readable
 from buoyline.compression.summary import Pointer, SourceMessage
-from buoyline.messages import ToolResult
 from buoyline.previews.source import CONTINUED
 
 # The lines of a message that hold certain words, so that a summary cites these and not the whole message.
@@ -123,26 +122,23 @@ class ResultText:
 
     def passage(self, words: str, citations: LineFinder) -> Passage:
         """Return *words*, part of one of the text's lines as `readable` shows it, with their place."""
-        for number, text in self._numbered() if words else ():
-            if words in readable(text):
-                return Passage(words, self._within(number, number))
+        if words and self.excerpt is not None and self.has_own_lines:
+            for number, text in self.excerpt.lines:
+                if words in readable(text):
+                    return Passage(words, (Pointer(self.excerpt.path, number, number),))
         return Passage(words, citations.of(self.source, words))
 
-    def _numbered(self) -> tuple[tuple[int, str], ...]:
-        """Return the lines that have a place in a file of their own."""
-        return self.excerpt.lines if self.excerpt is not None and self.has_own_lines else ()
 
-    def _within(self, first: int, last: int) -> tuple[Pointer, ...]:
-        return () if self.excerpt is None else (Pointer(self.excerpt.path, first, last),)
-
-
-def readings(source: SourceMessage) -> list[ResultText]:
+def result_texts(source: SourceMessage) -> list[ResultText]:
     """Return the tool results of *source*, in order."""
     excerpts = source.excerpts or (None,) * len(source.message.results)
-    return [_reading(source, result, excerpt) for result, excerpt in zip(source.message.results, excerpts, strict=True)]
+    return [
+        ResultText(result.text if excerpt is None else "\n".join(line for _, line in excerpt.lines), source, excerpt)
+        for result, excerpt in zip(source.message.results, excerpts, strict=True)
+    ]
 
 
-def spanning(pointers: Iterable[Pointer]) -> tuple[Pointer, ...]:
+def merged_pointers(pointers: Iterable[Pointer]) -> tuple[Pointer, ...]:
     """Return as few pointers as name all these lines; what is near in the same file becomes one.
 
     Returns:
@@ -158,8 +154,3 @@ def spanning(pointers: Iterable[Pointer]) -> tuple[Pointer, ...]:
         else:
             spans.append(pointer)
     return tuple(spans)
-
-
-def _reading(source: SourceMessage, result: ToolResult, excerpt: ResultExcerpt | None) -> ResultText:
-    text = result.text if excerpt is None else "\n".join(line for _, line in excerpt.lines)
-    return ResultText(text, source, excerpt)

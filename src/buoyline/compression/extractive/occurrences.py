@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from buoyline.compression.extractive.lines import readings
-from buoyline.compression.extractive.speech import ParsedCall, leaves
+from buoyline.compression.extractive.lines import result_texts
+from buoyline.compression.extractive.speech import ParsedCall, json_texts
 from buoyline.compression.identifiers import Kind, atoms, classify, outer_text, runs
 from buoyline.compression.summary import SourceMessage
-from buoyline.messages import Message, Reasoning
+from buoyline.messages import Reasoning
 
 Channel: TypeAlias = Literal["user", "assistant", "reasoning", "call", "change", "result", "error"]
 
@@ -96,7 +96,7 @@ class Occurrences:
         """Whether it names a field of what tools answer, and nobody has spoken of it."""
         return self.keys == self.count and self.channels == {"result"}
 
-    def see(self, index: int, channel: Channel) -> None:
+    def add(self, index: int, channel: Channel) -> None:
         """Note that message *index* holds the string; messages come in order, calls first within one."""
         self.channels.add(channel)
         if index != self.last_seen:
@@ -104,7 +104,7 @@ class Occurrences:
             self.count += 1
             self.calls += channel == "call"
 
-    def absorb(self, other: "Occurrences") -> None:
+    def merge(self, other: "Occurrences") -> None:
         """Count *other*, a shorter spelling of the same path, as this one."""
         self.channels |= other.channels
         self.count += other.count
@@ -122,48 +122,48 @@ class OccurrenceIndex:
     def __init__(self) -> None:
         """Start without any."""
         self._known: dict[str, tuple[tuple[Kind, str], ...]] = {}
-        self._sightings: dict[str, Occurrences] = {}
+        self._found: dict[str, Occurrences] = {}
 
-    def watch(self, source: SourceMessage, actions: Iterable[ParsedCall]) -> None:
+    def add(self, source: SourceMessage, actions: Iterable[ParsedCall]) -> None:
         """Note all strings of one message; *actions* are what its calls do."""
         for channel, text in _channels(source, actions):
             for kind, string in self.strings(text):
-                self._sighting(kind, string).see(source.index, channel)
+                self._occurrences_of(kind, string).add(source.index, channel)
         for key in _keys(source):
-            if (found := self._sightings.get(key)) is not None:
+            if (found := self._found.get(key)) is not None:
                 found.keys += 1
         for action in actions:
             for path in action.paths:
-                found = self._sighting("path", path)
-                found.see(source.index, "call")
-                found.see(source.index, "change" if action.deed == "change" else "call")
+                found = self._occurrences_of("path", path)
+                found.add(source.index, "call")
+                found.add(source.index, "change" if action.operation == "change" else "call")
 
     def mark_errors(self, lines: Iterable[str]) -> None:
         """Note that the strings in *lines* are part of an open error."""
         for line in lines:
             for _, string in self.strings(line):
-                if (found := self._sightings.get(string)) is not None:
+                if (found := self._found.get(string)) is not None:
                     found.channels.add("error")
 
     def strings(self, text: str) -> set[tuple[Kind, str]]:
         """Return the exact strings in *text* with their kinds, dotted names in parts."""
         return {found for run in runs(text) for found in self._judged(run)}
 
-    def sightings(self) -> list[Occurrences]:
+    def occurrences(self) -> list[Occurrences]:
         """Return all sightings in the order of their strings; of a path only the longest spelling.
 
         The order in which sets hand out strings differs from process to process, and a summary must not.
 
         What was only thought is left out: it may never have been there.
         """
-        said = [found for found in self._sightings.values() if found.channels != {"reasoning"}]
+        said = [found for found in self._found.values() if found.channels != {"reasoning"}]
         return _without_short_spellings(sorted(said, key=lambda found: found.text))
 
-    def _sighting(self, kind: Kind, string: str) -> Occurrences:
-        sighting = self._sightings.get(string)
-        if sighting is None:
-            sighting = self._sightings[string] = Occurrences(kind, string)
-        return sighting
+    def _occurrences_of(self, kind: Kind, string: str) -> Occurrences:
+        occurrence = self._found.get(string)
+        if occurrence is None:
+            occurrence = self._found[string] = Occurrences(kind, string)
+        return occurrence
 
     def _judged(self, run: str) -> tuple[tuple[Kind, str], ...]:
         known = self._known.get(run)
@@ -177,30 +177,25 @@ def _channels(source: SourceMessage, actions: Iterable[ParsedCall]) -> Iterator[
     """Yield what a message says, and in which way."""
     message = source.message
     for action, call in zip(actions, message.calls, strict=True):
-        text = "\n".join(leaves(action.arguments)) or call.arguments
+        text = "\n".join(json_texts(action.arguments)) or call.arguments
         yield "call", text
-        if action.deed == "change":
+        if action.operation == "change":
             yield "change", text
     for part in message.parts:
         if isinstance(part, Reasoning):
             yield "reasoning", part.text
     if message.role in {"user", "assistant"}:
-        yield _speaker(message), outer_text(message.text)
-    for reading in readings(source):
+        # What users paste counts as little as what tools say, since they did not write it.
+        is_pasted = message.role == "user" and len(message.text) > MAX_TYPED_CHARS
+        yield "result" if is_pasted else message.role, outer_text(message.text)
+    for reading in result_texts(source):
         yield "result", outer_text(reading.searched)
 
 
 def _keys(source: SourceMessage) -> set[str]:
     """Return the keys of JSON objects in the results of a message, whether the whole result is JSON or not."""
-    texts = (outer_text(reading.searched) for reading in readings(source))
+    texts = (outer_text(reading.searched) for reading in result_texts(source))
     return {key for text in texts if '":' in text or '" :' in text for key in _KEY.findall(text)}
-
-
-def _speaker(message: Message) -> Channel:
-    """Tell who speaks; what users paste counts as little as what tools say, since they did not write it."""
-    if message.role == "assistant":
-        return "assistant"
-    return "user" if len(message.text) <= MAX_TYPED_CHARS else "result"
 
 
 def _is_noise(kind: Kind, text: str) -> bool:
@@ -208,23 +203,23 @@ def _is_noise(kind: Kind, text: str) -> bool:
     return kind == "number" and not _MEMORABLE.search(text)
 
 
-def _without_short_spellings(sightings: Sequence[Occurrences]) -> list[Occurrences]:
+def _without_short_spellings(occurrences: Sequence[Occurrences]) -> list[Occurrences]:
     """Let ``/home/me/app/main.py`` stand for ``app/main.py`` as well, which it contains.
 
     A shorter spelling that fits several paths counts for the one seen most.
     """
     longer: dict[str, Occurrences] = {}
-    for sighting in sightings:
-        if sighting.kind == "path":
-            for tail in _tails(sighting.text):
-                if tail not in longer or longer[tail].count < sighting.count:
-                    longer[tail] = sighting
+    for occurrence in occurrences:
+        if occurrence.kind == "path":
+            for tail in _tails(occurrence.text):
+                if tail not in longer or longer[tail].count < occurrence.count:
+                    longer[tail] = occurrence
     kept: list[Occurrences] = []
-    for sighting in sightings:
-        if sighting.kind == "path" and (path := longer.get(sighting.text)) is not None:
-            path.absorb(sighting)
+    for occurrence in occurrences:
+        if occurrence.kind == "path" and (path := longer.get(occurrence.text)) is not None:
+            path.merge(occurrence)
         else:
-            kept.append(sighting)
+            kept.append(occurrence)
     return kept
 
 

@@ -11,9 +11,16 @@ from typing import Final
 
 from buoyline.compression.citations import BETWEEN, CUT, contains_whole
 from buoyline.compression.extractive.conversation import Conversation
-from buoyline.compression.extractive.fact_text import SHARING_KINDS, STRING_KINDS, cut, field_text, line_of, mark_of
+from buoyline.compression.extractive.fact_text import JOINED_KINDS, STRING_KINDS, cut, field_text, line_of, mark_of
 from buoyline.compression.extractive.occurrences import likelihood
-from buoyline.compression.extractive.snippets import LABEL_KIND, CitedSpan, Snippet, StringCandidate, allotted, prices
+from buoyline.compression.extractive.snippets import (
+    LABEL_KIND,
+    CitedSpan,
+    Snippet,
+    StringCandidate,
+    prices,
+    selected_spans,
+)
 from buoyline.compression.summary import FIELDS, Fact, Pointer, SummaryRequest
 from buoyline.tokens import TextCounter
 
@@ -45,7 +52,7 @@ class SnippetIndex:
         """Return the exact strings in *text*."""
         return self._conversation.strings_in(text)
 
-    def stocked(
+    def selected(
         self,
         needs: Sequence[tuple[Fact, float]],
         max_tokens: float,
@@ -72,7 +79,7 @@ class SnippetIndex:
         ]
         keys = list(held)
         places = [*self._places, *(self._old_place(key) for key in keys)]
-        found = allotted(
+        found = selected_spans(
             wanted,
             places,
             max_tokens,
@@ -82,16 +89,16 @@ class SnippetIndex:
         )
         chosen: list[tuple[int, Fact]] = []
         labels: list[Fact] = []
-        for stretch in found:
-            strings = [ranked[position][0] for position in (*stretch.said, *stretch.near)]
-            pointers, label = self._labelled(self._lines(stretch, keys, strings), strings[0])
+        for span in found:
+            strings = [ranked[position][0] for position in (*span.said, *span.near)]
+            pointers, label = self._labelled(self._lines(span, keys, strings), strings[0])
             labels += label
-            chosen += [(position, self._on(ranked[position][0], pointers)) for position in stretch.said]
+            chosen += [(position, self._on(ranked[position][0], pointers)) for position in span.said]
         used = sum(wanted[position].tokens for position, _ in chosen)
-        used += math.ceil(sum(stretch.mark_tokens for stretch in found))
+        used += math.ceil(sum(span.mark_tokens for span in found))
         return [*labels, *(item for _, item in sorted(chosen, key=lambda pair: pair[0]))], used
 
-    def beside(self, needs: Iterable[tuple[Fact, float]], named: Iterable[Fact], max_tokens: float) -> list[Fact]:
+    def alongside(self, needs: Iterable[tuple[Fact, float]], named: Iterable[Fact], max_tokens: float) -> list[Fact]:
         """Choose strings that stand in lines which the ledger names anyway: each costs its own tokens and no mark.
 
         Args:
@@ -124,11 +131,11 @@ class SnippetIndex:
         return [len(self._places) + held.setdefault(key, len(held))]
 
     def _lines(
-        self, stretch: CitedSpan, held: Sequence[tuple[Pointer, ...]], strings: Iterable[Fact]
+        self, span: CitedSpan, held: Sequence[tuple[Pointer, ...]], strings: Iterable[Fact]
     ) -> tuple[Pointer, ...]:
-        if stretch.first >= len(self._places):
-            return held[stretch.first - len(self._places)]
-        return self._sections.lines_of(stretch.first, stretch.last, (item.text for item in strings))
+        if span.first >= len(self._places):
+            return held[span.first - len(self._places)]
+        return self._sections.lines_of(span.first, span.last, (item.text for item in strings))
 
     def _labelled(self, pointers: tuple[Pointer, ...], first: Fact) -> tuple[tuple[Pointer, ...], list[Fact]]:
         """Return the lines, and the name of the file that they say they are of."""
@@ -282,19 +289,19 @@ class SelectedFacts:
         yield from (replace(placed(item), is_shown=False) for item in strings)
 
 
-def select(items: Iterable[Fact], request: SummaryRequest, shelves: SnippetIndex, *, end: int) -> SelectedFacts:
+def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetIndex, *, end: int) -> SelectedFacts:
     """Choose what the fields of *request* say.
 
     Args:
         items: Candidates for the five fields, each fact once.
         request: Fields, tokens and focus.
-        shelves: Finds the lines behind exact strings.
+        snippets: Finds the lines behind exact strings.
         end: Index behind the newest message, which ages are counted from.
 
     Returns:
         The choice. Its text takes about ``request.max_tokens``: how lines join decides about the last few.
     """
-    selection = Selection(request, shelves, end=end)
+    selection = Selection(request, snippets, end=end)
     ranked = selection.choice.ranked = selection.ranked(items, _terms(request.focus))
     queues = {name: [item for item in ranked if item.field == name] for name in request.fields}
     prose = [name for name in SHARES if name in queues and name != STRINGS_FIELD]
@@ -349,13 +356,13 @@ def _terms(text: str) -> frozenset[str]:
 class Selection:
     """Fills fields with items, and keeps account of tokens and of what has been said."""
 
-    def __init__(self, request: SummaryRequest, shelves: SnippetIndex, *, end: int) -> None:
+    def __init__(self, request: SummaryRequest, snippets: SnippetIndex, *, end: int) -> None:
         """Start with nothing chosen; *end* is the index behind the newest message."""
         self.choice = SelectedFacts({name: [] for name in request.fields})
         self.max_tokens = request.max_tokens
         self._left: float = request.max_tokens
         self._counter = request.counter
-        self._shelves = shelves
+        self._snippets = snippets
         self._end = end
         self._first = request.sources[0].index
         self._unused = 0.0
@@ -379,11 +386,7 @@ class Selection:
             room = max(MAX_TASK_SHARE * self.max_tokens, min(self.max_tokens, TASK_TOKENS))
             shown = self._cut_to(item, room)
             if shown is not None:
-                queue.remove(item)
-                self.choice.shortened.append((item, shown))
-                self._left -= self._cost(shown)
-                self._unused -= self._cost(shown)
-                self._choose(shown, is_said=False)
+                self._choose_first_of(queue, item, shown)
 
     def choose_newest(self, queue: list[Fact]) -> None:
         """Choose the newest requests in *queue* whose quotation is short: the agent works on from them."""
@@ -392,11 +395,8 @@ class Selection:
         for item in sorted(requests, key=lambda request: request.last_seen, reverse=True)[:NEWEST_REQUESTS]:
             cost = self._cost(item)
             if cost <= min(room, self._left):
-                queue.remove(item)
                 room -= cost
-                self._left -= cost
-                self._unused -= cost
-                self._choose(item, is_said=False)
+                self._choose_first_of(queue, item, item)
 
     def assure(self, queue: list[Fact], tokens: int) -> None:
         """Choose the first of *queue*, cut to so many tokens, but to no more than a sixth of what there is.
@@ -407,11 +407,17 @@ class Selection:
             limit = max(tokens, ASKED_TOKENS) if item.kind in ASKED_KINDS else tokens
             shown = self._cut_to(item, min(limit, self.max_tokens / 6, self._left))
             if shown is not None and not self._is_said(shown):
-                queue.remove(item)
-                self.choice.shortened.append((item, shown))
-                self._left -= self._cost(shown)
-                self._unused -= self._cost(shown)
-                self._choose(shown, is_said=False)
+                self._choose_first_of(queue, item, shown)
+
+    def _choose_first_of(self, queue: list[Fact], item: Fact, shown: Fact) -> None:
+        """Choose *item* before its field has its share; *shown* is as much of it as is said."""
+        queue.remove(item)
+        if shown is not item:
+            self.choice.shortened.append((item, shown))
+        cost = self._cost(shown)
+        self._left -= cost
+        self._unused -= cost
+        self._choose(shown, is_said=False)
 
     def _cut_to(self, item: Fact, room: float) -> Fact | None:
         """Return *item* with less text, at last without its pointer, so that it costs *room*; None if it cannot."""
@@ -449,18 +455,18 @@ class Selection:
         waiting: list[Fact] = []
         for item in queue:
             if contains_whole(self._said, item.text):
-                self.choice.covered.append(self._shelves.placed(item))
+                self.choice.covered.append(self._snippets.placed(item))
             else:
                 waiting.append(item)
         least = LEAST_NEED if share < 1 else 0.0
         needs = [(item, need) for item in waiting if (need := self._need(item, terms)) >= least]
         old = [found for found in needs if self._was_shown(found[0])]
         cited = [pointer for items in self.choice.shown.values() for item in items for pointer in item.pointers]
-        chosen, used = self._shelves.stocked(old, CARRIED_STRINGS_SHARE * room) if len(old) < len(needs) else ([], 0)
+        chosen, used = self._snippets.selected(old, CARRIED_STRINGS_SHARE * room) if len(old) < len(needs) else ([], 0)
         carried = {item.text for item in chosen}
         new = [found for found in needs if found[0].text not in carried]
         said = [*self.choice.shown[STRINGS_FIELD], *chosen]
-        others, more = self._shelves.stocked(new, room - used, cited, said)
+        others, more = self._snippets.selected(new, room - used, cited, said)
         chosen, used = [*others, *chosen], used + more
         self.choice.shown[STRINGS_FIELD] += chosen
         shown = {(item.kind, item.text) for item in chosen}
@@ -476,7 +482,7 @@ class Selection:
             for item in queue
             if item.kind in STRING_KINDS and item.text not in said and not contains_whole(self._said, item.text)
         ]
-        chosen = self._shelves.beside(needs, self.choice.shown[STRINGS_FIELD], self._left)
+        chosen = self._snippets.alongside(needs, self.choice.shown[STRINGS_FIELD], self._left)
         self.choice.shown[STRINGS_FIELD] += chosen
 
     def count_again(self) -> None:
@@ -532,7 +538,7 @@ class Selection:
         """Return which share of what a sentence says exactly was not said before; 1 of a plain one."""
         if item.kind != "finding":
             return 1.0
-        strings = self._shelves.strings_in(item.text)
+        strings = self._snippets.strings_in(item.text)
         return len(strings - self._said_strings) / len(strings) if strings else 1.0
 
     def _is_said(self, item: Fact) -> bool:
@@ -548,19 +554,15 @@ class Selection:
         self.choice.shown[item.field].append(item)
         self._lines.add(self._line_of(item))
         self._said += f"{item.text}\n"
-        self._said_strings |= self._shelves.strings_in(item.text)
+        self._said_strings |= self._snippets.strings_in(item.text)
 
     def _cost(self, item: Fact) -> int:
         """Count what *item* adds to the text; where items share a line, only the first pays for the mark."""
-        if item.kind not in SHARING_KINDS:
+        if item.kind not in JOINED_KINDS:
             return self._counter.count(f"{line_of(item)}\n")
         is_first = self._line_of(item) not in self._lines
-        mark = self._mark_tokens(item.pointers) if is_first else 0
-        return self._counter.count(f"{BETWEEN}{item.text}") + mark
-
-    def _mark_tokens(self, pointers: tuple[Pointer, ...]) -> int:
-        """Count what a line takes that has no words yet."""
-        return self._counter.count(f"- {mark_of(pointers)}\n")
+        mark_tokens = self._counter.count(f"- {mark_of(item.pointers)}\n") if is_first else 0
+        return self._counter.count(f"{BETWEEN}{item.text}") + mark_tokens
 
     def _line_of(self, item: Fact) -> tuple[str, int, tuple[Pointer, ...]]:
         return item.field, item.last_seen, item.pointers if item.kind == "note" else ()

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, groupby
+from operator import attrgetter
 from typing import Final, NamedTuple
 
-from buoyline.compression.extractive.lines import readings
+from buoyline.compression.extractive.lines import result_texts
 from buoyline.compression.summary import Fact, Pointer, SourceMessage, citation_marks
 from buoyline.tokens import TextCounter
 
@@ -79,7 +80,7 @@ class CitedSpan(NamedTuple):
     mark_tokens: float
 
 
-def allotted(
+def selected_spans(
     wanted: Sequence[StringCandidate],
     places: Sequence[Snippet],
     max_tokens: float,
@@ -110,7 +111,7 @@ def allotted(
 
     >>> here = Snippet(8, lines=1)
     >>> strings = [StringCandidate(0.5, 2, [0, 1]), StringCandidate(0.5, 2, [1]), StringCandidate(0.2, 2, [2])]
-    >>> allotted(strings, [here] * 3, 13, max_places=1)
+    >>> selected_spans(strings, [here] * 3, 13, max_places=1)
     [CitedSpan(first=1, last=1, said=[0, 1], near=[], mark_tokens=8)]
     """
     low, high = 0.0, max((string.need / string.tokens for string in wanted), default=0.0)
@@ -120,7 +121,7 @@ def allotted(
     for _ in range(ROUNDS):
         price = (low + high) / 2
         auction = _Auction(wanted, places, price=price, max_places=max_places, line_tokens=line_tokens, named=files)
-        found = list(auction.stretches())
+        found = list(auction.spans())
         if _tokens(found, wanted) <= max_tokens:
             best, high = found, price
         else:
@@ -130,20 +131,20 @@ def allotted(
 
 def _lightened(found: Iterable[CitedSpan], wanted: Sequence[StringCandidate], max_tokens: float) -> Iterator[CitedSpan]:
     """Yield stretches with as many of their strings as there are tokens for: no price parts strings that are alike."""
-    for stretch in found:
-        room = max_tokens - stretch.mark_tokens
+    for span in found:
+        room = max_tokens - span.mark_tokens
         said: list[int] = []
-        for position in sorted(stretch.said, key=lambda position: wanted[position].need, reverse=True):
+        for position in sorted(span.said, key=lambda position: wanted[position].need, reverse=True):
             if wanted[position].tokens <= room:
                 room -= wanted[position].tokens
                 said.append(position)
         if said:
-            near = sorted({*stretch.near, *stretch.said} - {*said})
-            yield stretch._replace(said=sorted(said), near=near)
+            near = sorted({*span.near, *span.said} - {*said})
+            yield span._replace(said=sorted(said), near=near)
 
 
 def _tokens(found: Iterable[CitedSpan], wanted: Sequence[StringCandidate]) -> float:
-    return sum(stretch.mark_tokens + sum(wanted[position].tokens for position in stretch.said) for stretch in found)
+    return sum(span.mark_tokens + sum(wanted[position].tokens for position in span.said) for span in found)
 
 
 class _Auction:
@@ -179,7 +180,7 @@ class _Auction:
         self._closed: set[str] = set()
         self._seeds = self._sown()
 
-    def stretches(self) -> Iterator[CitedSpan]:
+    def spans(self) -> Iterator[CitedSpan]:
         """Yield what is worth its price, the place that holds most first."""
         heap = [(self._cost(seed) - self._gain(seed), seed) for seeds in self._seeds.values() for seed in seeds]
         heapify(heap)
@@ -366,7 +367,9 @@ def rows(items: Iterable[Fact]) -> list[Row]:
     """
     found: list[Row] = []
     waiting: dict[tuple[frozenset[str], str], Row] = {}
-    for pointers, group in groupby(sorted(items, key=_order), key=_pointers):
+    # In one place paths come first: they say what the names behind them belong to.
+    ordered = sorted(items, key=lambda item: (item.pointers, item.kind != "path", item.kind, item.text))
+    for pointers, group in groupby(ordered, key=attrgetter("pointers")):
         members = list(group)
         label = next((item.text for item in members if item.kind == LABEL_KIND), "")
         strings = [item.text for item in members if item.kind != LABEL_KIND]
@@ -388,14 +391,6 @@ def prices(pointers: Sequence[Pointer], counter: TextCounter) -> tuple[float, fl
 
 def _frame(pointers: Sequence[Pointer]) -> str:
     return f"- {''.join(f' {mark}' for mark in citation_marks(pointers))}\n"
-
-
-def _order(item: Fact) -> tuple[tuple[Pointer, ...], bool, str, str]:
-    return item.pointers, item.kind != "path", item.kind, item.text
-
-
-def _pointers(item: Fact) -> tuple[Pointer, ...]:
-    return item.pointers
 
 
 def _unparted(string: str) -> str:
@@ -499,7 +494,12 @@ class Sections:
 
     def lines_of(self, first: int, last: int, strings: Iterable[str]) -> tuple[Pointer, ...]:
         """Return the lines of a run of sections from the first to the last that it takes to see each of *strings*."""
-        pointers = [pointer for string in strings for pointer in self._first_in(first, last, string)]
+        pointers: list[Pointer] = []
+        for string in strings:
+            held = self._holding[string]
+            at = bisect_left(held, first)
+            if at < len(held) and held[at] <= last and (pointer := self._line_of(held[at], string)) is not None:
+                pointers.append(pointer)
         if not pointers:
             return ()
         start, end = min(pointer.start for pointer in pointers), max(pointer.end for pointer in pointers)
@@ -534,12 +534,6 @@ class Sections:
             return False
         return before.pointer.path == section.pointer.path and before.pointer.end + 1 == section.pointer.start
 
-    def _first_in(self, first: int, last: int, string: str) -> Iterator[Pointer]:
-        held = self._holding[string]
-        at = bisect_left(held, first)
-        if at < len(held) and held[at] <= last and (pointer := self._line_of(held[at], string)) is not None:
-            yield pointer
-
     def _line_of(self, number: int, string: str) -> Pointer | None:
         section = self._sections[number]
         if section.pointer is None or section.is_whole:
@@ -563,7 +557,7 @@ def _said(source: SourceMessage) -> Iterator[str]:
     """Yield what a message says whose lines are not known; of an offloaded result with lines of its own nothing."""
     yield source.message.text
     yield from (call.arguments for call in source.message.calls)
-    yield from (reading.text for reading in readings(source) if not reading.has_own_lines)
+    yield from (reading.text for reading in result_texts(source) if not reading.has_own_lines)
 
 
 def _parted(path: str, first: int, lines: Sequence[str]) -> Iterator[Section]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -49,7 +50,7 @@ class ParsedCall:
     """A tool call, understood as far as its form allows.
 
     Attributes:
-        deed: ``"change"`` files, ``"run"`` a command, ``"plan"`` (a list of tasks with a status), ``"look"`` at
+        operation: ``"change"`` files, ``"run"`` a command, ``"plan"`` (a list of tasks with a status), ``"look"`` at
             something without changing it, or ``"act"`` in any other way.
         name: The tool's name.
         paths: Files and directories that the arguments name, in order.
@@ -57,7 +58,7 @@ class ParsedCall:
         arguments: All arguments; empty where they are no JSON object.
     """
 
-    deed: Operation
+    operation: Operation
     name: str
     paths: tuple[str, ...]
     command: str
@@ -66,14 +67,17 @@ class ParsedCall:
     @property
     def is_harmless(self) -> bool:
         """Whether it only looked at something, as far as can be told."""
-        return self.deed == "look" or (self.deed == "run" and _only_reads(self.command))
+        return self.operation == "look" or (self.operation == "run" and _only_reads(self.command))
 
     def spoken(self) -> str:
         """Say in one text what was called: the command itself, else the name with its arguments."""
         if self.command:
             return self.command
-        shown = (f"{key}={_shown(value)}" for key, value in self.arguments.items())
-        return f"{self.name}({', '.join(shown)})"
+        arguments = [
+            f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+            for key, value in self.arguments.items()
+        ]
+        return f"{self.name}({', '.join(arguments)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ def tasks_of(arguments: Mapping[str, Any]) -> tuple[Task, ...]:
     return ()
 
 
-def leaves(value: object) -> Iterator[str]:
+def json_texts(value: object) -> Iterator[str]:
     """Yield the texts and numbers in a JSON value, in order, without keys."""
     waiting = [value]
     while waiting:
@@ -190,10 +194,6 @@ def _only_reads(command: str) -> bool:
     return all(_READING_COMMAND.match(step) and not _WRITES.search(step) for step in steps)
 
 
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 MIN_SENTENCE_CHARS: Final = 25
 """A shorter sentence of an agent says nothing alone."""
 
@@ -260,7 +260,7 @@ def is_made_by_machine(text: str) -> bool:
     return _MADE_BY_MACHINE.fullmatch(text) is not None
 
 
-def in_words(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return a text; of a JSON object or list, as some agents answer, the texts in it, each on a line of its own.
 
     A mark of omission stands between them, since in the message other things do.
@@ -272,7 +272,7 @@ def in_words(text: str) -> str:
         value: object = json.loads(stripped)
     except (ValueError, RecursionError):
         return text
-    return f"{CUT}\n".join(leaf for leaf in leaves(value) if any(char.isalpha() for char in leaf)) or text
+    return f"{CUT}\n".join(leaf for leaf in json_texts(value) if any(char.isalpha() for char in leaf)) or text
 
 
 def without_blocks(text: str) -> str:
@@ -290,7 +290,7 @@ def without_blocks(text: str) -> str:
     return shown if any(char.isalnum() for char in shown) else text
 
 
-def without_closing(text: str) -> tuple[str, list[str]]:
+def split_closing(text: str) -> tuple[str, list[str]]:
     """Part what a message ends with, a question or what comes next, from what stands before it.
 
     That are the sentences of its last line, or a short list that asks, with the line that leads in to it. Other
@@ -340,11 +340,7 @@ def last_words(text: str) -> str:
 
 def repeated_endings(texts: Sequence[str], *, at_least: int) -> frozenset[str]:
     """Return the last lines in which so many of some texts of several lines end: no person ends so often alike."""
-    seen: dict[str, int] = {}
-    for text in texts:
-        body, _, last = text.rstrip().rpartition("\n")
-        if body.strip():
-            seen[last.strip()] = seen.get(last.strip(), 0) + 1
+    seen = Counter(ending for text in texts if (ending := ending_of(text)))
     return frozenset(ending for ending, count in seen.items() if count >= at_least)
 
 

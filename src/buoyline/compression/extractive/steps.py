@@ -14,8 +14,8 @@ from buoyline.compression.extractive.lines import (
     LineFinder,
     Passage,
     ResultText,
-    readings,
-    spanning,
+    merged_pointers,
+    result_texts,
 )
 from buoyline.compression.extractive.speech import ParsedCall, action_of
 from buoyline.compression.identifiers import error_lines, exit_status, last_line, readable, says_error
@@ -64,29 +64,29 @@ class Step:
     @property
     def subject(self) -> str:
         """What is tried again when this failed: a changed file, the program of a command, a tool."""
-        if self.action.deed == "change":
+        if self.action.operation == "change":
             return self.action.paths[0]
         return _program(self.action.command) if self.action.command else self.action.name
 
     @property
     def tried(self) -> frozenset[str]:
         """All subjects that were tried at once: every file that was changed, every program of a command."""
-        if self.action.deed == "change":
+        if self.action.operation == "change":
             return frozenset(self.action.paths)
         return frozenset({self.subject, *_programs(self.action.command)})
 
-    def backing(self, said: str, passage: Passage, citations: LineFinder) -> tuple[Pointer, ...]:
+    def citations_for(self, said: str, passage: Passage, citations: LineFinder) -> tuple[Pointer, ...]:
         """Return the lines that hold *said* of the call, and *passage* of its result if that has words."""
-        return spanning((*citations.of(self.call, said), *passage.pointers))
+        return merged_pointers((*citations.of(self.call, said), *passage.pointers))
 
 
-def broader(subject: str) -> list[str]:
+def subjects_of(subject: str) -> list[str]:
     """Return a subject, and the program alone: ``pytest`` tries ``pytest tests/test_store.py`` as well."""
     program, _, rest = subject.partition(" ")
     return [subject, program] if rest else [subject]
 
 
-def differing(made: Sequence[Step]) -> tuple[str, list[str]]:
+def varying_argument(made: Sequence[Step]) -> tuple[str, list[str]]:
     """Return the first argument in which calls of one tool differ, and what each says there; both empty for none."""
     for key in made[0].action.arguments:
         values = [step.action.arguments.get(key) for step in made]
@@ -96,7 +96,7 @@ def differing(made: Sequence[Step]) -> tuple[str, list[str]]:
     return "", []
 
 
-def alike(made: Iterable[Step]) -> tuple[list[list[Step]], list[Step]]:
+def grouped_calls(made: Iterable[Step]) -> tuple[list[list[Step]], list[Step]]:
     """Part calls into those that one line can tell, since they differ in an argument, and all others.
 
     Returns:
@@ -105,11 +105,11 @@ def alike(made: Iterable[Step]) -> tuple[list[list[Step]], list[Step]]:
     by_name: defaultdict[str, list[Step]] = defaultdict(list)
     apart: list[Step] = []
     for step in made:
-        is_one_of_many = step.action.deed == "act" and step.answer is not None and not step.has_failed
+        is_one_of_many = step.action.operation == "act" and step.answer is not None and not step.has_failed
         (by_name[step.action.name] if is_one_of_many else apart).append(step)
     together: list[list[Step]] = []
     for series in by_name.values():
-        if len(series) > 1 and differing(series)[0]:
+        if len(series) > 1 and varying_argument(series)[0]:
             together.append(series)
         else:
             apart += series
@@ -131,7 +131,7 @@ def steps(sources: Sequence[SourceMessage], citations: LineFinder) -> list[Step]
         for call in source.message.calls:
             waiting[call.call_id].append(len(found))
             found.append(Step(action_of(call), source))
-        for result, reading in zip(source.message.results, readings(source), strict=True):
+        for result, reading in zip(source.message.results, result_texts(source), strict=True):
             if open_calls := waiting[result.call_id]:
                 position = open_calls.popleft()
                 found[position] = _answered(found[position], reading, citations, is_error=result.is_error)
@@ -141,7 +141,7 @@ def steps(sources: Sequence[SourceMessage], citations: LineFinder) -> list[Step]
 def _answered(step: Step, reading: ResultText, citations: LineFinder, *, is_error: bool) -> Step:
     found = islice(_errors(step.action, reading, is_error=is_error), MAX_ERRORS)
     errors = tuple(reading.passage(line, citations) for line in found)
-    status = exit_status(reading.text) if step.action.deed in {"run", "act"} else None
+    status = exit_status(reading.text) if step.action.operation in {"run", "act"} else None
     has_failed = is_error or bool(status) or (status is None and bool(errors))
     return Step(
         action=step.action,
@@ -156,22 +156,19 @@ def _answered(step: Step, reading: ResultText, citations: LineFinder, *, is_erro
 def _errors(action: ParsedCall, reading: ResultText, *, is_error: bool) -> Iterator[str]:
     """Yield the error lines of a result; what was only read is full of words such as "failed" and no error."""
     text = reading.text
-    if is_error or (action.deed == "run" and not action.is_harmless):
-        yield from (line for line in dict.fromkeys(error_lines(text)) if not _is_quoted(line, action))
+    if is_error or (action.operation == "run" and not action.is_harmless):
+        # A line in the command is printed by it, as by ``grep x f || echo "Not found"``; a line of JSON is data.
+        lines = dict.fromkeys(error_lines(text))
+        yield from (line for line in lines if line not in action.command and not _DATA.match(line))
         if is_error and not any(error_lines(text)):
             yield _first_line(text)
     elif (
-        action.deed != "run"
+        action.operation != "run"
         and reading.excerpt is None
         and len(text) <= _SHORT_CHARS
         and says_error(first := _first_line(text))
     ):
         yield first
-
-
-def _is_quoted(line: str, action: ParsedCall) -> bool:
-    """Tell whether a line is no message of the command: data, or printed by it: ``grep x f || echo "Not found"``."""
-    return line in action.command or _DATA.match(line) is not None
 
 
 def _gist(reading: ResultText) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -21,10 +21,9 @@ from buoyline.compression.extractive.facts import (
     UNTRIED_MESSAGES,
 )
 from buoyline.compression.extractive.selection import SHARES, SelectedFacts, SnippetIndex, select
-from buoyline.compression.extractive.steps import Step, broader
+from buoyline.compression.extractive.steps import Step, subjects_of
 from buoyline.compression.identifiers import sentences
 from buoyline.compression.summary import POINTER, Draft, Fact, Pointer, Summarizer, SummaryRequest, pointers_in
-from buoyline.tokens import TextCounter
 
 # What a summary held, brought into the next one: merged with what is new, or replaced by it.
 
@@ -88,17 +87,15 @@ def merged(old: Iterable[Fact], new: Iterable[Fact], made: Sequence[Step], *, en
     found: dict[tuple[str, str, str], Fact] = {}
     for item in [*_still_true(old, fresh, made, end=end), *fresh]:
         key = (item.field, item.kind, item.text)
-        found[key] = _joined(found[key], item) if key in found else item
+        if (known := found.get(key)) is not None:
+            newest = max(known, item, key=lambda fact: fact.last_seen)
+            item = replace(newest, count=known.count + item.count, weight=max(known.weight, item.weight))  # noqa: PLW2901
+        found[key] = item
     return list(found.values())
 
 
-def _joined(old: Fact, new: Fact) -> Fact:
-    newest = max(old, new, key=lambda item: item.last_seen)
-    return replace(newest, count=old.count + new.count, weight=max(old.weight, new.weight))
-
-
 def _still_true(old: Iterable[Fact], fresh: Iterable[Fact], made: Sequence[Step], *, end: int) -> Iterator[Fact]:
-    has_plan = any(step.action.deed == "plan" for step in made)
+    has_plan = any(step.action.operation == "plan" for step in made)
     called = {_call_in(item) for item in fresh if item.kind == "done"}
     tries = _Tries.of(made)
     held = list(old)
@@ -131,7 +128,7 @@ class _Tries:
     def of(cls, made: Sequence[Step]) -> "_Tries":
         answered = [step for step in made if step.answer is not None]
         last = {subject: step for step in answered for subject in step.tried}
-        changes = (step for step in answered if step.action.deed == "change" and not step.has_failed)
+        changes = (step for step in answered if step.action.operation == "change" and not step.has_failed)
         return cls(
             frozenset(subject for subject, step in last.items() if not step.has_failed),
             frozenset(subject for subject, step in last.items() if step.has_failed),
@@ -140,7 +137,7 @@ class _Tries:
 
     def outcome(self, error: Fact, end: int) -> Iterator[Fact]:
         """Yield what an open error is now; nothing where it failed again, as the newest try says in its own item."""
-        subjects = broader(_call_in(error))
+        subjects = subjects_of(_call_in(error))
         if not self.failed.isdisjoint(subjects):
             return
         if not self.succeeded.isdisjoint(subjects):
@@ -212,11 +209,11 @@ def extract(request: SummaryRequest) -> Draft:
         facts.next_steps(conversation),
         facts.preserved(conversation),
     )
-    shelves = SnippetIndex(conversation, old, request.counter)
-    choice = select(merged(old, new, conversation.steps, end=conversation.end), request, shelves, end=conversation.end)
+    snippets = SnippetIndex(conversation, old, request.counter)
+    choice = select(merged(old, new, conversation.steps, end=conversation.end), request, snippets, end=conversation.end)
     fields = _fitting(choice, request)
     pointers = dict.fromkeys(pointer for items in choice.shown.values() for pointer in pointers_of(items))
-    return Draft(NAME, fields, tuple(pointers), choice.carried(old, shelves.placed))
+    return Draft(NAME, fields, tuple(pointers), choice.carried(old, snippets.placed))
 
 
 def _fitting(choice: SelectedFacts, request: SummaryRequest) -> dict[str, str]:
@@ -226,34 +223,24 @@ def _fitting(choice: SelectedFacts, request: SummaryRequest) -> dict[str, str]:
     """
     while True:
         fields = {name: field_text(items) for name, items in choice.shown.items()}
-        excess = _tokens(fields.values(), request.counter) - request.max_tokens
-        if excess <= 0:
-            return _with_empty_fields_named(fields, request)
-        if not _without_least_needed(choice):
+        if _tokens(fields, request) <= request.max_tokens:
+            break
+        # The field that chose last gives up the item that it chose last.
+        by_turn = sorted(choice.shown, key=lambda name: list(SHARES).index(name) if name in SHARES else -1)
+        last = next((name for name in reversed(by_turn) if choice.shown[name]), None)
+        if last is None:
             return dict.fromkeys(fields, "")
-
-
-def _without_least_needed(choice: SelectedFacts) -> bool:
-    """Take out the item chosen last by the field that chose last; tell whether there was one."""
-    by_turn = sorted(choice.shown, key=lambda name: list(SHARES).index(name) if name in SHARES else -1)
-    for name in reversed(by_turn):
-        if choice.shown[name]:
-            choice.shown[name].pop()
-            return True
-    return False
-
-
-def _with_empty_fields_named(fields: dict[str, str], request: SummaryRequest) -> dict[str, str]:
-    """Say of empty fields that they are, so that nobody takes them for forgotten, as far as the tokens go."""
+        choice.shown[last].pop()
+    # An empty field says so, if there is room: else a reader may think that it was forgotten.
     for name in [name for name, text in fields.items() if not text]:
         named = {**fields, name: NOTHING}
-        if _tokens(named.values(), request.counter) <= request.max_tokens:
+        if _tokens(named, request) <= request.max_tokens:
             fields = named
     return fields
 
 
-def _tokens(texts: Iterable[str], counter: TextCounter) -> int:
-    return sum(counter.count(text) for text in texts if text)
+def _tokens(fields: Mapping[str, str], request: SummaryRequest) -> int:
+    return sum(request.counter.count(text) for text in fields.values() if text)
 
 
 if TYPE_CHECKING:

@@ -91,8 +91,16 @@ def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
     else:
         found = answer
     if not is_object(found):
-        raise Failure(FailureKind.MALFORMED, f"the answer is no JSON object, but begins {_start_of(answer)}")
-    return _checked(found, request)
+        start = answer if isinstance(answer, str) else type(answer).__name__
+        start = start if len(start) <= _SHOWN_CHARS else start[:_SHOWN_CHARS] + "..."
+        raise Failure(FailureKind.MALFORMED, f"the answer is no JSON object, but begins {start!r}")
+    missing = [name for name in request.fields if name not in found]
+    if missing:
+        raise Failure(FailureKind.MALFORMED, f"the answer lacks {', '.join(missing)}")
+    fields = {name: cleaned(text_of(found[name])) for name in request.fields}
+    if not any(fields.values()):
+        raise Failure(FailureKind.EMPTY, "every field of the answer is empty")
+    return {name: text or NOTHING_NOTED for name, text in fields.items()}
 
 
 def sections(text: str, names: Sequence[str]) -> dict[str, str] | None:
@@ -133,16 +141,6 @@ def _object_in(text: str) -> Mapping[str, object] | None:
     return None
 
 
-def _checked(found: Mapping[str, object], request: SummaryRequest) -> dict[str, str]:
-    missing = [name for name in request.fields if name not in found]
-    if missing:
-        raise Failure(FailureKind.MALFORMED, f"the answer lacks {', '.join(missing)}")
-    fields = {name: cleaned(text_of(found[name])) for name in request.fields}
-    if not any(fields.values()):
-        raise Failure(FailureKind.EMPTY, "every field of the answer is empty")
-    return {name: text or NOTHING_NOTED for name, text in fields.items()}
-
-
 def text_of(value: object, depth: int = 0) -> str:
     """Return a JSON value as text: a list is one line each, which models give where a text was asked for."""
     if isinstance(value, str):
@@ -167,22 +165,12 @@ def draft_of(answer: object, request: SummaryRequest, name: str) -> Draft:
     """
     if isinstance(answer, Draft):
         return answer
-    if isinstance(answer, str) and _is_plain(answer, request.fields):
-        return Draft(name, _whole(cleaned(answer), request.fields))
-    return Draft(name, fields_of(answer, request))
-
-
-def _is_plain(text: str, names: tuple[str, ...]) -> bool:
-    return bool(text.strip()) and _object_in(text) is None and sections(text, names) is None
-
-
-def _whole(text: str, names: tuple[str, ...]) -> dict[str, str]:
+    names = request.fields
+    is_plain = isinstance(answer, str) and _object_in(answer) is None and sections(answer, names) is None
+    if not isinstance(answer, str) or not is_plain or not answer.strip():
+        return Draft(name, fields_of(answer, request))
+    text = cleaned(answer)
     if not text:
         raise Failure(FailureKind.EMPTY, "the answer is empty")
-    place = "current_state" if "current_state" in names else names[0]
-    return {name: text if name == place else f"See {place.replace('_', ' ')}." for name in names}
-
-
-def _start_of(answer: object) -> str:
-    text = answer if isinstance(answer, str) else type(answer).__name__
-    return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "...")
+    field = "current_state" if "current_state" in names else names[0]
+    return Draft(name, {other: text if other == field else f"See {field.replace('_', ' ')}." for other in names})

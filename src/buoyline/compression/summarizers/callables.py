@@ -133,19 +133,16 @@ class ModelExchange:
             return Draft(self.name, shortened(self._too_long, self._limit, self.request.counter))
 
     async def _once(self) -> Draft:
-        try:
-            return Draft(self.name, self._fields(await self._reply()))
-        except Failure as failure:
-            self._change(failure)
-            raise
-
-    async def _reply(self) -> Reply:
         question = self._question()
         try:
             async with asyncio.timeout(self.retries.timeout_s):
-                return await self.send(question)
+                reply = await self.send(question)
+            return Draft(self.name, self._fields(reply))
         except TimeoutError as error:
             raise Failure(FailureKind.BUSY, f"no answer within {self.retries.timeout_s:g} s") from error
+        except Failure as failure:
+            self._change(failure)
+            raise
 
     def _question(self) -> Question:
         count = self.request.counter.count
@@ -165,22 +162,19 @@ class ModelExchange:
             raise Failure(FailureKind.REFUSED, f"the model refused: {reply.refusal}")
         if reply.is_cut:
             raise Failure(FailureKind.TRUNCATED, "the answer was cut off")
-        fields = self._read(reply)
-        tokens = total(fields, self.request.counter)
-        if tokens > self._limit:
-            self._too_long = fields
-            raise Failure(FailureKind.INFLATED, f"the answer takes {tokens:,} tokens where {self._limit:,} are allowed")
-        return fields
-
-    def _read(self, reply: Reply) -> dict[str, str]:
         try:
-            return fields_of(reply.content, self.request)
+            fields = fields_of(reply.content, self.request)
         except Failure as failure:
             if failure.kind is FailureKind.MALFORMED:
                 shown = self.request.counter.head(reply.text, _SHOWN_ANSWER_TOKENS)
                 words = f"This cannot be used: {failure}. Write the whole summary again, in its form."
                 self._remarks = [Remark(shown, words)]
             raise
+        tokens = total(fields, self.request.counter)
+        if tokens > self._limit:
+            self._too_long = fields
+            raise Failure(FailureKind.INFLATED, f"the answer takes {tokens:,} tokens where {self._limit:,} are allowed")
+        return fields
 
     def _change(self, failure: Failure) -> None:
         """Change the next request by what was wrong with this one."""

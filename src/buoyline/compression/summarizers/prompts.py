@@ -6,13 +6,13 @@ messages before said, which nobody sees any more.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from buoyline.compression.citations import NumberedLine, TranscriptBlock, blocks_of, pointer_to
 from buoyline.compression.summary import SummaryRequest
-from buoyline.compression.summary_text import NumberedLine, TranscriptBlock, blocks_of, pointer_to
 from buoyline.tokens import TextCounter
 
 # How messages are spelled for a model that summarises them: every line numbered, none that can pass for ours.
@@ -276,22 +276,14 @@ def _wish(request: SummaryRequest, answer_tokens: int, *, spell_schema: bool) ->
         lines.append(f"Above all, keep what concerns this: {json.dumps(request.focus, ensure_ascii=False)}")
     if spell_schema:
         lines.append("Answer with one JSON object and nothing else, of this JSON Schema:")
-        lines.append(_spelled(request.schema) or _spelled(_texts(request.fields)))
+        lines.append(json.dumps(schema_of(request), ensure_ascii=False))
     return "\n".join(lines)
 
 
 def schema_of(request: SummaryRequest) -> dict[str, object]:
     """Return the JSON Schema of the answer."""
-    return dict(request.schema) or _texts(request.fields)
-
-
-def _texts(fields: tuple[str, ...]) -> dict[str, object]:
-    return {
+    return dict(request.schema) or {
         "type": "object",
-        "properties": {name: {"type": "string"} for name in fields},
-        "required": list(fields),
+        "properties": {name: {"type": "string"} for name in request.fields},
+        "required": list(request.fields),
     }
-
-
-def _spelled(schema: Mapping[str, object]) -> str:
-    return json.dumps(schema, ensure_ascii=False) if schema else ""
