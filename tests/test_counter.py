@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third
 
 from buoyline.tokens import O200kCounter, TextCounter, as_text_counter, default_counter
-from buoyline.tokens.chunks import Chunking
+from buoyline.tokens.chunks import Chunker
 from buoyline.tokens.vocabulary import o200k_base
 
 NASTY_ALPHABETS = {
@@ -66,7 +66,7 @@ def test_a_count_is_tiktokens_count_wherever_the_text_is_cut_safely(text: str) -
 @pytest.mark.parametrize(("chunk_chars", "max_chunk_chars"), [(1, 2), (3, 8), (10, 100)])
 @given(text=nasty_texts)
 def test_tokens_add_up_at_every_cut_that_a_chunk_calls_safe(text: str, chunk_chars: int, max_chunk_chars: int) -> None:
-    chunking = Chunking(chunk_chars, max_chunk_chars)
+    chunking = Chunker(chunk_chars, max_chunk_chars)
     forward, backward = list(chunking.forward(text)), list(chunking.backward(text))
 
     for cut in {chunk.end for chunk in forward if chunk.safe} | {chunk.start for chunk in backward if chunk.safe}:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from thirds import examples
 
 from buoyline.tokens import O200kCounter, as_text_counter, default_counter
-from buoyline.tokens.o200k import chars_in, whole
+from buoyline.tokens.o200k import source_chars, without_surrogates
 from buoyline.tokens.vocabulary import o200k_base
 
 CATEGORIES: Final = sorted({unicodedata.category(chr(code)) for code in range(sys.maxunicode + 1)})
@@ -122,14 +122,14 @@ def test_a_bisected_head_cannot_be_longer_by_a_character(text: str, share: float
 
 @given(st.text(alphabet="\ud83d\ude00\ud800\udfff😀\ufffda\ufeff\x00", max_size=40), st.integers(0, 40))
 def test_halves_of_characters_are_put_together_as_tiktoken_does(text: str, count: int) -> None:
-    joined = whole(text)
+    joined = without_surrogates(text)
 
     assert joined == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     for at_end in (False, True):
         kept = min(count, len(joined))
-        chars = chars_in(text, kept, at_end=at_end)
+        chars = source_chars(text, kept, at_end=at_end)
         part = text[len(text) - chars :] if at_end else text[:chars]
-        assert whole(part) == (joined[len(joined) - kept :] if at_end else joined[:kept])
+        assert without_surrogates(part) == (joined[len(joined) - kept :] if at_end else joined[:kept])
 
 
 def test_a_run_of_halves_has_a_head_and_a_tail_like_any_other() -> None:

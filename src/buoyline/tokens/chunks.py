@@ -56,7 +56,7 @@ _SIGNS_BUT_APOSTROPHE = (
 )
 
 
-class Chunk(NamedTuple):
+class TextChunk(NamedTuple):
     """The characters ``text[start:end]``, and whether the cut at which the walk goes on is safe."""
 
     start: int
@@ -64,7 +64,7 @@ class Chunk(NamedTuple):
     safe: bool
 
 
-class Chunking:
+class Chunker:
     """Walk over a text in chunks, from either end."""
 
     def __init__(self, chunk_chars: int = CHUNK_CHARS, max_chunk_chars: int = MAX_CHUNK_CHARS) -> None:
@@ -83,7 +83,7 @@ class Chunking:
         self._chunk_chars = chunk_chars
         self._max_chunk_chars = max_chunk_chars
 
-    def forward(self, text: str) -> Iterator[Chunk]:
+    def forward(self, text: str) -> Iterator[TextChunk]:
         """Yield the chunks of *text* from its start to its end; none for the empty text.
 
         How a chunk ends depends only on the text from its start on, so the same text is always cut alike.
@@ -94,7 +94,7 @@ class Chunking:
             yield chunk
             start = chunk.end
 
-    def backward(self, text: str) -> Iterator[Chunk]:
+    def backward(self, text: str) -> Iterator[TextChunk]:
         """Yield chunks of *text* from its end to its start; they are other ones than those of `forward`."""
         end = len(text)
         while end > 0:
@@ -102,27 +102,27 @@ class Chunking:
             yield chunk
             end = chunk.start
 
-    def _chunk_from(self, text: str, start: int) -> Chunk:
+    def _chunk_from(self, text: str, start: int) -> TextChunk:
         usual_end, last_end = start + self._chunk_chars, start + self._max_chunk_chars
         if len(text) <= usual_end:
-            return Chunk(start, len(text), safe=True)
+            return TextChunk(start, len(text), safe=True)
         cut = _first_safe_cut(text, usual_end, last_end)
         if cut is None and len(text) <= last_end:
-            return Chunk(start, len(text), safe=True)
+            return TextChunk(start, len(text), safe=True)
         if cut is None:
             cut = _last_safe_cut(text, start + 1, usual_end)
-        return Chunk(start, last_end, safe=False) if cut is None else Chunk(start, cut, safe=True)
+        return TextChunk(start, last_end, safe=False) if cut is None else TextChunk(start, cut, safe=True)
 
-    def _chunk_before(self, text: str, end: int) -> Chunk:
+    def _chunk_before(self, text: str, end: int) -> TextChunk:
         usual_start, first_start = end - self._chunk_chars, end - self._max_chunk_chars
         if usual_start <= 0:
-            return Chunk(0, end, safe=True)
+            return TextChunk(0, end, safe=True)
         cut = _first_safe_cut(text, usual_start, end)
         if cut is None and first_start <= 0:
-            return Chunk(0, end, safe=True)
+            return TextChunk(0, end, safe=True)
         if cut is None:
             cut = _last_safe_cut(text, first_start, usual_start)
-        return Chunk(first_start, end, safe=False) if cut is None else Chunk(cut, end, safe=True)
+        return TextChunk(first_start, end, safe=False) if cut is None else TextChunk(cut, end, safe=True)
 
 
 def _first_safe_cut(text: str, start: int, end: int) -> int | None:

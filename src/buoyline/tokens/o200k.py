@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from buoyline.tokens.chunks import CHUNK_CHARS, MAX_CHUNK_CHARS, Chunk, Chunking
+from buoyline.tokens.chunks import CHUNK_CHARS, MAX_CHUNK_CHARS, Chunker, TextChunk
 from buoyline.tokens.counter import halve, require_token_limit
-from buoyline.tokens.loading import vocabulary
+from buoyline.tokens.vocabulary import o200k_base
 
 if TYPE_CHECKING:
     from buoyline.tokens.counter import TextCounter
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #
 # tiktoken takes the way over UTF-16 for a text that holds one: random bytes so decoded take 0.30 s for a megabyte,
 # replaced here 0.21. And where pairs are joined, positions in the text are no longer those of its tokens: without
-# `chars_in` the first 10,000 tokens of a run of pairs took 0.8 s to find, with it 0.03.
+# `source_chars` the first 10,000 tokens of a run of pairs took 0.8 s to find, with it 0.03.
 
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -24,7 +24,7 @@ _UNIT = re.compile("[\ud800-\udbff][\udc00-\udfff]|.", re.DOTALL)
 _REPLACEMENT = "\ufffd"
 
 
-def whole(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Return *text* with each pair of surrogates as the character that it stands for, and U+FFFD for each lone one.
 
     Returns:
@@ -35,8 +35,8 @@ def whole(text: str) -> str:
     return _HALF.sub(_REPLACEMENT, _PAIR.sub(_join, text))
 
 
-def chars_in(text: str, count: int, *, at_end: bool) -> int:
-    """Return how many characters of *text* the first or last *count* characters of ``whole(text)`` stand for."""
+def source_chars(text: str, count: int, *, at_end: bool) -> int:
+    """Return how many characters of *text* became the first or last *count* of ``without_surrogates(text)``."""
     units = _UNIT.findall(text)
     return len("".join(units[len(units) - count :] if at_end else units[:count]))
 
@@ -74,7 +74,7 @@ class O200kCounter:
         Raises:
             ValueError: The sizes are not in this order.
         """
-        self._chunking = Chunking(chunk_chars, max_chunk_chars)
+        self._chunker = Chunker(chunk_chars, max_chunk_chars)
 
     def count(self, text: str) -> int:
         """Return the number of tokens in *text*.
@@ -82,7 +82,7 @@ class O200kCounter:
         Raises:
             CorruptError: The vocabulary of the installed package is damaged.
         """
-        return sum(len(_encode(text[chunk.start : chunk.end])) for chunk in self._chunking.forward(text))
+        return sum(len(_encode(text[chunk.start : chunk.end])) for chunk in self._chunker.forward(text))
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
         """Tell whether *text* has more than *max_tokens* tokens.
@@ -94,7 +94,7 @@ class O200kCounter:
             CorruptError: The vocabulary of the installed package is damaged.
         """
         left = max_tokens
-        for chunk in self._chunking.forward(text):
+        for chunk in self._chunker.forward(text):
             verdict = _exceeds_by_length(text, left, chunk.start)
             if verdict is not None:
                 return verdict
@@ -114,13 +114,13 @@ class O200kCounter:
         require_token_limit(max_tokens)
         if _exceeds_by_length(text, max_tokens) is False:
             return text
-        overflow = _find_overflow(text, self._chunking.forward(text), max_tokens)
+        overflow = _find_overflow(text, self._chunker.forward(text), max_tokens)
         if overflow is None:
             return text
         # What is settled needs no recount, even if cut by force: a prefix is walked in the same chunks.
         start, end = overflow.chunk.start, overflow.chunk.end
-        cut = start + _spelled_chars(text[start:end], overflow.tokens, slice(overflow.room))
-        return text[:start] + self._shrink(text[start:cut], overflow.room, _first)
+        cut = start + _spelled_chars(text[start:end], overflow.tokens, slice(overflow.kept))
+        return text[:start] + self._shrink(text[start:cut], overflow.kept, _first)
 
     def tail(self, text: str, max_tokens: int) -> str:
         """Return the suffix of *text* that its last *max_tokens* tokens spell.
@@ -135,15 +135,15 @@ class O200kCounter:
         require_token_limit(max_tokens)
         if not self.exceeds(text, max_tokens):
             return text
-        overflow = _find_overflow(text, self._chunking.backward(text), max_tokens)
+        overflow = _find_overflow(text, self._chunker.backward(text), max_tokens)
         if overflow is None:  # cut by force at other places than forward, it comes out just within the limit
             return self._shrink(text, max_tokens, _last)
         start, end = overflow.chunk.start, overflow.chunk.end
-        dropped = len(overflow.tokens) - overflow.room
+        dropped = len(overflow.tokens) - overflow.kept
         cut = end - _spelled_chars(text[start:end], overflow.tokens, slice(dropped, None))
-        if not overflow.settled_safely:
+        if not overflow.is_safe:
             return self._shrink(text[cut:], max_tokens, _last)
-        return self._shrink(text[cut:end], overflow.room, _last) + text[end:]
+        return self._shrink(text[cut:end], overflow.kept, _last) + text[end:]
 
     def _shrink(self, part: str, max_tokens: int, keep: Callable[[str, int], str]) -> str:
         """Return as much of *part* as has no more than *max_tokens* tokens: mostly all of it.
@@ -164,22 +164,22 @@ class O200kCounter:
 class _Overflow(NamedTuple):
     """The chunk in which the tokens run over the limit."""
 
-    chunk: Chunk
+    chunk: TextChunk
     tokens: list[int]
-    room: int
+    kept: int
     """How many of *tokens* are still within the limit."""
-    settled_safely: bool
+    is_safe: bool
     """Whether all cuts up to the chunk were safe, so that counting from elsewhere gives the same sum."""
 
 
-def _find_overflow(text: str, chunks: Iterable[Chunk], max_tokens: int) -> _Overflow | None:
-    room, safely = max_tokens, True
+def _find_overflow(text: str, chunks: Iterable[TextChunk], max_tokens: int) -> _Overflow | None:
+    left, is_safe = max_tokens, True
     for chunk in chunks:
         tokens = _encode(text[chunk.start : chunk.end])
-        if len(tokens) > room:
-            return _Overflow(chunk, tokens, room, safely)
-        room -= len(tokens)
-        safely = safely and chunk.safe
+        if len(tokens) > left:
+            return _Overflow(chunk, tokens, left, is_safe)
+        left -= len(tokens)
+        is_safe = is_safe and chunk.safe
     return None
 
 
@@ -201,11 +201,11 @@ def _spelled_chars(chunk: str, tokens: list[int], kept: slice) -> int:
     spelled = len(_decode(tokens[kept]))
     if len(_decode(tokens)) == len(chunk):
         return spelled
-    return chars_in(chunk, spelled, at_end=kept.start is not None)
+    return source_chars(chunk, spelled, at_end=kept.start is not None)
 
 
 def _decode(tokens: list[int]) -> str:
-    return vocabulary().decode(tokens, errors="ignore")
+    return o200k_base().decode(tokens, errors="ignore")
 
 
 def _encode(chunk: str) -> list[int]:
@@ -215,7 +215,7 @@ def _encode(chunk: str) -> list[int]:
     later release panic earlier, a count that is off by a token is better than the end of an agent's run.
     """
     try:
-        return vocabulary().encode_ordinary(whole(chunk))
+        return o200k_base().encode_ordinary(without_surrogates(chunk))
     except BaseException as error:  # the panic's type cannot be imported, only recognised
         if type(error).__name__ != "PanicException" or len(chunk) == 1:
             raise

@@ -1,25 +1,27 @@
 """The o200k_base vocabulary, from the package itself.
 
 tiktoken's own loader downloads its vocabularies on first use, which fails on a machine without a network, and
-its cache directory is set by a variable of the whole process. So the ranks ship with the package and the
-`tiktoken.Encoding` is built from them directly. It is not registered with tiktoken: a second o200k_base makes
-every ``tiktoken.get_encoding`` of the process fail.
+a variable of the whole process sets its cache directory. So the ranks ship with the package, and this module
+builds the `tiktoken.Encoding` from them. It does not register the encoding with tiktoken: a second o200k_base
+makes every ``tiktoken.get_encoding`` of the process fail.
 
-Import this module only where a text is about to be counted: it imports tiktoken (about 40 ms).
+tiktoken (about 40 ms) is imported when the first text is counted.
 
 Source: ranks, pattern and special tokens are those of OpenAI's tiktoken, see ``data/LICENSE.tiktoken``.
 """
 
-import functools
 import hashlib
+import os
 import struct
+import threading
 import zlib
 from importlib import resources
-
-import tiktoken
+from typing import TYPE_CHECKING
 
 from buoyline.errors import CorruptError
-from buoyline.tokens.loading import LOADING
+
+if TYPE_CHECKING:
+    import tiktoken
 
 _RANK_FILE = "o200k_base.merges.zlib"
 _RANK_FILE_SHA256 = "ec515d26909804e778f04f46c0e49e565a5137ab89e9e2f8e6d950b79031ebd1"
@@ -44,30 +46,48 @@ _PIECE_PATTERN = "|".join(
 )
 
 
-def o200k_base() -> tiktoken.Encoding:
+_LOCK = threading.RLock()
+"""Held while tiktoken is imported and the vocabulary is built, and while the process is forked.
+
+Without it, a fork while another thread loads would leave the child with locks that nobody ever releases: this one, and
+the import system's own for each module that tiktoken imports. A child that counted then hung for good. So a fork waits
+until the loading has ended, 0.4 s at most, as it does for the locks of the standard library's `logging`.
+
+Re-entrant, so that a signal handler that forks while its own thread loads does not wait for itself.
+"""
+
+_loaded: "list[tiktoken.Encoding]" = []
+
+
+def o200k_base() -> "tiktoken.Encoding":
     """Return the o200k_base encoding, the same object every time.
 
-    The first call of the process takes about 0.3 s and 80 MB, most of it inside tiktoken; the lock lets
-    threads that ask at the same time wait for one build rather than make several.
+    The first call of the process takes about 0.3 s and 80 MB, most of it inside tiktoken; threads that ask at the same
+    time wait for one build. Later calls take no lock.
 
     Returns:
-        An encoding equal to ``tiktoken.get_encoding("o200k_base")``, safe for use by several threads.
+        An encoding equal to ``tiktoken.get_encoding("o200k_base")``. Threads may share it, and a forked child has it
+        from its parent.
 
     Raises:
         CorruptError: The rank file of the installed package is not the one that was released.
     """
-    with LOADING:
-        return _build_encoding()
+    return _loaded[0] if _loaded else _load()
 
 
-@functools.cache
-def _build_encoding() -> tiktoken.Encoding:
-    return tiktoken.Encoding(
-        "o200k_base",
-        pat_str=_PIECE_PATTERN,
-        mergeable_ranks=_read_ranks(),
-        special_tokens=_SPECIAL_TOKENS,
-    )
+def _load() -> "tiktoken.Encoding":
+    with _LOCK:
+        if not _loaded:
+            import tiktoken  # noqa: PLC0415 - loaded when the first text is counted
+
+            encoding = tiktoken.Encoding(
+                "o200k_base",
+                pat_str=_PIECE_PATTERN,
+                mergeable_ranks=_read_ranks(),
+                special_tokens=_SPECIAL_TOKENS,
+            )
+            _loaded.append(encoding)
+        return _loaded[0]
 
 
 def _read_ranks() -> dict[bytes, int]:
@@ -96,3 +116,7 @@ def _join_planes(planes: bytes) -> tuple[int, ...]:
     for plane in range(_PLANES):
         words[plane::4] = planes[plane * count : (plane + 1) * count]
     return struct.unpack(f"<{count}I", words)
+
+
+# The child is the very thread that took the lock before the fork, so it may release it.
+os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
