@@ -6,7 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +179,25 @@ def test_an_agent_of_one_session_sees_no_other(workspace: LocalWorkspace) -> Non
     assert "secret of s2" not in _ask(workspace, "grep", pattern="secret")
     assert "secret of s2" in _ask(workspace, "grep", None, pattern="secret")
     assert "of the agent" in _ask(workspace, "read", None, path="own.txt")
+
+
+@pytest.mark.parametrize("make", [lookup_tools, retrieval_tool])
+def test_a_function_says_at_each_call_whose_session_is_meant(tmp_path: Path, make: Callable[..., Any]) -> None:
+    workspace = LocalWorkspace(tmp_path / "w", durability="off")
+    for session in ("a", "b"):
+        result = {"role": "tool", "tool_call_id": "c1", "content": f"of session {session}\n"}
+        asyncio.run(workspace.offload_tool_result(session, result))
+    current: Any = "a"
+    made = make(workspace, lambda: current)
+    tool = made[0] if isinstance(made, list) else made
+    named = {"path" if tool.name == "read" else "reference": "c1"}
+    assert "of session a" in asyncio.run(tool.call(**named))
+    current = "b"
+    assert "of session b" in asyncio.run(tool.call(**named))
+    for unknown in (None, ""):
+        current = unknown  # would else reach every session
+        with pytest.raises(InvalidNameError):
+            asyncio.run(tool.call(**named))
 
 
 def test_paths_are_understood_as_answers_spell_them(workspace: LocalWorkspace) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from buoyline.errors import BuoylineError, ConfigError, NotFoundError, storage_error
 from buoyline.lookups.answer import Answer, Counter, shown_path
@@ -24,6 +24,8 @@ __all__ = ["LOOKUP_RULES", "Tool", "lookup_tools"]
 
 # `Tool`: something that an agent may call, in a form that every framework can be given.
 
+
+SessionId: TypeAlias = str | Callable[[], str] | None
 
 _MAX_ERROR_CHARS = 600
 _DIGITS = re.compile(r"-?[0-9]{1,15}")
@@ -64,32 +66,7 @@ class Tool:
         return {"name": self.name, "description": self.description, "input_schema": dict(self.parameters)}
 
 
-def tool_for(name: str, description: str, parameters: Mapping[str, Any], answer: Callable[..., str]) -> Tool:
-    """Make a tool of a function that blocks.
-
-    Args:
-        name: What the model calls it by.
-        description: For the model.
-        parameters: JSON Schema of an object. Arguments are checked against types, ``required``, ``minimum`` and
-            ``anyOf``; one that is null counts as absent, and a number in quotes as a number.
-        answer: Takes the checked arguments by name; runs in a thread. Its `BuoylineError` becomes the answer.
-    """
-
-    def answered(arguments: Mapping[str, Any]) -> str:
-        try:
-            return answer(**_checked(name, parameters, arguments))
-        except BuoylineError as error:
-            return _told(error)
-        except OSError as error:
-            return _told(storage_error(error))
-
-    async def call(**arguments: Any) -> str:
-        return await asyncio.to_thread(answered, arguments)
-
-    return Tool(name, description, copy.deepcopy(dict(parameters)), call)
-
-
-def _told(error: BuoylineError) -> str:
+def _error_line(error: BuoylineError) -> str:
     """Return what the model is told: one line, however much of its own call the error quotes."""
     text = shown_path(str(error))
     if len(text) > _MAX_ERROR_CHARS:  # what to do stands at the end
@@ -236,7 +213,7 @@ _QUERY_PARAMETERS = _schema(
 
 def lookup_tools(
     workspace: LocalWorkspace,
-    session_id: str | None = None,
+    session_id: SessionId = None,
     *,
     max_tokens: int = 2_000,
     timeout_s: float = 30.0,
@@ -252,7 +229,9 @@ def lookup_tools(
     Args:
         workspace: Where to look.
         session_id: The agent's session: its files are found by their bare names, and nothing else is reached but
-            payloads in ``data/`` by their whole name, which only who has seen their reference knows. None: everything.
+            blobs in ``data/`` by their whole name, which only an agent that has seen their reference knows. A function
+            is called, without an argument, at each call of a tool and returns the session of that call. None reaches
+            every session.
         max_tokens: For each answer, unless the model asks `read` for the whole.
         timeout_s: After how long a search ends with what there is.
         query_timeout_s: Processor time for the expression of a query.
@@ -268,31 +247,52 @@ def lookup_tools(
     require_files(workspace)
     if max_tokens < _LEAST_TOKENS:
         raise ConfigError("max_tokens", f"{max_tokens} leaves no room for an answer; give {_LEAST_TOKENS} or more")
-    if session_id is not None:
+    if session_id is not None and not callable(session_id):
         layout.session_directories(session_id)
-    limits = {"max_tokens": max_tokens, "counter": counter, "session": session_id, "confined": session_id is not None}
+    limits = {"max_tokens": max_tokens, "counter": counter}
     timed = {**limits, "timeout_s": timeout_s}
+
+    def tool(
+        lookup: Callable[..., Answer], description: str, parameters: Mapping[str, Any], limits: Mapping[str, Any]
+    ) -> Tool:
+        name = lookup.__name__
+
+        def answer(session: str | None, arguments: Mapping[str, Any]) -> str:
+            try:
+                given = _checked(name, parameters, arguments)
+                return lookup(workspace, **given, **limits, session=session, confined=session is not None).text
+            except BuoylineError as error:
+                if isinstance(error, NotFoundError) and error.kind == "session":
+                    return "[Nothing has left the context of this session yet.]\n"
+                return _error_line(error)
+            except OSError as error:
+                return _error_line(storage_error(error))
+
+        async def call(**arguments: Any) -> str:
+            return await asyncio.to_thread(answer, _current(session_id), arguments)
+
+        return Tool(name, description, copy.deepcopy(dict(parameters)), call)
+
     return [
-        tool_for("read", _READ, _READ_PARAMETERS, _text_of(workspace, read, limits)),
-        tool_for("grep", _GREP, _GREP_PARAMETERS, _text_of(workspace, grep, timed)),
-        tool_for("search", _SEARCH, _SEARCH_PARAMETERS, _text_of(workspace, search, timed)),
-        tool_for("glob", _GLOB, _GLOB_PARAMETERS, _text_of(workspace, glob, limits)),
-        tool_for(
-            "query", _QUERY, _QUERY_PARAMETERS, _text_of(workspace, query, {**limits, "timeout_s": query_timeout_s})
-        ),
+        tool(read, _READ, _READ_PARAMETERS, limits),
+        tool(grep, _GREP, _GREP_PARAMETERS, timed),
+        tool(search, _SEARCH, _SEARCH_PARAMETERS, timed),
+        tool(glob, _GLOB, _GLOB_PARAMETERS, limits),
+        tool(query, _QUERY, _QUERY_PARAMETERS, {**limits, "timeout_s": query_timeout_s}),
     ]
 
 
-def _text_of(workspace: LocalWorkspace, lookup: Callable[..., Answer], fixed: Mapping[str, Any]) -> Callable[..., str]:
-    def text(**arguments: Any) -> str:
-        try:
-            return lookup(workspace, **arguments, **fixed).text
-        except NotFoundError as error:
-            if error.kind == "session":
-                return "[Nothing has left the context of this session yet.]\n"
-            raise
+def _current(session_id: SessionId) -> str | None:
+    """Return the session of a call. None means every session, so a function must not return it.
 
-    return text
+    Raises:
+        InvalidNameError: A function returned something that cannot be the id of a session.
+    """
+    if not callable(session_id):
+        return session_id
+    current = session_id()
+    layout.session_directories(current)
+    return current
 
 
 # `retrieval_tool`: Strands' ``retrieve_offloaded_content`` for an agent of any framework.
@@ -339,7 +339,7 @@ RETRIEVAL_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType(
 
 def retrieval_tool(
     workspace: Workspace,
-    session_id: str | None = None,
+    session_id: SessionId = None,
     *,
     max_tokens: int = DEFAULT_MAX_TOKENS,
     counter: Counter | None = None,
@@ -351,7 +351,8 @@ def retrieval_tool(
 
     Args:
         workspace: Where the content is, on disk or in memory.
-        session_id: The agent's session, the only one whose content it may have; None for all.
+        session_id: The agent's session, the only one whose content it may have, or a function that returns it at each
+            call; None for all.
         max_tokens: For the text of each answer.
         counter: Counts them; the default counter where it is None.
 
@@ -360,15 +361,15 @@ def retrieval_tool(
     """
     files_of(workspace)
 
-    def answer(arguments: Mapping[str, Any]) -> str:
+    def answer(session: str | None, arguments: Mapping[str, Any]) -> str:
         try:
             known = retrieval_arguments(arguments)
-            return retrieve(workspace, **known, session=session_id, max_tokens=max_tokens, counter=counter).text
+            return retrieve(workspace, **known, session=session, max_tokens=max_tokens, counter=counter).text
         except BuoylineError as error:
             return f"Error: {error}"
 
     async def call(**arguments: Any) -> str:
-        return await asyncio.to_thread(answer, arguments)
+        return await asyncio.to_thread(answer, _current(session_id), arguments)
 
     return Tool(RETRIEVAL_TOOL, RETRIEVAL_DESCRIPTION, copy.deepcopy(dict(RETRIEVAL_PARAMETERS)), call)
 
