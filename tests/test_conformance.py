@@ -24,13 +24,8 @@ def on_disk(reference: str) -> str:
 
 
 def in_memory(workspace: MemoryWorkspace, reference: str) -> str:
-    name = reference.removeprefix("memory:///")
-    directory, _, file = name.rpartition("/")
-    session = workspace._sessions[directory]
-    entry = workspace._evictable._entries.get(name)
-    grown = {"context.jsonl": session._context, "transcript.md": session._transcript}
-    content = grown[file] if entry is None else entry.files[name]
-    return content.decode("utf-8", "surrogatepass")
+    content = workspace._tree._files[reference.removeprefix("memory:///")].content
+    return bytes(content).decode("utf-8", "surrogatepass")
 
 
 class TestLocalWorkspaceAsOffloader(OffloaderConformance):

@@ -114,7 +114,7 @@ def test_a_memory_workspace_whose_lock_was_held_works_in_the_child(tmp_path: Pat
 workspace = MemoryWorkspace()
 held = threading.Event()
 def hold():
-    with workspace._lock:
+    with workspace.tree.mutex:
         held.set()
         threading.Event().wait(20)
 threading.Thread(target=hold, daemon=True).start()

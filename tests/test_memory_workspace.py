@@ -376,7 +376,7 @@ async def test_each_time_that_a_window_is_made_ready_is_a_turn() -> None:
     for _ in range(2):
         await window.prepare()
         await window.save()
-        assert workspace._evictable.look("sessions/s/tool_result-c.txt") is not None
+        assert workspace.tree.size("sessions/s/tool_result-c.txt") is not None
     await window.prepare()
     with pytest.raises(NotFoundError, match="evicted"):
         workspace.read("memory:///sessions/s/tool_result-c.txt")

@@ -17,8 +17,7 @@ from buoyline.lookups.paths import MAX_NEAR, directory_of, file_of, names_in, ne
 from buoyline.lookups.sources import WorkspaceFiles
 from buoyline.messages import is_object, parse
 from buoyline.messages.model import join_texts
-from buoyline.workspace import layout
-from buoyline.workspace.memory_session import MemoryFiles
+from buoyline.workspace import MemoryWorkspace, layout
 
 _KIND = "offloaded content"
 _EVICTED = "it was in memory, and evicted since nobody used it for too many turns; run the tool again"
@@ -80,7 +79,7 @@ def target_of(workspace: WorkspaceFiles, reference: str, session: str | None = N
     except NotFoundError as error:
         if error.kind not in {"file", _KIND}:  # no such session, or several files
             raise
-        is_evicted = isinstance(workspace, MemoryFiles) and workspace.is_evicted(named.removeprefix("/"))
+        is_evicted = isinstance(workspace, MemoryWorkspace) and workspace.is_evicted(named.removeprefix("/"))
         hint = _EVICTED if is_evicted else _near(workspace, named, session)
         raise NotFoundError(_KIND, shortened(named), hint) from error
 

@@ -119,10 +119,8 @@ def files_of(workspace: object) -> WorkspaceFiles:
     Raises:
         ConfigError: It is neither a `LocalWorkspace` nor a `MemoryWorkspace`.
     """
-    if isinstance(workspace, LocalWorkspace):
+    if isinstance(workspace, (LocalWorkspace, MemoryWorkspace)):
         return workspace
-    if isinstance(workspace, MemoryWorkspace):
-        return workspace.files()
     raise ConfigError("workspace", f"{type(workspace).__name__} is no workspace; {instead_of(workspace)}")
 
 

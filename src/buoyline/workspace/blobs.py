@@ -14,6 +14,7 @@ from buoyline.errors import CorruptError, InvalidNameError, StorageError
 from buoyline.messages import Media, ResultPart, Text, ToolResult, dialect_named
 from buoyline.workspace import layout
 from buoyline.workspace.local_tree import LocalTree
+from buoyline.workspace.tree import Tree
 
 _ATTEMPTS = 3
 
@@ -21,7 +22,7 @@ _ATTEMPTS = 3
 class Blobs:
     """The payloads of a workspace, shared by its sessions; equal bytes of one type are one file."""
 
-    def __init__(self, tree: LocalTree, *, lock_timeout_s: float) -> None:
+    def __init__(self, tree: Tree, *, lock_timeout_s: float) -> None:
         """Keep the payloads in ``data/`` of *tree*; *lock_timeout_s* is how long to wait for gc."""
         self._tree = tree
         self._lock_timeout_s = lock_timeout_s

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from queue import Queue
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Self
 
 from buoyline.messages import (
     Base64,
@@ -55,45 +55,6 @@ class Measure(NamedTuple):
     sha256: str
     lines: int
     blocks: tuple[tuple[int, int], ...]
-
-
-class ViewedContent(Protocol):
-    """What stands in the file of a tool result, with the view of it."""
-
-    def chunks(self) -> Generator[bytes]:
-        """Yield the bytes in pieces of about a megabyte."""
-        ...
-
-    def measure(self) -> Measure:
-        """Return size, hash and lines."""
-        ...
-
-    def view(self) -> bytes | None:
-        """Return the readable view; None where the text itself is readable."""
-        ...
-
-
-class BytesContent:
-    """The content of a result that is there as bytes, whatever they are."""
-
-    def __init__(self, content: bytes) -> None:
-        """Take *content*; it is not copied."""
-        self._content = content
-
-    def chunks(self) -> Generator[bytes]:
-        """Yield the bytes."""
-        yield self._content
-
-    def measure(self) -> Measure:
-        """Return size, hash and lines."""
-        lines = self._content.count(b"\n") + (not self._content.endswith(b"\n") and bool(self._content))
-        size_bytes = len(self._content)
-        return Measure(size_bytes, hashlib.sha256(self._content).hexdigest(), lines, ((0, size_bytes),))
-
-    def view(self) -> bytes | None:
-        """Return the readable view; None where the text itself is readable."""
-        view = view_of(decoded(self._content))
-        return None if view is None else view.encode("utf-8")
 
 
 class ResultContent:

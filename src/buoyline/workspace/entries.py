@@ -46,26 +46,6 @@ class StoredEntry:
     frame: str = ""
 
 
-class EntryStore(Protocol):
-    """Keeps entries of one scope under keys."""
-
-    async def write(self, key: str, entry: StoredEntry) -> None:
-        """Put *entry* under *key*, in place of what is there."""
-        ...
-
-    async def read(self, key: str) -> StoredEntry | None:
-        """Return what is under *key*; None where nothing is."""
-        ...
-
-    async def delete(self, key: str) -> None:
-        """Remove what is under *key*; nothing happens where nothing is."""
-        ...
-
-    async def keys(self, prefix: str) -> list[str]:
-        """Return all keys that begin with *prefix*, sorted."""
-        ...
-
-
 class StoredEntries:
     """The entries of one scope of a workspace on disk."""
 
@@ -226,30 +206,6 @@ class StoredEntries:
         for name, above in ((layout.ENTRIES, ""), (self._directory, layout.ENTRIES), (facts, self._directory)):
             self._tree.make_directory(name)
             self._tree.sync_directory(above)
-
-
-class EntriesInMemory:
-    """The entries of one scope in memory, which nobody evicts; calls never wait."""
-
-    def __init__(self, held: dict[str, StoredEntry], redaction: Redaction) -> None:
-        """Keep the entries in *held*, which others may share, with everything passed through *redaction*."""
-        self._held, self._redaction = held, redaction
-
-    async def write(self, key: str, entry: StoredEntry) -> None:
-        """Put *entry* under *key*; see `StoredEntries.write`."""
-        self._held[self._redaction.text(key)] = redacted(entry, self._redaction)
-
-    async def read(self, key: str) -> StoredEntry | None:
-        """Return what is under *key*; see `StoredEntries.read`."""
-        return self._held.get(self._redaction.text(key))
-
-    async def delete(self, key: str) -> None:
-        """Remove what is under *key*; see `StoredEntries.delete`."""
-        self._held.pop(self._redaction.text(key), None)
-
-    async def keys(self, prefix: str) -> list[str]:
-        """Return all keys that begin with *prefix*, sorted; see `StoredEntries.keys`."""
-        return sorted(key for key in list(self._held) if key.startswith(prefix))
 
 
 def redacted(entry: StoredEntry, redaction: Redaction) -> StoredEntry:

@@ -2,43 +2,26 @@
 
 import asyncio
 import os
-import threading
-import uuid
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from functools import partial
-from itertools import islice
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from buoyline.errors import ConfigError, NotFoundError
-from buoyline.messages import Message, ToolResult
-from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
-from buoyline.previews.source import BytesSource
 from buoyline.workspace import layout
-from buoyline.workspace.archive import Archive
-from buoyline.workspace.batches import located
-from buoyline.workspace.blobs import Blobs, with_data_tags
-from buoyline.workspace.entries import StoredEntries, watch_forks
 from buoyline.workspace.local_tree import LocalTree
-from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.pool import WorkerPool, outcome
-from buoyline.workspace.quotas import QuotaChecker, Quotas
+from buoyline.workspace.quotas import Quotas
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
-from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, reference_in
-from buoyline.workspace.results import Results, store_payload
-from buoyline.workspace.root_files import check_format, create_workspace
-from buoyline.workspace.session import Session, SessionNames, sessions_in
-from buoyline.workspace.streams import StoresStreams, StreamWriter, file_source, refuse_partial, result_sink
+from buoyline.workspace.root_files import check_format
+from buoyline.workspace.tree_workspace import TreeWorkspace
 
-R = TypeVar("R")
 T = TypeVar("T")
 
 _DURABILITY = ("fsync", "batch", "off")
 _NO_QUOTAS = Quotas()
 
 
-class LocalWorkspace(StoresStreams):
+class LocalWorkspace(TreeWorkspace[LocalTree]):
     """A directory of plain files that takes what is too heavy for a context, and loses none of it.
 
     It is an `Offloader`, with the methods that AgentScope's ``Agent(offloader=...)`` calls, and it has all the
@@ -88,346 +71,29 @@ class LocalWorkspace(StoresStreams):
         if durability not in _DURABILITY:
             raise ConfigError("durability", f"{durability!r} is not one of {', '.join(_DURABILITY)}")
         self.workdir = Path(workdir).absolute()
-        self._tree = LocalTree(self.workdir, durable=durability != "off")
+        super().__init__(
+            LocalTree(self.workdir, durable=durability != "off"),
+            quotas=quotas,
+            redaction=Redaction(redact, redact_payload),
+            lock_timeout_s=lock_timeout_s,
+        )
         self._shares_sync = durability == "batch"
-        self._lock_timeout_s = lock_timeout_s
-        self._blobs = Blobs(self._tree, lock_timeout_s=lock_timeout_s)
-        self._quota = QuotaChecker(quotas)
-        self._redaction = Redaction(redact, redact_payload)
-        self._sessions: dict[str, Session] = {}
-        self._taken = SessionNames()
         self._pool = WorkerPool()
-        self._guard = threading.Lock()
-        self._is_open = False
-        watch_forks(self)
+
+    _hint: ClassVar[str] = "`buoyline sessions` lists those there are"
 
     def __repr__(self) -> str:
         """Return the directory."""
         return f"LocalWorkspace({str(self.workdir)!r})"
 
-    async def initialize(self) -> None:
-        """Create the directory and its fixed parts. Optional: the first write does the same.
-
-        Raises:
-            FormatVersionError: A newer buoyline wrote it; nothing was touched.
-            StorageError: The file system refused.
-        """
-        await self._run_in_session("", self._open)
-
     async def close(self) -> None:
         """Wait for the calls under way and end the threads. The workspace may be used again afterwards."""
         await asyncio.to_thread(self._pool.close)
 
-    async def __aenter__(self) -> Self:
-        """Initialize the workspace and return it."""
-        await self.initialize()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Close the workspace."""
-        await self.close()
-
     def renew_after_fork(self) -> None:
-        """Start anew in a forked child: with threads of its own, and with nothing in memory that one may have held."""
-        self._pool, self._guard, self._sessions, self._taken = WorkerPool(), threading.Lock(), {}, SessionNames()
-        self._quota.renew_after_fork()
-
-    def abilities(self) -> Abilities:
-        """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
-        redactor = self if self._redaction.is_active else None
-        return Abilities(
-            results=self,
-            streams=self,
-            archive=self,
-            summaries=self,
-            windows=self,
-            redactor=redactor,
-            read_backs=self,
-            transcript=self,
-        )
-
-    async def offload_context(self, session_id: str, msgs: Sequence[Any], **_: Any) -> str:
-        """Archive messages that leave the context.
-
-        Args:
-            session_id: The session; created when it is new.
-            msgs: Native messages of any known dialect, in order. None of them is changed.
-            **_: Accepted for the contract; nothing is expected.
-
-        Returns:
-            The absolute path of ``context.jsonl``, which holds them from now on, whatever happens.
-
-        Raises:
-            InvalidNameError: *session_id* cannot be an id.
-            MessageError: One of *msgs* is no message; nothing was written.
-            QuotaExceededError: A payload, the session or the workspace would exceed its quota; nothing was written.
-            RedactionError: A redaction hook failed; nothing was stored.
-            StorageError: The file system refused; nothing was changed.
-        """
-        await self.archive(session_id, msgs)
-        return self._session(session_id).path(layout.CONTEXT_FILE)
-
-    async def offload_tool_result(self, session_id: str, tool_result: Any, **_: Any) -> str:
-        """Store one whole tool result.
-
-        Args:
-            session_id: The session; created when it is new.
-            tool_result: A tool message, a tool result block, or a `ToolResult`.
-            **_: Accepted for the contract; nothing is expected.
-
-        Returns:
-            The absolute path of the ``tool_result-<id>.txt`` that holds its text; see also `with_data_tags`.
-
-        Raises:
-            InvalidNameError: *session_id* cannot be an id.
-            MessageError: *tool_result* is no tool result; nothing was written.
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
-            RedactionError: A redaction hook failed; nothing was stored.
-            StorageError: The file system refused; nothing was changed.
-        """
-        return (await self._store(session_id, tool_result, native=tool_result)).reference
-
-    async def offload_data_block(self, block: Any) -> Any:
-        """Store the payload of one content block under ``data/``.
-
-        Args:
-            block: One with a base64 payload, e.g. AgentScope's `DataBlock`, or OpenAI's ``image_url``.
-
-        Returns:
-            A copy of *block*, of its class, with ``workspace:///data/<sha256>.<ext>`` in the payload's place;
-            *block* itself when it has none.
-
-        Raises:
-            MessageError: The payload of a `DataBlock` is no base64; nothing was written.
-            QuotaExceededError: The payload or the workspace would exceed its quota; nothing was written.
-            RedactionError: A redaction hook failed; nothing was stored.
-            StorageError: The file system refused; nothing was changed.
-        """
-        where = self._tree, self._blobs, self._quota
-        return await self._run_in_session(
-            "", partial(store_payload, block, *where, redaction=self._redaction, begin=self._open)
-        )
-
-    async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
-        """Store *result*; see `offload_tool_result`."""
-        return await self._store(session_id, result)
-
-    async def _store(self, session_id: str, result: Any, *, native: object = None) -> StoredResult:
-        def redacted() -> ToolResult:
-            self._quota.check_result(result)
-            return with_data_tags(self._redaction.result(result), native)
-
-        return await self._write(session_id, redacted, lambda s, given: self._results(s).store(given))
-
-    async def load_result(self, session_id: str, stored: StoredResult) -> ToolResult:
-        """Return the result behind *stored*; see `Results.load`."""
-        return await self._run_in_session(
-            session_id, self._in_session(session_id, lambda s: self._results(s).load(stored.name))
-        )
-
-    def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> StreamWriter:
-        """Begin a tool result that is written piece by piece; docs/streaming.md.
-
-        Raises:
-            ConfigError: *keep_partial* is set where a hook redacts.
-            InvalidNameError: One of the ids cannot be one.
-        """
-        session = self._session(session_id)
-        layout.require_id(call_id)
-        if keep_partial and self._redaction.is_active:
-            refuse_partial()
-        return StreamWriter(
-            call_id,
-            result_sink(
-                self._results(session),
-                call_id,
-                session=session,
-                quota=self._quota,
-                redaction=self._redaction,
-                prepare=self._open,
-            ),
-            run=partial(self._run, uuid.uuid4().hex),
-            run_in_order=partial(self._run_in_session, session_id),
-        )
-
-    def result_source(self, session_id: str, stored: StoredResult) -> BytesSource:
-        """Return the text that the lines of *stored* count, for reading in blocks; that blocks the thread.
-
-        Raises:
-            NotFoundError: The file is gone.
-        """
-        name = layout.view_name(stored.name) if stored.view else stored.name
-        return file_source(self._tree, self._session(session_id).name(name))
-
-    async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
-        """Return those of *texts* that are recorded stubs; see `Results.behind_all`."""
-
-        def load(session: Session) -> dict[str, StoredResult]:
-            stored = self._redaction.texts(texts)
-            found = self._results(session).behind_all(stored)
-            return {text: found[redacted] for text, redacted in zip(texts, stored, strict=True) if redacted in found}
-
-        return await self._run_in_session(session_id, self._in_session(session_id, load))
-
-    async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
-        """Remember that the text *stub* stands for *stored*."""
-        await self._write(
-            session_id,
-            lambda: self._redaction.text(stub),
-            lambda s, redacted: self._results(s).record_stub(redacted, stored.name),
-        )
-
-    async def archive(
-        self,
-        session_id: str,
-        messages: Sequence[Any],
-        *,
-        batch_id: str = "",
-        dialect: str | None = None,
-        first: int | None = None,
-        times: Sequence[str] = (),
-    ) -> ArchivedBatch:
-        """Archive *messages* as one batch; see `Archive.add`.
-
-        Returns:
-            Where they stand. Of no messages: where the next would.
-        """
-
-        def redacted() -> tuple[Sequence[Any], str]:
-            return self._checked(messages, dialect), self._redaction.identifier(batch_id)
-
-        def add(session: Session, given: tuple[Sequence[Any], str]) -> ArchivedBatch:
-            archive = Archive(session, self._blobs, self._quota)
-            batches = archive.add(given[0], batch_id=given[1], dialect=dialect, first=first, times=times)
-            if not batches:
-                return located(session.path, session.index().messages if session.exists() else 0, ())
-            return located(session.path, batches[0].first, batches[0].line_ranges())
-
-        return await self._write(session_id, redacted, add)
-
-    async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
-        """Return dialect and JSON of archived messages, payloads put back; see `Archive.messages`."""
-
-        def load(session: Session) -> list[tuple[str, dict[str, Any]]]:
-            archive = Archive(session, self._blobs)
-            return [(m.dialect, archive.with_payloads(m)) for m in archive.messages(first, end)]
-
-        return await self._run_in_session(session_id, self._in_session(session_id, load))
-
-    async def locate(self, session_id: str, first: int, end: int) -> ArchivedBatch:
-        """Return where archived messages stand; see `Archive.line_ranges`."""
-        return await self._run_in_session(
-            session_id,
-            self._in_session(
-                session_id, lambda s: located(s.path, first, Archive(s, self._blobs).line_ranges(first, end))
-            ),
-        )
-
-    async def transcript_lines(self, session_id: str, first: int, end: int) -> list[list[str]]:
-        """Return the transcript's lines of archived messages; see `Archive.transcript_lines`."""
-        read = self._in_session(session_id, lambda s: Archive(s, self._blobs).transcript_lines(first, end))
-        return await self._run_in_session(session_id, read)
-
-    async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
-        """Return those of *strings* that the session's files do not hold; see `Archive.missing`."""
-
-        def find(session: Session) -> list[str]:
-            stored = self._redaction.texts(strings)
-            absent = set(Archive(session, self._blobs).missing(stored))
-            return [text for text, redacted in zip(strings, stored, strict=True) if redacted in absent]
-
-        return await self._run_in_session(session_id, self._in_session(session_id, find))
-
-    async def redacted(self, views: Sequence[Message]) -> list[Message]:
-        """Return the views of messages as they may be stored; nothing is.
-
-        Raises:
-            RedactionError: The redaction hook failed.
-        """
-        return await self._run_in_session("", lambda: [self._redaction.view(view) for view in views])
-
-    async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
-        """Append a line to ``summaries.jsonl``; see `Summaries.add`."""
-        return await self._write(
-            session_id,
-            lambda: self._redaction.value(summary),
-            lambda s, redacted: Summaries(s, self._quota).add(redacted),
-        )
-
-    async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
-        """Return all summaries of the session in order; see `Summaries.load`."""
-        return await self._run_in_session(session_id, self._in_session(session_id, lambda s: Summaries(s).load()))
-
-    async def start_window(self, session_id: str, settings: Mapping[str, Any], *, writer: str = "") -> None:
-        """Begin the session's window; see `Window.start`."""
-        await self._write(
-            session_id,
-            lambda: (self._redaction.value(settings), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._quota).start(*given),
-        )
-
-    async def claim_window(self, session_id: str, *, writer: str) -> None:
-        """Take the session's window over; see `Window.claim`."""
-        await self._write(
-            session_id, lambda: self._redaction.identifier(writer), lambda s, given: Window(s).claim(given)
-        )
-
-    async def extend_window(
-        self,
-        session_id: str,
-        messages: Sequence[Any],
-        pins: Sequence[int],
-        *,
-        times: Sequence[str] = (),
-        writer: str = "",
-    ) -> None:
-        """Append to the session's window; see `Window.extend`."""
-        await self._write(
-            session_id,
-            lambda: (self._checked(messages), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._quota, self._blobs).extend(given[0], pins, times=times, writer=given[1]),
-        )
-
-    async def replace_window(
-        self,
-        session_id: str,
-        messages: Sequence[Any],
-        head: Sequence[str],
-        first: int,
-        pins: Sequence[int],
-        *,
-        times: Sequence[str] = (),
-        writer: str = "",
-    ) -> None:
-        """Replace the session's window; see `Window.replace`."""
-        await self._write(
-            session_id,
-            lambda: (self._checked(messages), self._redaction.texts(head), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._quota, self._blobs).replace(
-                *given[:2], first, pins, times=times, writer=given[2]
-            ),
-        )
-
-    async def load_window(self, session_id: str) -> WindowState:
-        """Return the session's window; see `Window.load`."""
-        return await self._run_in_session(session_id, self._in_session(session_id, lambda s: Window(s).load()))
-
-    def reference_in(self, session_id: str, arguments: str) -> str:
-        """Return the first file of the workspace that the *arguments* of a call name; see `references.reference_in`."""
-        roots = (str(self.workdir), os.path.realpath(self.workdir))
-        return reference_in(arguments, roots, self._session(session_id).directory)
-
-    async def holds(self, reference: str, text: str) -> bool:
-        """Tell whether the file behind *reference* holds *text*, byte for byte; False when there is no such file."""
-        above, _, below = reference.partition(f"{self.workdir}/")
-        name = layout.blob_behind(reference) or ("" if above or ".." in below.split("/") else below)
-
-        def run() -> bool:
-            if not name or self._tree.size(name) is None:
-                return False
-            return holds(self._tree.chunks(name, max(LEAST_CHUNK_BYTES, len(text))), text)
-
-        return await self._run_in_session("", run)
+        """Start with new threads in a forked child, and forget what a thread of the parent may have held."""
+        super().renew_after_fork()
+        self._pool = WorkerPool()
 
     def watch(self, session_id: str | None = None, *, last: int | None = 0) -> "AsyncGenerator[WorkspaceEvent]":
         """Tell what happens in the workspace, whoever writes: each thing once, in the order of each session.
@@ -462,33 +128,6 @@ class LocalWorkspace(StoresStreams):
             raise NotFoundError("workspace", str(self.workdir), hint)
         check_format(self._tree)
 
-    def session_ids(self, newest: int | None = None) -> list[str]:
-        """Return the ids of all sessions, in the order of their directories; none without a workspace.
-
-        A directory that is no session of ours is passed over. Blocking; meant for command lines and tests.
-
-        Args:
-            newest: Return only so many, those that were last active first.
-        """
-        return [session.session_id for session in self.sessions(newest)]
-
-    def sessions(self, newest: int | None = None) -> Iterator[Session]:
-        """Yield the sessions for reading, as `session_ids` names them; each until the next one is asked for."""
-        found = sessions_in(self._tree, lock_timeout_s=self._lock_timeout_s, newest_first=newest is not None)
-        with closing(found):
-            yield from islice(found, newest)
-
-    def session(self, session_id: str) -> Session:
-        """Return the session for reading its files. Blocking; meant for command lines and tests.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
-        session = self._session(session_id)
-        if not session.exists():
-            raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
-        return session
-
     def directory_of(self, session_id: str) -> Path:
         """Return where the files of a session are, or, where there is no such session, would be now. Blocking.
 
@@ -496,74 +135,6 @@ class LocalWorkspace(StoresStreams):
             InvalidNameError: *session_id* cannot be an id.
         """
         return self.workdir / self._session(session_id).directory
-
-    def entries(self, scope: str) -> StoredEntries:
-        """Return what is kept in *scope* under keys, beside the sessions. Raises `InvalidNameError`."""
-        return StoredEntries(
-            self._tree,
-            scope,
-            run=partial(self._run, f"entries {scope}"),
-            begin=self._open,
-            redaction=self._redaction,
-            quota=self._quota,
-            lock_timeout_s=self._lock_timeout_s,
-        )
-
-    @property
-    def tree(self) -> LocalTree:
-        """The files of the workspace, for reading; links are never followed."""
-        return self._tree
-
-    @property
-    def blobs(self) -> Blobs:
-        """The payloads under ``data/``."""
-        return self._blobs
-
-    def _results(self, session: Session) -> Results:
-        return Results(session, self._blobs, self._quota)
-
-    def _session(self, session_id: str) -> Session:
-        with self._guard:
-            if session_id not in self._sessions:
-                made = Session(self._tree, session_id, lock_timeout_s=self._lock_timeout_s, taken=self._taken)
-                self._sessions[session_id] = made
-            return self._sessions[session_id]
-
-    def _in_session(self, session_id: str, work: Callable[[Session], T]) -> Callable[[], T]:
-        session = self._session(session_id)
-
-        def run() -> T:
-            self._check_format()
-            return work(session)
-
-        return run
-
-    async def _write(self, session_id: str, redacted: Callable[[], R], work: Callable[[Session, R], T]) -> T:
-        """Hand what *redacted* gives to *work*, which writes it; before that nothing is created."""
-        session = self._session(session_id)
-
-        def run() -> T:
-            given = redacted()
-            self._open()
-            return work(session, given)
-
-        return await self._run_in_session(session_id, run)
-
-    def _checked(self, messages: Sequence[Any], dialect: str | None = None) -> Sequence[Any]:
-        """Return *messages* redacted; payloads that are too large are refused before any is decoded."""
-        self._quota.check_payloads(messages)
-        return self._redaction.messages(messages, dialect)
-
-    def _open(self) -> None:
-        if self._is_open:
-            return
-        create_workspace(self._tree)
-        self._is_open = True
-
-    def _check_format(self) -> None:
-        """Refuse a newer format; what only reads creates nothing."""
-        if not self._is_open and self._tree.exists(layout.WORKSPACE_FILE):
-            check_format(self._tree)
 
     async def _run_in_session(self, session_id: str, work: Callable[[], T]) -> T:
         """Run *work* in the session's lane and wait for its end, even when cancelled."""
@@ -577,28 +148,9 @@ class LocalWorkspace(StoresStreams):
         """Run *work*, which concerns no session, in the lane of *key*."""
         return await outcome(self._pool.submit(key, work))
 
+    def _roots(self) -> tuple[str, ...]:
+        return str(self.workdir), os.path.realpath(self.workdir)
+
 
 if TYPE_CHECKING:
-    from buoyline.offloader.protocol import (
-        ContextArchive,
-        ReadBacks,
-        Redactor,
-        ResultStore,
-        ResultStreams,
-        SummaryLog,
-        SupportsAbilities,
-        TranscriptReader,
-        WindowLog,
-    )
     from buoyline.workspace.events import WorkspaceEvent
-
-    _offloader: type[Offloader] = LocalWorkspace
-    _archive: type[ContextArchive] = LocalWorkspace
-    _results: type[ResultStore] = LocalWorkspace
-    _streams: type[ResultStreams] = LocalWorkspace
-    _summaries: type[SummaryLog] = LocalWorkspace
-    _windows: type[WindowLog] = LocalWorkspace
-    _redactor: type[Redactor] = LocalWorkspace
-    _transcript: type[TranscriptReader] = LocalWorkspace
-    _read_backs: type[ReadBacks] = LocalWorkspace
-    _abilities: type[SupportsAbilities] = LocalWorkspace

@@ -1,53 +1,52 @@
-"""`MemoryWorkspace`: what left the context, kept in this process and in no file."""
+"""`MemoryWorkspace`: what was offloaded, kept in this process and in no file."""
 
-import threading
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+import dataclasses
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+from typing import Any, ClassVar, Final, TypeVar
 
-from buoyline.errors import InvalidNameError, NotFoundError
-from buoyline.messages import Message, ToolResult
-from buoyline.messages.payloads import put_back, without_payload
-from buoyline.offloader.protocol import Abilities, ArchivedBatch, Offloader, StoredResult, WindowState
-from buoyline.previews.source import TextSource, decoded
+from buoyline.errors import ConfigError, InvalidNameError, NotFoundError
+from buoyline.messages import ToolResult
+from buoyline.offloader.protocol import Abilities, StoredResult
+from buoyline.previews.source import BytesSource
 from buoyline.workspace import layout
-from buoyline.workspace.batches import located, prepared
-from buoyline.workspace.blobs import with_data_tags
-from buoyline.workspace.entries import EntriesInMemory, StoredEntry, watch_forks
+from buoyline.workspace.archive import Archive
+from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.journal import Batch
-from buoyline.workspace.memory_session import ROOT, Evictable, MemoryFiles, MemorySession, directory_for
+from buoyline.workspace.memory_tree import FileNode, MemoryTree
+from buoyline.workspace.quotas import Quotas
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
-from buoyline.workspace.references import holds, reference_in
-from buoyline.workspace.streams import (
-    MAX_REDACTED_BYTES,
-    BufferSink,
-    StoresStreams,
-    StreamWriter,
-    as_result,
-    done,
-    refuse_partial,
-)
+from buoyline.workspace.results import Results, StagedResult
+from buoyline.workspace.session import Session
+from buoyline.workspace.tree_workspace import TreeWorkspace
 
+R = TypeVar("R")
+T = TypeVar("T")
+
+_ROOT: Final = "memory://"
+_LOCK_TIMEOUT_S = 30.0
 _NOTHING_STORED = "nothing was stored under it in this workspace"
+_SHOWN = frozenset({layout.CONTEXT_FILE, layout.TRANSCRIPT_FILE, layout.SUMMARIES_FILE, layout.WINDOW_FILE})
 
 
-class MemoryWorkspace(StoresStreams):
+class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
     """A workspace in this process's memory, for tests and for places that have no disk.
 
-    It has the abilities of `LocalWorkspace`, renders the same transcript, and refuses the same calls with the
-    same errors. References look like ``memory:///sessions/s1/tool_result-c1.txt``; `read` returns what is behind
-    one. Nothing is written to disk, and nothing survives the process: acknowledged means held until `clear`.
+    It is a `LocalWorkspace` over files in memory: the same abilities, transcript and errors. References look like
+    ``memory:///sessions/s1/tool_result-c1.txt``; `read` returns what is behind one. Nothing is written to disk, and
+    nothing survives the process: acknowledged means held until `clear`.
 
-    **What is evicted.** Entries that were neither stored nor retrieved for more than *evict_after_turns* turns are
-    removed when `next_turn` is called (by `ContextWindow.prepare`, or by you), and only then: whole tool results
-    together with their views, and payloads
-    of `offload_data_block` as long as no archived message has them, too. Storing one again or reading it begins
-    its turns anew. Reading an evicted one is a `NotFoundError` that says so; `missing` no longer finds what only
-    it held; storing the same result again brings it back under the same reference. Archived messages with their
-    payloads, the transcript, summaries and windows are never evicted, so `load_messages` is always complete.
+    **Eviction.** `next_turn` removes entries that were neither stored nor retrieved for more than *evict_after_turns*
+    turns: whole tool results together with their views, and payloads of `offload_data_block` as long as no archived
+    message has them, too. `ContextWindow.prepare` calls it, or you do; nothing else evicts. Storing or reading an entry
+    starts its turns again. Reading an evicted one is a `NotFoundError` that says so; `missing` no longer finds its
+    text; storing the same result again brings it back under the same reference. Archived messages with their payloads,
+    the transcript, summaries and windows are never evicted, so `load_messages` is always complete.
 
-    Threads and event loops may share an instance: one lock guards it. Calls run where they are made and never
-    wait for anything but that lock, so a cancelled call has either not begun or is done. With eviction on, each
-    agent should have a workspace of its own, since one agent's turns would age what another one stored.
+    Threads and event loops may share an instance: one lock guards it. Calls run inline and wait for nothing but that
+    lock, so a cancelled call has either not begun or is done. With eviction on, each agent should have a workspace of
+    its own, since one agent's turns would age the entries of another.
 
     Source: Strands' ``InMemoryStorage`` for turns, their default and `clear`; `LocalWorkspace` for all else.
     """
@@ -69,62 +68,46 @@ class MemoryWorkspace(StoresStreams):
         Raises:
             ConfigError: *evict_after_turns* is neither None nor a whole number above 0, or a hook cannot be called.
         """
-        self._evictable = Evictable(evict_after_turns)
-        self._evict_after_turns = evict_after_turns
-        self._redaction = Redaction(redact, redact_payload)
-        self._payloads: dict[str, bytes] = {}
-        self._sessions: dict[str, MemorySession] = {}
-        self._entries: dict[str, dict[str, StoredEntry]] = {}
-        self._lock = threading.Lock()
-        watch_forks(self)
+        self.workdir = PurePosixPath("/")  # of references, once ``memory://`` is removed
+        tree = EvictingTree(evict_after_turns)
+        redaction = Redaction(redact, redact_payload)
+        super().__init__(tree, quotas=Quotas(), redaction=redaction, lock_timeout_s=_LOCK_TIMEOUT_S)
+
+    _hint: ClassVar[str] = _NOTHING_STORED
 
     def __repr__(self) -> str:
         """Return how much is held."""
-        return f"<MemoryWorkspace: sessions={len(self._sessions):,}, blobs={len(self._payloads):,}>"
-
-    async def initialize(self) -> None:
-        """Do nothing; here because a workspace has it."""
+        return f"<MemoryWorkspace: sessions={len(self._tree.names(layout.SESSIONS)):,}, blobs={len(self._tree.kept):,}>"
 
     async def close(self) -> None:
         """Do nothing: what is held is nowhere else, so only `clear` removes it."""
 
-    async def __aenter__(self) -> Self:
-        """Return the workspace."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Keep what is held, as `close` does."""
-
     def abilities(self) -> Abilities:
-        """Return what a workspace can do beyond the two methods of an offloader: everything there is."""
-        redactor = self if self._redaction.is_active else None
-        return Abilities(
-            results=self,
-            streams=self,
-            archive=self,
-            summaries=self,
-            windows=self,
-            redactor=redactor,
-            turns=self,
-            read_backs=self,
-            transcript=self,
-        )
+        """Return what a workspace can do beyond the two methods of an offloader, and that it counts turns."""
+        return dataclasses.replace(super().abilities(), turns=self)
+
+    def renew_after_fork(self) -> None:
+        """Forget in a forked child what a thread of the parent may have held or been changing."""
+        super().renew_after_fork()
+        self._tree.renew_after_fork()
 
     def next_turn(self) -> None:
         """Begin the next turn of the agent's loop and evict what nobody used for too many.
 
         `ContextWindow.prepare` calls it, once for each model call; only loops without a window call it themselves.
         """
-        with self._lock:
-            self._evictable.next_turn()
+        with self._tree.mutex:
+            self._tree.next_turn()
 
     def clear(self) -> None:
         """Remove everything that is held, of all sessions."""
-        with self._lock:
-            self._sessions.clear()
-            self._payloads.clear()
-            self._entries.clear()
-            self._evictable.clear()
+        with self._tree.mutex:
+            for above in (layout.SESSIONS, layout.DATA, layout.ENTRIES):
+                for name in self._tree.names(above):
+                    self._tree.remove(f"{above}/{name}")
+            self._tree.forget()
+            with self._guard:
+                self._sessions.clear()
 
     def read(self, reference: str) -> str:
         """Return the text behind *reference*; see `retrieve`.
@@ -147,417 +130,238 @@ class MemoryWorkspace(StoresStreams):
                 ``workspace:///data/…``, which stands in place of a payload.
 
         Raises:
-            NotFoundError: There is nothing behind it; where it was evicted, the error says so.
+            NotFoundError: There is nothing behind it; if it was evicted, the error says so.
         """
-        with self._lock:
-            return self._used(reference)
+        name = layout.blob_behind(reference) or reference.removeprefix(f"{_ROOT}/")
+        with self._tree.mutex:
+            self._tree.require_held(name, reference)
+            is_given = _is_evictable(name) or name.rpartition("/")[2] in _SHOWN
+            if not is_given or self._tree.size(name) is None:
+                raise NotFoundError("content behind", reference, _NOTHING_STORED)
+            return self._tree.read(name)
 
-    def files(self) -> MemoryFiles:
-        """Return all that is held as files to read, as `buoyline.lookups.retrieve` reads a workspace on disk."""
-        return MemoryFiles(self._sessions, self._evictable, self._payloads, lock=self._lock, use=self.retrieve)
+    def is_evicted(self, name: str) -> bool:
+        """Tell whether the file *name* was there once and was removed because nobody used it."""
+        return name in self._tree.evicted
 
-    def renew_after_fork(self) -> None:
-        """Replace the lock in a forked child, where a thread of the parent may have held it."""
-        self._lock = threading.Lock()
-
-    async def offload_context(self, session_id: str, msgs: Sequence[Any], **_: Any) -> str:
-        """Archive messages that leave the context.
-
-        Args:
-            session_id: The session; created when it is new.
-            msgs: Native messages of any known dialect, in order. None of them is changed.
-            **_: Accepted for the contract; nothing is expected.
-
-        Returns:
-            The reference of the session's ``context.jsonl``.
-
-        Raises:
-            InvalidNameError: *session_id* cannot be an id.
-            MessageError: One of *msgs* is no message; nothing was stored.
-        """
-        return (await self.archive(session_id, msgs)).reference
-
-    async def offload_tool_result(self, session_id: str, tool_result: Any, **_: Any) -> str:
-        """Store one whole tool result.
-
-        Args:
-            session_id: The session; created when it is new.
-            tool_result: A tool message, a tool result block, or a `ToolResult`.
-            **_: Accepted for the contract; nothing is expected.
-
-        Returns:
-            The reference of its text.
-
-        Raises:
-            InvalidNameError: *session_id* cannot be an id.
-            MessageError: *tool_result* is no tool result; nothing was stored.
-        """
-        result = with_data_tags(self._redaction.result(tool_result), tool_result)
-        with self._lock:
-            return self._begun(session_id).store(result, self._payloads).reference
-
-    async def offload_data_block(self, block: Any) -> Any:
-        """Store the payload of one content block.
-
-        Args:
-            block: A content block with a base64 payload, e.g. AgentScope's `DataBlock`, Anthropic's ``image`` or
-                OpenAI's ``image_url``.
-
-        Returns:
-            A copy of *block* with ``workspace:///data/<sha256>.<ext>`` in the payload's place, of the same class;
-            *block* itself when it has none.
-
-        Raises:
-            MessageError: The payload of a `DataBlock` is no base64; nothing was stored.
-        """
-        payloads: list[tuple[bytes, str]] = []
-
-        def put(payload: bytes, media_type: str) -> str:
-            redacted = self._redaction.payload(payload, media_type)
-            payloads.append((redacted, media_type))
-            return layout.reference_to(layout.blob_name(redacted, media_type))
-
-        referring = without_payload(block, put)
-        with self._lock:
-            for payload, media_type in payloads:
-                self._put(payload, media_type)
-        return referring
-
-    async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
-        """Store *result*; see `offload_tool_result`."""
-        redacted = self._redaction.result(result)
-        with self._lock:
-            return self._begun(session_id).store(redacted, self._payloads)
-
-    async def load_result(self, session_id: str, stored: StoredResult) -> ToolResult:
-        """Return the result behind *stored*, which counts as a use of it.
-
-        Raises:
-            NotFoundError: There is no such session, or the result is not held, or no longer.
-        """
-        with self._lock:
-            return self._found(session_id).load(stored.name, self._used)
-
-    def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> StreamWriter:
-        """Begin a tool result that is written piece by piece; see `LocalWorkspace.result_writer`."""
-        layout.session_directories(session_id)
-        layout.require_id(call_id)
-        if keep_partial and self._redaction.is_active:
-            refuse_partial()
-
-        def keep(content: bytes, partial: str) -> StoredResult:
-            with self._lock:
-                return self._begun(session_id).store_bytes(call_id, content, partial)
-
-        def keep_redacted(content: bytes, _: str) -> StoredResult:
-            redacted = self._redaction.result(as_result(call_id, content))
-            with self._lock:
-                return self._begun(session_id).store(redacted, self._payloads)
-
-        is_redacted = self._redaction.is_active
-        sink = BufferSink(call_id, keep_redacted, MAX_REDACTED_BYTES) if is_redacted else BufferSink(call_id, keep)
-        return StreamWriter(call_id, sink, run=done, run_in_order=done)
-
-    def result_source(self, session_id: str, stored: StoredResult) -> TextSource:
+    def result_source(self, session_id: str, stored: StoredResult) -> BytesSource:
         """Return the text that the lines of *stored* count, which counts as its use.
 
         Raises:
             NotFoundError: It was evicted, or never was there.
         """
-        name = layout.view_name(stored.name) if stored.view else stored.name
-        return TextSource(decoded(self.retrieve(self._addressed(session_id).path(name))))
+        name = self._session(session_id).name(stored.name)
+        self._tree.require_held(name, stored.reference)
+        self._tree.use(name)
+        return super().result_source(session_id, stored)
 
-    async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
-        """Return those of *texts* that are recorded stubs, with the results that they stand for.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
-        kept = self._redaction.texts(texts)
-        with self._lock:
-            found = self._found(session_id).stubs(kept)
-        return {text: found[redacted] for text, redacted in zip(texts, kept, strict=True) if redacted in found}
-
-    async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
-        """Remember that the text *stub* stands for *stored*."""
-        redacted = self._redaction.text(stub)
-        with self._lock:
-            self._begun(session_id).record_stub(redacted, stored.name)
-
-    async def archive(
-        self,
-        session_id: str,
-        messages: Sequence[Any],
-        *,
-        batch_id: str = "",
-        dialect: str | None = None,
-        first: int | None = None,
-        times: Sequence[str] = (),
-    ) -> ArchivedBatch:
-        """Archive *messages* as one batch, whole or not at all.
+    def session_ids(self, newest: int | None = None) -> list[str]:
+        """Return the ids of all sessions, in the order in which they began.
 
         Args:
-            session_id: The session; created when it is new.
-            messages: Native messages in order.
-            batch_id: Makes a repetition known, at any time; without one only an identical call right after the
-                first counts as its repetition.
-            dialect: Name of the messages' dialect; detected for each where it is None.
-            first: Index that the first of them must get; not checked where it is None.
-            times: When each message was added, ISO 8601, for the headings of those that have no time of their own.
-                Left out, or empty for a message: not known.
+            newest: Return only so many, those that were last active first.
+        """
+        if newest is not None:
+            return super().session_ids(newest)
+        sessions = list(self.sessions())
+        numbers = {session.session_id: self._tree.number(session.directory) for session in sessions}
+        return sorted(numbers, key=numbers.__getitem__)
 
-        Returns:
-            Where they stand. Of no messages: where the next would.
+    def _roots(self) -> tuple[str, ...]:
+        return (_ROOT,)
+
+    def _results(self, session: Session) -> Results:
+        return _GroupedResults(session, self._blobs, self._tree)
+
+    def _archive(self, session: Session) -> Archive:
+        return _KeptArchive(session, self._blobs, self._tree)
+
+    def _in_session(self, session_id: str, work: Callable[[Session], T]) -> Callable[[], T]:
+        def locked(session: Session) -> T:
+            with self._tree.mutex:
+                if not session.exists():
+                    raise NotFoundError("session", session_id, _NOTHING_STORED)
+                return work(session)
+
+        return super()._in_session(session_id, locked)
+
+    async def _write(self, session_id: str, redacted: Callable[[], R], work: Callable[[Session, R], T]) -> T:
+        def locked(session: Session, given: R) -> T:
+            with self._tree.mutex:
+                return work(session, given)
+
+        return await super()._write(session_id, redacted, locked)
+
+    async def _run_in_session(self, session_id: str, work: Callable[[], T]) -> T:  # noqa: ARG002
+        return work()
+
+    async def _run(self, key: str, work: Callable[[], T]) -> T:  # noqa: ARG002
+        return work()
+
+
+@dataclasses.dataclass(slots=True)
+class _Group:
+    """Files that come and go together, and the turn of their last use."""
+
+    names: tuple[str, ...]
+    used: int
+
+
+class EvictingTree(MemoryTree):
+    """A tree that removes tool results, views and payloads that nobody used for a number of turns.
+
+    To store or read one is a use of it; to look at its name or size is none.
+
+    Attributes:
+        kept: Payloads of archived messages, which are never removed.
+        evicted: Files that were removed and not stored again.
+    """
+
+    def __init__(self, evict_after_turns: int | None) -> None:
+        """Keep what was used within *evict_after_turns* turns; None keeps everything.
 
         Raises:
-            InvalidNameError: *session_id* cannot be an id.
-            MessageError: One of *messages* is no message; nothing was stored.
-            ConflictError: *batch_id* stands for other messages.
-            StaleWindowError: The first would get another index; nothing was stored.
+            ConfigError: It is no whole number above 0.
         """
-        redacted, known_as = self._redaction.messages(messages, dialect), self._redaction.identifier(batch_id)
-        with self._lock:
-            session = self._addressed(session_id)
-            checked = prepared(redacted, dialect, self._put)
-            if not checked:
-                return located(session.path, session.messages, ())
-            batch = self._begun(session_id).add(checked, known_as, first, times)
-            self._keep_payloads(batch)
-            return located(session.path, batch.first, batch.line_ranges())
+        super().__init__(_ROOT)
+        _require_turns(evict_after_turns)
+        self.kept: set[str] = set()
+        self.evicted: set[str] = set()
+        self._evict_after_turns = evict_after_turns
+        self._turn = 0
+        self._groups: dict[str, _Group] = {}
+        self._counts_uses = True
 
-    async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
-        """Return dialect and JSON of the archived messages from *first* up to *end*, payloads put back.
+    def next_turn(self) -> None:
+        """Begin the next turn, and remove what was last used too many turns ago."""
+        self._turn += 1
+        if self._evict_after_turns is None:
+            return
+        oldest = self._turn - self._evict_after_turns
+        for name in [name for name, group in self._groups.items() if group.used < oldest]:
+            del self._groups[name]
+            self.remove(name)
+            self.evicted.add(name)
+
+    def forget(self) -> None:
+        """Forget all uses, and what was evicted."""
+        self._groups.clear()
+        self.kept.clear()
+        self.evicted.clear()
+
+    def group(self, names: Sequence[str]) -> None:
+        """Let a use of one of *names*, which were just stored, be a use of all of them."""
+        evictable = tuple(name for name in names if name not in self.kept)
+        self._groups.update(dict.fromkeys(evictable, _Group(evictable, self._turn)))
+
+    def keep(self, name: str) -> None:
+        """Never remove the payload *name*."""
+        self._groups.pop(name, None)
+        self.kept.add(name)
+
+    def use(self, name: str) -> None:
+        """Count a use of the file *name* and its group."""
+        group = self._groups.get(name)
+        if group is not None and self._counts_uses:
+            # One of them may since have been stored with others: a picture that two results have.
+            for each in group.names:
+                self._groups.get(each, group).used = self._turn
+
+    @contextmanager
+    def unused(self) -> Generator[None]:
+        """Count no read during the block as a use."""
+        with self.mutex:
+            self._counts_uses = False
+            try:
+                yield
+            finally:
+                self._counts_uses = True
+
+    def require_held(self, name: str, reference: str) -> None:
+        """Refuse a file that was evicted.
 
         Raises:
-            NotFoundError: There is no such session.
+            NotFoundError: It was.
         """
-        with self._lock:
-            return [
-                (message.dialect, put_back(message.value, message.references, self._payload))
-                for message in self._found(session_id).archived(first, end)
-            ]
+        if name in self.evicted:
+            hint = (
+                f"it was evicted, since nobody used it for more than {self._evict_after_turns} turns; run the tool "
+                "again, or give MemoryWorkspace a higher evict_after_turns (None keeps everything)"
+            )
+            raise NotFoundError("content behind", reference, hint)
 
-    async def locate(self, session_id: str, first: int, end: int) -> ArchivedBatch:
-        """Return where the archived messages from *first* up to *end* stand.
+    def number(self, name: str) -> int:
+        """Return a number that is higher for what was created later; 0 if nothing is there."""
+        status = self.status(name)
+        return 0 if status is None else status.st_ino
 
-        Raises:
-            NotFoundError: There is no such session, or they are not all archived.
-        """
-        with self._lock:
-            return self._found(session_id).located(first, end)
+    def freshen(self, name: str) -> bool:
+        """Note that the payload *name* was stored again; False if it is not there."""
+        is_there = super().freshen(name)
+        if is_there:
+            self.group((name,))
+        return is_there
 
-    async def transcript_lines(self, session_id: str, first: int, end: int) -> list[list[str]]:
-        """Return the transcript's lines of archived messages; see `TranscriptReader`.
+    def publish(self, name: str, chunks: Iterable[bytes]) -> bool:
+        """Create file *name*, which counts as a use of it; False if the name is taken."""
+        is_new = super().publish(name, chunks)
+        if _is_evictable(name):
+            self.evicted.discard(name)
+            self.group((name,))
+        return is_new
 
-        Raises:
-            NotFoundError: There is no such session.
-        """
-        with self._lock:
-            return self._found(session_id).transcript_lines(first, end)
+    def _file(self, name: str) -> FileNode:
+        self.require_held(name, self.path(name))
+        self.use(name)
+        return super()._file(name)
 
-    async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
-        """Return those of *strings* that neither an archived message nor a tool result still held has, in order.
 
-        Raises:
-            NotFoundError: There is no such session.
-        """
-        kept = self._redaction.texts(strings)
-        with self._lock:
-            absent = set(self._found(session_id).missing(kept))
-        return [text for text, redacted in zip(strings, kept, strict=True) if redacted in absent]
+class _GroupedResults(Results):
+    """Tool results that are evicted together with their views and media."""
 
-    async def redacted(self, views: Sequence[Message]) -> list[Message]:
-        """Return the views of messages as they may be kept; see `LocalWorkspace.redacted`."""
-        return [self._redaction.view(view) for view in views]
+    def __init__(self, session: Session, blobs: Blobs, tree: EvictingTree) -> None:
+        super().__init__(session, blobs)
+        self._evicting = tree
 
-    async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
-        """Keep *summary* under the next number, which is put in as ``n`` and returned, counted from 1."""
-        redacted = self._redaction.value(summary)
-        with self._lock:
-            return self._begun(session_id).add_summary(redacted)
+    def store(self, result: ToolResult) -> StoredResult:
+        return self._grouped(super().store(result))
 
-    async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
-        """Return all summaries of the session in order.
+    def publish(self, call_id: str, staged: StagedResult, partial: str = "") -> StoredResult:
+        return self._grouped(super().publish(call_id, staged, partial))
 
-        Raises:
-            NotFoundError: There is no such session.
-        """
-        with self._lock:
-            return self._found(session_id).summaries()
+    def _grouped(self, stored: StoredResult) -> StoredResult:
+        views = (self._session.name(layout.view_name(stored.name)),) if stored.view else ()
+        media = (part.path for part in stored.parts if part.path)
+        self._evicting.group((self._session.name(stored.name), *views, *media))
+        return stored
 
-    async def start_window(self, session_id: str, settings: Mapping[str, Any], *, writer: str = "") -> None:
-        """Begin the session's window; the same *writer* may repeat it.
 
-        Raises:
-            SessionExistsError: The session has messages or a window already.
-        """
-        redacted, known_as = self._redaction.value(settings), self._redaction.identifier(writer)
-        with self._lock:
-            self._begun(session_id).start_window(redacted, known_as)
+class _KeptArchive(Archive):
+    """Archived messages whose payloads are never evicted. To look for strings is no use of the results."""
 
-    async def claim_window(self, session_id: str, *, writer: str) -> None:
-        """Make *writer* the one that goes on with the window; the one before it is refused from now on.
+    def __init__(self, session: Session, blobs: Blobs, tree: EvictingTree) -> None:
+        super().__init__(session, blobs)
+        self._evicting = tree
 
-        Raises:
-            NotFoundError: There is no such session, or it never had a window.
-        """
-        known_as = self._redaction.identifier(writer)
-        with self._lock:
-            self._found(session_id).claim_window(known_as)
-
-    async def extend_window(
-        self,
-        session_id: str,
-        messages: Sequence[Any],
-        pins: Sequence[int],
-        *,
-        times: Sequence[str] = (),
-        writer: str = "",
-    ) -> None:
-        """Keep messages that were added to the context, and the session indexes of all pins.
-
-        Raises:
-            StaleWindowError: Another writer has gone on with the window; nothing was changed.
-        """
-        redacted, known_as = self._redaction.messages(messages), self._redaction.identifier(writer)
-        with self._lock:
-            self._begun(session_id).extend_window(redacted, pins, times=times, writer=known_as)
-
-    async def replace_window(
-        self,
-        session_id: str,
-        messages: Sequence[Any],
-        head: Sequence[str],
-        first: int,
-        pins: Sequence[int],
-        *,
-        times: Sequence[str] = (),
-        writer: str = "",
-    ) -> None:
-        """Keep what the context is after a compression; see `WindowState`.
-
-        Raises:
-            StaleWindowError: Another writer has gone on with the window; nothing was changed.
-        """
-        redacted, known_as = self._redaction.messages(messages), self._redaction.identifier(writer)
-        kept_head = self._redaction.texts(head)
-        with self._lock:
-            self._begun(session_id).replace_window(redacted, kept_head, first, pins, times=times, writer=known_as)
-
-    async def load_window(self, session_id: str) -> WindowState:
-        """Return what stands in the session's context.
-
-        Raises:
-            NotFoundError: There is no such session, or it never had a window.
-        """
-        with self._lock:
-            return self._found(session_id).window()
-
-    def reference_in(self, session_id: str, arguments: str) -> str:
-        """Return the first reference of this workspace that the *arguments* of a call name; see `LocalWorkspace`."""
-        with self._lock:
-            directory = self._addressed(session_id).directory
-        return reference_in(arguments, (ROOT.removesuffix("/"),), directory)
-
-    async def holds(self, reference: str, text: str) -> bool:
-        """Tell whether *text* stands in what is behind *reference*, which counts as a use; False when that is gone."""
-        try:
-            content = self.retrieve(reference)
-        except NotFoundError:
-            return False
-        return holds((content,), text)
-
-    def entries(self, scope: str) -> EntriesInMemory:
-        """Return what is kept in *scope* under keys; it is never evicted. Raises `InvalidNameError`."""
-        layout.entries_directory(scope)
-        with self._lock:
-            return EntriesInMemory(self._entries.setdefault(scope, {}), self._redaction)
-
-    def session_ids(self) -> list[str]:
-        """Return the ids of all sessions, in the order in which they began; none when there are none."""
-        with self._lock:
-            return [session.session_id for session in self._sessions.values()]
-
-    def _addressed(self, session_id: str) -> MemorySession:
-        """Return the session; a new one is not held yet, since the call may still be refused."""
-        directory = directory_for(self._sessions, session_id)
-        return self._sessions.get(directory) or MemorySession(session_id, directory, ROOT, self._evictable)
-
-    def _begun(self, session_id: str) -> MemorySession:
-        session = self._addressed(session_id)
-        return self._sessions.setdefault(session.directory, session)
-
-    def _found(self, session_id: str) -> MemorySession:
-        session = self._addressed(session_id)
-        if session.directory not in self._sessions:
-            raise NotFoundError("session", session_id, _NOTHING_STORED)
-        return session
-
-    def _put(self, payload: bytes, media_type: str) -> str:
-        name = layout.blob_name(payload, media_type)
-        if name not in self._payloads:
-            self._evictable.store({name: payload})
-        return layout.reference_to(name)
-
-    def _keep_payloads(self, batch: Batch) -> None:
-        """Take the payloads of archived messages out of what may be evicted."""
-        for _, reference in batch.references:
+    def add(self, messages: Sequence[Any], **options: Any) -> tuple[Batch, ...]:
+        batches = super().add(messages, **options)
+        for _, reference in (found for batch in batches for found in batch.references):
             name = layout.blob_behind(reference.reference)
-            payload = None if name is None else self._evictable.release(name)
-            if name is not None and payload is not None:
-                self._payloads[name] = payload
+            if name is not None:
+                self._evicting.keep(name)
+        return batches
 
-    def _payload(self, reference: str) -> bytes:
-        return self._payloads[layout.blob_behind(reference) or reference]
-
-    def _used(self, reference: str) -> bytes:
-        name = layout.blob_behind(reference) or reference.removeprefix(ROOT)
-        found = self._content(name)
-        if found is None:
-            raise NotFoundError("content behind", reference, self._why_absent(name))
-        return found
-
-    def _content(self, name: str) -> bytes | None:
-        found = self._evictable.use(name)
-        if found is None:
-            found = self._payloads.get(name)
-        if found is None:
-            directory, _, file = name.rpartition("/")
-            session = self._sessions.get(directory)
-            found = None if session is None else session.text(file)
-        return found
-
-    def _why_absent(self, name: str) -> str:
-        if not self._evictable.is_evicted(name):
-            return _NOTHING_STORED
-        return (
-            f"it was evicted, since nobody used it for more than {self._evict_after_turns} turns; run the tool again, "
-            "or give MemoryWorkspace a higher evict_after_turns (None keeps everything)"
-        )
+    def missing(self, strings: Sequence[str]) -> list[str]:
+        with self._evicting.unused():
+            return super().missing(strings)
 
 
-if TYPE_CHECKING:
-    from buoyline.offloader.protocol import (
-        ContextArchive,
-        ReadBacks,
-        Redactor,
-        ResultStore,
-        ResultStreams,
-        SummaryLog,
-        SupportsAbilities,
-        TranscriptReader,
-        TurnCounter,
-        WindowLog,
-    )
+def _is_evictable(name: str) -> bool:
+    file = name.rpartition("/")[2]
+    return layout.digest_in(name) is not None or layout.is_result_name(file) or layout.is_view_name(file)
 
-    _offloader: type[Offloader] = MemoryWorkspace
-    _archive: type[ContextArchive] = MemoryWorkspace
-    _results: type[ResultStore] = MemoryWorkspace
-    _streams: type[ResultStreams] = MemoryWorkspace
-    _summaries: type[SummaryLog] = MemoryWorkspace
-    _windows: type[WindowLog] = MemoryWorkspace
-    _redactor: type[Redactor] = MemoryWorkspace
-    _transcript: type[TranscriptReader] = MemoryWorkspace
-    _turns: type[TurnCounter] = MemoryWorkspace
-    _read_backs: type[ReadBacks] = MemoryWorkspace
-    _abilities: type[SupportsAbilities] = MemoryWorkspace
+
+def _require_turns(turns: object) -> None:
+    if turns is not None and (isinstance(turns, bool) or not isinstance(turns, int) or turns < 1):
+        reason = f"{turns!r} is not a whole number of turns above 0; None keeps everything"
+        raise ConfigError("evict_after_turns", reason)

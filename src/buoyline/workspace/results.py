@@ -220,7 +220,7 @@ class Results:
         """
         record = self._session.index().find_result(name)
         if record is None:
-            raise NotFoundError("tool result", name, "`buoyline show` lists those there are")
+            raise NotFoundError("tool result", name, "nothing was stored under it in this session")
         text = self._session.tree.read(self._session.name(name))
         if hashlib.sha256(text).hexdigest() != record["sha256"]:
             raise CorruptError(self._session.path(name), "is not what the tool gave; restore it from a copy")

@@ -100,7 +100,7 @@ class Session:
             CorruptError: The directory belongs to another session, or the journal is gone or has no record.
         """
         if not self.exists():
-            raise NotFoundError("session", self.session_id, "`buoyline sessions` lists those there are")
+            raise NotFoundError("session", self.session_id, "nothing was stored under it in this workspace")
         with self._guard:
             if self.tree.exists(self.name(layout.JOURNAL_FILE)):
                 with self.tree.open(self.name(layout.JOURNAL_FILE)) as journal:

@@ -370,11 +370,6 @@ def result_sink(
     return BufferSink(call_id, keep, MAX_REDACTED_BYTES)
 
 
-async def done(work: Callable[[], T]) -> T:
-    """Run *work*, which takes no time worth a thread."""
-    return work()
-
-
 def as_result(call_id: str, content: bytes) -> ToolResult:
     """Return a tool result that says *content*, as it is shown, for a hook that takes texts."""
     return ToolResult(call_id, "", (Text(decoded(content)),))

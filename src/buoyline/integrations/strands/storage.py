@@ -27,7 +27,7 @@ from buoyline.lookups.sources import files_of
 from buoyline.messages import Json, Media, Text, ToolResult, is_object, parse
 from buoyline.offloader import StoredResult
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
-from buoyline.workspace.entries import EntryStore, StoredEntry
+from buoyline.workspace.entries import StoredEntries, StoredEntry
 from buoyline.workspace.journal import Record
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class KeyedStorage:
     ``grep`` work. Writing over a key is atomic and durable, and what was damaged on disk is an error.
     """
 
-    def __init__(self, entries: Callable[[], EntryStore], prefix: str = "") -> None:
+    def __init__(self, entries: Callable[[], StoredEntries], prefix: str = "") -> None:
         """Use what *entries* gives when something is first done, under keys that begin with *prefix*."""
         self._entries, self._prefix = entries, prefix
         if prefix:
