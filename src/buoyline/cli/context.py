@@ -1,4 +1,4 @@
-"""``buoyline context``: the documents of a workspace."""
+"""``buoyline context``: context-management documents."""
 
 import json
 import sys
@@ -255,7 +255,7 @@ def explain_command(
 def _checked(
     source: str, registry: Registry, spelling: Spelling | None, allowed: Sequence[str]
 ) -> ContextManagement | Activation:
-    """Return what stands in the file, or else under the name, *source*."""
+    """Return the document in the file *source*, or else the one of that name."""
     if not _is_file(source):
         return registry.get(source)
     return _read(_parsed(Path(source), spelling), source, registry, allowed)
@@ -264,7 +264,7 @@ def _checked(
 def _all_checked(
     source: str, raw: Any, registry: Registry, allowed: Sequence[str]
 ) -> list[tuple[str, ContextManagement | Activation]]:
-    """Return what stands there with its name; of a listing each document, and otherwise one without a name.
+    """Return the documents in a source with their names; without a name unless the source is a listing.
 
     Raises:
         DocumentError: It has all problems of all documents.
@@ -285,12 +285,12 @@ def _all_checked(
 
 
 def _is_file(source: str) -> bool:
-    """Return whether *source* is a file, or can only be meant as one: a mistyped path is no bad name."""
+    """Return whether *source* is a file, or only makes sense as one: a mistyped path is not a bad name."""
     return Path(source) == _STDIN or Path(source).is_file() or is_path(source)
 
 
 def _read(raw: Any, source: str, registry: Registry, allowed: Sequence[str]) -> ContextManagement | Activation:
-    """Return what *raw* means: a fragment, a body, or a document."""
+    """Return what *raw* holds: an activation rule, a request body with a document, or a document."""
     if is_object(raw) and set(raw) == {"activation"}:
         problems = Problems(source)
         activation = DocumentReader(problems).activation(raw["activation"])
@@ -302,10 +302,10 @@ def _read(raw: Any, source: str, registry: Registry, allowed: Sequence[str]) -> 
 
 
 def _document_in(raw: Any, name: str) -> Any:
-    """Return the document within a body that holds one, or that is called *name* in a listing.
+    """Return the document in a request body, or the one called *name* in a listing.
 
     Raises:
-        DocumentError: A body only names a document, and has nothing to put, or the listing has none of this name.
+        DocumentError: The body only names a document, or the listing has none of this name.
     """
     if is_listing(raw):
         listed = listed_in(raw)
@@ -328,7 +328,7 @@ def _parsed(file: Path, spelling: Spelling | None) -> Any:
 def _opensearch_findings(
     raw: Any, checked: Sequence[tuple[str, ContextManagement | Activation]]
 ) -> list[OpenSearchFinding]:
-    """Return what OpenSearch runs otherwise of the documents that were *checked*; *raw* is how a file spells them."""
+    """Return what OpenSearch would do differently with the *checked* documents; *raw* is how a file spells them."""
     spelled = listed_in(raw) if is_listing(raw) else {"": raw}
     found = list[OpenSearchFinding]()
     for place, document in checked:

@@ -42,11 +42,11 @@ def convert_command(session: str, dialect: str, *, workdir: Any, is_whole: bool,
 
 
 async def _messages(workspace: LocalWorkspace, session_id: str, *, is_whole: bool) -> list[tuple[str, dict[str, Any]]]:
-    """Return the messages with the dialect of each.
+    """Return the messages, each with its dialect.
 
     Raises:
-        NotFoundError: There is no such session, or it keeps no context.
-        CorruptError: What stands on disk is not what was written.
+        NotFoundError: There is no such session, or it has no window.
+        CorruptError: A file is not as it was written.
     """
     archived = workspace.session(session_id).index().messages
     try:

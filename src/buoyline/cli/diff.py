@@ -71,7 +71,7 @@ def _in_words(found: Difference, *, full: bool) -> Iterator[str]:
 
 
 def _balance(found: Difference) -> Iterator[str]:
-    """Yield what the context took before and after."""
+    """Yield the size of the context before and after."""
     if found.tokens_before is None or found.tokens_after is None or found.stayed is None:
         return
     less = 1 - found.tokens_after / max(found.tokens_before, 1)
@@ -101,7 +101,7 @@ def _messages(title: str, messages: Sequence[SeenMessage], *, full: bool) -> Ite
 
 
 def _ends(items: Sequence[T], most: int) -> tuple[list[T], int]:
-    """Return the first and last of *items*, *most* in all, and how many are left out between them."""
+    """Return the first and last of *items*, *most* in all, and the number of items omitted between them."""
     if len(items) <= most:
         return list(items), 0
     return [*items[: most // 2], *items[len(items) - (most - most // 2) :]], len(items) - most
@@ -110,7 +110,7 @@ def _ends(items: Sequence[T], most: int) -> tuple[list[T], int]:
 def _row(message: SeenMessage) -> Sequence[str | int]:
     lines = "in the window" if message.lines is None else f"{message.lines[0]}-{message.lines[1]}"
     kept = "(also in the prefix) " if message.stands_again else ""
-    # Where there is a file, its stub would only say the same once more.
+    # The stub of an offloaded result would only repeat its path.
     said = kept + ("; ".join(map(_file, message.offloaded)) or message.begins)
     return f"{message.message}", message.role, _cut(message.tool, 30), message.tokens, lines, said
 

@@ -1,4 +1,4 @@
-"""``buoyline read``, ``grep``, ``search``, ``glob``, ``query``: what an agent looks things up with, for people, too."""
+"""``buoyline read``, ``grep``, ``search``, ``glob``, ``query`` and ``retrieve``: an agent's lookups, for people."""
 
 import contextlib
 import dataclasses
@@ -187,7 +187,7 @@ def _as_options(position: Mapping[str, Any]) -> str:
 
 
 def path_from_here(workdir: Path, path: str) -> str:
-    """Return *path* in full if it means something below the workdir from here, as completion by a shell spells it."""
+    """Return the absolute path if *path* is below the workdir as seen from here, as a shell completes it."""
     given, root = Path(path), workdir.absolute()
     if given.is_absolute() or ".." in given.parts or root == Path.cwd() or not given.absolute().is_relative_to(root):
         return path
@@ -198,10 +198,10 @@ def path_from_here(workdir: Path, path: str) -> str:
 
 @contextlib.contextmanager
 def hinting_at_sessions(workspace: LocalWorkspace) -> Generator[None]:
-    """Add to an error of a lookup which option would find what was meant: its own words are for a model as well.
+    """Add the option that finds what was meant to an error of a lookup, whose own words are also for models.
 
     Raises:
-        NotFoundError: What the block raises, with that hint.
+        NotFoundError: The error of the block, with that hint.
     """
     try:
         yield
@@ -216,7 +216,7 @@ def hinting_at_sessions(workspace: LocalWorkspace) -> Generator[None]:
 
 
 def _sessions_with(workspace: LocalWorkspace, name: str) -> list[str]:
-    """Return the ids of up to three sessions in which *name* means something."""
+    """Return the ids of up to three sessions that have *name*."""
     found: list[str] = []
     for session in itertools.islice(workspace.session_ids(), _MAX_SESSIONS):
         with contextlib.suppress(NotFoundError, InvalidNameError):
@@ -227,11 +227,8 @@ def _sessions_with(workspace: LocalWorkspace, name: str) -> list[str]:
     return found
 
 
-# ``buoyline retrieve``: what an agent gets from ``retrieve_offloaded_content``, for people and for shells.
-
-
 def _line_range(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, int] | None:
-    """Read ``A-B``, or ``A`` for a single line; whether there are such lines is for `retrieve` to say."""
+    """Read ``A-B``, or ``A`` for a single line; `retrieve` checks whether there are such lines."""
     if value is None:
         return None
     spelled = re.fullmatch(r"([0-9]{1,15})(?:-([0-9]{1,15}))?", value)

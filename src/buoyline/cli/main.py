@@ -1,7 +1,7 @@
-"""The command ``buoyline``: which commands there are, and what becomes of errors.
+"""The command ``buoyline``: the table of commands, and the handling of errors.
 
-Exit status: 0 done; 1 findings, or a failure that lies in what is on disk; 2 a command line that would be wrong
-in any workspace; 130 Ctrl-C; 141 nobody reads the output any more, as with any command before ``| head``.
+Exit status: 0 done; 1 findings, or a failure caused by the files; 2 a command line that would be wrong in any
+workspace; 130 Ctrl-C; 141 the reader of the output has gone, as with any command before ``| head``.
 """
 
 import difflib
@@ -44,8 +44,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "context": ("context", "Store, check and explain context-management documents."),
     }
 )
-"""For each command, in the order of the help: its module in `buoyline.cli`, which has it as ``<name>_command``, and its
-short help. The short help is repeated here since importing all commands takes 0.6 s."""
+"""The commands in the order of the help, with their module in `buoyline.cli`, which defines ``<name>_command``, and
+their short help. The short help is repeated here, since importing all commands takes 0.6 s."""
 
 _FAILED = 1
 _MISUSED = 2
@@ -54,9 +54,9 @@ _UNREAD = 128 + signal.SIGPIPE
 
 
 class LazyGroup(click.Group):
-    """Commands that are imported when they are called, so that none pays for the libraries of another.
+    """Imports a command when it is called, so that no command waits for the libraries of another.
 
-    Whatever goes wrong in a foreseen way ends here, in one line on stderr and an exit status.
+    Every foreseen error ends here, as one line on stderr and an exit status.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None when there is none of that name."""
+        """Import a command; None if there is none of that name."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -76,7 +76,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that *args* names; an unknown name is an error that names similar ones."""
+        """Find the command in *args*; the error for an unknown name suggests similar ones."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             similar = difflib.get_close_matches(args[0], COMMANDS, n=2)
             hint = f"; similar: {', '.join(similar)}" if similar else ""
@@ -102,7 +102,7 @@ class LazyGroup(click.Group):
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 ends no command
+                stream.reconfigure(errors="backslashreplace")  # no command fails on a terminal that is not UTF-8
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             _flush_answer()
@@ -126,37 +126,37 @@ class LazyGroup(click.Group):
         """Run the command that *ctx* names; see `click.Group.invoke`."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # before click sees it, which would exit with 1: "findings"
+        except BrokenPipeError:  # caught before click exits with 1, which means "findings"
             _end_unread()
 
 
 def _flush_answer() -> None:
-    """Write out what was printed, so that a full device or a closed one is an error and no silence.
+    """Flush stdout, so that a full device or a closed stream is an error.
 
     Raises:
         OSError: It cannot be written.
     """
-    if sys.stdout is None:  # what a shell's >&- leaves
+    if sys.stdout is None:  # closed by the shell: >&-
         raise OSError(errno.EBADF, "standard output is closed")
     sys.stdout.flush()
 
 
 def _discard_answer() -> None:
-    """Send what is still buffered nowhere: Python writes it when it ends, and would complain a second time."""
+    """Drop the buffered output: Python writes it at exit, and would report a second error."""
     if sys.stdout is not None:
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _end(problem: str, status: int) -> NoReturn:
-    from buoyline.cli.output import print_notices  # noqa: PLC0415 - 0.1 s of imports that `buoyline --help` needs not
+    from buoyline.cli.output import print_notices  # noqa: PLC0415 - 0.1 s, not for `buoyline --help`
 
     print_notices([f"error: {problem}"])
     sys.exit(status)
 
 
 def _end_unread() -> NoReturn:
-    """End as other commands do if nobody reads their output any more: silently."""
+    """End silently, as other commands do if nobody reads their output any more."""
     _discard_answer()
     sys.exit(_UNREAD)
 

@@ -1,4 +1,4 @@
-"""Options that several commands take, and the workspace that they name."""
+"""Options that several commands share, and the workspace that they name."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -17,9 +17,9 @@ from buoyline.workspace.streams import outside_source
 
 _STDIN = Path("-")
 LIMIT = 3_000
-"""`ContextConfig.tool_result_limit` of itself; importing that takes 0.1 s."""
+"""The default of `ContextConfig.tool_result_limit`; importing that takes 0.1 s."""
 _MOST_BYTES = 64 * LIMIT
-"""A text of so many bytes has more tokens than the limit, unless it is nearly all blanks."""
+"""A text of this size has more tokens than the limit, unless it is nearly all blanks."""
 
 
 @click.command("preview")
@@ -52,7 +52,7 @@ def preview_command(file: Path, max_tokens: int, *, as_json: bool) -> None:
 
 @contextmanager
 def _source(file: Path) -> Generator[tuple[Source, str]]:
-    """Yield the text of *file* and what to call it; standard input is copied, since it is read more than once."""
+    """Yield the text of *file* and its name; standard input is copied, since it is read more than once."""
     if file != _STDIN:
         yield outside_source(file), str(file.absolute())
         return

@@ -29,14 +29,11 @@ from buoyline.window import ContextWindow
 from buoyline.window.settings import document_of
 from buoyline.workspace import LocalWorkspace
 
-# The prices of tokens on a command line, and what a replay would have cost at them.
-
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDTH = 80
 _LEAST_SHARE = 0.005
-"""Less than this shows as 0 %."""
+"""Smaller shares are shown as 0 %."""
 
 _OPTIONS: Mapping[str, str] = {
     "input": "Price of a million tokens of input.",
@@ -61,10 +58,10 @@ def price_options(function: F) -> F:
 
 
 def prices_in(options: Mapping[str, Any]) -> Prices | None:
-    """Return the prices among the *options* of a command, those of the file first; None where there are none.
+    """Return the prices among a command's *options*, or from the file that they name; None without prices.
 
     Raises:
-        ConfigError: They are no prices, or input or output has none.
+        ConfigError: They are not prices, or input or output has none.
     """
     path: Path | None = options["price_table"]
     given = {name: options[f"price_{name}"] for name in _OPTIONS if options[f"price_{name}"] is not None}
@@ -80,7 +77,7 @@ def prices_in(options: Mapping[str, Any]) -> Prices | None:
 def costs(
     requests: Sequence[Request], unmanaged: Sequence[Request], output_tokens: int, prices: Prices | None
 ) -> dict[str, Any] | None:
-    """Return what a session cost with and without buoyline, for a report; None without prices."""
+    """Return the costs with and without buoyline for a report; None without prices."""
     if prices is None:
         return None
     managed, otherwise = (asdict(cost_of(each, output_tokens, prices)) for each in (requests, unmanaged))
@@ -88,7 +85,7 @@ def costs(
 
 
 def costs_in_words(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the sentences of a report about the prompt cache, and about costs if there are prices."""
+    """Yield the sentences of a report about the prompt cache and, with prices, about costs."""
     share = report["reusable_tokens"] / max(report["sent_tokens"], 1)
     share_without = report["reusable_tokens_unmanaged"] / max(report["sent_tokens_unmanaged"], 1)
     yield f"A provider's prompt cache can serve {share:.0%} of these (without buoyline {share_without:.0%})."
@@ -102,7 +99,7 @@ def costs_in_words(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def assumptions_in_words(report: Mapping[str, Any]) -> list[str]:
-    """Return what the costs in a report rest on, in lines; none without costs."""
+    """Return the assumptions behind the costs in a report; none without costs."""
     if report["cost"] is None:
         return []
     assumed = (
@@ -114,7 +111,7 @@ def assumptions_in_words(report: Mapping[str, Any]) -> list[str]:
 
 
 def compared(now: float, before: float, what: str = "") -> str:
-    """Return how much less or more *now* is than *before*, in percent.
+    """Return by how many percent *now* is less or more than *before*.
 
     >>> compared(11, 100, "tokens"), compared(7, 5), compared(1, 1)
     ('89% fewer tokens', '40% more', 'as much')
@@ -215,7 +212,7 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
 
 @contextmanager
 def _directory(workdir: Path | None) -> Generator[Path]:
-    """Yield *workdir*, or a new temporary directory, which is removed again if nothing was written there."""
+    """Yield *workdir*, or a new temporary directory, which is removed if nothing was written to it."""
     if workdir is not None:
         yield workdir
         return
@@ -232,10 +229,10 @@ def _directory(workdir: Path | None) -> Generator[Path]:
 
 @contextmanager
 def _free(workdir: Path, session_id: str, *, overwrite: bool) -> Generator[None]:
-    """Make sure that *workdir* has no session of this id while the block runs.
+    """Ensure that *workdir* has no session of this id while the block runs.
 
     Raises:
-        ClickException: It has one, which is not to be overwritten; nothing was changed.
+        ClickException: It has one, and *overwrite* is False; nothing was changed.
     """
     workspace = LocalWorkspace(workdir)
     if session_id not in workspace.session_ids():
@@ -256,7 +253,7 @@ def _free(workdir: Path, session_id: str, *, overwrite: bool) -> Generator[None]
 
 
 def _refuse_limits_beside_a_document(options: dict[str, Any]) -> None:
-    """Refuse what a document decides: it would be ignored."""
+    """Refuse limits that a document decides: they would be ignored."""
     context = click.get_current_context()
     for name in ("tool_result_limit", "turn_results_limit"):
         is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -280,7 +277,7 @@ async def _replayed(
     names = ("tool_result_limit", "turn_results_limit", "summary_tokens")
     config = ContextConfig(**{name: options[name] for name in names})
     seen = Replay()
-    # Not entered: entering creates the directory, and a window that is too small shall leave none behind.
+    # Not entered: that would create the directory, even if the window is too small.
     workspace = LocalWorkspace(workdir)
     window = ContextWindow(
         session_id=session_id,
@@ -310,7 +307,7 @@ async def _replayed(
 
 
 def _document(source: str | None, workspace: LocalWorkspace, allowed: Sequence[str]) -> ContextManagement | None:
-    """Return the document in the file *source*, or else under that name."""
+    """Return the document in the file *source*, or else the one of that name."""
     if source is None:
         return None
     file = Path(source)

@@ -1,4 +1,4 @@
-"""``buoyline sessions``."""
+"""``buoyline sessions`` and ``buoyline stats``."""
 
 import dataclasses
 import stat
@@ -31,28 +31,25 @@ from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.session import Session
 from buoyline.workspace.tree import Status
 
-# What there is of a session on disk, in numbers.
-
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The numbers of a session.
+    """The numbers of a session, under the keys of ``buoyline show --json``.
 
     Attributes:
         id: As the agent's framework gave it.
         directory: Relative to the workdir.
-        created: ISO 8601 in UTC; empty when it is not known.
-        messages: All of the session: archived, or still in the context.
-        archived: Those that left the context.
-        in_context: Messages in the context, with the summary and the copies before it; 0 without a window.
-        has_summary: One of them is a summary.
-        tool_results: Stored whole in files.
-        summaries: One for each compression.
+        created: ISO 8601 in UTC; empty if unknown.
+        messages: Archived ones and those in the context.
+        archived: Messages in the archive.
+        in_context: Messages in the context, with the summary and the prefix messages; 0 without a window.
+        has_summary: The context begins with a summary.
+        tool_results: Files of whole tool results.
+        summaries: One for each compaction.
         bytes: Of all files in the directory.
-        files: Name within the directory, and size in bytes; those in ``torn/`` too.
+        files: Name within the directory, and size in bytes; with those in ``torn/``.
     """
 
     id: str
@@ -71,15 +68,15 @@ class Inventory:
 def of_each(
     workspace: LocalWorkspace, count: Callable[[Session], T], newest: int | None = None
 ) -> tuple[dict[str, T], list[str]]:
-    """Count what each session has; one that cannot be counted does not keep the others from being shown.
+    """Count the content of each session; one that cannot be counted does not hide the others.
 
     Args:
         workspace: With the sessions.
-        count: Counts what one of them has.
-        newest: Only so many sessions, those that were last active first; None for all, in the order of their names.
+        count: Counts one session.
+        newest: Only so many sessions, the most recently active first; None for all, in the order of their names.
 
     Returns:
-        What *count* gave, by session id, and in words what could not be counted and why.
+        The counts by session id, and for each other session a sentence that says why it is left out.
     """
     counted: dict[str, T] = {}
     refusals: list[str] = []
@@ -92,11 +89,11 @@ def of_each(
 
 
 def inventory_of(session: Session) -> Inventory:
-    """Count what *session* has.
+    """Count the content of *session*.
 
     Raises:
         NotFoundError: There is no such session.
-        CorruptError: Its window is not what was written, or its directory belongs to another session.
+        CorruptError: Its window is damaged, or its directory belongs to another session.
     """
     index = session.index()
     window = _window_of(session)
@@ -125,7 +122,7 @@ def _window_of(session: Session) -> WindowState | None:
 
 
 def _files(session: Session) -> Iterator[tuple[str, int]]:
-    """Yield name and size of each file; one listing costs a quarter of asking for each name."""
+    """Yield name and size of each file; one listing costs a quarter of a request for each name."""
     entries = session.tree.entries(session.directory)
     yield from _sizes(entries)
     if layout.TORN in entries and stat.S_ISDIR(entries[layout.TORN].st_mode):
@@ -174,9 +171,6 @@ def sessions_command(limit: int | None, workdir: Path, *, as_json: bool) -> int:
     return print_problems(refusals)
 
 
-# ``buoyline stats``.
-
-
 _KINDS = {
     layout.CONTEXT_FILE: "archive",
     layout.JOURNAL_FILE: "journal",
@@ -192,15 +186,15 @@ class Stats:
     """The numbers of a session, or of several together.
 
     Attributes:
-        archived: Messages that left the context.
-        tool_results: Bytes of each tool result that is stored whole.
-        blobs: By name, bytes of each blob that archived messages and tool results refer to; 0 for one that is gone.
-        summaries: One for each compression.
-        source_tokens: What the summarised messages took.
-        summary_tokens: What the summaries take.
+        archived: Messages in the archive.
+        tool_results: Bytes of each whole tool result.
+        blobs: Bytes of each blob that archived messages and tool results refer to, by name; 0 if it is missing.
+        summaries: One for each compaction.
+        source_tokens: Of the summarised messages.
+        summary_tokens: Of the summaries.
         files: Bytes by kind of file: ``archive``, ``journal``, ``transcript``, ``tool results``, ``views``,
             ``summaries``, ``window``, ``torn`` and ``other``.
-        times: When the session was created, and when something was archived or stored; ISO 8601 in UTC.
+        times: Of the session's creation, and of each archiving and storing; ISO 8601 in UTC.
     """
 
     archived: int
@@ -245,7 +239,7 @@ def stats_of(session: Session) -> Stats:
     """Count what *session* holds.
 
     Raises:
-        CorruptError: Something in it is not what was written; `buoyline verify` says more.
+        CorruptError: A file is not as it was written; `buoyline verify` says more.
     """
     index, inventory = session.index(), inventory_of(session)
     summaries = Summaries(session).load()
@@ -265,7 +259,7 @@ def stats_of(session: Session) -> Stats:
 
 
 def together(parts: Iterable[Stats]) -> Stats:
-    """Add up *parts*; a blob that several share counts once."""
+    """Add *parts* up; a blob that several share counts once."""
     found = list(parts)
     return Stats(
         archived=sum(part.archived for part in found),
@@ -299,7 +293,7 @@ def _times(index: Index) -> Iterator[str]:
 
 
 def _data(workspace: LocalWorkspace, sessions: Iterable[Stats]) -> dict[str, int]:
-    """Count the files under ``data/``, and those of them that more than one session refers to."""
+    """Count the files in ``data/``, and those that more than one session refers to."""
     sizes = {
         name: workspace.tree.size(name) or 0
         for name in (f"{layout.DATA}/{entry}" for entry in workspace.tree.names(layout.DATA))

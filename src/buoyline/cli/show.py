@@ -1,4 +1,4 @@
-"""``buoyline show``."""
+"""``buoyline show`` and ``buoyline summaries``."""
 
 import dataclasses
 import re
@@ -20,9 +20,6 @@ from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.session import Session
-
-# ``buoyline summaries``, and how a summary is shown in short.
-
 
 _FIELD_CHARS = 200
 _SHOWN_CLAIMS = 5
@@ -53,7 +50,7 @@ def summaries_command(session: str, number: int | None, workdir: Path, *, as_jso
 
 
 def in_short(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a summary covers, and the beginning of each of its fields."""
+    """Yield the messages that a summary covers, its author and citations, and the beginning of each field."""
     first, end = summary.get("messages") or (0, 0)
     source, tokens = summary.get("source_tokens", 0), summary.get("tokens", 0)
     yield f"summary {summary.get('n')}: messages {first}-{end - 1}, {source:,} tokens in {tokens:,}"
@@ -73,7 +70,7 @@ _SHOWN_RESULTS = 20
 
 
 def _message_range(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    """Return the first message of ``A-B`` or ``A`` and the one behind the last."""
+    """Return the half-open range of ``A-B`` or ``A``."""
     if value is None:
         return None
     parts = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", value)
@@ -111,10 +108,10 @@ def show_command(session: str, workdir: Path, messages: tuple[int, int] | None, 
 
 
 def _lines(workspace: LocalWorkspace, session_id: str, messages: tuple[int, int]) -> Iterator[Line]:
-    """Yield what messages say: the transcript of the archived ones, and the same form of those in the context.
+    """Yield the lines of messages: of archived ones from the transcript, of the others in the same form.
 
     Raises:
-        NotFoundError: The session has not as many messages.
+        NotFoundError: The session has fewer messages.
     """
     session = workspace.session(session_id)
     inventory = inventory_of(session)
@@ -130,7 +127,7 @@ def _lines(workspace: LocalWorkspace, session_id: str, messages: tuple[int, int]
 
 
 def _live(session: Session, first: int, end: int) -> Iterator[Line]:
-    """Yield the lines of messages in the context; each has the number of its message's line in ``window.jsonl``."""
+    """Yield the lines of messages in the context, each with the number of its message's line in ``window.jsonl``."""
     window = Window(session).load()
     begin = len(window.head) + first - window.first
     natives = window.messages[begin : begin + end - first]

@@ -40,7 +40,7 @@ _KINDS: Mapping[type[WorkspaceEvent], str] = MappingProxyType(
     }
 )
 _COLOURS: Final = {"archived": "cyan", "stored": "green", "summarised": "magenta", "removed": "red"}
-# A file's time may be earlier than that of an event in it: it comes from another clock, which ticks more slowly.
+# A file's time may be earlier than that of an event in it: it comes from another, coarser clock.
 _CLOCK_S = 2.0
 _LATEST_S = 2.0**37  # later years have no date in Python
 # Not POLLNVAL, which some systems answer for any terminal.
@@ -75,12 +75,12 @@ def tail_command(session: str | None, workdir: Path, lines: int, *, follow: bool
 
 
 def _history(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEvent]:
-    """Return the newest events of all sessions together, in the order of time, and of each session in its own.
+    """Return the newest events of all sessions together by time, those of each session in their own order.
 
     Args:
         watch: Has not begun yet.
         count: How many events.
-        reads_all: Also read sessions that were last written to before all these events, since they will be followed.
+        reads_all: Also read sessions whose last write was before all these events, since they will be followed.
     """
     found: list[tuple[str, str, WorkspaceEvent]] = []
     newest: dict[str, str] = {}
@@ -91,7 +91,7 @@ def _history(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEven
 
     for events in watch.history(is_enough):
         for event in events:
-            # A summary bears the time that its maker gave it, or none.
+            # A summary has the time that its author gave it, or none.
             newest[event.session_id] = max(newest.get(event.session_id, ""), event.time)
             found.append((newest[event.session_id], event.session_id, event))
         found.sort(key=itemgetter(0, 1))
@@ -115,12 +115,12 @@ def _show(events: Sequence[WorkspaceEvent], *, as_json: bool) -> None:
 
 
 def _check_reader() -> None:
-    """Make sure that our output is still read: else only writing the next event would show it, if one ever came.
+    """Check that the output is still read; otherwise only the next event would show it, if one ever came.
 
     Raises:
         OSError: It is not, as if it had been written to.
     """
-    if sys.stdout is None:  # what a shell's >&- leaves
+    if sys.stdout is None:  # closed by the shell: >&-
         raise OSError(errno.EBADF, "standard output is closed")
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)

@@ -69,7 +69,7 @@ def _in_words(report: IntegrityReport) -> Iterator[str]:
 
 
 def location_of(found: IntegrityFinding) -> str:
-    """Return where something was found, as `buoyline read` takes it where there is a line."""
+    """Return the place of a finding; if it has a line, in the form that `buoyline read` takes."""
     if found.line is not None:
         return f"{found.path}:{found.line}"
     return found.path if found.offset is None else f"{found.path} from byte {found.offset:,}"

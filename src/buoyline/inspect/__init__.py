@@ -1,1 +1,4 @@
-"""Tools that look at a session afterwards: costs, replay, differences between compactions, telemetry."""
+"""Tools that look at sessions from outside: differences, replay, costs and telemetry.
+
+They call a window and read a workspace like any user. Nothing that a window needs belongs here.
+"""

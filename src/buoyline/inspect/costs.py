@@ -1,7 +1,4 @@
-"""What requests cost: how much of each a provider's prompt cache could reuse, at prices that the user gives.
-
-Pure.
-"""
+"""The costs of requests: how much of each request a provider's prompt cache can reuse, at given prices. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +15,13 @@ _PER_TOKENS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A model call's input, beside that of the call before.
+    """The input of a model call, compared with the call before.
 
     Attributes:
-        messages: How many it has.
-        reused_messages: How many of these, from the first on, the request before began with, too.
-        tokens: What it takes, system prompt and tools included.
-        reused_tokens: What of this the request before began with: a prompt cache can hold no more of it.
+        messages: Their number.
+        reused_messages: How many of them, from the first on, the request before also began with.
+        tokens: Of the whole input, with system prompt and tools.
+        reused_tokens: Of the common beginning: a prompt cache can hold no more.
     """
 
     messages: int
@@ -36,9 +33,8 @@ class Request:
 class Requests:
     """Compares each request with the one before.
 
-    A provider's prompt cache holds beginnings of requests: up to the first message that is another one, everything may
-    come from it, and nothing behind that. Messages are the same here when they are the same object, or equal ones; one
-    that was changed in place goes unnoticed.
+    A provider's prompt cache holds beginnings of requests: it can serve all messages before the first different one,
+    and none behind it. Messages are the same if they are the same object, or equal; a change in place goes unnoticed.
     """
 
     def __init__(self, counter: TextCounter) -> None:
@@ -49,15 +45,15 @@ class Requests:
         self._is_first = True
 
     def note(self, messages: Sequence[Any], total_tokens: int | None = None) -> Request:
-        """Take the messages of the next request, as they are handed to the provider.
+        """Compare the messages of the next request, in the form that the provider gets.
 
         Args:
             messages: In order, of any known dialect.
-            total_tokens: What the whole request takes. What this is beyond the messages is taken for the system prompt
-                and the tools, which stand before them and are always the same. Left out: what the messages take.
+            total_tokens: Of the whole request. The part beyond the messages counts as system prompt and tools, which
+                come first and never change. Default: the tokens of the messages.
 
         Raises:
-            MessageError: One of *messages* is no message.
+            MessageError: One of *messages* is not a message.
         """
         shared = shared_prefix(self._messages, messages)
         known = {id(message): tokens for message, tokens in zip(self._messages, self._tokens, strict=True)}
@@ -76,29 +72,29 @@ class Requests:
 
 
 def shared_prefix(previous: Sequence[Any], messages: Sequence[Any]) -> int:
-    """Return with how many messages, the same or equal ones, both begin."""
+    """Return the number of messages, the same or equal ones, that both begin with."""
     pairs = enumerate(zip(previous, messages, strict=False))
     ends = min(len(previous), len(messages))
     return next((place for place, (one, other) in pairs if one is not other and one != other), ends)
 
 
 def appended(tokens: Sequence[int]) -> list[Request]:
-    """Return the requests of a context that only ever grows, from what each of them takes: all before is reused.
+    """Return the requests of a context that only grows, given the tokens of each: the next one reuses all of it.
 
-    The number of messages is not known: it stands as 0.
+    Their number of messages is 0, since it is not known.
     """
     return [Request(0, 0, now, min(before, now)) for before, now in zip([0, *tokens], tokens, strict=False)]
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a million tokens cost, in any currency.
+    """The prices of a million tokens, in any currency.
 
     Attributes:
-        input: Of input that is read anew.
+        input: Of input that is not cached.
         output: Of output.
-        cached: Of input that is read from the cache; None: as much as any other.
-        cache_write: Of input that is read anew where the provider asks more for keeping it; None: nothing more.
+        cached: Of input from the cache; None: the price of other input.
+        cache_write: Of input that is added to the cache, if that costs extra; None: the price of other input.
     """
 
     input: float
@@ -107,10 +103,10 @@ class Prices:
     cache_write: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no price.
+        """Check the prices.
 
         Raises:
-            ConfigError: One of them is no number, negative or infinite.
+            ConfigError: A price is not a number, or is negative or infinite.
         """
         for name, price in asdict(self).items():
             is_price = isinstance(price, int | float) and not isinstance(price, bool)
@@ -122,7 +118,7 @@ class Prices:
         """Read a table such as ``{"input": 3, "cached": 0.3, "output": 15}``.
 
         Raises:
-            ConfigError: It is something else, lacks input or output, has other keys, or what is no price.
+            ConfigError: It is not a table, lacks input or output, has other keys, or a value is not a price.
         """
         names = [field.name for field in fields(cls)]
         if not isinstance(table, Mapping):
@@ -138,11 +134,11 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What requests and their answers cost.
+    """The cost of requests and their answers.
 
     Attributes:
-        input_tokens: Read anew.
-        cached_tokens: Read from the cache.
+        input_tokens: Not from the cache.
+        cached_tokens: From the cache.
         output_tokens: Of the answers.
         amount: In the currency of the prices.
     """
@@ -154,10 +150,10 @@ class Cost:
 
 
 def cost_of(requests: Iterable[Request], output_tokens: int, prices: Prices) -> Cost:
-    """Price *requests* with answers of *output_tokens* together.
+    """Return the cost of *requests* whose answers take *output_tokens* together.
 
-    Every beginning that can be reused is taken to be read from the cache: it is never too old, nor too small to be
-    kept. Steps in a provider's prices, such as for long contexts, are not known here.
+    It assumes that the cache serves every reusable beginning, however old or small. Steps in a provider's prices, e.g.
+    for long contexts, are not modelled.
     """
     priced = list(requests)
     cached = sum(request.reused_tokens for request in priced)

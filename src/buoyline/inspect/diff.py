@@ -1,4 +1,4 @@
-"""What a model saw before and after a compression, told from what is on disk."""
+"""Shows what a model saw before and after a compaction, from the files on disk."""
 
 import hashlib
 import itertools
@@ -12,7 +12,7 @@ from buoyline.compression.citations import BETWEEN
 from buoyline.compression.summary import POINTER
 from buoyline.errors import CorruptError, NotFoundError, StorageError
 from buoyline.lookups.lines import fragments, windows
-from buoyline.lookups.sources import ByteSource
+from buoyline.lookups.read import ByteSource
 from buoyline.messages import Message, Text, dialect_named, spell
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
@@ -25,26 +25,23 @@ from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.records import window_line
 from buoyline.workspace.session import Session
 
-# The sentences of a summary, and the lines that back each of them.
-
-
 _FIRST_CHARS = 120
 _FIRST_LINES = 6
-"""Of what a pointer names so many lines are looked at: a heading, a blank line and a call stand before the words."""
+"""So many lines of a citation are searched for words: a heading, a blank line and a call come first."""
 
 _AROUND = f" \t-*,;.{BETWEEN.strip()}"
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Lines that a sentence refers to.
+    """Lines that a sentence cites.
 
     Attributes:
         path: File relative to the session's directory.
         start: First line, 1-based.
         end: Last line, inclusive.
-        begins: First words of these lines; empty where there are none.
-        is_there: The lines are there.
+        begins: First words of these lines; empty if they do not exist.
+        is_there: The lines exist.
     """
 
     path: str
@@ -56,12 +53,12 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A part of a summary that has pointers of its own.
+    """A part of a summary with its own citations.
 
     Attributes:
-        field: Which field it stands in.
-        text: Without its pointers.
-        citations: What backs it, in order; none where nothing does.
+        field: Of the summary.
+        text: Without its citations.
+        citations: In order.
     """
 
     field: str
@@ -70,9 +67,9 @@ class Sentence:
 
 
 def cited_sentences(fields: Mapping[str, str]) -> list[tuple[str, str, tuple[Pointer, ...]]]:
-    """Return field, text and pointers of each sentence of a summary, in order. Pure.
+    """Return field, text and citations of each sentence of a summary, in order. Pure.
 
-    A sentence ends with its last pointer, or with its line.
+    A sentence ends with its last citation, or with its line.
     """
     return [
         (name, said, cited)
@@ -85,12 +82,12 @@ def cited_sentences(fields: Mapping[str, str]) -> list[tuple[str, str, tuple[Poi
 def resolved(
     sentences: Iterable[tuple[str, str, tuple[Pointer, ...]]], files: Mapping[str, str], source: ByteSource
 ) -> list[Sentence]:
-    """Look up what each sentence refers to; every file is read once.
+    """Look up the lines that each sentence cites; every file is read once.
 
     Args:
         sentences: As `cited_sentences` returns them.
-        files: Names in *source* by what pointers call these files; nothing else is opened, whatever a summary says.
-        source: What is read.
+        files: Names in *source* by the names that citations use; no other file is opened, whatever a summary says.
+        source: Reads these files.
     """
     listed = list(sentences)
     wanted = {pointer for _, _, cited in listed for pointer in cited}
@@ -121,7 +118,7 @@ def _in_line(line: str) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
 
 
 def _beginnings(pointers: list[Pointer], name: str | None, source: ByteSource) -> dict[Pointer, str | None]:
-    """Return the first words of what each of *pointers* to one file names; None where a line of it is not there."""
+    """Return the first words of each citation of one file; None if a line of it does not exist."""
     if name is None:
         return dict.fromkeys(pointers)
     lines = _lines(pointers, name, source)
@@ -130,7 +127,7 @@ def _beginnings(pointers: list[Pointer], name: str | None, source: ByteSource) -
 
 
 def _lines(pointers: list[Pointer], name: str, source: ByteSource) -> dict[int, str]:
-    """Return the beginnings of the lines that have to be looked at, by number; the last of each is among them."""
+    """Return the beginnings of the cited lines that are needed, by number, with the last line of each citation."""
     ends = [(pointer.start, min(pointer.end, pointer.start + _FIRST_LINES - 1)) for pointer in pointers]
     wanted = {line for start, end in ends for line in range(start, end + 1)} | {pointer.end for pointer in pointers}
     chosen = fragments(source.chunks(name), [(line, line) for line in sorted(wanted)])
@@ -141,27 +138,23 @@ def _lines(pointers: list[Pointer], name: str, source: ByteSource) -> dict[int, 
 
 
 def _words(pointer: Pointer, lines: Mapping[int, str]) -> str:
-    """Return the first line that says something: the transcript's headings only say who speaks, and how."""
+    """Return the first line with words of its own: the transcript's headings only name the speaker."""
     last = min(pointer.end, pointer.start + _FIRST_LINES - 1)
     shown = [text for line in range(pointer.start, last + 1) if (text := lines.get(line, "").strip())]
     return next((text for text in shown if not text.startswith("#") and text != "(reasoning)"), next(iter(shown), ""))
 
 
-# What stood in a session's window right after one of its compressions: put together from what is on disk, and proven.
-#
-# ``window.jsonl`` holds the context as it is now. But each time it was replaced the journal noted its size and hash,
-# and
-# all that ever stood in it is in the archive, in ``summaries.jsonl``, or still in the window. So the file of then can
-# be
-# spelled again, line by line, and the hash says whether it is the same.
+# ``window.jsonl`` holds only the present context. But the journal noted size and hash each time that it was replaced,
+# and each of its lines is still in the archive, in ``summaries.jsonl`` or in the window. So an earlier file can be
+# written again, line by line, and the hash proves that it is the same.
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSnapshot:
-    """A window right after a compression.
+    """A window right after a compaction.
 
     Attributes:
-        head: Session indexes of the archived messages that stood again before the summary: system messages and pins.
+        head: Session indexes of the archived messages before the summary: system messages and pins.
         end: Session index behind the last message that had been added then.
     """
 
@@ -172,18 +165,17 @@ class WindowSnapshot:
 def reconstructed_window(
     session: Session, archive: Archive, number: int, summary: Mapping[str, Any]
 ) -> WindowSnapshot | None:
-    """Return what stood in the window when *summary* was put there.
+    """Return the window right after *summary* was added to it.
 
     Args:
-        session: Whose window.
+        session: The session of the window.
         archive: Of the same session.
         number: Of the summary, counted from 1.
         summary: Its line of ``summaries.jsonl``.
 
     Returns:
-        The window; None where the journal has no note of it (the session has none, the journal was rebuilt, or the
-        summary was never shown), or where what is on disk does not give the bytes noted: a message that stayed then
-        was shrunk later, or is damaged.
+        None if the journal has no note of it (there is no window, the journal was rebuilt, or the summary was never
+        shown), or if the files no longer give the noted bytes: a kept message was shrunk later, or is damaged.
 
     Raises:
         NotFoundError: There is no such session.
@@ -208,11 +200,11 @@ def reconstructed_window(
 
 
 def archive_line(archive: Archive, message: ArchivedMessage) -> bytes:
-    """Return how an archived message stood in ``window.jsonl``.
+    """Return the line of an archived message in ``window.jsonl``.
 
     Raises:
-        CorruptError: A payload of it is not what was stored.
-        StorageError: A payload of it is gone.
+        CorruptError: A blob of it is not as it was stored.
+        StorageError: A blob of it is gone.
     """
     return window_line(archive.with_payloads(message))
 
@@ -220,7 +212,7 @@ def archive_line(archive: Archive, message: ArchivedMessage) -> bytes:
 def _note_behind(journal: bytes, number: int, first_kept: int) -> Record | None:
     """Return the first note of a window that begins with message *first_kept*, behind summary *number*.
 
-    A note of the window before may stand in between, after a crash.
+    After a crash, a note of the window before may come in between.
     """
     summaries = 0
     for _, line in lines_of(journal, 0):
@@ -234,7 +226,7 @@ def _note_behind(journal: bytes, number: int, first_kept: int) -> Record | None:
 
 
 def _prefix_messages(archive: Archive, note: Record) -> Iterator[ArchivedMessage]:
-    """Yield the archived messages in the head, oldest first; no more of the archive is read than up to the last."""
+    """Yield the archived messages among the prefix messages, oldest first, and read no further than the last."""
     wanted, pins = len(note["head"]) - 1, set(note["pins"])
     for message in archive.messages(0, note["first"], on_damage=_passed_over) if wanted else ():
         if message.number in pins or message.view.role == "system":
@@ -250,7 +242,7 @@ def _summary_line(archive: Archive, first_kept: int, summary: Mapping[str, Any])
 
 
 def _lines_from(session: Session, archive: Archive, first: int) -> Iterator[bytes]:
-    """Yield the lines of the messages from *first* on: those archived since, then those in the window now."""
+    """Yield the lines of the messages from *first* on: those archived since, then those that are in the window now."""
     following = first
     for message in archive.messages(first):
         yield archive_line(archive, message)
@@ -264,7 +256,7 @@ def _lines_from(session: Session, archive: Archive, first: int) -> Iterator[byte
 
 
 def _matched(lines: Iterator[bytes], note: Record) -> int | None:
-    """Return how many of *lines* are the bytes that *note* is about; None where none are."""
+    """Return how many of *lines* are the bytes of *note*; None if they differ."""
     digest, size_bytes, count = hashlib.sha256(), 0, 0
     while size_bytes < note["bytes"]:
         line = next(lines, b"")
@@ -277,7 +269,7 @@ def _matched(lines: Iterator[bytes], note: Record) -> int | None:
 
 
 def _passed_over(_: CorruptError) -> None:
-    """Go on behind a damaged batch: the hash says whether anything of it was needed."""
+    """Continue behind a damaged batch: the hash shows whether it was needed."""
 
 
 _BEGIN_CHARS = 100
@@ -285,12 +277,12 @@ _BEGIN_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class OffloadedFile:
-    """A tool result that was in a file already; its stub stood in the context.
+    """The file of an offloaded result, whose stub was in the context.
 
     Attributes:
-        path: The file, relative to the session's directory.
-        view: Its readable view there; empty where it needs none.
-        lines: Of the view where there is one, else of the file.
+        path: Relative to the session's directory.
+        view: Its readable view there; empty if it needs none.
+        lines: Of the view if there is one, otherwise of the file.
         bytes: Of the file.
     """
 
@@ -302,17 +294,17 @@ class OffloadedFile:
 
 @dataclass(frozen=True, slots=True)
 class SeenMessage:
-    """A message as the model saw it last.
+    """A message as the model last saw it.
 
     Attributes:
         message: Index in the session, 0-based.
-        role: Who speaks.
-        tool: Names of the tools that it calls, or whose results it holds; empty without any.
-        tokens: What it takes.
-        lines: First and last line of it in ``transcript.md``; None while it is not archived.
+        role: Of the speaker.
+        tool: Names of the tools that it calls, or whose results it holds.
+        tokens: Of the message.
+        lines: First and last line in ``transcript.md``; None if it is not archived.
         begins: Its first words.
-        offloaded: Which of its results are in files, of which only stubs stood here.
-        stands_again: It was archived, and stands in the context still: a system message or a pin.
+        offloaded: The files of its offloaded results.
+        stands_again: It is archived and still in the context, as a system message or a pin.
     """
 
     message: int
@@ -327,20 +319,20 @@ class SeenMessage:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a compression changed.
+    """The changes of a compaction. The names of the fields are the keys of ``buoyline diff --json``.
 
     Attributes:
         session_id: The session.
-        summary: The line of ``summaries.jsonl``: what took the place of the messages that left.
+        summary: The line of ``summaries.jsonl`` that replaced messages.
         previous: The line of the summary that it replaced; None for the first.
-        head: Archived messages that stood at the head before, and do so still.
-        left: The messages that left, in order.
-        stayed: Those that stayed behind the summary; None where that is not known.
-        sentences: Of the summary, with what backs each.
-        fixed_tokens: What system prompt and tools take, as the session has them now.
-        tokens_before: What the whole context took; None where that is not known.
-        tokens_after: What it took then; None where that is not known.
-        unknown: What the files do not tell, and why, in words.
+        head: Archived messages before the summary, the same before and after.
+        left: The messages that were archived, in order.
+        stayed: The messages kept behind the summary; None if unknown.
+        sentences: Of the summary, with the lines that each cites.
+        fixed_tokens: Of system prompt and tools in the session's present settings.
+        tokens_before: Of the whole context; None if unknown.
+        tokens_after: The same, after the compaction.
+        unknown: Sentences that say what the files do not tell, and why.
     """
 
     session_id: str
@@ -364,18 +356,18 @@ def difference(
     counter: TextCounter | None = None,
     on_message: Callable[[int, int], None] | None = None,
 ) -> Difference:
-    """Tell what compression *number* of a session changed. Blocking; only reads.
+    """Return what compaction *number* of a session changed. Blocks; reads only.
 
     Args:
-        workspace: Where the session is.
+        workspace: With the session.
         session_id: The session.
-        number: Of the compression, counted from 1.
-        counter: Counts; left out: the default one. The session's window may have had another.
-        on_message: Told how many messages were read, and how many there are to read.
+        number: Of the compaction, counted from 1.
+        counter: Default: the default counter. The session's window may have used another.
+        on_message: Called with the number of messages read, and the number to read.
 
     Raises:
-        NotFoundError: There is no such session or compression.
-        CorruptError: What stands on disk is not what was written.
+        NotFoundError: There is no such session or compaction.
+        CorruptError: A file is not as it was written.
     """
     session = workspace.session(session_id)
     summaries = Summaries(session).load()
@@ -409,7 +401,7 @@ def difference(
 
 
 class _SessionReader:
-    """Reads messages of a session, and shows each as `SeenMessage`."""
+    """Reads messages of a session, and returns each as `SeenMessage`."""
 
     def __init__(
         self,
@@ -429,16 +421,16 @@ class _SessionReader:
         self._tools: dict[str, str] = {}
 
     def head(self, first: int) -> tuple[SeenMessage, ...]:
-        """Return the messages before *first* that stand at the head."""
+        """Return the archived messages before *first* that are prefix messages."""
         before = sorted(number for number in self._standing if number < first)
         return tuple(seen for number in before for seen in self._seen(number, number + 1))
 
     def archived(self, first: int, end: int) -> tuple[SeenMessage, ...]:
-        """Return the messages from *first* up to *end*, as far as they are archived."""
+        """Return the archived messages from *first* up to *end*."""
         return tuple(self._seen(first, min(end, self._index.messages)))
 
     def in_window(self, end: int) -> Iterator[SeenMessage]:
-        """Yield the messages before *end* that are not archived: they stand in the window now."""
+        """Yield the messages before *end* that are not archived, from the present window."""
         first = self._index.messages
         if first >= end:
             return
@@ -448,7 +440,7 @@ class _SessionReader:
             yield self._show(number, dialect_named(dialect).view(value), None)
 
     def tokens_of(self, summary: Mapping[str, Any] | None) -> int:
-        """Return what *summary* takes as a message; 0 without one."""
+        """Return the tokens of *summary* as a message; 0 without one."""
         return (
             0
             if summary is None
@@ -463,7 +455,7 @@ class _SessionReader:
             yield self._show(message.number, self._view(message), ranges[message.number - first])
 
     def _view(self, message: ArchivedMessage) -> Message:
-        """Return the view with its media, which count by their size; without them where they are gone."""
+        """Return the view with its images and documents, which count by size; without them if they are gone."""
         try:
             value = self._archive.with_payloads(message)
         except (CorruptError, StorageError):
@@ -488,7 +480,7 @@ class _SessionReader:
         )
 
     def _offloaded(self, view: Message) -> Iterator[OffloadedFile]:
-        """Yield the files of those results of which a stub stands in *view*, or of *view* itself, each once."""
+        """Yield the files of the stubs in *view*, each once."""
         parts = (*view.parts, *(part for result in view.results for part in result.parts))
         stubs = (self._index.find_stub(text_digest(part.text)) for part in parts if isinstance(part, Text))
         for path in dict.fromkeys(stub["path"] for stub in stubs if stub is not None):
@@ -498,7 +490,7 @@ class _SessionReader:
 
 
 def _extent(summary: Mapping[str, Any], path: str, archived: int) -> tuple[int, int]:
-    """Return first and end of the messages that *summary* is about: others than a window may have written it."""
+    """Return the message range of *summary*, which a window need not have written."""
     match summary.get("messages"):
         case [int(first), int(end)] if 0 <= first < end <= archived:
             return first, end
@@ -522,7 +514,7 @@ def _fixed_tokens(index: Index, counter: TextCounter) -> int:
 
 
 def _readable(index: Index) -> Iterator[str]:
-    """Yield the files that pointers may name."""
+    """Yield the files that citations may name."""
     yield layout.TRANSCRIPT_FILE
     for path, record in index.results.items():
         yield record.get("view") or path

@@ -1,4 +1,4 @@
-"""Feeding a recorded conversation through a window, as it would have gone live."""
+"""Feeds a recorded conversation to a window, as a live agent would."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,18 +18,18 @@ from buoyline.window.window import ContextWindow
 
 @dataclass(slots=True)
 class ManagerTotals:
-    """What one entry of a document did in the course of a replay.
+    """What one entry of a context-management document did during a replay.
 
     Attributes:
-        hook: Its hook.
-        number: Of the entry there, 0-based.
+        hook: Of the entry.
+        number: Of the entry in its hook, 0-based.
         type_name: Of its manager.
-        asked: How many times the hook reached it.
-        active: How many times its rules were met.
-        reduced: How many times it made the context smaller.
-        messages: How many messages fewer there were for it.
-        tokens: How many tokens fewer; what a summary takes is among them.
-        problems: What went otherwise than the document says, each once.
+        asked: How often the hook reached it.
+        active: How often its rules were met.
+        reduced: How often it made the context smaller.
+        messages: How many messages it removed.
+        tokens: How many tokens it saved, net of those of summaries.
+        problems: Differences from the document, each once.
     """
 
     hook: Hook
@@ -43,7 +43,7 @@ class ManagerTotals:
     problems: list[str] = field(default_factory=list)
 
     def note(self, ran: ManagerRun) -> None:
-        """Add up one time that it was asked."""
+        """Add one run of the entry."""
         self.asked += 1
         self.active += ran.is_active
         self.reduced += ran.is_reduced
@@ -54,20 +54,20 @@ class ManagerTotals:
 
 @dataclass(slots=True)
 class Replay:
-    """What happened in a replay.
+    """The results of a replay.
 
     Attributes:
         messages: How many messages were fed.
-        step_tokens: What the context took at each model call, the last one being the call after all messages.
-        turn_tokens: What the tool results took there that had come since the call before.
-        unmanaged_tokens: What it would have taken there without buoyline.
-        offloaded: Every result that was offloaded, in order.
-        compressions: Every compression, in order.
-        squeezed: Every summary that had no room for what the last one said, in order.
-        managed: What the managers of a document did at each hook, in order.
+        step_tokens: Of the context at each model call; the last call follows all messages.
+        turn_tokens: Of the tool results since the call before, at each model call.
+        unmanaged_tokens: Of the context at each model call without buoyline.
+        offloaded: In order, as all events.
+        compressions: One event for each compaction.
+        squeezed: Summaries that had no room for facts of the one before.
+        managed: The work of managers at each hook.
         exceeding: Session index and tokens of each message that alone exceeds the window.
         requests: What a prompt cache could reuse of each model call's input.
-        output_tokens: What the recorded answers take together.
+        output_tokens: Of all recorded answers.
     """
 
     messages: int = 0
@@ -84,11 +84,11 @@ class Replay:
 
     @property
     def saved_tokens(self) -> int:
-        """What the offloaded results took beyond their stubs, each once."""
+        """The tokens of all offloaded results, less those of their stubs."""
         return sum(event.tokens - event.stub_tokens for event in self.offloaded)
 
     def record(self, event: Event) -> None:
-        """Take note of an event; give this method to the window as its ``on_event``."""
+        """Record an event; pass this method to the window as ``on_event``."""
         if isinstance(event, ResultOffloaded):
             self.offloaded.append(event)
         elif isinstance(event, ContextCompressed):
@@ -99,7 +99,7 @@ class Replay:
             self.managed.append(event)
 
     def managers(self) -> list[ManagerTotals]:
-        """Return what each entry of the document did in all, in the order in which they were first asked."""
+        """Return the totals of each entry of the document, in the order in which they were first asked."""
         found: dict[tuple[Hook, int], ManagerTotals] = {}
         for ran in (ran for event in self.managed for ran in event.report.entries):
             totals = found.setdefault((ran.hook, ran.number), ManagerTotals(ran.hook, ran.number, ran.type_name))
@@ -117,20 +117,20 @@ async def replay(
     compress_at: Sequence[int] = (),
     on_message: Callable[[int], None] | None = None,
 ) -> None:
-    """Feed *conversation* to *window*: a model call stands before each assistant message, and one at the end.
+    """Feed *conversation* to *window*: a model call comes before each assistant message, and at the end.
 
     Args:
         conversation: Native messages in order.
         window: A new window whose ``on_event`` is ``seen.record``.
-        seen: Takes what happens.
-        counter: Counts what the conversation takes without buoyline, and its answers; best the window's own.
-        dialect: Of the messages, as the window has it; left out: detected, message by message.
-        compress_at: Positions before which everything leaves the context, moved back where that would part a
-            call from its result.
-        on_message: Told the position of each message after it was fed.
+        seen: Takes the results.
+        counter: Counts the conversation without buoyline, and its answers; best the window's own.
+        dialect: Of the messages, as the window has it; None: detected for each message.
+        compress_at: Positions before which all messages are compacted, moved back if a cut would separate a call from
+            its result.
+        on_message: Called with the position of each message after it was fed.
 
     Raises:
-        MessageError: A message is none; nothing was written.
+        MessageError: A message is not valid; nothing was written.
         ContextOverflowError: The window is smaller than the system prompt; nothing was written.
     """
     views = [_view(message, position, dialect) for position, message in enumerate(conversation)]

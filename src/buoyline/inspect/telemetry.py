@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of what a window does. Needs the extra ``buoyline[otel]``, and is loaded by nothing else."""
+"""OpenTelemetry spans for the events of a window. Needs the extra ``buoyline[otel]``; no other module imports it."""
 
 import time
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _NAMES: Mapping[type[Event], str] = MappingProxyType(
         WindowResumed: "buoyline.resume_window",
     }
 )
-# The convention sets it only if it is true. Source: semantic conventions for generative AI, ``gen_ai.conversation``.
+# The convention sets it only to true. Source: semantic conventions for generative AI, ``gen_ai.conversation``.
 _COMPACTED: Attributes = MappingProxyType({"gen_ai.conversation.compacted": True})
 _NS_PER_S = 1_000_000_000
 
@@ -44,17 +44,17 @@ _NS_PER_S = 1_000_000_000
 def traced(on_event: OnEvent | None = None, tracer: "Tracer | None" = None, *, session_id: str = "") -> OnEvent:
     """Return an ``on_event`` hook that makes a span of each event.
 
-    A span is a child of the one that is current where the window is called, so it stands within the agent's own. It
-    begins when the deed did where the event says how long that took, and has no length otherwise. Nothing is held from
-    one event to the next: one hook may serve several windows and threads, and a compression that fails leaves no open
-    span. Names of attributes follow the semantic conventions for generative AI (``gen_ai.*``) where these have one,
-    and begin with ``buoyline.`` elsewhere. ``gen_ai.usage.*`` is left to the spans of model calls: what a context takes
-    is nobody's bill. What messages say is in none of them.
+    A span is a child of the span that is current when the window is called, so it appears within the agent's own. If
+    the event has a duration, the span begins so much earlier; otherwise it has no length. No state is kept between
+    events: one hook may serve several windows and threads, and a compaction that fails leaves no open span. Attribute
+    names follow the semantic conventions for generative AI (``gen_ai.*``) if these have one, and otherwise begin with
+    ``buoyline.``. Spans of model calls set ``gen_ai.usage.*``; these do not, since the size of a context is not billed.
+    No attribute has the text of a message.
 
     Args:
-        on_event: Told of each event as well, before it is traced.
-        tracer: Left out: the one called ``buoyline`` of the provider that is set for the process.
-        session_id: For ``gen_ai.conversation.id``; left out where it is empty.
+        on_event: Called with each event before it is traced.
+        tracer: Default: the tracer ``buoyline`` of the process's provider.
+        session_id: For ``gen_ai.conversation.id``; an empty id is not set.
 
     Raises:
         ConfigError: OpenTelemetry's API is not installed.
@@ -75,7 +75,7 @@ def traced(on_event: OnEvent | None = None, tracer: "Tracer | None" = None, *, s
 
 
 def span_of(event: Event) -> tuple[str, Attributes, float]:
-    """Return the name of the span for *event*, its attributes, and how many seconds it lasted. Pure."""
+    """Return the name of the span for *event*, its attributes, and its duration in seconds. Pure."""
     duration_s = 0.0
     match event:
         case ResultOffloaded():
