@@ -12,7 +12,7 @@ from buoyline.compression.citations import BETWEEN
 from buoyline.compression.summary import POINTER
 from buoyline.errors import CorruptError, NotFoundError, StorageError
 from buoyline.lookups.lines import fragments, windows
-from buoyline.lookups.read import ByteSource
+from buoyline.lookups.sources import ByteSource
 from buoyline.messages import Message, Text, dialect_named, spell
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
