@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_outputs import OUTPUTS
 
-from buoyline.previews import preview, shown_lines
-from buoyline.previews.signals import weight_of
+from buoyline.previews import parse_preview, preview
+from buoyline.previews.severity import severity_of
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()
@@ -18,7 +18,7 @@ OTHERS = re.compile(r"\[([\d,]+) more lines? of trouble(?:, of ([\d,]+) kinds)?;
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_all_that_a_run_reports_as_wrong_is_shown(name: str) -> None:
     body = preview(OUTPUTS[name].text, 400, COUNTER)
-    texts = [line.text for line in shown_lines(body)]
+    texts = [line.text for line in parse_preview(body)]
     missing = [report for report in OUTPUTS[name].reports if not any(text.startswith(report[:40]) for text in texts)]
     assert not missing, body
     assert COUNTER.count(body) <= 400
@@ -28,7 +28,7 @@ def test_all_that_a_run_reports_as_wrong_is_shown(name: str) -> None:
 def test_what_has_no_room_is_counted_with_a_search_that_finds_it(name: str) -> None:
     lines = OUTPUTS[name].text.split("\n")
     body = preview(OUTPUTS[name].text, 110, COUNTER)
-    shown = {line.number for line in shown_lines(body)}
+    shown = {line.number for line in parse_preview(body)}
     others = OTHERS.search(body)
     assert COUNTER.count(body) <= 110
     if others is None:
@@ -70,7 +70,7 @@ def test_of_many_errors_the_first_the_last_and_each_sort_are_shown(max_tokens: i
     lines = [f"src/{name}.c:{n}:7: error: unknown name {name}" for n, name in enumerate(names)]
     lines.insert(130, "cp: cannot stat 'ring.h': No such file or directory")
     body = preview("\n".join([*lines, "make: *** [all] Error 2", *["bye"] * 20]), max_tokens, COUNTER)
-    numbers = {line.number for line in shown_lines(body)}
+    numbers = {line.number for line in parse_preview(body)}
     assert {1, 131, 242} <= numbers
     others = OTHERS.search(body)
     assert others is not None
@@ -107,7 +107,7 @@ def test_behind_much_trouble_the_worst_is_still_found(monkeypatch: pytest.Monkey
     ],
 )
 def test_what_a_program_says_or_a_count_denies_is_no_report(line: str) -> None:
-    assert weight_of(line) < 80
+    assert severity_of(line) < 80
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_a_program_says_or_a_count_denies_is_no_report(line: str) -> None:
     ],
 )
 def test_a_report_is_one_in_any_tool_and_language_whatever_code_it_quotes(line: str) -> None:
-    assert weight_of(line) >= 80
+    assert severity_of(line) >= 80
 
 
 @settings(max_examples=60, deadline=None)

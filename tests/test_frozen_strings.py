@@ -16,7 +16,7 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.cli import main
 from buoyline.messages import Json, Media, Note, Opaque, Reasoning, Text, ToolCall, ToolResult
 from buoyline.messages import Message as View
-from buoyline.offloader import StoredPart, StoredResult, is_read_back_notice, placeholder_for, stub, truncated
+from buoyline.offloader import StoredPart, StoredResult, is_reread_notice, reference_line_for, stub, truncated
 from buoyline.offloader.transcript import render
 from buoyline.tokens import default_counter
 
@@ -229,7 +229,7 @@ def test_a_stub_has_this_wording() -> None:
 
 def test_a_blob_is_referred_to_by_this_line() -> None:
     part = StoredPart("image", 12_345, media_type="image/png", reference="/w/data/a.png", width=8, height=6)
-    assert placeholder_for(part) == "[image: png, 12,345 bytes, 8x6, /w/data/a.png]"
+    assert reference_line_for(part) == "[image: png, 12,345 bytes, 8x6, /w/data/a.png]"
 
 
 def test_what_is_cut_without_a_workspace_ends_in_agentscopes_marker() -> None:
@@ -246,8 +246,8 @@ def test_the_first_spelling_of_the_notice_of_what_is_read_again_stays_known() ->
         "They still stand in: /w/tool_result-c1.txt\n"
         "Read fewer lines of it, or grep it.\n"
     )
-    assert is_read_back_notice(notice, "/w/tool_result-c1.txt")
-    assert not is_read_back_notice(notice, "/w/tool_result-c2.txt")
+    assert is_reread_notice(notice, "/w/tool_result-c1.txt")
+    assert not is_reread_notice(notice, "/w/tool_result-c2.txt")
 
 
 # Frameworks

@@ -16,13 +16,13 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspa
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult, dialect_named
 from buoyline.offloader import (
-    Block,
+    ResultBlock,
     StoredPart,
     abilities_of,
-    is_placeholder,
+    blocks_to_offload,
+    is_reference_line,
     is_too_large,
-    leaving,
-    placeholder_for,
+    reference_line_for,
 )
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_part
@@ -133,27 +133,30 @@ async def test_what_stays_and_what_stands_for_the_rest_fit_the_limit() -> None:
 
 
 block_costs = st.builds(
-    Block, st.integers(0, 50), st.integers(0, 9), st.none() | st.integers(0, 3), is_text=st.booleans()
+    ResultBlock, st.integers(0, 50), st.integers(0, 9), st.none() | st.integers(0, 3), is_text=st.booleans()
 )
 
 
 @given(blocks=st.lists(block_costs, max_size=8), limit=st.integers(1, 120), stub_tokens=st.integers(0, 60))
-@example(blocks=[Block(9, 1, 0, is_text=True), Block(9, 2, 0, is_text=True)], limit=10, stub_tokens=2)
+@example(blocks=[ResultBlock(9, 1, 0, is_text=True), ResultBlock(9, 2, 0, is_text=True)], limit=10, stub_tokens=2)
 def test_the_largest_blocks_leave_first_and_no_more_than_must(
-    blocks: list[Block], limit: int, stub_tokens: int
+    blocks: list[ResultBlock], limit: int, stub_tokens: int
 ) -> None:
     blocks = [
-        replace(block, left_tokens=None if block.left_tokens is None else min(block.left_tokens, block.tokens))
+        replace(
+            block,
+            reference_tokens=None if block.reference_tokens is None else min(block.reference_tokens, block.tokens),
+        )
         for block in blocks
     ]
-    chosen = leaving(blocks, limit, stub_tokens)
-    may_leave = {number for number, block in enumerate(blocks) if block.left_tokens is not None}
+    chosen = blocks_to_offload(blocks, limit, stub_tokens)
+    may_leave = {number for number, block in enumerate(blocks) if block.reference_tokens is not None}
     assert chosen <= may_leave
     staying = may_leave - chosen
     assert all(blocks[stays].tokens <= blocks[left].tokens for stays in staying for left in chosen)
-    left_tokens = sum(blocks[number].left_tokens or 0 for number in chosen)
+    reference_tokens = sum(blocks[number].reference_tokens or 0 for number in chosen)
     shared_tokens = stub_tokens if any(blocks[number].is_text for number in chosen) else 0
-    room = max(limit - shared_tokens - left_tokens, limit // 4) if chosen else limit
+    room = max(limit - shared_tokens - reference_tokens, limit // 4) if chosen else limit
     assert not staying or sum(blocks[number].tokens for number in range(len(blocks)) if number not in chosen) <= room
     if sum(block.tokens for block in blocks) <= limit:
         assert not chosen
@@ -176,8 +179,8 @@ def test_the_largest_blocks_leave_first_and_no_more_than_must(
     ],
 )
 def test_a_placeholder_is_one_line_whatever_the_tool_says(part: StoredPart, expected: str) -> None:
-    assert placeholder_for(part) == expected
-    assert is_placeholder(expected)
+    assert reference_line_for(part) == expected
+    assert is_reference_line(expected)
 
 
 async def test_what_nobody_could_give_back_stays_in_place(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from buoyline.compression import Compressor, Draft, MessageRange, Pointer, Summa
 from buoyline.compression.extractive.lines import merged_pointers
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import detect
-from buoyline.offloader import StoredResult, abilities_of, notice_of, stub
+from buoyline.offloader import StoredResult, abilities_of, bare_stub, stub
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event
 
@@ -224,7 +224,7 @@ async def test_what_only_looks_like_a_stub_is_a_result(tmp_path: Path) -> None:
 async def test_of_a_bare_notice_only_the_failure_is_told(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path, durability="off")
     stored = StoredResult(str(tmp_path / "tool_result-c1.txt"), "tool_result-c1.txt", "", 400)
-    notice = notice_of(stub(LOG, stored, 300, COUNTER))
+    notice = bare_stub(stub(LOG, stored, 300, COUNTER))
     failed = {"type": "tool_result", "tool_use_id": "c1", "content": notice, "is_error": True}
     call = {"type": "tool_use", "id": "c1", "name": "Read", "input": {"file_path": "/a/b.py"}}
     messages = [_said("user", "go"), {"role": "assistant", "content": [call]}, {"role": "user", "content": [failed]}]

@@ -15,7 +15,7 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspa
 from buoyline.errors import ConfigError, StorageError
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import detect
-from buoyline.offloader import TurnResult, notice_of, stub_budgets
+from buoyline.offloader import TurnResult, bare_stub, stub_budgets
 from buoyline.offloader.policy import LEAST_USEFUL_TOKENS
 from buoyline.tokens import default_counter
 from buoyline.window import Event, OffloadCandidate, ResultOffloaded
@@ -741,7 +741,7 @@ def _check_turn(turn: list[dict[str, Any]], window: ContextWindow) -> None:
     for text, name in zip(shown_texts, names, strict=True):
         tokens = COUNTER.count(text)
         is_kept = name == "keep" or abs(tokens - KEPT) <= 5
-        assert is_kept or tokens <= LEAST_USEFUL_TOKENS or text == notice_of(text)
+        assert is_kept or tokens <= LEAST_USEFUL_TOKENS or text == bare_stub(text)
 
 
 @pytest.mark.parametrize(("step", "least_saved"), [(5, 500_000 / 5), pytest.param(1, 500_000, marks=pytest.mark.slow)])

@@ -11,8 +11,8 @@ from buoyline.offloader import (
     TRUNCATION_MARKER,
     StoredResult,
     TextSource,
+    bare_stub,
     is_smaller,
-    notice_of,
     preview,
     previewed_lines,
     stub,
@@ -155,7 +155,7 @@ def test_a_preview_of_empty_lines_costs_no_more_than_its_tokens() -> None:
 
 
 def _split(text: str) -> tuple[str, str]:
-    notice = notice_of(text)
+    notice = bare_stub(text)
     return notice, text.removeprefix(notice).removeprefix("\n")
 
 
@@ -204,13 +204,13 @@ def test_a_stub_says_in_its_first_paragraph_why_the_result_is_not_whole(reason: 
     text = "line\n" * 900
     cut = replace(STORED, lines=900, partial=reason)
     shown = stub(text, cut, 300, COUNTER)
-    second = notice_of(shown).splitlines()[1]
+    second = bare_stub(shown).splitlines()[1]
     words = reason.split()
     assert second.startswith(f"The tool did not come to its end: {' '.join(words)[:200]}")
     assert second.endswith(". This is what it gave until then.")
     assert len(second) < 300
     assert stub_of(TextSource(text), cut, 300, COUNTER) == shown
-    assert notice_of(notice_of(shown)) == notice_of(shown)
+    assert bare_stub(bare_stub(shown)) == bare_stub(shown)
     assert stub(text, replace(cut, partial=""), 300, COUNTER) == stub(text, replace(STORED, lines=900), 300, COUNTER)
 
 
@@ -220,9 +220,9 @@ def test_a_single_line_is_no_lines() -> None:
 
 @given(texts, st.integers(0, 300))
 def test_a_notice_taken_from_a_stub_is_the_stub_without_preview(text: str, max_tokens: int) -> None:
-    notice = notice_of(stub(text, STORED, max_tokens, COUNTER))
+    notice = bare_stub(stub(text, STORED, max_tokens, COUNTER))
     assert notice == stub(text, STORED, 0, COUNTER)
-    assert notice_of(notice) == notice
+    assert bare_stub(notice) == notice
 
 
 @settings(max_examples=50)

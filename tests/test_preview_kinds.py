@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from buoyline.previews.binary import binary_digest
 from buoyline.previews.diffs import diff_digest
+from buoyline.previews.digest import MAX_FACT_CHARS, Digest, common_folder, fact, rows
 from buoyline.previews.failures import trace_digest
-from buoyline.previews.findings import MAX_FACT_CHARS, Digest, common_folder, fact, rows
 from buoyline.previews.listings import listing_digest
 from buoyline.previews.outlines import outline_digest
 from buoyline.previews.pages import page_digest
@@ -459,7 +459,7 @@ def obeys(digest: Digest, total: int) -> None:
         assert 1 <= finding.number <= total
         assert 0 <= finding.weight <= 100
         assert finding.column >= 0
-        assert all(1 <= other <= total and other != finding.number for other in finding.others)
+        assert all(1 <= other <= total and other != finding.number for other in finding.similar)
 
 
 def numbers(digest: Digest, least: float) -> set[int]:

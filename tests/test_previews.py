@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from buoyline.offloader.view import view_of
 from buoyline.previews import preview, preview_of
-from buoyline.previews.documents import Place, loaded, odd_values, offsets_of
-from buoyline.previews.outliers import deviants
-from buoyline.previews.signals import weight_of
+from buoyline.previews.json_documents import ValuePath, load_json, odd_values, value_offsets
+from buoyline.previews.outliers import column_outliers
+from buoyline.previews.severity import severity_of
 from buoyline.previews.source import TextSource
 from buoyline.tokens import default_counter
 
@@ -93,7 +93,7 @@ def test_the_verdict_of_a_run_is_shown() -> None:
 
 @pytest.mark.parametrize("line", ["0 errors, 0 warnings", "Found no failures", "12 passed, 0 failed"])
 def test_a_line_that_denies_trouble_has_no_weight(line: str) -> None:
-    assert weight_of(line) == 0
+    assert severity_of(line) == 0
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_a_text_in_pieces_is_shown_as_the_same_text_at_once() -> None:
     )
 )
 def test_every_value_of_a_document_is_found_where_it_begins(document: object) -> None:
-    places: list[Place] = []
-    waiting: list[tuple[Place, object]] = [((), document)]
+    places: list[ValuePath] = []
+    waiting: list[tuple[ValuePath, object]] = [((), document)]
     while waiting:
         place, value = waiting.pop()
         places.append(place)
@@ -218,7 +218,7 @@ def test_every_value_of_a_document_is_found_where_it_begins(document: object) ->
         elif isinstance(value, list):
             waiting += [((*place, index), child) for index, child in enumerate(value)]
     text = json.dumps(document, indent=1)
-    offsets = offsets_of(text, places)
+    offsets = value_offsets(text, places)
     assert set(offsets) == set(places)
     for place, offset in offsets.items():
         key = f"{json.dumps(place[-1])}: " if place and isinstance(place[-1], str) else ""
@@ -238,9 +238,9 @@ def test_a_document_is_read_value_by_value_as_it_is_at_once(signs: list[str]) ->
         expected = json.loads(document, strict=False)
     except ValueError:
         with pytest.raises(ValueError, match=r"."):
-            loaded(document)
+            load_json(document)
     else:
-        assert loaded(document) == expected
+        assert load_json(document) == expected
 
 
 @given(
@@ -250,7 +250,7 @@ def test_a_document_is_read_value_by_value_as_it_is_at_once(signs: list[str]) ->
     )
 )
 def test_whatever_a_column_holds_few_values_deviate(values: list[str | float | bool | None]) -> None:
-    found = deviants(values)
+    found = column_outliers(values)
     assert all(0 <= deviant.place < len(values) and 0 < deviant.weight <= 100 for deviant in found)
     assert len(found) <= max(24, len(values) // 2)
 
@@ -268,7 +268,7 @@ def test_what_is_odd_among_many_records_comes_before_what_is_odd_among_few(odd: 
 
 
 def test_an_odd_value_weighs_more_for_each_value_that_is_like_the_others() -> None:
-    weights = [deviants([*["ok"] * (count - 1), "lost"])[0].weight for count in range(8, 60)]
+    weights = [column_outliers([*["ok"] * (count - 1), "lost"])[0].weight for count in range(8, 60)]
     assert weights[: 50 - 8 + 1] == sorted(set(weights))
     assert set(weights[50 - 8 :]) == {max(weights)}
 

@@ -33,7 +33,7 @@ from buoyline.errors import (
 from buoyline.maintenance.gc import collect
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
-from buoyline.offloader import StoredPart, ToolRule, notice_of, previewed_lines
+from buoyline.offloader import StoredPart, ToolRule, bare_stub, previewed_lines
 from buoyline.offloader.view import view_of
 from buoyline.previews import source as sources
 from buoyline.previews.source import decoded
@@ -715,7 +715,7 @@ class TestInAWindow:
             await window.add_tool_output("c", breaking(*lines), keep_partial=True)
         (message,) = window.messages
         assert "The tool did not come to its end: ValueError" in message["content"]
-        assert "The tool did not come to its end: ValueError" in notice_of(message["content"]) or size == 1
+        assert "The tool did not come to its end: ValueError" in bare_stub(message["content"]) or size == 1
         assert "line 0\n" in message["content"]
         assert await window.prepare() == [message]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from buoyline.compression.identifiers import WORD
 from buoyline.messages import Message, Text, ToolResult
-from buoyline.offloader import StoredResult, is_placeholder, previewed_lines
-from buoyline.previews import Shown
+from buoyline.offloader import StoredResult, is_reference_line, previewed_lines
+from buoyline.previews import PreviewLine
 
 _LAST_WORD = re.compile(rf"[!-~{WORD}]+\Z")
 _FIRST_WORD = re.compile(rf"\A[!-~{WORD}]+")
@@ -56,7 +56,7 @@ def _excerpt_in(result: ToolResult, stubs: Mapping[str, StoredResult]) -> Result
     for part in result.parts:
         stored = stubs.get(part.text) if isinstance(part, Text) else None
         # The placeholder of an image or another blob shows no lines.
-        if isinstance(part, Text) and stored is not None and not is_placeholder(part.text):
+        if isinstance(part, Text) and stored is not None and not is_reference_line(part.text):
             lines = tuple((line.number, _whole_words(line)) for line in previewed_lines(part.text))
             return ResultExcerpt(counted_file(stored), lines, part.text)
     return None
@@ -72,7 +72,7 @@ def counted_file(stored: StoredResult) -> str:
     return re.split(r"[/\\]", stored.view)[-1] or stored.name
 
 
-def _whole_words(line: Shown) -> str:
+def _whole_words(line: PreviewLine) -> str:
     """Return what is shown of a line; where it was cut, without the word there, which may be half of one."""
     text = _FIRST_WORD.sub("", line.text) if line.column > 1 else line.text
     return _LAST_WORD.sub("", text) if line.cut_chars else text

@@ -17,7 +17,7 @@ from buoyline.management.run import ManagementReport, run, run_on_overflow
 from buoyline.management.view import NO_INDEX, ContextMessage, ContextView
 from buoyline.messages import Json, Media, Message, Opaque, Part, Text, ToolResult, detect, spell
 from buoyline.messages.model import join_texts, text_in
-from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of, placeholder_for
+from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of, reference_line_for
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
 
@@ -135,7 +135,7 @@ def _media(action: Replace, stored: StoredResult | None) -> Mapping[int, str]:
         return {}
     places = {number: number if action.result >= 0 else at for at, number in enumerate(action.media)}
     return {
-        number: placeholder_for(stored.parts[at])
+        number: reference_line_for(stored.parts[at])
         for number, at in places.items()
         if at < len(stored.parts) and stored.parts[at].reference
     }

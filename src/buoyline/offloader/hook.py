@@ -6,7 +6,7 @@ from buoyline.messages import Message, ToolResult
 from buoyline.offloader.policy import is_smaller, is_too_large
 from buoyline.offloader.protocol import Offloader, StoredResult, abilities_of
 from buoyline.offloader.stub import stub
-from buoyline.offloader.transcript import placeholder_for
+from buoyline.offloader.transcript import reference_line_for
 from buoyline.tokens import TextCounter, default_counter
 
 
@@ -68,7 +68,7 @@ async def stub_for(
 
 
 def _shown(result: ToolResult, stored: StoredResult, max_tokens: int, counter: TextCounter, retrieval_tool: str) -> str:
-    media = [placeholder_for(part) for part in stored.parts if part.kind not in {"text", "json"} and part.reference]
+    media = [reference_line_for(part) for part in stored.parts if part.kind not in {"text", "json"} and part.reference]
     left_tokens = max(max_tokens - sum(counter.count(f"\n{line}") for line in media), 1)
     text = result.text
     if counter.exceeds(text, left_tokens):

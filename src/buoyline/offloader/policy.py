@@ -115,7 +115,7 @@ def _share(wanted: Sequence[int], room: int, least: int) -> int:
 # own, and errors that stay.
 
 
-Offloading: TypeAlias = Literal["auto", "never", "always"]
+OffloadMode: TypeAlias = Literal["auto", "never", "always"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,14 +139,14 @@ class ToolRule:
     """
 
     limit: int | None = None
-    offload: Offloading = "auto"
+    offload: OffloadMode = "auto"
     keep_errors: bool = False
     preview_tokens: int | None = None
 
     def __post_init__(self) -> None:
         """Check every value."""
-        if self.offload not in get_args(Offloading):
-            raise ConfigError("offload", f"{self.offload!r} is not one of {', '.join(get_args(Offloading))}")
+        if self.offload not in get_args(OffloadMode):
+            raise ConfigError("offload", f"{self.offload!r} is not one of {', '.join(get_args(OffloadMode))}")
         if not isinstance(self.keep_errors, bool):
             raise ConfigError("keep_errors", f"must be True or False, not {type(self.keep_errors).__name__}")
         if self.limit is not None:

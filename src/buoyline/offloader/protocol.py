@@ -332,7 +332,7 @@ class Redactor(Protocol):
         ...
 
 
-class ReadBacks(Protocol):
+class RereadCheck(Protocol):
     """Knows what it has stored when the agent reads it again: storing that once more would be a loop without end."""
 
     def reference_in(self, session_id: str, arguments: str) -> str:
@@ -368,7 +368,7 @@ class Abilities:
     windows: WindowLog | None = None
     redactor: Redactor | None = None
     turns: TurnCounter | None = None
-    read_backs: ReadBacks | None = None
+    rereads: RereadCheck | None = None
     transcript: TranscriptReader | None = None
 
 

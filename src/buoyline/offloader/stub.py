@@ -13,7 +13,7 @@ from buoyline.messages import ResultPart
 from buoyline.messages.model import text_in
 from buoyline.offloader.protocol import StoredResult
 from buoyline.offloader.view import view_of
-from buoyline.previews import Shown, preview_of, shown_lines
+from buoyline.previews import PreviewLine, parse_preview, preview_of
 from buoyline.previews.source import Source, TextSource, count_lines
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_part
@@ -78,14 +78,14 @@ def is_stub(text: str) -> bool:
     return text.startswith(_FIRST_WORDS)
 
 
-def notice_of(text: str) -> str:
+def bare_stub(text: str) -> str:
     """Return the notice of a stub without its preview, for when not even that fits; a bare notice as it is."""
     return text.partition("\n\n")[0].removesuffix("\n") + "\n"
 
 
-def previewed_lines(text: str) -> list[Shown]:
+def previewed_lines(text: str) -> list[PreviewLine]:
     """Return the lines that a stub shows of its result, with their numbers; none of a bare notice."""
-    return shown_lines(text.partition("\n\n")[2])
+    return parse_preview(text.partition("\n\n")[2])
 
 
 def truncated(text: str, max_tokens: int, counter: TextCounter) -> str:
@@ -126,7 +126,7 @@ def _how(stored: StoredResult, retrieval_tool: str) -> str:
 
 
 def _ending(stored: StoredResult) -> str:
-    """Say why the result is not whole, on one line: `notice_of` keeps the first paragraph alone."""
+    """Say why the result is not whole, on one line: `bare_stub` keeps the first paragraph alone."""
     reason = " ".join(stored.partial.split())
     shown = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]}…"
     return f"The tool did not come to its end: {shown}. This is what it gave until then.\n" if shown else ""
@@ -142,7 +142,7 @@ _SHARE_OF_WINDOW: Final = 0.25
 _TOKENS: Final = re.compile(r"\[([0-9]{1,3}(?:,[0-9]{3})*) tokens read back")
 
 
-def read_back_limit(size: int, tool_result_limit: int) -> int:
+def reread_limit(size: int, tool_result_limit: int) -> int:
     """Return how many tokens of what was read back may stand in a window of *size* tokens after one turn.
 
     The agent has asked for it and sees much; but it has a file to read more slowly, so not the whole window is filled.
@@ -154,13 +154,13 @@ def read_back_limit(size: int, tool_result_limit: int) -> int:
     return max(int(_SHARE_OF_WINDOW * size), tool_result_limit)
 
 
-def is_read_back_notice(text: str, reference: str) -> bool:
-    """Tell whether *text* is what `read_back_notice` says of *reference*."""
+def is_reread_notice(text: str, reference: str) -> bool:
+    """Tell whether *text* is what `reread_notice` says of *reference*."""
     found = _TOKENS.match(text)
-    return found is not None and text == read_back_notice(reference, int(found[1].replace(",", "")))
+    return found is not None and text == reread_notice(reference, int(found[1].replace(",", "")))
 
 
-def read_back_notice(reference: str, tokens: int) -> str:
+def reread_notice(reference: str, tokens: int) -> str:
     """Say instead of what was read back that it is too much at once, and where it still is.
 
     Args:
@@ -180,7 +180,7 @@ def read_back_notice(reference: str, tokens: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ResultBlock:
     """What a block of a result costs, and whether it may leave.
 
     Attributes:
@@ -193,11 +193,11 @@ class Block:
 
     tokens: int
     size: int
-    left_tokens: int | None
+    reference_tokens: int | None
     is_text: bool
 
 
-def block_of(part: ResultPart, placeholder: str | None, limit: int, counter: TextCounter) -> Block:
+def result_block(part: ResultPart, placeholder: str | None, limit: int, counter: TextCounter) -> ResultBlock:
     """Weigh one part of a result.
 
     Args:
@@ -209,13 +209,15 @@ def block_of(part: ResultPart, placeholder: str | None, limit: int, counter: Tex
     text = text_in(part)
     if text is not None:
         tokens = limit + 1 if counter.exceeds(text, limit) else counter.count(text)
-        return Block(tokens, len(text), 0 if text else None, is_text=True)
+        return ResultBlock(tokens, len(text), 0 if text else None, is_text=True)
     tokens = count_part(part, counter)
-    left_tokens = None if placeholder is None else counter.count(placeholder)
-    return Block(tokens, 0, None if left_tokens is None or left_tokens >= tokens else left_tokens, is_text=False)
+    reference_tokens = None if placeholder is None else counter.count(placeholder)
+    return ResultBlock(
+        tokens, 0, None if reference_tokens is None or reference_tokens >= tokens else reference_tokens, is_text=False
+    )
 
 
-def leaving(blocks: Sequence[Block], limit: int, stub_tokens: int) -> frozenset[int]:
+def blocks_to_offload(blocks: Sequence[ResultBlock], limit: int, stub_tokens: int) -> frozenset[int]:
     """Choose the blocks of a result over its limit that leave, the largest first, until the rest fits.
 
     Args:
@@ -227,16 +229,16 @@ def leaving(blocks: Sequence[Block], limit: int, stub_tokens: int) -> frozenset[
     Returns:
         Their numbers; none of a result that fits.
     """
-    staying, room, left_tokens, shared_tokens = sum(block.tokens for block in blocks), limit, 0, 0
+    staying, room, reference_tokens, shared_tokens = sum(block.tokens for block in blocks), limit, 0, 0
     found: set[int] = set()
     for number in sorted(range(len(blocks)), key=lambda number: (-blocks[number].tokens, -blocks[number].size)):
         block = blocks[number]
         if staying <= room:
             break
-        if block.left_tokens is not None:
+        if block.reference_tokens is not None:
             found.add(number)
             staying -= block.tokens
-            left_tokens += block.left_tokens
+            reference_tokens += block.reference_tokens
             shared_tokens = stub_tokens if block.is_text else shared_tokens
-            room = max(limit - shared_tokens - left_tokens, limit // 4)
+            room = max(limit - shared_tokens - reference_tokens, limit // 4)
     return frozenset(found)

@@ -136,7 +136,7 @@ _FORMAT = re.compile(r"[a-z0-9][a-z0-9.+-]{0,39}")
 _MAX_NAME_CHARS = 80
 
 
-def placeholder_for(part: StoredPart) -> str:
+def reference_line_for(part: StoredPart) -> str:
     """Write the line that stands in place of a medium: kind, format, name, size, dimensions or pages, and its file.
 
     What a tool gave as type or name may be anything; the line stays one line all the same.
@@ -155,7 +155,7 @@ def placeholder_for(part: StoredPart) -> str:
     return f"[{_shortened(part.kind)}: {', '.join(fact for fact in (*facts, part.reference) if fact)}]"
 
 
-def is_placeholder(text: str) -> bool:
+def is_reference_line(text: str) -> bool:
     """Tell a placeholder from a stub; asked only of texts that are recorded as one of them."""
     return text.startswith("[") and text.endswith("]") and "\n" not in text
 

@@ -3,7 +3,7 @@
 All lines bear the numbers that they have in their file. Pure and deterministic.
 """
 
-from buoyline.previews.layout import Shown, shown_lines
+from buoyline.previews.layout import PreviewLine, parse_preview
 from buoyline.previews.preview import preview, preview_of
 
-__all__ = ["Shown", "preview", "preview_of", "shown_lines"]
+__all__ = ["PreviewLine", "parse_preview", "preview", "preview_of"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from buoyline.previews.findings import Digest, Finding, counted, fact, rows, share
+from buoyline.previews.digest import Digest, Finding, counted, fact, rows, share
 
 _HEAD_CHARS = 4_096
 _SAMPLE_CHARS = 65_536

@@ -8,7 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from buoyline.previews.findings import Digest, Finding, common_folder, counted, fact, is_continued, plain, rows, share
+from buoyline.previews.digest import (
+    Digest,
+    Finding,
+    common_folder,
+    counted,
+    fact,
+    is_continued,
+    rows,
+    share,
+    without_colors,
+)
 
 _MAX_FILES = 20_000
 _MAX_HUNKS = 50_000
@@ -56,7 +66,7 @@ def diff_digest(lines: Sequence[str]) -> Digest | None:
     """
     if not any(line.startswith(("@@ ", "@@@", "diff --", "\x1b[", "\\x1b[")) for line in lines):
         return None
-    reader = _Reader(plain(lines))
+    reader = _DiffReader(without_colors(lines))
     reader.read()
     if not reader.files or share(reader.known, reader.total) < _MOSTLY:
         return None
@@ -90,7 +100,7 @@ class _File:
         return self.old if self.new in {"", "/dev/null"} else self.new
 
 
-class _Reader:
+class _DiffReader:
     """Reads a diff line by line; hunks end where their headers say, so that a removed ``-- x`` begins no file."""
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -161,7 +171,7 @@ class _Reader:
 
     def _is_header(self, number: int, line: str) -> bool:
         if line.startswith(_BEGINNINGS):
-            self._begin(number, *_named(line))
+            self._begin(number, *_header_paths(line))
         elif line.startswith("@@"):
             return self._is_hunk(number, line)
         elif line.startswith(("--- ", "+++ ")):
@@ -228,7 +238,7 @@ class _Reader:
             self.files.append(_File(number, old, new))
 
 
-def _named(line: str) -> tuple[str, str]:
+def _header_paths(line: str) -> tuple[str, str]:
     """Return the paths that a line names with which a file of a diff begins."""
     line = line[: 2 * _MAX_PATH_CHARS]
     if line.startswith("diff --git "):
@@ -248,7 +258,7 @@ def _length(numbers: str) -> int:
     return int(length) if comma else 1
 
 
-def _facts(reader: _Reader) -> Iterator[str]:
+def _facts(reader: _DiffReader) -> Iterator[str]:
     files = reader.files
     folder = common_folder([file.path for file in files])
     distinct = len({file.path for file in files})
@@ -265,7 +275,7 @@ def _facts(reader: _Reader) -> Iterator[str]:
     )
 
 
-def _states(reader: _Reader) -> Iterator[str]:
+def _states(reader: _DiffReader) -> Iterator[str]:
     for state in ("new", "deleted", "renamed", "copied", "binary"):
         count = sum(state in file.states for file in reader.files)
         if count:
@@ -282,7 +292,7 @@ def _described(file: _File, folder: str) -> str:
     return " ".join([file.path.removeprefix(folder) or "?", *states, *changes, f":{file.number}"])
 
 
-def _findings(reader: _Reader) -> Iterator[Finding]:
+def _findings(reader: _DiffReader) -> Iterator[Finding]:
     largest = sorted(reader.files, key=lambda file: (-file.changed, file.number))
     for place, file in enumerate(largest[:_SHOWN_FILES]):
         yield Finding(file.number, 58.0 - place)

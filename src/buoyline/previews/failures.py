@@ -8,15 +8,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from buoyline.previews.findings import Digest, Finding, Hit, Linear, fact, hits, joined, plain, rows, shortened
+from buoyline.previews.digest import (
+    Digest,
+    Finding,
+    LinearPattern,
+    PatternMatch,
+    encoded_lines,
+    fact,
+    matches,
+    rows,
+    shortened,
+    without_colors,
+)
 
 _FAILURE_CHARS = 600
 _MAX_HITS = 40_000
 _MAX_FINDINGS = 200
-_OTHERS = 3
+_MAX_SIMILAR = 3
 _WEIGHT = 93.0
 
-_LOOKED_AT = Linear(
+_LOOKED_AT = LinearPattern(
     r"^\s{0,20}--- (FAIL|PASS|SKIP|BENCH)|^\s{0,20}=== (?:RUN|CONT)|^(?:FAIL|PASS|ok)\b|(_test\.go:)\d+: "
 )
 # A test that fails says what it wanted; the others of its lines tell how far it came.
@@ -25,7 +36,7 @@ _COMPLAINT = re.compile(
     r"|n't\b|[!=]=|\u2260",
     re.IGNORECASE,
 )
-_ASSERTION = Linear(r"assertion .{0,3}left [!=]= right.{0,3} failed")
+_ASSERTION = LinearPattern(r"assertion .{0,3}left [!=]= right.{0,3} failed")
 _SIDE = re.compile(r"\s{1,4}(?:left|right): ")
 _SIDE_WEIGHT = 86.0
 _DIGITS = re.compile(r"\d{1,40}")
@@ -42,43 +53,43 @@ def failure_digest(lines: Sequence[str]) -> Digest:
         A finding for each complaint of a failed test, or for its last line where none complains; those that say
         the same of different places are one.
     """
-    text = joined(lines, _FAILURE_CHARS)
+    text = encoded_lines(lines, _FAILURE_CHARS)
     complaints = _complaints(lines, text) if _WORD.encode() in text else ()
-    return Digest(findings=(*complaints, *_sides(lines, text)))
+    return Digest(findings=(*complaints, *_assertion_sides(lines, text)))
 
 
 def _complaints(lines: Sequence[str], text: bytes) -> Iterator[Finding]:
     kinds: dict[str, list[int]] = {}
-    for said in _of_failed_tests(hits(_LOOKED_AT, text, _MAX_HITS)):
-        complaints = [hit for hit in said if _COMPLAINT.search(_message(lines[hit.number - 1]))]
-        for hit in complaints or said[-1:]:
+    for lines_of_test in _of_failed_tests(matches(_LOOKED_AT, text, _MAX_HITS)):
+        complaints = [hit for hit in lines_of_test if _COMPLAINT.search(_message(lines[hit.number - 1]))]
+        for hit in complaints or lines_of_test[-1:]:
             kinds.setdefault(_DIGITS.sub("0", _message(lines[hit.number - 1])), []).append(hit.number)
-    for first, *others in list(kinds.values())[:_MAX_FINDINGS]:
-        known = (*others[: _OTHERS - 1], others[-1]) if len(others) > _OTHERS else others
-        yield Finding(first, _WEIGHT, count=1 + len(others), others=tuple(known), word=_WORD)
+    for first, *similar in list(kinds.values())[:_MAX_FINDINGS]:
+        known = (*similar[: _MAX_SIMILAR - 1], similar[-1]) if len(similar) > _MAX_SIMILAR else similar
+        yield Finding(first, _WEIGHT, count=1 + len(similar), similar=tuple(known), word=_WORD)
 
 
-def _sides(lines: Sequence[str], text: bytes) -> Iterator[Finding]:
+def _assertion_sides(lines: Sequence[str], text: bytes) -> Iterator[Finding]:
     """Find the two values below a failed assertion of Rust; a style sheet has lines like these, too."""
-    for hit in hits(_ASSERTION, text, _MAX_FINDINGS):
+    for hit in matches(_ASSERTION, text, _MAX_FINDINGS):
         for number in range(hit.number + 1, min(hit.number + 3, len(lines)) + 1):
             if _SIDE.match(lines[number - 1]):
                 yield Finding(number, _SIDE_WEIGHT)
 
 
-def _of_failed_tests(found: Iterator[Hit]) -> Iterator[list[Hit]]:
+def _of_failed_tests(found: Iterator[PatternMatch]) -> Iterator[list[PatternMatch]]:
     """Yield the lines of each test that failed, as far as they stand on one side of its result."""
-    said, has_failed = list[Hit](), False
+    lines_of_test, has_failed = list[PatternMatch](), False
     for hit in found:
         result, place = hit.groups
         if place:
-            said.append(hit)
+            lines_of_test.append(hit)
             continue
-        if said and (has_failed or result == "FAIL"):
-            yield said
-        said, has_failed = [], result == "FAIL"
-    if said and has_failed:
-        yield said
+        if lines_of_test and (has_failed or result == "FAIL"):
+            yield lines_of_test
+        lines_of_test, has_failed = [], result == "FAIL"
+    if lines_of_test and has_failed:
+        yield lines_of_test
 
 
 def _message(line: str) -> str:
@@ -103,7 +114,7 @@ _MESSAGE_CHARS = 400
 _SHOWN_KINDS = 12
 _SHOWN_CHARS = 70
 
-_BEGINNING = Linear(
+_BEGINNING = LinearPattern(
     r"Traceback \(most recent call last\)|[ \t]at .*(?:\(|:\d|line \d)|panicked at|^.{0,200}(?:panic"
     r"|fatal error): |DATA RACE"
     r"|\.py:\d+: \w*(?:Error|Exception|Failed)"
@@ -145,7 +156,7 @@ class _Trace:
         place: Where that is.
         end: The number of its last line.
         count: How many are alike.
-        others: The numbers of some of these.
+        similar: The numbers of some of these.
     """
 
     number: int
@@ -154,7 +165,7 @@ class _Trace:
     place: str
     end: int
     count: int = 1
-    others: list[int] = field(default_factory=list[int])
+    similar: list[int] = field(default_factory=list[int])
 
 
 def trace_digest(lines: Sequence[str]) -> Digest | None:
@@ -166,11 +177,11 @@ def trace_digest(lines: Sequence[str]) -> Digest | None:
     Returns:
         What was raised and where; findings for the lines that say so. None where there is no trace.
     """
-    text = joined(lines, _TRACE_CHARS)
-    beginnings = [hit.number for hit in hits(_BEGINNING, text, _MAX_BEGINNINGS)]
+    text = encoded_lines(lines, _TRACE_CHARS)
+    beginnings = [hit.number for hit in matches(_BEGINNING, text, _MAX_BEGINNINGS)]
     if not beginnings:
         return None
-    kinds = _distinct(_traces(plain(lines), beginnings))
+    kinds = _distinct(_traces(without_colors(lines), beginnings))
     if not kinds:
         return None
     return Digest(tuple(_facts(kinds)), tuple(_trace_findings(kinds)))
@@ -363,8 +374,8 @@ def _distinct(traces: Iterable[_Trace]) -> list[_Trace]:
         first = kinds.setdefault(key, trace) if len(kinds) < _MAX_KINDS else kinds.get(key)
         if first is not None and first is not trace:
             first.count += 1
-            if len(first.others) < _OTHERS and trace.number != first.number:
-                first.others.append(trace.number)
+            if len(first.similar) < _MAX_SIMILAR and trace.number != first.number:
+                first.similar.append(trace.number)
     return list(kinds.values())
 
 
@@ -388,6 +399,6 @@ def _described(kind: _Trace) -> str:
 def _trace_findings(kinds: Sequence[_Trace]) -> Iterator[Finding]:
     for place, kind in enumerate(sorted(kinds, key=lambda kind: (-kind.count, kind.number))):
         fall = 0.0 if place < _SHOWN_KINDS else 10.0
-        yield Finding(kind.number, 98.0 - fall, count=kind.count, others=tuple(kind.others))
+        yield Finding(kind.number, 98.0 - fall, count=kind.count, similar=tuple(kind.similar))
         if kind.frame and kind.frame != kind.number:
             yield Finding(kind.frame, 85.0 - fall)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from buoyline.previews.findings import MOST_TROUBLES, MUST_SHOW, Digest, Finding, by_place, counted
-from buoyline.previews.lines import MAX_SHOWN_CHARS, Excerpt, Place
+from buoyline.previews.digest import MAX_ERROR_KINDS, MUST_SHOW_WEIGHT, Digest, Finding, by_place, counted
+from buoyline.previews.lines import MAX_SHOWN_CHARS, LineExcerpt, LinePlace
 from buoyline.tokens import TextCounter
 
 _NUMBERED = re.compile(r"([1-9][0-9]{0,15})(?::([1-9][0-9]{0,15}))?: (.*)", re.DOTALL)
@@ -17,7 +17,7 @@ _LEAST_CUT_CHARS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PreviewLine:
     """A line of a preview, whole or in part.
 
     Attributes:
@@ -40,7 +40,7 @@ class Shown:
         rest = f" [... {self.cut_chars:,} more characters]" if self.cut_chars else ""
         return f"{place}: {self.text}{rest}{_MARK + self.mark if self.mark else ''}"
 
-    def narrowed(self, chars: int) -> "Shown":
+    def narrowed(self, chars: int) -> "PreviewLine":
         """Return the row with at most *chars* of its text; a mark may be as long again."""
         cut = max(len(self.text) - chars, 0)
         mark = self.mark if len(self.mark) <= max(chars, _LEAST_CUT_CHARS) else self.mark[:chars] + "..."
@@ -50,13 +50,13 @@ class Shown:
         return replace(self, text=self.text[:chars], cut_chars=self.cut_chars + cut, mark=mark)
 
 
-def shown(number: int, excerpt: Excerpt, mark: str = "") -> Shown:
-    """Show a part of the line that has this *number*; see `Shown` for the *mark*."""
+def preview_line(number: int, excerpt: LineExcerpt, mark: str = "") -> PreviewLine:
+    """Show a part of the line that has this *number*; see `PreviewLine` for the *mark*."""
     rest = max(excerpt.chars - excerpt.first - len(excerpt.text), 0)
-    return Shown(number, excerpt.text, rest, excerpt.first + 1, mark)
+    return PreviewLine(number, excerpt.text, rest, excerpt.first + 1, mark)
 
 
-def shown_lines(body: str) -> list[Shown]:
+def parse_preview(body: str) -> list[PreviewLine]:
     """Read a preview back.
 
     Args:
@@ -66,15 +66,15 @@ def shown_lines(body: str) -> list[Shown]:
         Its numbered lines in order. A line that itself ends like one that was cut or marked cannot be told from it.
     """
     rows = (_NUMBERED.fullmatch(row) for row in body.split("\n"))
-    return [_read_back(int(row[1]), int(row[2] or 1), row[3]) for row in rows if row is not None]
+    return [_parsed_line(int(row[1]), int(row[2] or 1), row[3]) for row in rows if row is not None]
 
 
-def _read_back(number: int, column: int, text: str) -> Shown:
+def _parsed_line(number: int, column: int, text: str) -> PreviewLine:
     text, _, mark = text.partition(_MARK)
     cut = _CUT.fullmatch(text)
     if cut is None:
-        return Shown(number, text, 0, column, mark)
-    return Shown(number, cut[1], int(cut[2].replace(",", "")), column, mark)
+        return PreviewLine(number, text, 0, column, mark)
+    return PreviewLine(number, cut[1], int(cut[2].replace(",", "")), column, mark)
 
 
 # The row that says how many lines of trouble are not shown, and with what search all of them are found.
@@ -88,7 +88,7 @@ _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
 _DIGITS = re.compile(r"[0-9]+")
 
 
-def others_row(hidden: Sequence[Finding]) -> str:
+def hidden_row(hidden: Sequence[Finding]) -> str:
     """Say how many lines of trouble are not shown, and how to find them.
 
     Args:
@@ -103,27 +103,27 @@ def others_row(hidden: Sequence[Finding]) -> str:
     counts = Counter[str]()
     for finding in hidden:
         counts[_pattern(finding.word)] += finding.count
-    chosen = _chosen(counts)
-    is_more = len(hidden) >= MOST_TROUBLES or any(not _is_found(word, chosen) for word in counts)
+    patterns = _chosen_patterns(counts)
+    is_more = len(hidden) >= MAX_ERROR_KINDS or any(not _is_found(word, patterns) for word in counts)
     kinds = f", of {counted(len(hidden), 'kind')}" if len(hidden) > 1 else ""
     lines = counted(counts.total(), "more line", "more lines")
-    return f"[{lines} of trouble{kinds}; {'most by ' if is_more else ''}grep -nE '{'|'.join(chosen)}']"
+    return f"[{lines} of trouble{kinds}; {'most by ' if is_more else ''}grep -nE '{'|'.join(patterns)}']"
 
 
-def _chosen(counts: Counter[str]) -> list[str]:
+def _chosen_patterns(counts: Counter[str]) -> list[str]:
     """Return the patterns that find the most, none of which finds what another does."""
-    chosen, room = list[str](), _MOST_CHARS
+    patterns, room_tokens = list[str](), _MOST_CHARS
     for word in sorted(counts, key=lambda word: (-counts[word], len(word), word)):
-        if len(chosen) >= _MOST_WORDS or (chosen and len(word) >= room):
+        if len(patterns) >= _MOST_WORDS or (patterns and len(word) >= room_tokens):
             break
-        if not _is_found(word, chosen):
-            chosen = [*(other for other in chosen if word not in other), word]
-            room -= len(word) + 1
-    return chosen
+        if not _is_found(word, patterns):
+            patterns = [*(other for other in patterns if word not in other), word]
+            room_tokens -= len(word) + 1
+    return patterns
 
 
-def _is_found(word: str, chosen: Sequence[str]) -> bool:
-    return any(other in word for other in chosen)
+def _is_found(word: str, patterns: Sequence[str]) -> bool:
+    return any(other in word for other in patterns)
 
 
 def _pattern(word: str) -> str:
@@ -154,12 +154,12 @@ _LAST_CHARS = 100
 _TOKENS_PER_ROW = 4
 
 
-class Budget:
+class PreviewBudget:
     """How many tokens a preview may take, and by whose count."""
 
     def __init__(self, max_tokens: int, counter: TextCounter, before: str = "") -> None:
         """Allow *max_tokens* for *before* and the preview behind it together."""
-        self.room = max_tokens - counter.count(before)
+        self.room_tokens = max_tokens - counter.count(before)
         self.counter = counter
         self._max_tokens = max_tokens
         self._before = before
@@ -173,7 +173,7 @@ class Budget:
         return max(1, self.counter.count(f"{row}\n"))
 
 
-class Choice(NamedTuple):
+class PreviewPlan(NamedTuple):
     """Lines that may be shown, and why.
 
     Attributes:
@@ -188,15 +188,15 @@ class Choice(NamedTuple):
     alerts: tuple[str, ...]
     findings: tuple[Finding, ...]
     total: int
-    troubles: tuple[Finding, ...] = ()
+    error_lines: tuple[Finding, ...] = ()
 
     @property
-    def places(self) -> frozenset[Place]:
+    def places(self) -> frozenset[LinePlace]:
         """What is needed of the text to write them down."""
         return frozenset((finding.number, finding.column) for finding in self.findings)
 
 
-def choice(digest: Digest, total: int, chars: int, max_tokens: int) -> Choice:
+def plan_preview(digest: Digest, total: int, chars: int, max_tokens: int) -> PreviewPlan:
     """Choose which lines to look at: what was found, head and tail; no more than could have a few tokens each.
 
     Args:
@@ -206,16 +206,16 @@ def choice(digest: Digest, total: int, chars: int, max_tokens: int) -> Choice:
         max_tokens: Of the preview.
     """
     most = max(max_tokens // _TOKENS_PER_ROW, 2)
-    findings = by_place([*digest.findings, *_outer(total, chars, most)])
-    troubles = tuple(finding for finding in findings if finding.word)
-    return Choice(digest.facts, digest.alerts, tuple(findings[:most]), total, troubles)
+    findings = by_place([*digest.findings, *_outer_lines(total, chars, most)])
+    error_lines = tuple(finding for finding in findings if finding.word)
+    return PreviewPlan(digest.facts, digest.alerts, tuple(findings[:most]), total, error_lines)
 
 
-def composed(chosen: Choice, lines: Mapping[Place, Excerpt], budget: Budget) -> str:
+def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], budget: PreviewBudget) -> str:
     """Write a preview.
 
     Args:
-        chosen: What may be shown.
+        plan: The lines that may be shown.
         lines: The lines that it names.
         budget: For the whole preview.
 
@@ -223,50 +223,50 @@ def composed(chosen: Choice, lines: Mapping[Place, Excerpt], budget: Budget) -> 
         The facts, then the lines in the order of the text, then what is left out; ``""`` where not even a part of
         one line fits.
     """
-    rows = [*_fact_rows(chosen), *(_row(finding, excerpt) for finding, excerpt in _found(chosen.findings, lines))]
+    rows = [*_fact_rows(plan), *(_row(finding, excerpt) for finding, excerpt in _existing(plan.findings, lines))]
     rows.sort(key=lambda row: -row.weight)
     width = _width(rows, budget)
     rows = [row.narrowed(width) for row in rows]
-    room = budget.room - budget.cost(_rest(0, chosen.total))
-    taken = _fitting(rows, room, budget)
-    hidden = _hidden(taken, chosen.troubles)
+    room_tokens = budget.room_tokens - budget.cost(_rest(0, plan.total))
+    taken = _fitting(rows, room_tokens, budget)
+    hidden = _hidden(taken, plan.error_lines)
     if hidden:
-        taken = _fitting(rows, room - budget.cost(hidden), budget)
+        taken = _fitting(rows, room_tokens - budget.cost(hidden), budget)
     while taken:
-        written = _written(taken, chosen)
+        written = _joined_rows(taken, plan)
         if budget.fits(written):
             return written
         taken.pop()
-    return _beginning(lines.get((1, 0)), chosen.total, budget)
+    return _first_line(lines.get((1, 0)), plan.total, budget)
 
 
-def whole(lines: Mapping[Place, Excerpt], total: int, budget: Budget) -> str:
+def render_whole(lines: Mapping[LinePlace, LineExcerpt], total: int, budget: PreviewBudget) -> str:
     """Write down all lines of a text; ``""`` where they do not fit, or there are none."""
     if len(lines) < total:
         return ""
-    written = "\n".join(str(shown(number, excerpt)) for (number, _), excerpt in lines.items())
+    written = "\n".join(str(preview_line(number, excerpt)) for (number, _), excerpt in lines.items())
     return written if budget.fits(written) else ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _PreviewRow:
     """A row that may be shown: a fact, or a line."""
 
     weight: float
     fact: str = ""
-    line: Shown | None = None
+    line: PreviewLine | None = None
 
     def __str__(self) -> str:
         return self.fact if self.line is None else str(self.line)
 
-    def narrowed(self, chars: int) -> "_Row":
+    def narrowed(self, chars: int) -> "_PreviewRow":
         if self.line is None:
-            room = max(2 * chars, _WIDTHS[-3])
-            return self if len(self.fact) <= room else _Row(self.weight, f"{self.fact[:room]}...")
-        return _Row(self.weight, line=self.line.narrowed(chars))
+            width = max(2 * chars, _WIDTHS[-3])
+            return self if len(self.fact) <= width else _PreviewRow(self.weight, f"{self.fact[:width]}...")
+        return _PreviewRow(self.weight, line=self.line.narrowed(chars))
 
 
-def _outer(total: int, chars: int, most: int) -> Iterator[Finding]:
+def _outer_lines(total: int, chars: int, most: int) -> Iterator[Finding]:
     """Yield head and tail, the outermost lines as what must be shown, the others as what fills the room."""
     for number in range(1, min(most, total) + 1):
         yield Finding(number, _OUTER if number == 1 else _FILLING * (1 - number * (1 - _HEAD_SHARE) / most))
@@ -276,15 +276,17 @@ def _outer(total: int, chars: int, most: int) -> Iterator[Finding]:
         yield Finding(total - place, _OUTER if place == 0 else _FILLING * (1 - place * _HEAD_SHARE / most))
 
 
-def _fact_rows(chosen: Choice) -> Iterator[_Row]:
-    for alert in chosen.alerts:
-        yield _Row(_ALERT, alert)
-    for place, fact in enumerate(chosen.facts):
+def _fact_rows(plan: PreviewPlan) -> Iterator[_PreviewRow]:
+    for alert in plan.alerts:
+        yield _PreviewRow(_ALERT, alert)
+    for place, fact in enumerate(plan.facts):
         # What the text is as a whole comes first; what follows is worth less than a line that is odd.
-        yield _Row(_FACT if place == 0 else _MORE_FACTS - 6 * place, fact)
+        yield _PreviewRow(_FACT if place == 0 else _MORE_FACTS - 6 * place, fact)
 
 
-def _found(findings: Sequence[Finding], lines: Mapping[Place, Excerpt]) -> Iterator[tuple[Finding, Excerpt]]:
+def _existing(
+    findings: Sequence[Finding], lines: Mapping[LinePlace, LineExcerpt]
+) -> Iterator[tuple[Finding, LineExcerpt]]:
     """Yield the findings whose place exists: what is far behind in a line of megabytes cannot be shown."""
     for finding in findings:
         excerpt = lines.get((finding.number, finding.column))
@@ -292,57 +294,57 @@ def _found(findings: Sequence[Finding], lines: Mapping[Place, Excerpt]) -> Itera
             yield finding, excerpt
 
 
-def _row(finding: Finding, excerpt: Excerpt) -> _Row:
+def _row(finding: Finding, excerpt: LineExcerpt) -> _PreviewRow:
     marks = [finding.note] if finding.note else []
     if finding.count > 1:
         like = f"{finding.count - 1:,} more like it"
-        numbers = list(map(str, finding.others))
+        numbers = list(map(str, finding.similar))
         if len(numbers) < finding.count - 1:
             numbers.insert(-1, "...")
-        marks.append(f"{like}: {', '.join(numbers)}" if finding.others else like)
-    row = shown(finding.number, excerpt, "; ".join(marks))
-    return _Row(finding.weight, line=row)
+        marks.append(f"{like}: {', '.join(numbers)}" if finding.similar else like)
+    row = preview_line(finding.number, excerpt, "; ".join(marks))
+    return _PreviewRow(finding.weight, line=row)
 
 
-def _width(rows: Sequence[_Row], budget: Budget) -> int:
+def _width(rows: Sequence[_PreviewRow], budget: PreviewBudget) -> int:
     """Return how much of a line to show, so that what must be shown has room, and what is wanted too if it can be."""
     wanted = [row for row in rows if row.weight > _WANTED]
-    musts = [row for row in wanted if row.weight >= MUST_SHOW]
+    musts = [row for row in wanted if row.weight >= MUST_SHOW_WEIGHT]
     for width in _WIDTHS:
-        if _cost(wanted if width >= _LEAST_WANTED_CHARS else musts, width, budget) <= _MUST_SHARE * budget.room:
+        if _cost(wanted if width >= _LEAST_WANTED_CHARS else musts, width, budget) <= _MUST_SHARE * budget.room_tokens:
             return width
     return _WIDTHS[-1]
 
 
-def _cost(rows: Sequence[_Row], width: int, budget: Budget) -> int:
+def _cost(rows: Sequence[_PreviewRow], width: int, budget: PreviewBudget) -> int:
     return sum(budget.cost(row.narrowed(width)) for row in rows)
 
 
-def _fitting(rows: Sequence[_Row], room: int, budget: Budget) -> list[_Row]:
+def _fitting(rows: Sequence[_PreviewRow], room_tokens: int, budget: PreviewBudget) -> list[_PreviewRow]:
     """Take the weightiest rows that fit; of head and tail no more once one does not, lest they have holes."""
-    taken: list[_Row] = []
+    taken: list[_PreviewRow] = []
     for row in rows:
         cost = budget.cost(row)
-        if cost <= room:
+        if cost <= room_tokens:
             taken.append(row)
-            room -= cost
+            room_tokens -= cost
         elif row.weight <= _FILLING:
             break
     return taken
 
 
-def _hidden(taken: Sequence[_Row], troubles: Sequence[Finding]) -> str:
+def _hidden(taken: Sequence[_PreviewRow], error_lines: Sequence[Finding]) -> str:
     """Say of how many lines of trouble no kind is shown."""
     shown_numbers = {row.line.number for row in taken if row.line is not None}
-    return others_row([finding for finding in troubles if finding.number not in shown_numbers])
+    return hidden_row([finding for finding in error_lines if finding.number not in shown_numbers])
 
 
-def _written(taken: Sequence[_Row], chosen: Choice) -> str:
+def _joined_rows(taken: Sequence[_PreviewRow], plan: PreviewPlan) -> str:
     facts = [row.fact for row in taken if row.line is None]
     lines = sorted((row.line for row in taken if row.line is not None), key=lambda line: (line.number, line.column))
     shown_count = len({line.number for line in lines})
-    hidden = _hidden(taken, chosen.troubles)
-    rest = [_rest(shown_count, chosen.total)] if shown_count < chosen.total else []
+    hidden = _hidden(taken, plan.error_lines)
+    rest = [_rest(shown_count, plan.total)] if shown_count < plan.total else []
     return "\n".join([*facts, *map(str, lines), *([hidden] if hidden else []), *rest])
 
 
@@ -350,16 +352,16 @@ def _rest(shown_count: int, total: int) -> str:
     return f"[{total - shown_count:,} of {total:,} lines not shown: those between the numbers]"
 
 
-def _beginning(line: Excerpt | None, total: int, budget: Budget) -> str:
+def _first_line(line: LineExcerpt | None, total: int, budget: PreviewBudget) -> str:
     """Return as much of the first line as fits beside its number."""
     if line is None:
         return ""
-    for room in range(budget.room - 1, 0, -1):
-        kept = budget.counter.head(line.text, room)
+    for room_tokens in range(budget.room_tokens - 1, 0, -1):
+        kept = budget.counter.head(line.text, room_tokens)
         if not kept:
             break
-        alone = Choice((), (), (), total)
-        written = _written([_Row(0.0, line=Shown(1, kept, line.chars - len(kept)))], alone)
+        alone = PreviewPlan((), (), (), total)
+        written = _joined_rows([_PreviewRow(0.0, line=PreviewLine(1, kept, line.chars - len(kept)))], alone)
         if budget.fits(written):
             return written
     return ""

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from buoyline.previews.source import Source
 
-HELD_CHARS = 1 << 21
+MAX_HELD_CHARS = 1 << 21
 """So much of one line is looked at; what follows is counted."""
 
 MAX_SHOWN_CHARS = 1_000
@@ -20,16 +20,16 @@ FAR_CHARS = 125
 
 _BEFORE_CHARS = 30
 
-Place: TypeAlias = tuple[int, int]
+LinePlace: TypeAlias = tuple[int, int]
 """Number of a line, 1-based, and a character of it, 0-based."""
 
 
-class Block(NamedTuple):
+class LineBlock(NamedTuple):
     r"""Some whole lines of a text.
 
     Attributes:
         first: Number of the first line.
-        text: The lines with ``\n`` between them; the first is cut to `HELD_CHARS` where it began in an earlier block.
+        text: The lines with ``\n`` between them; the first is cut to `MAX_HELD_CHARS` if it began in an earlier one.
         size: How many lines these are.
         hidden_chars: How many characters of the first line are cut off.
     """
@@ -40,7 +40,7 @@ class Block(NamedTuple):
     hidden_chars: int
 
 
-class Excerpt(NamedTuple):
+class LineExcerpt(NamedTuple):
     """A part of a line.
 
     Attributes:
@@ -54,24 +54,24 @@ class Excerpt(NamedTuple):
     chars: int
 
 
-def blocks_of(source: Source) -> Iterator[Block]:
+def line_blocks(source: Source) -> Iterator[LineBlock]:
     """Yield the lines of *source* in blocks of about a megabyte; no line stands in two blocks."""
     number, held, held_chars = 1, "", 0
     for text in source.blocks():
         end = text.rfind("\n")
         if end < 0:
             held_chars += len(text)
-            held = (held + text[:HELD_CHARS])[:HELD_CHARS]
+            held = (held + text[:MAX_HELD_CHARS])[:MAX_HELD_CHARS]
             continue
         whole = _continued(held, text[:end]) if held_chars else text[:end]
         count = whole.count("\n") + 1
-        yield Block(number, whole, count, held_chars + end - len(whole))
-        number, held, held_chars = number + count, text[end + 1 :][:HELD_CHARS], len(text) - end - 1
+        yield LineBlock(number, whole, count, held_chars + end - len(whole))
+        number, held, held_chars = number + count, text[end + 1 :][:MAX_HELD_CHARS], len(text) - end - 1
     if held_chars:
-        yield Block(number, held, 1, held_chars - len(held))
+        yield LineBlock(number, held, 1, held_chars - len(held))
 
 
-def excerpts_at(source: Source, places: AbstractSet[Place]) -> Mapping[Place, Excerpt]:
+def excerpts_at(source: Source, places: AbstractSet[LinePlace]) -> Mapping[LinePlace, LineExcerpt]:
     r"""Return lines of *source*, each from its beginning, or from a little before the place where that is far.
 
     Args:
@@ -81,9 +81,9 @@ def excerpts_at(source: Source, places: AbstractSet[Place]) -> Mapping[Place, Ex
     Returns:
         What there is of them, without a ``\r`` at the end.
     """
-    found: dict[Place, Excerpt] = {}
+    found: dict[LinePlace, LineExcerpt] = {}
     wanted = sorted(places, reverse=True)
-    for block in blocks_of(source):
+    for block in line_blocks(source):
         if not wanted:
             break
         if wanted[-1][0] >= block.first + block.size:
@@ -97,13 +97,13 @@ def excerpts_at(source: Source, places: AbstractSet[Place]) -> Mapping[Place, Ex
 
 
 def _continued(held: str, text: str) -> str:
-    """Return *text* with the beginning of its first line, of which no more than `HELD_CHARS` are kept."""
+    """Return *text* with the beginning of its first line, of which no more than `MAX_HELD_CHARS` are kept."""
     first, end, rest = text.partition("\n")
-    return (held + first)[:HELD_CHARS] + end + rest
+    return (held + first)[:MAX_HELD_CHARS] + end + rest
 
 
-def _excerpt(line: str, hidden_chars: int, column: int) -> Excerpt:
+def _excerpt(line: str, hidden_chars: int, column: int) -> LineExcerpt:
     if not hidden_chars:
         line = line.removesuffix("\r")
     first = column - _BEFORE_CHARS if column >= FAR_CHARS else 0
-    return Excerpt(first, line[first : first + MAX_SHOWN_CHARS], len(line) + hidden_chars)
+    return LineExcerpt(first, line[first : first + MAX_SHOWN_CHARS], len(line) + hidden_chars)

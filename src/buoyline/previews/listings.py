@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from buoyline.previews.findings import Digest, Finding, counted, fact, plain, rows, sampled, share, shortened
+from buoyline.previews.digest import Digest, Finding, counted, fact, rows, sampled, share, shortened, without_colors
 
 _LINE_CHARS = 1_000
 _LEAST = 0.85
@@ -62,12 +62,12 @@ def listing_digest(lines: Sequence[str]) -> Digest | None:
     Returns:
         Counts, and findings for the largest files, or for those in conflict. None where it is no listing.
     """
-    sample = plain(sampled(lines))
+    sample = without_colors(sampled(lines))
     if len(sample) < _LEAST_LINES:
         return None
     for covers, read in _FORMS:
         if share(sum(map(covers, sample)), len(sample)) >= _LEAST:
-            return read(plain(lines))
+            return read(without_colors(lines))
     return None
 
 

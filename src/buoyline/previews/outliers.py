@@ -2,7 +2,7 @@
 
 Three looks, from the strictest text to the loosest. In a text of few forms, as a log or a listing, a line of a form of
 its own is odd. Among lines of one form, what differs in one place is. In a text without forms, as a program or
-prose, the lines that are the most of their own are (`buoyline.previews.outliers`).
+prose, the lines that are the most of their own are (`buoyline.previews.number_outliers`).
 """
 
 import re
@@ -13,7 +13,7 @@ from heapq import nlargest, nsmallest
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias, cast
 
-from buoyline.previews.findings import UNLIKE, Finding
+from buoyline.previews.digest import OUTLIER_NOTE, Finding
 from buoyline.previews.source import CONTINUED
 
 # Lines that say what no other line of their text says, in whatever form.
@@ -49,7 +49,7 @@ def forms_of(lines: Sequence[str]) -> list[str]:
     return forms
 
 
-def novel(lines: Sequence[str], forms: Sequence[str]) -> list[Finding]:
+def rare_lines(lines: Sequence[str], forms: Sequence[str]) -> list[Finding]:
     """Find the lines that are the most of their own: in words, in form, in signs, in how they begin.
 
     Each of the four may be chance, and in prose words alone often are; a line that belongs to another text altogether
@@ -82,7 +82,7 @@ def novel(lines: Sequence[str], forms: Sequence[str]) -> list[Finding]:
     ]
     best = nlargest(_MOST_FINDINGS, range(len(numbers)), key=lambda place: (scores[place], -place))
     return [
-        Finding(numbers[place], _WEIGHT - 3 * rank, note=UNLIKE)
+        Finding(numbers[place], _WEIGHT - 3 * rank, note=OUTLIER_NOTE)
         for rank, place in enumerate(best)
         if scores[place] >= _LEAST_SCORE
     ]
@@ -119,7 +119,7 @@ class Container:
 
 CONTAINER = Container()
 
-Value: TypeAlias = str | float | bool | Container | None
+ColumnValue: TypeAlias = str | float | bool | Container | None
 
 _LEAST = 8
 _MOST_PER_COLUMN = 3
@@ -139,12 +139,12 @@ _DOUBT = 16.0
 _SHAPED_CHARS = 80
 
 
-class Deviant(NamedTuple):
+class Outlier(NamedTuple):
     """A value that does not belong.
 
     Attributes:
         place: Of the value in its column, 0-based.
-        weight: From 0 to 100, see `buoyline.previews.findings.Finding`.
+        weight: From 0 to 100, see `buoyline.previews.digest.Finding`.
         reason: What the others are, e.g. ``"text, 1,706 others are numbers"``.
     """
 
@@ -153,7 +153,7 @@ class Deviant(NamedTuple):
     reason: str
 
 
-def deviants(values: Sequence[Value]) -> list[Deviant]:
+def column_outliers(values: Sequence[ColumnValue]) -> list[Outlier]:
     """Find the values that differ from the others in type, size or form.
 
     Args:
@@ -171,15 +171,15 @@ def deviants(values: Sequence[Value]) -> list[Deviant]:
     found = list(_odd_kinds(kinds, main))
     indexes = kinds[main]
     if main == "number":
-        found += _placed(outliers([cast("float", values[index]) for index in indexes]), indexes)
+        found += _placed(number_outliers([cast("float", values[index]) for index in indexes]), indexes)
     elif main == "text":
-        found += _placed(odd_texts([cast("str", values[index]) for index in indexes]), indexes)
+        found += _placed(text_outliers([cast("str", values[index]) for index in indexes]), indexes)
     doubt = _DOUBT * max(0.0, 1 - len(values) / _SURE)
-    found = [Deviant(deviant.place, deviant.weight - doubt, deviant.reason) for deviant in found]
+    found = [Outlier(deviant.place, deviant.weight - doubt, deviant.reason) for deviant in found]
     return sorted(found, key=lambda deviant: (-deviant.weight, deviant.place))
 
 
-def outliers(numbers: Sequence[float]) -> list[Deviant]:
+def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
     """Find the numbers that lie apart from all others.
 
     A number lies apart when the gap to its neighbour is larger than all that the others span, or ten times their
@@ -194,13 +194,13 @@ def outliers(numbers: Sequence[float]) -> list[Deviant]:
     high = _apart(falling, rising[0], len(numbers))
     low = _apart([-number for number in rising], -falling[0], len(numbers))
     span = f"others {_number(rising[low])} to {_number(falling[high])}"
-    found = [Deviant(index, 92.0, span) for index in (*smallest[:low], *largest[:high])]
+    found = [Outlier(index, 92.0, span) for index in (*smallest[:low], *largest[:high])]
     if not found and rising[0] < 0 <= rising[1] and len(numbers) >= 2 * _LEAST:
-        found.append(Deviant(smallest[0], 82.0, f"others {_number(rising[1])} to {_number(falling[0])}"))
+        found.append(Outlier(smallest[0], 82.0, f"others {_number(rising[1])} to {_number(falling[0])}"))
     return found or _out_of_sequence(numbers)
 
 
-def odd_texts(texts: Sequence[str]) -> list[Deviant]:
+def text_outliers(texts: Sequence[str]) -> list[Outlier]:
     """Find the texts whose form or value is one of a kind where all others follow a few."""
     shape_of = {text: shape(text) for text in set(texts)}
     shapes = [shape_of[text] for text in texts]
@@ -208,7 +208,7 @@ def odd_texts(texts: Sequence[str]) -> list[Deviant]:
     longest, next_longest = nlargest(2, range(len(texts)), key=lambda index: len(texts[index]))
     most, others = len(texts[longest]), len(texts[next_longest])
     if not found and most > max(_FAR / 2 * others, 2 * _SHAPED_CHARS):
-        found = [Deviant(longest, 78.0, f"{most:,} characters, others at most {others:,}")]
+        found = [Outlier(longest, 78.0, f"{most:,} characters, others at most {others:,}")]
     return found
 
 
@@ -221,7 +221,7 @@ def shape(text: str) -> str:
     return _DIGITS.sub("0", _LETTERS.sub("a", text[:_SHAPED_CHARS]))
 
 
-def _kind(value: Value) -> str:
+def _kind(value: ColumnValue) -> str:
     match value:
         case None:
             return "null"
@@ -235,13 +235,13 @@ def _kind(value: Value) -> str:
             return "number"
 
 
-def _odd_kinds(kinds: dict[str, list[int]], main: str) -> Iterator[Deviant]:
+def _odd_kinds(kinds: dict[str, list[int]], main: str) -> Iterator[Outlier]:
     total = sum(map(len, kinds.values()))
     for kind, indexes in kinds.items():
         if kind != main and len(indexes) <= max(1, min(_MOST_PER_COLUMN, total // 50)):
             weight = 88.0 if kind in {"null", "empty"} else 95.0
             for index in indexes:
-                yield Deviant(index, weight, f"{kind}, {len(kinds[main]):,} others are {_plural(main)}")
+                yield Outlier(index, weight, f"{kind}, {len(kinds[main]):,} others are {_plural(main)}")
 
 
 def _plural(kind: str) -> str:
@@ -259,7 +259,7 @@ def _apart(extremes: Sequence[float], other_end: float, total: int) -> int:
     return 0
 
 
-def _out_of_sequence(numbers: Sequence[float]) -> list[Deviant]:
+def _out_of_sequence(numbers: Sequence[float]) -> list[Outlier]:
     steps = [after - before for before, after in pairwise(numbers)]
     falls = [place for place, step in enumerate(steps, 1) if step < 0]
     if len(numbers) < 5 * _LEAST or not falls or len(falls) > 2:  # noqa: PLR2004 - one value out of sequence makes two falls at most
@@ -268,10 +268,10 @@ def _out_of_sequence(numbers: Sequence[float]) -> list[Deviant]:
     place = falls[0]
     is_low = place < 2 or numbers[place] < numbers[place - 2]  # noqa: PLR2004 - the one before the neighbour
     index = place if is_low and place + 1 < len(numbers) and numbers[place + 1] >= numbers[place - 1] else place - 1
-    return [Deviant(index, _SEQUENCE_WEIGHT, "out of sequence")]
+    return [Outlier(index, _SEQUENCE_WEIGHT, "out of sequence")]
 
 
-def _odd_values(texts: Sequence[str]) -> list[Deviant]:
+def _odd_values(texts: Sequence[str]) -> list[Outlier]:
     counts = Counter(texts)
     common = [text for text, count in counts.items() if count > 2]  # noqa: PLR2004 - twice may be chance
     rare = [text for text, count in counts.items() if count == 1]
@@ -281,19 +281,19 @@ def _odd_values(texts: Sequence[str]) -> list[Deviant]:
         return []
     among = ", ".join(_quoted(text) for text, _ in counts.most_common(3))
     weight = 90.0 if len(common) <= _FEW_KINDS else 80.0
-    return [Deviant(texts.index(text), weight, f"others are {among}") for text in rare]
+    return [Outlier(texts.index(text), weight, f"others are {among}") for text in rare]
 
 
-def _odd_beginnings(texts: Sequence[str]) -> list[Deviant]:
+def _odd_beginnings(texts: Sequence[str]) -> list[Outlier]:
     counts = Counter(text[:_PREFIX_CHARS] for text in texts)
     beginning, count = counts.most_common(1)[0]
     odd = [index for index, text in enumerate(texts) if not text.startswith(beginning)]
     if count < _MOST * len(texts) or not 0 < len(odd) <= _MOST_PER_COLUMN:
         return []
-    return [Deviant(index, 90.0, f"others begin {_quoted(beginning)}") for index in odd]
+    return [Outlier(index, 90.0, f"others begin {_quoted(beginning)}") for index in odd]
 
 
-def _odd_numbers(texts: Sequence[str], shapes: Sequence[str]) -> list[Deviant]:
+def _odd_numbers(texts: Sequence[str], shapes: Sequence[str]) -> list[Outlier]:
     """Find texts of the most common shape in which one number lies apart from those of the others."""
     usual = Counter(shapes).most_common(1)[0][0]
     indexes = [index for index, form in enumerate(shapes) if form == usual]
@@ -301,22 +301,22 @@ def _odd_numbers(texts: Sequence[str], shapes: Sequence[str]) -> list[Deviant]:
         return []
     rows = [list(map(float, _DIGITS.findall(texts[index][:_SHAPED_CHARS]))) for index in indexes]
     width = min(map(len, rows))
-    found = [deviant for place in range(width) for deviant in outliers([row[place] for row in rows])]
-    return [Deviant(indexes[index], 86.0, reason) for index, weight, reason in found if weight > _SEQUENCE_WEIGHT]
+    found = [deviant for place in range(width) for deviant in number_outliers([row[place] for row in rows])]
+    return [Outlier(indexes[index], 86.0, reason) for index, weight, reason in found if weight > _SEQUENCE_WEIGHT]
 
 
-def _odd_shapes(texts: Sequence[str], shapes: Sequence[str]) -> list[Deviant]:
+def _odd_shapes(texts: Sequence[str], shapes: Sequence[str]) -> list[Outlier]:
     counts = Counter(shapes)
     usual = {form for form, count in counts.items() if count > max(1, len(texts) // 200)}
     odd = [index for index, form in enumerate(shapes) if form not in usual]
     if not 0 < len(odd) <= max(1, min(_MOST_PER_COLUMN, round((1 - _MOST) * len(texts)))):
         return []
     like = _quoted(texts[shapes.index(counts.most_common(1)[0][0])])
-    return [Deviant(index, 80.0, f"others are like {like}") for index in odd]
+    return [Outlier(index, 80.0, f"others are like {like}") for index in odd]
 
 
-def _placed(found: Iterable[Deviant], indexes: Sequence[int]) -> list[Deviant]:
-    return [Deviant(indexes[deviant.place], deviant.weight, deviant.reason) for deviant in found]
+def _placed(found: Iterable[Outlier], indexes: Sequence[int]) -> list[Outlier]:
+    return [Outlier(indexes[deviant.place], deviant.weight, deviant.reason) for deviant in found]
 
 
 def _quoted(text: str) -> str:
@@ -327,7 +327,7 @@ def _number(number: float) -> str:
     return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else f"{number:g}"  # noqa: PLR2004 - exact up to there
 
 
-MAX_LINES = 40_000
+MAX_EXAMINED_LINES = 40_000
 """So many lines are looked at one by one."""
 
 _MAX_FORMS = 40
@@ -342,11 +342,11 @@ _REGULAR = 0.88
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+")
 
 
-def unlike(lines: Sequence[str]) -> list[Finding]:
+def outlier_lines(lines: Sequence[str]) -> list[Finding]:
     """Find the lines that are unlike the others.
 
     Args:
-        lines: In order, from line 1 on; at most `MAX_LINES`.
+        lines: In order, from line 1 on; at most `MAX_EXAMINED_LINES`.
 
     Returns:
         At most a dozen of each look.
@@ -361,7 +361,7 @@ def unlike(lines: Sequence[str]) -> list[Finding]:
         return []
     usual = [form for form, numbers in forms.items() if len(numbers) > max(2, total // 100)]
     odd = _odd_forms(forms, usual, total)
-    return [*odd, *_odd_places(lines, forms, usual), *novel(lines, form_of_line)]
+    return [*odd, *_odd_places(lines, forms, usual), *rare_lines(lines, form_of_line)]
 
 
 def _odd_forms(forms: dict[str, list[int]], usual: Sequence[str], total: int) -> list[Finding]:
@@ -370,7 +370,7 @@ def _odd_forms(forms: dict[str, list[int]], usual: Sequence[str], total: int) ->
         return []
     rare = sorted((len(numbers), numbers[0]) for numbers in forms.values() if len(numbers) <= 2)  # noqa: PLR2004
     weight = 86.0 if len(rare) <= 4 else 74.0 if len(rare) <= _MAX_FINDINGS else 45.0  # noqa: PLR2004 - a few are odd
-    return [Finding(number, weight - count, note=UNLIKE) for count, number in rare[:_MAX_FINDINGS]]
+    return [Finding(number, weight - count, note=OUTLIER_NOTE) for count, number in rare[:_MAX_FINDINGS]]
 
 
 def _odd_places(lines: Sequence[str], forms: dict[str, list[int]], usual: Sequence[str]) -> Iterator[Finding]:
@@ -392,17 +392,17 @@ def _odd_in_form(lines: Sequence[str], numbers: Sequence[int]) -> Iterator[Findi
         value_of = {token: _value(token) for token in set(column)}  # most tokens of a column recur
         if len(value_of) == 1:
             continue
-        for deviant in deviants([value_of[token] for token in column])[:2]:
+        for deviant in column_outliers([value_of[token] for token in column])[:2]:
             yield Finding(
                 numbers[deviant.place], deviant.weight - 14, note=f"{rows[deviant.place][place]}: {deviant.reason}"
             )
 
 
-def _value(token: str) -> Value:
+def _value(token: str) -> ColumnValue:
     return float(token) if token[0].isdecimal() and token.isascii() else token
 
 
-def odd_kinds(kinds: Mapping[bytes, int]) -> list[bytes]:
+def rare_kinds(kinds: Mapping[bytes, int]) -> list[bytes]:
     """Find the kinds of lines that occur once, where nearly all lines are of a few forms and these are not.
 
     Args:

@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from buoyline.previews.findings import (
+from buoyline.previews.digest import (
     ROW_CHARS,
     Digest,
     Finding,
-    Linear,
+    LinearPattern,
     counted,
+    encoded_lines,
     fact,
-    hit_count,
-    hits,
     is_continued,
-    joined,
-    plain,
+    match_count,
+    matches,
     rows,
     sampled,
     share,
+    without_colors,
 )
 
 # Numbers that stand before the lines of a text, as ``cat -n`` writes them.
@@ -36,7 +36,7 @@ _LEAST = 0.85
 
 
 @dataclass(frozen=True, slots=True)
-class Gutter:
+class UnnumberedText:
     """A text without the numbers before its lines.
 
     Attributes:
@@ -48,7 +48,7 @@ class Gutter:
     note: str
 
 
-def without_gutter(lines: Sequence[str]) -> Gutter | None:
+def without_line_numbers(lines: Sequence[str]) -> UnnumberedText | None:
     """Take the numbers from *lines*; None where they bear none, or not one after the other."""
     sample = [_NUMBER.match(line) for line in lines[:_SAMPLE] if line.strip()]
     numbers = [int(found[1]) for found in sample if found is not None]
@@ -59,7 +59,7 @@ def without_gutter(lines: Sequence[str]) -> Gutter | None:
     found = [_NUMBER.match(line) for line in lines]
     texts = [line[match.end() :] if match is not None else "" for line, match in zip(lines, found, strict=True)]
     offsets = Counter(number - int(match[1]) for number, match in enumerate(found, 1) if match is not None)
-    return Gutter(texts, _note(offsets))
+    return UnnumberedText(texts, _note(offsets))
 
 
 def _note(offsets: Counter[int]) -> str:
@@ -97,7 +97,7 @@ _YAML = re.compile(r"\s{0,200}(?:- ){0,8}(?:[\w.\"'/$<*&@-][^:{}\[\]]{0,200}:(?:
 _NESTED = re.compile(r" {2,200}\S|- \S")
 
 
-def outline_of(texts: Sequence[str]) -> tuple[str, list[Heading]] | None:
+def heading_outline(texts: Sequence[str]) -> tuple[str, list[Heading]] | None:
     """Return what form a text has and its headings, or None where it has none of these forms.
 
     Args:
@@ -187,14 +187,14 @@ class Language:
     """
 
     name: str
-    marks: Linear
-    outline: Linear
+    marks: LinearPattern
+    outline: LinearPattern
     visible: tuple[str, ...] = ()
     least_share: float = 0.02
 
 
 def _defined(name: str, marks: str, outline: str, *visible: str, least_share: float = 0.02) -> Language:
-    return Language(name, Linear(marks), Linear(outline), visible, least_share)
+    return Language(name, LinearPattern(marks), LinearPattern(outline), visible, least_share)
 
 
 _I = r"[ \t]*"
@@ -357,10 +357,10 @@ LANGUAGES = (
     ),
 )
 
-SCRIPT = Linear(r"\bfunction ?\w* ?\(|=>|\b(?:var|let|const) \w+=|\breturn\b|!0\b|\bvoid 0")
+SCRIPT = LinearPattern(r"\bfunction ?\w* ?\(|=>|\b(?:var|let|const) \w+=|\breturn\b|!0\b|\bvoid 0")
 """What stands in a script all over, also in one that was made small."""
 
-MINIFIED = Linear(
+MINIFIED = LinearPattern(
     r"\bfunction ([A-Za-z_$][\w$]{3,60})\(|\bclass ([A-Z][\w$]{3,60})(?:\{| extends )|\b(?:module\.exports|exports"
     r"|window|globalThis|self)\.([A-Za-z_$][\w$]{2,60}) ?=[^=]"
 )
@@ -423,8 +423,8 @@ def outline_digest(lines: Sequence[str]) -> Digest | None:
         The language, how many lines there are, and an outline with their numbers; all numbers are those of *lines*.
         None where it is no source text.
     """
-    lines = plain(lines)
-    gutter = without_gutter(lines)
+    lines = without_colors(lines)
+    gutter = without_line_numbers(lines)
     texts = lines if gutter is None else gutter.texts
     found = _document(texts) or _program(texts)
     if found is None:
@@ -434,7 +434,7 @@ def outline_digest(lines: Sequence[str]) -> Digest | None:
 
 
 def _document(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:
-    found = outline_of(texts)
+    found = heading_outline(texts)
     if found is None:
         return None
     name, headings = found
@@ -456,8 +456,8 @@ def _language(sample: Sequence[str]) -> Language | None:
         return None
     if share(sum(_CODE.search(line) is not None for line in sample), len(sample)) < _LEAST_CODE:
         return None
-    text = joined(sample, _LINE_CHARS)
-    marks = [(hit_count(language.marks, text), language) for language in LANGUAGES]
+    text = encoded_lines(sample, _LINE_CHARS)
+    marks = [(match_count(language.marks, text), language) for language in LANGUAGES]
     enough = [
         (count / language.least_share**0.5, language)
         for count, language in marks
@@ -472,13 +472,13 @@ def _is_minified(texts: Sequence[str]) -> bool:
 
 
 def _is_script(texts: Sequence[str]) -> bool:
-    head = joined(texts[:_SCRIPT_LINES], _SCRIPT_LINE_CHARS)
-    return len(head) > _SCRIPT_LINE_CHARS // 10 and hit_count(SCRIPT, head) * _CHARS_PER_SIGN > len(head)
+    head = encoded_lines(texts[:_SCRIPT_LINES], _SCRIPT_LINE_CHARS)
+    return len(head) > _SCRIPT_LINE_CHARS // 10 and match_count(SCRIPT, head) * _CHARS_PER_SIGN > len(head)
 
 
 def _minified(texts: Sequence[str]) -> list[Definition]:
     found: dict[str, Definition] = {}
-    for hit in hits(MINIFIED, joined(texts, 1 << 16), _MAX_DEFINITIONS):
+    for hit in matches(MINIFIED, encoded_lines(texts, 1 << 16), _MAX_DEFINITIONS):
         name = "".join(hit.groups)
         found.setdefault(name, Definition(hit.number, name, 0))
     return list(found.values())
@@ -487,7 +487,7 @@ def _minified(texts: Sequence[str]) -> list[Definition]:
 def _definitions(language: Language, texts: Sequence[str]) -> list[Definition]:
     found = (
         _definition(language, hit.number, hit.groups)
-        for hit in hits(language.outline, joined(texts, _LINE_CHARS), _MAX_DEFINITIONS)
+        for hit in matches(language.outline, encoded_lines(texts, _LINE_CHARS), _MAX_DEFINITIONS)
     )
     return [definition for definition in found if definition is not None]
 
@@ -512,7 +512,7 @@ def _label(word: str, name: str) -> str:
     return f"{word} {name}" if word and word not in _UNSAID else name
 
 
-def _facts(name: str, total: int, definitions: Sequence[Definition], gutter: Gutter | None) -> Iterator[str]:
+def _facts(name: str, total: int, definitions: Sequence[Definition], gutter: UnnumberedText | None) -> Iterator[str]:
     own = "" if gutter is None or gutter.note == "" else f"; {gutter.note}"
     yield fact(f"{name}{counted(total, 'line')}{own})")
     ranks = sorted({definition.rank for definition in definitions})

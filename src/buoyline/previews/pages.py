@@ -12,7 +12,7 @@ from html import unescape
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
-from buoyline.previews.findings import Digest, Finding, counted, fact, is_continued, rows, sampled, shortened
+from buoyline.previews.digest import Digest, Finding, counted, fact, is_continued, rows, sampled, shortened
 
 _MAX_CHARS = 16_000_000
 # 0.6 s of them; what a page is about stands before.

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from buoyline.previews import signals
+from buoyline.previews import severity
 from buoyline.previews.binary import binary_digest
 from buoyline.previews.diffs import diff_digest
-from buoyline.previews.documents import document_digest, records_digest
+from buoyline.previews.digest import MAX_ERROR_KINDS, MUST_SHOW_WEIGHT, OUTLIER_NOTE, Digest, Finding
 from buoyline.previews.failures import failure_digest, trace_digest
-from buoyline.previews.findings import MOST_TROUBLES, MUST_SHOW, UNLIKE, Digest, Finding
-from buoyline.previews.layout import Budget, choice, composed, whole
-from buoyline.previews.lines import Block, blocks_of, excerpts_at
+from buoyline.previews.json_documents import document_digest, records_digest
+from buoyline.previews.layout import PreviewBudget, plan_preview, render_preview, render_whole
+from buoyline.previews.lines import LineBlock, excerpts_at, line_blocks
 from buoyline.previews.listings import listing_digest
-from buoyline.previews.outliers import MAX_LINES, forms_of, novel, odd_kinds, unlike
+from buoyline.previews.outliers import MAX_EXAMINED_LINES, forms_of, outlier_lines, rare_kinds, rare_lines
 from buoyline.previews.outlines import outline_digest
 from buoyline.previews.pages import page_digest, paragraphs_digest
 from buoyline.previews.searches import search_digest
@@ -33,20 +33,20 @@ from buoyline.tokens import TextCounter
 
 
 _DIGITS = b"0123456789"
-_OTHERS = 3
+_MAX_SIMILAR = 3
 _MAX_KINDS = 50_000
 _MAX_COUNTED_LINES = 3_000_000
 # Judging a line takes 20 to 40 microseconds: so many in all, then so many a block and of its others the worst alone.
-_MAX_TROUBLES = 10_000
-_MAX_TROUBLES_PER_BLOCK = 2_000
+_MAX_JUDGED = 10_000
+_MAX_JUDGED_PER_BLOCK = 2_000
 _MAX_LINE_BYTES = 4_000
 _VERDICT_LINES = 40
-_BEFORE_TROUBLE = 200
+_CONTEXT_CHARS = 200
 _SUSPECT = 60.0
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _ErrorKind:
     """A kind of lines that speak of trouble."""
 
     number: int
@@ -54,20 +54,20 @@ class _Trouble:
     column: int
     word: str
     count: int = 1
-    others: list[int] = field(default_factory=list[int])
+    similar: list[int] = field(default_factory=list[int])
 
     @property
     def sort(self) -> str:
         """What lines of its sort have in common, however they differ: the word of trouble that they were found by."""
-        return signals.sort_of(self.word)
+        return severity.word_class(self.word)
 
-    def again(self, number: int, count: int = 1) -> None:
+    def add(self, number: int, count: int = 1) -> None:
         """Take *count* more lines of the kind, of which the last has this number; the very last is always known."""
         self.count += count
-        if len(self.others) < _OTHERS:
-            self.others.append(number)
+        if len(self.similar) < _MAX_SIMILAR:
+            self.similar.append(number)
         else:
-            self.others[-1] = number
+            self.similar[-1] = number
 
 
 @dataclass(slots=True)
@@ -86,36 +86,36 @@ class Survey:
     kinds: Counter[bytes] = field(default_factory=Counter[bytes])
     is_full: bool = False
     verdict: int = 0
-    _troubles: dict[bytes, _Trouble] = field(default_factory=dict[bytes, _Trouble])
-    _looked_at: int = 0
+    _error_kinds: dict[bytes, _ErrorKind] = field(default_factory=dict[bytes, _ErrorKind])
+    _judged: int = 0
 
     def read(self, block: bytes) -> None:
         r"""Take the next lines, UTF-8, with ``\n`` between them."""
-        keys = kinds_of(block)
-        self._find_troubles(block, keys)
+        keys = line_kinds(block)
+        self._find_errors(block, keys)
         self._find_verdict(block, len(keys))
         if not self.is_full:
             self.kinds.update(keys)
             self.is_full = len(self.kinds) > _MAX_KINDS or self.lines > _MAX_COUNTED_LINES
         self.lines += len(keys)
 
-    def troubles(self) -> list[Finding]:
+    def error_lines(self) -> list[Finding]:
         """Return a finding for each kind of line that speaks of trouble, and one for the verdict."""
-        troubles = sorted(self._troubles.values(), key=lambda trouble: trouble.number)
-        last = max((trouble.number for trouble in troubles if trouble.weight >= MUST_SHOW), default=0)
+        error_lines = sorted(self._error_kinds.values(), key=lambda kind: kind.number)
+        last = max((kind.number for kind in error_lines if kind.weight >= MUST_SHOW_WEIGHT), default=0)
         found, alike = list[Finding](), Counter[str]()
-        for trouble in troubles:
-            weight, others = _settled_weight(trouble), tuple(trouble.others)
-            is_report = trouble.weight >= MUST_SHOW
+        for kind in error_lines:
+            weight, similar = _repeated_weight(kind), tuple(kind.similar)
+            is_report = kind.weight >= MUST_SHOW_WEIGHT
             # Of fifty messages of a compiler the first few say what the others do: another sort comes first.
-            if is_report and trouble.number != last:
-                weight -= min(alike[trouble.sort], 6) / 2
-                alike[trouble.sort] += 1
-            word = trouble.word if is_report else ""
-            found.append(Finding(trouble.number, weight, trouble.column, trouble.count, others, word=word))
+            if is_report and kind.number != last:
+                weight -= min(alike[kind.sort], 6) / 2
+                alike[kind.sort] += 1
+            word = kind.word if is_report else ""
+            found.append(Finding(kind.number, weight, kind.column, kind.count, similar, word=word))
         return [*found, Finding(self.verdict, 98.0)] if self.verdict else found
 
-    def _find_troubles(self, block: bytes, keys: Sequence[bytes]) -> None:
+    def _find_errors(self, block: bytes, keys: Sequence[bytes]) -> None:
         seen, last = Counter[bytes](), dict[bytes, int]()
         number, position = 0, 0
         for start in self._candidates(block):
@@ -123,30 +123,30 @@ class Survey:
             position = start
             key = keys[number]
             seen[key] += 1
-            if seen[key] <= _OTHERS:
+            if seen[key] <= _MAX_SIMILAR:
                 self._note(key, block, start, self.lines + number + 1)
             else:
                 last[key] = number
-        for key in last.keys() & self._troubles.keys():
-            self._troubles[key].again(self.lines + last[key] + 1, seen[key] - _OTHERS)
+        for key in last.keys() & self._error_kinds.keys():
+            self._error_kinds[key].add(self.lines + last[key] + 1, seen[key] - _MAX_SIMILAR)
 
     def _candidates(self, block: bytes) -> Iterator[int]:
         start = count = 0
-        for start in signals.candidates(block):
+        for start in severity.candidates(block):
             yield start
             count += 1
-            if count >= _MAX_TROUBLES_PER_BLOCK and count + self._looked_at >= _MAX_TROUBLES:
-                yield from islice(signals.worst(block, start), _MAX_TROUBLES_PER_BLOCK)
+            if count >= _MAX_JUDGED_PER_BLOCK and count + self._judged >= _MAX_JUDGED:
+                yield from islice(severity.worst_candidates(block, start), _MAX_JUDGED_PER_BLOCK)
                 break
-        self._looked_at += count
+        self._judged += count
 
     def _find_verdict(self, block: bytes, count: int) -> None:
         end, bare = len(block), 0
         for place in range(count, max(count - _VERDICT_LINES, 0), -1):
             start = block.rfind(b"\n", 0, end) + 1
             line = _line(block, start)
-            if signals.is_verdict(line):
-                if not signals.is_bare(line):
+            if severity.is_verdict(line):
+                if not severity.is_bare_word(line):
                     self.verdict = self.lines + place
                     return
                 bare = bare or self.lines + place
@@ -154,26 +154,28 @@ class Survey:
         self.verdict = bare or self.verdict
 
     def _note(self, key: bytes, block: bytes, found: int, number: int) -> None:
-        known = self._troubles.get(key)
+        known = self._error_kinds.get(key)
         if known is not None and known.weight > _SUSPECT:
-            known.again(number)
+            known.add(number)
             return
         line = block.rfind(b"\n", 0, found) + 1
-        start = max(line, found - _BEFORE_TROUBLE)
+        start = max(line, found - _CONTEXT_CHARS)
         text = _line(block, start)
-        weight = signals.weight_of(text)
-        column = len(block[line:start].decode("utf-8", "replace")) + signals.column_of(text)
+        weight = severity.severity_of(text)
+        column = len(block[line:start].decode("utf-8", "replace")) + severity.severity_column(text)
         if not weight:
             return
-        if len(self._troubles) >= MOST_TROUBLES:
-            lightest = min(self._troubles, key=lambda key: (self._troubles[key].weight, -self._troubles[key].number))
-            if self._troubles[lightest].weight >= weight:
+        if len(self._error_kinds) >= MAX_ERROR_KINDS:
+            lightest = min(
+                self._error_kinds, key=lambda key: (self._error_kinds[key].weight, -self._error_kinds[key].number)
+            )
+            if self._error_kinds[lightest].weight >= weight:
                 return
-            del self._troubles[lightest]
-        self._troubles[key] = _Trouble(number, weight, column, signals.word_in(_line(block, found)))
+            del self._error_kinds[lightest]
+        self._error_kinds[key] = _ErrorKind(number, weight, column, severity.matched_word(_line(block, found)))
 
 
-def kinds_of(block: bytes) -> list[bytes]:
+def line_kinds(block: bytes) -> list[bytes]:
     """Return the kind of each line of *block*."""
     return block.translate(None, _DIGITS).split(b"\n")
 
@@ -184,9 +186,9 @@ def _line(block: bytes, start: int) -> str:
     return line.decode("utf-8", "replace").removesuffix("\r")
 
 
-def _settled_weight(trouble: _Trouble) -> float:
+def _repeated_weight(kind: _ErrorKind) -> float:
     """Return the weight of a kind: what is said a thousand times is worth less than what is said once."""
-    return trouble.weight - min(len(str(trouble.count)) - 1, 3)
+    return kind.weight - min(len(str(kind.count)) - 1, 3)
 
 
 _MOST_CHARS_PER_TOKEN = 128
@@ -220,25 +222,25 @@ def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before:
         counter: See `preview`.
         before: What stands before the preview: texts take together not quite what they take apart.
     """
-    budget = Budget(max_tokens, counter, before)
+    budget = PreviewBudget(max_tokens, counter, before)
     if source.size_bytes <= max_tokens * _MOST_CHARS_PER_TOKEN:
         text = "".join(source.blocks())
         lines = excerpts_at(
             source, frozenset((number, 0) for number in range(1, min(count_lines(text), max_tokens) + 1))
         )
-        shown = whole(lines, count_lines(text), budget)
+        shown = render_whole(lines, count_lines(text), budget)
         if shown:
             return shown
-    reading = _Reading()
-    for block in blocks_of(source):
+    reading = _TextReading()
+    for block in line_blocks(source):
         reading.take(block)
-    digest = reading.digest() + Digest(findings=tuple(reading.odd_kinds(source)))
-    chosen = choice(digest, reading.survey.lines, reading.chars, max_tokens)
-    return composed(chosen, excerpts_at(source, chosen.places), budget)
+    digest = reading.digest() + Digest(findings=tuple(reading.rare_kinds(source)))
+    plan = plan_preview(digest, reading.survey.lines, reading.chars, max_tokens)
+    return render_preview(plan, excerpts_at(source, plan.places), budget)
 
 
 @dataclass(slots=True)
-class _Reading:
+class _TextReading:
     """What is kept of a text while it is read."""
 
     survey: Survey = field(default_factory=Survey)
@@ -247,7 +249,7 @@ class _Reading:
     lines: int = 0
     is_whole: bool = True
 
-    def take(self, block: Block) -> None:
+    def take(self, block: LineBlock) -> None:
         """Survey the block, and hold it while that is not too much; lines that are cut are no document."""
         self.survey.read(block.text.encode("utf-8", "surrogatepass"))
         self.chars += len(block.text) + block.hidden_chars
@@ -263,28 +265,28 @@ class _Reading:
         """Say what has come to light."""
         # The readers' patterns take 15 ms to compile: a program that only appends shall not wait for them.
 
-        return digest_of("\n".join(self.texts), self.survey, is_whole=self.is_whole)
+        return text_digest("\n".join(self.texts), self.survey, is_whole=self.is_whole)
 
-    def odd_kinds(self, source: Source) -> Iterator[Finding]:
+    def rare_kinds(self, source: Source) -> Iterator[Finding]:
         """Yield the lines of a long text whose kind is odd, beyond those that were looked at one by one."""
-        if self.survey.lines <= MAX_LINES or self.survey.is_full:
+        if self.survey.lines <= MAX_EXAMINED_LINES or self.survey.is_full:
             return
-        odd = set(odd_kinds(self.survey.kinds))
-        for block in blocks_of(source) if odd else ():
-            kinds = kinds_of(block.text.encode("utf-8", "surrogatepass"))
+        odd = set(rare_kinds(self.survey.kinds))
+        for block in line_blocks(source) if odd else ():
+            kinds = line_kinds(block.text.encode("utf-8", "surrogatepass"))
             for kind in odd.intersection(kinds):
-                yield Finding(block.first + kinds.index(kind), 80.0, note=UNLIKE)
+                yield Finding(block.first + kinds.index(kind), 80.0, note=OUTLIER_NOTE)
 
 
 # What kind of text it is, and what that kind has to say.
 
 
-Reader = Callable[[Sequence[str]], Digest | None]
+DigestReader = Callable[[Sequence[str]], Digest | None]
 
-RECORDS: Final[Sequence[Reader]] = (records_digest, table_digest)
+RECORD_READERS: Final[Sequence[DigestReader]] = (records_digest, table_digest)
 """Readers of texts that are made of records, in which they find themselves what does not belong."""
 
-KINDS: Final[Sequence[Reader]] = (
+KIND_READERS: Final[Sequence[DigestReader]] = (
     binary_digest,
     diff_digest,
     page_digest,
@@ -295,7 +297,7 @@ KINDS: Final[Sequence[Reader]] = (
 """Readers of all other kinds, the strictest first; the first that answers is believed."""
 
 
-def digest_of(text: str, survey: Survey, *, is_whole: bool) -> Digest:
+def text_digest(text: str, survey: Survey, *, is_whole: bool) -> Digest:
     """Say what has come to light of a text.
 
     Args:
@@ -303,20 +305,20 @@ def digest_of(text: str, survey: Survey, *, is_whole: bool) -> Digest:
         survey: Of all its lines.
         is_whole: *text* is all of it, and no line is cut.
     """
-    lines = text.split("\n", MAX_LINES)[:MAX_LINES]
-    trouble = Digest(findings=tuple(survey.troubles())) + failure_digest(lines) + (trace_digest(lines) or Digest())
+    lines = text.split("\n", MAX_EXAMINED_LINES)[:MAX_EXAMINED_LINES]
+    kind = Digest(findings=tuple(survey.error_lines())) + failure_digest(lines) + (trace_digest(lines) or Digest())
     document = document_digest(text) if is_whole else None
     if document is not None and document.facts:
-        return document + trouble
-    records = _first(RECORDS, lines)
+        return document + kind
+    records = _first(RECORD_READERS, lines)
     if records is not None:
-        return records + trouble + Digest(findings=tuple(novel(lines, forms_of(lines))))
-    found = _first(KINDS, lines)
-    if found is None and is_whole and len(lines) < MAX_LINES:
+        return records + kind + Digest(findings=tuple(rare_lines(lines, forms_of(lines))))
+    found = _first(KIND_READERS, lines)
+    if found is None and is_whole and len(lines) < MAX_EXAMINED_LINES:
         found = paragraphs_digest(lines)
     found = found or Digest()
-    return found + (document or Digest()) + trouble + Digest(findings=tuple(unlike(lines)))
+    return found + (document or Digest()) + kind + Digest(findings=tuple(outlier_lines(lines)))
 
 
-def _first(readers: Sequence[Reader], lines: Sequence[str]) -> Digest | None:
+def _first(readers: Sequence[DigestReader], lines: Sequence[str]) -> Digest | None:
     return next((found for found in (reader(lines) for reader in readers) if found is not None), None)

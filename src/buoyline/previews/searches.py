@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from buoyline.previews.findings import Digest, Finding, common_folder, counted, fact, plain, rows, sampled, share
+from buoyline.previews.digest import Digest, Finding, common_folder, counted, fact, rows, sampled, share, without_colors
 
 _LINE_CHARS = 600
 _MAX_PATHS = 20_000
@@ -27,7 +27,7 @@ _OTHER = ("--", "grep: ", "rg: ")
 
 
 @dataclass(slots=True)
-class _Found:
+class _FileHits:
     """What was found in one file: where the first line stands, and how many are hits and how many lie around them."""
 
     first: int = 0
@@ -52,29 +52,29 @@ def search_digest(lines: Sequence[str]) -> Digest | None:
         Counts, and the files by hits, each with the line where its first hit stands. None where less than four in five
         lines name a file.
     """
-    sample = plain(sampled(lines))
+    sample = without_colors(sampled(lines))
     if len(sample) < _LEAST_LINES:
         return None
     for read, is_numbered in ((_numbered, True), (_headed, True), (_unnumbered, False)):
         if share(*_coverage(read(sample), sample)) < _LEAST - 0.1:
             continue
-        lines = plain(lines)
+        lines = without_colors(lines)
         found = list(read(lines))
         if share(*_coverage(iter(found), lines)) >= _LEAST:
             return _digest(found, lines, is_numbered=is_numbered)
     return None
 
 
-_Place = tuple[int, str, bool]
+_PathLine = tuple[int, str, bool]
 """Number of the line, the path that it names, and whether it is a hit itself."""
 
 
-def _coverage(found: Iterator[_Place], lines: Sequence[str]) -> tuple[int, int]:
+def _coverage(found: Iterator[_PathLine], lines: Sequence[str]) -> tuple[int, int]:
     total = sum(bool(line.strip()) and not line.startswith(_OTHER) for line in lines)
     return sum(1 for _ in found), total
 
 
-def _numbered(lines: Sequence[str]) -> Iterator[_Place]:
+def _numbered(lines: Sequence[str]) -> Iterator[_PathLine]:
     known: dict[str, bool] = {}
     for number, line in enumerate(lines, 1):
         hit = _HIT.match(line[:_LINE_CHARS])
@@ -96,7 +96,7 @@ def _path_around(line: str, known: dict[str, bool]) -> str:
     return ""
 
 
-def _headed(lines: Sequence[str]) -> Iterator[_Place]:
+def _headed(lines: Sequence[str]) -> Iterator[_PathLine]:
     path, known = "", dict[str, bool]()
     for number, line in enumerate(lines, 1):
         below = _BELOW.match(line)
@@ -109,7 +109,7 @@ def _headed(lines: Sequence[str]) -> Iterator[_Place]:
                 yield number, path, False
 
 
-def _unnumbered(lines: Sequence[str]) -> Iterator[_Place]:
+def _unnumbered(lines: Sequence[str]) -> Iterator[_PathLine]:
     known: dict[str, bool] = {}
     for number, line in enumerate(lines, 1):
         hit = _UNNUMBERED.match(line[:_LINE_CHARS])
@@ -135,7 +135,7 @@ def _looks_like_path(path: str) -> bool:
     return " " not in path or "/" in path.partition(" ")[0] or _EXTENSION.search(path) is not None
 
 
-def _digest(found: Sequence[_Place], lines: Sequence[str], *, is_numbered: bool) -> Digest | None:
+def _digest(found: Sequence[_PathLine], lines: Sequence[str], *, is_numbered: bool) -> Digest | None:
     files = _by_file(found)
     if not files or not any("/" in path or _EXTENSION.search(path) for path in files):
         return None
@@ -156,23 +156,23 @@ def _digest(found: Sequence[_Place], lines: Sequence[str], *, is_numbered: bool)
     return Digest(tuple(facts), (*shown, *binary))
 
 
-def _are_messages(found: Sequence[_Place], lines: Sequence[str]) -> bool:
+def _are_messages(found: Sequence[_PathLine], lines: Sequence[str]) -> bool:
     sample = found[:100]
     columns = (_HIT.match(lines[number - 1][:_LINE_CHARS]) for number, _, _ in sample)
     return sum(hit is not None and hit[3] is not None for hit in columns) > len(sample) // 2
 
 
-def _by_file(found: Sequence[_Place]) -> dict[str, _Found]:
+def _by_file(found: Sequence[_PathLine]) -> dict[str, _FileHits]:
     """Return what was found by file, one that is spelled absolutely and relatively taken for one."""
     paths = {path for _, path, _ in found}
-    names = _spelled_once(paths) if len(paths) <= _MAX_PATHS else {}
-    files = defaultdict[str, _Found](_Found)
+    names = _relative_names(paths) if len(paths) <= _MAX_PATHS else {}
+    files = defaultdict[str, _FileHits](_FileHits)
     for number, path, is_hit in found:
         files[names.get(path, path)].take(number, is_hit=is_hit)
     return dict(files)
 
 
-def _spelled_once(paths: set[str]) -> dict[str, str]:
+def _relative_names(paths: set[str]) -> dict[str, str]:
     relative = {path for path in paths if not path.startswith("/")}
     names: dict[str, str] = {}
     for path in paths - relative if relative else ():

@@ -4,8 +4,8 @@ import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from buoyline.previews.findings import Digest, Finding
-from buoyline.previews.outliers import Value, deviants
+from buoyline.previews.digest import Digest, Finding
+from buoyline.previews.outliers import ColumnValue, column_outliers
 from buoyline.previews.source import visible
 
 _DELIMITERS = ",\t;|"
@@ -97,18 +97,18 @@ def _ragged(rows: Sequence[tuple[int, list[str]]], width: int) -> Iterator[Findi
 
 def _odd_cells(rows: Sequence[tuple[int, list[str]]], names: Sequence[str]) -> Iterator[Finding]:
     for place, name in enumerate(names):
-        for deviant in deviants(_column([row[place] for _, row in rows])):
-            yield Finding(rows[deviant.place][0], deviant.weight, note=f"{_word(name)}: {deviant.reason}")
+        for outlier in column_outliers(_column([row[place] for _, row in rows])):
+            yield Finding(rows[outlier.place][0], outlier.weight, note=f"{_word(name)}: {outlier.reason}")
 
 
-def _column(cells: Sequence[str]) -> Sequence[Value]:
+def _column(cells: Sequence[str]) -> Sequence[ColumnValue]:
     """Return the values of a column: where it is one of texts, what looks like a number is a text as well."""
     values = [_value(cell) for cell in cells]
     are_numbers = 2 * sum(isinstance(value, float) for value in values) >= len(values)
     return values if are_numbers else cells
 
 
-def _value(cell: str) -> Value:
+def _value(cell: str) -> ColumnValue:
     try:
         return float(cell)
     except ValueError:

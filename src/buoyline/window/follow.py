@@ -17,7 +17,7 @@ from buoyline.offloader import (
     WindowLog,
     WindowState,
     abilities_of,
-    is_placeholder,
+    is_reference_line,
     is_stub,
 )
 from buoyline.window.log import AGAIN, NOTICE, PIN, SUMMARY, count_answers, kind_of, load_summaries, stubs_in
@@ -72,7 +72,7 @@ class HeldWindow(ContextWindow):
         await super().add(message, pinned=pinned, offload=offload)
         results = self._context.contents[-1].message.results
         texts = [part.text for result in results for part in result.parts if isinstance(part, Text)]
-        stubs = [text for text in texts if is_stub(text) or is_placeholder(text)]
+        stubs = [text for text in texts if is_stub(text) or is_reference_line(text)]
         if stubs and self._abilities.results is not None:
             with suppress(NotFoundError):  # nothing was ever stored in the session
                 self._results.stubs.update(await self._abilities.results.load_stubs(self.session_id, stubs))

@@ -23,7 +23,7 @@ from buoyline.management import (
 from buoyline.management.actions import ContextEditor
 from buoyline.management.conversation import SummaryWriters
 from buoyline.management.rules import LegalCuts, PreviewStub, closed
-from buoyline.offloader import read_back_limit
+from buoyline.offloader import reread_limit
 from buoyline.tokens.messages import count_result
 from buoyline.window.budget import Room
 from buoyline.window.compaction import ContextCompressing, Leaving, leaving_as
@@ -60,7 +60,7 @@ async def replaced(entry: Entry, step: Replace, results: ResultOffloading, choos
     if not isinstance(step.write_stub, PreviewStub):
         return await results.stand_in(entry, step.result, step.texts, step.write_stub)
     # What the agent reads back it has asked for; offloaded again, it would ask for ever.
-    limit = read_back_limit(choosing.size, choosing.config.tool_result_limit)
+    limit = reread_limit(choosing.size, choosing.config.tool_result_limit)
     if source and count_result(result, choosing.counter) <= limit:
         return entry
     return await results.replace(entry, {step.result: Choice(tool, step.write_stub.max_tokens, source)})

@@ -17,15 +17,15 @@ from buoyline.offloader import (
     Offloader,
     StoredPart,
     StoredResult,
-    block_of,
-    is_placeholder,
+    bare_stub,
+    blocks_to_offload,
+    is_reference_line,
     is_smaller,
     is_stub,
     is_too_large,
-    leaving,
-    notice_of,
-    placeholder_for,
-    read_back_notice,
+    reference_line_for,
+    reread_notice,
+    result_block,
     stub,
     stub_of,
     tokens_of,
@@ -211,9 +211,9 @@ class ResultOffloading:
 
     async def _shrunk(self, part: ResultPart, position: int) -> str | int:
         stored = self.stubs.get(part.text) if isinstance(part, Text) else None
-        if stored is None or not isinstance(part, Text) or is_placeholder(part.text):
+        if stored is None or not isinstance(part, Text) or is_reference_line(part.text):
             return position
-        notice = notice_of(part.text)
+        notice = bare_stub(part.text)
         if not is_stub(part.text) or stored.reference.rpartition("/")[2] not in notice:
             # What a manager has cut is no stub: its first paragraph is the tool's, and the path stands at its end.
             notice = MaskStub()(part.text, stored, self.counter)
@@ -227,10 +227,10 @@ class ResultOffloading:
 
         What a tool has made of the file, such as lines with numbers, stands nowhere: None, and it is stored.
         """
-        read_backs = self.abilities.read_backs
-        if not source or read_backs is None or not await read_backs.holds(source, result.text):
+        rereads = self.abilities.rereads
+        if not source or rereads is None or not await rereads.holds(source, result.text):
             return None
-        notice = read_back_notice(source, self.counter.count(result.text))
+        notice = reread_notice(source, self.counter.count(result.text))
         if not is_smaller(notice, result.text, self.counter):
             return None
         stored = self.stubs[notice] = StoredResult(source, "", "", 0)
@@ -282,8 +282,8 @@ class ResultOffloading:
         stored = await self._stored(whole)
         placeholders = _placeholders(whole.parts, stored)
         pairs = zip(whole.parts, placeholders, strict=True)
-        blocks = [block_of(part, placeholder, limit, self.counter) for part, placeholder in pairs]
-        chosen = leaving(blocks, limit, max_tokens)
+        blocks = [result_block(part, placeholder, limit, self.counter) for part, placeholder in pairs]
+        chosen = blocks_to_offload(blocks, limit, max_tokens)
         texts = [number for number in sorted(chosen) if blocks[number].is_text]
         found = {number: placeholders[number] or "" for number in chosen if not blocks[number].is_text}
         if texts:
@@ -403,10 +403,10 @@ def _may_leave(part: ResultPart) -> bool:
 def _image_line(part: Media, known: StoredPart | None, stored: StoredResult | None) -> str:
     """Return what stands for a picture, with the best there is to find it by."""
     if known is not None and known.kind == part.kind and known.reference:
-        return placeholder_for(known)
+        return reference_line_for(known)
     reference = (known.reference if known is not None else "") or (stored.reference if stored is not None else "")
     name = part.name or part.source
-    return placeholder_for(
+    return reference_line_for(
         StoredPart(part.kind, part.size_bytes, media_type=part.media_type, name=name, reference=reference)
     )
 
@@ -417,6 +417,6 @@ def _placeholders(parts: Sequence[ResultPart], stored: StoredResult | None) -> l
     if len(known) != len(parts):
         return [None] * len(parts)
     return [
-        placeholder_for(kept) if isinstance(part, Media) and kept.kind == part.kind and kept.reference else None
+        reference_line_for(kept) if isinstance(part, Media) and kept.kind == part.kind and kept.reference else None
         for part, kept in zip(parts, known, strict=True)
     ]

@@ -13,13 +13,13 @@ from typing import Protocol, TypeAlias
 from buoyline.compression import ContextConfig
 from buoyline.messages import Message, Text, ToolCall, ToolResult
 from buoyline.offloader import (
-    ReadBacks,
+    RereadCheck,
     StoredResult,
     ToolRule,
     TurnResult,
-    is_read_back_notice,
+    is_reread_notice,
     is_too_large,
-    read_back_limit,
+    reread_limit,
     stub_budgets,
 )
 from buoyline.tokens import TextCounter
@@ -146,7 +146,7 @@ class ResultChoosing:
         size: Tokens of the window.
         counter: Counts.
         stubs: Stored results by the texts that stand for them.
-        read_backs: Knows what is read back; None: then only what stubs name.
+        rereads: Knows what the agent reads again; None: then only what stubs name.
         should_offload: Asked about each result that would leave; None: all may.
         can_store: There is an offloader; without one, what is cut is lost.
         calls: The calls that were settled.
@@ -161,7 +161,7 @@ class ResultChoosing:
     size: int
     counter: TextCounter
     stubs: Mapping[str, StoredResult]
-    read_backs: ReadBacks | None
+    rereads: RereadCheck | None
     should_offload: ShouldOffload | None
     can_store: bool
     calls: _Calls = field(default_factory=dict[str, tuple[_Call, ...]])
@@ -220,7 +220,7 @@ class ResultChoosing:
                 if source:
                     found = (part.text for part in result.parts if isinstance(part, Text))
                     known = StoredResult(source, "", "", 0)
-                    notices.update((text, known) for text in found if is_read_back_notice(text, source))
+                    notices.update((text, known) for text in found if is_reread_notice(text, source))
                 elif not is_managed and self._was_refused(result):
                     self.refused.add((entry.index, number))
         self.restart(contents, len(contents))
@@ -319,8 +319,8 @@ class ResultChoosing:
         return self.calls.get(result.call_id, (_UNKNOWN,))[-1]
 
     def _source(self, arguments: str) -> str:
-        if self.read_backs is not None:
-            return self.read_backs.reference_in(self.session_id, arguments)
+        if self.rereads is not None:
+            return self.rereads.reference_in(self.session_id, arguments)
         references = (stored.reference for stored in self.stubs.values() if stored.reference)
         return next((reference for reference in references if reference in arguments), "")
 
@@ -341,7 +341,7 @@ class ResultChoosing:
 
     def _turn_limit(self, *, is_read_back: bool) -> int:
         if is_read_back:
-            return read_back_limit(self.size, self.config.tool_result_limit)
+            return reread_limit(self.size, self.config.tool_result_limit)
         return self.config.turn_limit(self.size)
 
     async def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> list[tuple[_Result, Choice]]:

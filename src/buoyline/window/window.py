@@ -143,7 +143,7 @@ class ContextWindow:
             self.size,
             self._counter,
             self._results.stubs,
-            self._abilities.read_backs,
+            self._abilities.rereads,
             should_offload,
             can_store=offloader is not None,
         )

@@ -16,7 +16,7 @@ from buoyline.messages import Message, detect, dialect_named, parse, spell
 from buoyline.messages.payloads import Reference, take_out
 from buoyline.messages.times import time_from, time_of
 from buoyline.offloader.protocol import ArchivedBatch
-from buoyline.offloader.transcript import is_placeholder, render
+from buoyline.offloader.transcript import is_reference_line, render
 from buoyline.workspace import layout
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, JournalState
@@ -81,7 +81,7 @@ def text_digest(text: str) -> str:
 
 
 def _notice(known: JournalState, text: str) -> str | None:
-    if is_placeholder(text):
+    if is_reference_line(text):
         return None  # what stands for a picture says already what it was, and where it is
     stub = known.find_stub(text_digest(text))
     result = None if stub is None else known.find_result(stub["path"])

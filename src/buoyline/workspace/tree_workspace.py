@@ -100,7 +100,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
             summaries=self,
             windows=self,
             redactor=self if self._redaction.is_active else None,
-            read_backs=self,
+            rereads=self,
             transcript=self,
         )
 

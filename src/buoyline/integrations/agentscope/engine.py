@@ -251,9 +251,7 @@ async def engine_of(
     tell = reporting(session_id, workbench.on_event)
     results = ResultOffloading(offloader, abilities, session_id, counter, workbench.on_event)
     results.stubs.update(await _stubs(context, workbench, session_id, memory))
-    choosing = ResultChoosing(
-        session_id, config, size, counter, results.stubs, abilities.read_backs, None, can_store=True
-    )
+    choosing = ResultChoosing(session_id, config, size, counter, results.stubs, abilities.rereads, None, can_store=True)
     kept = KeptByAgent(session_id, context, partial(keeping.keep_as, agent))
     compressor = Compressor(
         offloader, config=config, counter=counter, summarizer=summarizer_from(writing.usual), on_event=tell

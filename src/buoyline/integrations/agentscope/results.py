@@ -197,7 +197,7 @@ class ResultIntake:
             agent.model.context_size,
             self._counter,
             stubs,
-            self._abilities.read_backs,
+            self._abilities.rereads,
             None,
             can_store=True,
         )

@@ -41,8 +41,8 @@ from buoyline.lookups.tools import RETRIEVAL_DESCRIPTION, RETRIEVAL_PARAMETERS, 
 from buoyline.messages import Json, Media, ResultPart, Text
 from buoyline.messages.formats import format_named
 from buoyline.messages.model import join_texts
-from buoyline.offloader import abilities_of, block_of, is_smaller, leaving
-from buoyline.offloader.stub import read_back_limit
+from buoyline.offloader import abilities_of, blocks_to_offload, is_smaller, result_block
+from buoyline.offloader.stub import reread_limit
 from buoyline.previews import preview_of
 from buoyline.previews.source import TextSource
 from buoyline.tokens import TextCounter
@@ -153,10 +153,11 @@ class BlockKeeping:
         if arrival.tokens <= arrival.limit:
             return arrival.large_images
         weighed = [
-            block_of(part, _placeholder(part, "x" * _REFERENCE_CHARS), arrival.limit, self._counter) for part in parts
+            result_block(part, _placeholder(part, "x" * _REFERENCE_CHARS), arrival.limit, self._counter)
+            for part in parts
         ]
         room = max(min(arrival.limit, sum(block.tokens for block in weighed) - 1), 1)
-        return leaving(weighed, room, arrival.preview_tokens) | arrival.large_images
+        return blocks_to_offload(weighed, room, arrival.preview_tokens) | arrival.large_images
 
     async def _stored(self, arrival: Arrival, piece: _Piece) -> str:
         key = f"{arrival.native['toolUseId']}_{piece.number}"
@@ -294,7 +295,7 @@ class WorkspaceKeeping:
         """
         tokens = count_result(arrival.view, self._counter)
         if source:
-            return arrival.read_back_limit if tokens > arrival.read_back_limit else None
+            return arrival.reread_limit if tokens > arrival.reread_limit else None
         return None if arrival.tokens <= arrival.limit else max(min(arrival.limit, tokens - 1), 1)
 
     async def retrieve(
@@ -449,7 +450,7 @@ class Attachment:
 
     def _retrieval(self, window_tokens: int, messages: Messages) -> WorkspaceTool:
         max_tokens = max(self._settings.max_result_tokens, _LEAST_ANSWER_TOKENS)
-        whole_tokens = read_back_limit(window_tokens, max_tokens)
+        whole_tokens = reread_limit(window_tokens, max_tokens)
 
         async def answer(given: Mapping[str, Any]) -> list[dict[str, Any]]:
             known = retrieval_arguments(given)

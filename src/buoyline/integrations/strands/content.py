@@ -138,7 +138,7 @@ class Arrival:
         tokens: What it takes, as the model counts.
         limit: Tokens of what may stand in its place.
         preview_tokens: Tokens of the stub; 0 for its notice alone.
-        read_back_limit: Tokens that it may take where it was only read back from the storage.
+        reread_limit: Tokens that it may take if the agent only read it back from the storage.
         large_images: Numbers of its pictures that are too large for the provider.
     """
 
@@ -148,7 +148,7 @@ class Arrival:
     tokens: int
     limit: int
     preview_tokens: int
-    read_back_limit: int
+    reread_limit: int
     large_images: frozenset[int] = frozenset()
 
     @property

@@ -31,7 +31,7 @@ from buoyline.lookups import LOOKUP_RULES
 from buoyline.lookups.tools import RETRIEVAL_TOOL
 from buoyline.offloader import ToolRule
 from buoyline.offloader.policy import LEAST_USEFUL_TOKENS, rule_for
-from buoyline.offloader.stub import read_back_limit
+from buoyline.offloader.stub import reread_limit
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.window.events import OnEvent
 from buoyline.workspace import MemoryWorkspace
@@ -183,7 +183,7 @@ class WorkspaceOffloader(Plugin):
             tokens,
             limit,
             rule.preview_tokens or min(self._preview_tokens, limit - 1),
-            read_back_limit(window_of(event.agent), self._max_result_tokens),
+            reread_limit(window_of(event.agent), self._max_result_tokens),
             images,
         )
 

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple, cast
 from buoyline.previews.lines import FAR_CHARS
 from buoyline.previews.source import visible
 
-MUST_SHOW = 80.0
+MUST_SHOW_WEIGHT = 80.0
 """From this weight on a line is worth narrowing the others for."""
 
-MOST_TROUBLES = 400
+MAX_ERROR_KINDS = 400
 """So many kinds of lines of trouble are told apart in a text."""
 
 _SEEN_CHARS = 400
 
-UNLIKE = "unlike all others"
+OUTLIER_NOTE = "unlike all others"
 """The note of a line that is shown for nothing else; of one that is shown anyway it says nothing of use."""
 
 
@@ -31,7 +31,7 @@ class Finding:
         weight: From 0 to 100; what is shown is chosen by it.
         column: The character of the line that it is about, 0-based.
         count: How many lines are of its kind, itself included.
-        others: The numbers of some of these, ascending; not all, and never its own.
+        similar: The numbers of some of these, ascending; not all, and never its own.
         note: What is odd about it, where the line does not say so itself; empty where it does.
         word: Of a line of trouble, characters by which a search finds it and all of its kind; empty of others.
     """
@@ -40,7 +40,7 @@ class Finding:
     weight: float
     column: int = 0
     count: int = 1
-    others: tuple[int, ...] = ()
+    similar: tuple[int, ...] = ()
     note: str = ""
     word: str = ""
 
@@ -74,7 +74,7 @@ def by_place(findings: Iterable[Finding]) -> list[Finding]:
     for finding in sorted(findings, key=lambda finding: -finding.weight):
         part = finding.column // _SEEN_CHARS if finding.column >= FAR_CHARS else -1
         first = found.setdefault((finding.number, part), finding)
-        if finding.note not in {"", UNLIKE} and not first.note:
+        if finding.note not in {"", OUTLIER_NOTE} and not first.note:
             found[finding.number, part] = replace(first, note=finding.note)
     return sorted(found.values(), key=lambda finding: (-finding.weight, finding.number, finding.column))
 
@@ -148,7 +148,7 @@ def sampled(lines: Sequence[str], most: int = 400) -> list[str]:
     return [line[:_SAMPLED_CHARS] for line in (*head, *rest) if line.strip()]
 
 
-def plain(lines: Sequence[str]) -> Sequence[str]:
+def without_colors(lines: Sequence[str]) -> Sequence[str]:
     r"""Return *lines* without colours and ``\r`` at their ends."""
     if not any("\x1b[" in line or "\\x1b[" in line or line.endswith("\r") for line in lines):
         return lines
@@ -191,7 +191,7 @@ def _fitting(items: Sequence[str], chars: int) -> int:
 _MAX_BYTES = 16_000_000
 
 
-class Hit(NamedTuple):
+class PatternMatch(NamedTuple):
     """Where a pattern was found.
 
     Attributes:
@@ -205,7 +205,7 @@ class Hit(NamedTuple):
     groups: tuple[str, ...]
 
 
-class Linear:
+class LinearPattern:
     """A pattern in RE2's syntax, for bytes of UTF-8.
 
     ``^`` and ``$`` are the ends of a line, which a match never leaves. It is compiled, and RE2 imported, when it is
@@ -226,13 +226,13 @@ class Linear:
         return cast("re.Pattern[bytes]", re2.compile(b"(?m)" + self._pattern.encode(), options))
 
 
-def joined(lines: Sequence[str], chars: int) -> bytes:
+def encoded_lines(lines: Sequence[str], chars: int) -> bytes:
     r"""Return *lines* in UTF-8, each cut to *chars*, with ``\n`` between them; at most 16 MB."""
     text = "\n".join([line[:chars] for line in lines] if any(len(line) > chars for line in lines) else lines)
     return text.encode("utf-8", "replace")[:_MAX_BYTES]
 
 
-def hits(pattern: Linear, text: bytes, most: int) -> Iterator[Hit]:
+def matches(pattern: LinearPattern, text: bytes, most: int) -> Iterator[PatternMatch]:
     """Yield where *pattern* is found in *text*, in order; no more than *most*."""
     number, position = 1, 0
     for count, found in enumerate(pattern.compiled.finditer(text)):
@@ -242,9 +242,9 @@ def hits(pattern: Linear, text: bytes, most: int) -> Iterator[Hit]:
         number += text.count(b"\n", position, start)
         position = start
         groups = tuple((group or b"").decode("utf-8", "replace") for group in found.groups())
-        yield Hit(number, start - (text.rfind(b"\n", 0, start) + 1), groups)
+        yield PatternMatch(number, start - (text.rfind(b"\n", 0, start) + 1), groups)
 
 
-def hit_count(pattern: Linear, text: bytes) -> int:
+def match_count(pattern: LinearPattern, text: bytes) -> int:
     """Return how often *pattern* is found in *text*."""
     return sum(1 for _ in pattern.compiled.finditer(text))

@@ -18,7 +18,7 @@ def _any_of(*alternatives: str) -> re.Pattern[str]:
     return re.compile("|".join(alternatives))
 
 
-# Whatever `weight_of` gives a weight to holds one of these. RE2 needs 0.2 s for 100 MB, in any case of letters.
+# Whatever `severity_of` gives a weight to holds one of these. RE2 needs 0.2 s for 100 MB, in any case of letters.
 _CANDIDATE: Final = (
     "(?im)error|fail|fatal|panic|exception|traceback|critical|emerg|alert|denied|refused|timed ?out|timeout|cannot"
     "|could not|unable to|undefined|no such|not found|abort|segfault|segmentation|killed|out of ?memory|corrupt"
@@ -152,7 +152,7 @@ def candidates(lines: bytes) -> Iterator[int]:
         position = start + _APART_BYTES if end < 0 else end + 1
 
 
-def worst(lines: bytes, start: int) -> Iterator[int]:
+def worst_candidates(lines: bytes, start: int) -> Iterator[int]:
     r"""Yield where in *lines* behind *start* a word stands that speaks of the worst, once a line; see `candidates`."""
     position = lines.find(b"\n", start) + 1
     while position > 0 and (found := _worst().search(lines, position)) is not None:
@@ -160,7 +160,7 @@ def worst(lines: bytes, start: int) -> Iterator[int]:
         position = lines.find(b"\n", found.start()) + 1
 
 
-def weight_of(line: str) -> float:
+def severity_of(line: str) -> float:
     """Weigh a line by how much trouble it speaks of: 100 is the worst, 0 is none."""
     line = line[:_LOOKED_AT_CHARS]
     text = _NONE.sub("", line)
@@ -178,13 +178,13 @@ def weight_of(line: str) -> float:
     return _SUSPECT[is_code]
 
 
-def word_in(line: str) -> str:
+def matched_word(line: str) -> str:
     """Return the characters of a line for which it was looked at, as they stand there; empty where there are none."""
     found = _candidate().search(line[:_LOOKED_AT_CHARS].encode("utf-8", "replace"))
     return found.group().decode("utf-8", "replace") if found is not None else ""
 
 
-def sort_of(word: str) -> str:
+def word_class(word: str) -> str:
     """Return *word* without what differs between lines of one sort: numbers, and the case of letters."""
     return _NUMBERS.sub("0", word).strip().lower()
 
@@ -194,12 +194,12 @@ def is_verdict(line: str) -> bool:
     return _VERDICT.search(line[:_LOOKED_AT_CHARS]) is not None
 
 
-def is_bare(line: str) -> bool:
+def is_bare_word(line: str) -> bool:
     """Tell whether a line is no more than one word for how a run ended."""
     return _BARE.fullmatch(line[:_LOOKED_AT_CHARS]) is not None
 
 
-def column_of(line: str) -> int:
+def severity_column(line: str) -> int:
     """Return the character at which a line begins to speak of trouble, 0-based; 0 where it does not."""
     for pattern, _, _ in _WEIGHTS:
         found = pattern.search(line)

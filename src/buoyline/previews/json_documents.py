@@ -14,8 +14,8 @@ from itertools import accumulate, islice
 from typing import Any, NamedTuple, TypeAlias
 
 from buoyline.messages import is_array, is_object
-from buoyline.previews.findings import Digest, Finding
-from buoyline.previews.outliers import CONTAINER, Value, deviants
+from buoyline.previews.digest import Digest, Finding
+from buoyline.previews.outliers import CONTAINER, ColumnValue, column_outliers
 from buoyline.previews.source import CONTINUED, visible
 
 # JSON documents value by value: what they hold, and where in the text each value begins.
@@ -24,14 +24,14 @@ from buoyline.previews.source import CONTINUED, visible
 # thread for half a second at 15 MB. So the outermost one or two levels are walked here, and it parses what they hold.
 
 
-Place: TypeAlias = tuple[str | int, ...]
+ValuePath: TypeAlias = tuple[str | int, ...]
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 # A readable view goes on in a new line within a string.
 _decode = json.JSONDecoder(strict=False).raw_decode
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """A value that an array or an object holds.
 
     Attributes:
@@ -49,7 +49,7 @@ class Member(NamedTuple):
     value: Any
 
 
-def loaded(document: str) -> Any:
+def load_json(document: str) -> Any:
     """Return the value of a JSON document.
 
     Raises:
@@ -64,7 +64,7 @@ def loaded(document: str) -> Any:
     return value
 
 
-def offsets_of(document: str, places: Sequence[Place]) -> dict[Place, int]:
+def value_offsets(document: str, places: Sequence[ValuePath]) -> dict[ValuePath, int]:
     """Find where values begin; of a value in an object, where its key does.
 
     Only what holds one of them is looked into, and the rest skipped at the speed of the parser, once a level.
@@ -77,15 +77,15 @@ def offsets_of(document: str, places: Sequence[Place]) -> dict[Place, int]:
         The offset in characters of each place that exists.
     """
     start = _skipped(document, 0)
-    found: dict[Place, int] = {(): start} if any(not place for place in places) else {}
-    waiting: list[tuple[int, Place, list[Place]]] = [(start, (), [place for place in places if place])]
+    found: dict[ValuePath, int] = {(): start} if any(not place for place in places) else {}
+    waiting: list[tuple[int, ValuePath, list[ValuePath]]] = [(start, (), [place for place in places if place])]
     while waiting:
         at, prefix, inner = waiting.pop()
         wanted = {place[len(prefix)] for place in inner}
         for member in _members(document, at) if document[at] in "{[" else ():
             if member.key not in wanted:
                 continue
-            path: Place = (*prefix, member.key)
+            path: ValuePath = (*prefix, member.key)
             below = [place for place in inner if place[: len(path)] == path]
             if path in below:
                 found[path] = member.key_at
@@ -106,7 +106,7 @@ def _loaded(document: str, at: int, levels: int) -> tuple[Any, int]:
     return [member.value for member in members], end
 
 
-def _members(document: str, at: int, levels: int = 0) -> Iterator[Member]:
+def _members(document: str, at: int, levels: int = 0) -> Iterator[JsonMember]:
     """Yield what the array or object that begins at *at* holds, in order."""
     closing = "}" if document[at] == "{" else "]"
     position, index, sign = _skipped(document, at + 1), 0, ","
@@ -118,7 +118,7 @@ def _members(document: str, at: int, levels: int = 0) -> Iterator[Member]:
         if closing == "}":
             named, position = _key(document, position)
         value, end = _loaded(document, position, levels)
-        yield Member(named, key_at, position, end, value)
+        yield JsonMember(named, key_at, position, end, value)
         position, index = _skipped(document, end), index + 1
         sign = document[position : position + 1]
         if sign not in {",", closing}:
@@ -142,7 +142,7 @@ def _skipped(document: str, position: int) -> int:
     return position if blanks is None else blanks.end()
 
 
-Path: TypeAlias = tuple[Any, ...]
+_LinkedPath: TypeAlias = tuple[Any, ...]
 """Linked from the inside out: ``(key, path of what holds it)``; the root's is ``()``. Records share that of theirs."""
 
 _MAX_VALUES = 300_000
@@ -164,12 +164,12 @@ _ANY = "*"
 @dataclass(slots=True)
 class _Column:
     raw: list[object] = field(default_factory=list[object])
-    values: list[Value] = field(default_factory=list[Value])
-    paths: list[Path] = field(default_factory=list[Path])
+    values: list[ColumnValue] = field(default_factory=list[ColumnValue])
+    paths: list[_LinkedPath] = field(default_factory=list[_LinkedPath])
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class OddValue:
     """A value that does not belong.
 
     Attributes:
@@ -179,7 +179,7 @@ class Odd:
         key: The key that hardly any other object has, if that is it.
     """
 
-    place: Place
+    place: ValuePath
     weight: float
     reason: str
     key: str = ""
@@ -207,7 +207,7 @@ def shape_of(value: object, *, depth: int = 2) -> str:
     return _scalar(value)
 
 
-def odd_values(document: object) -> list[Odd]:
+def odd_values(document: object) -> list[OddValue]:
     """Find what does not belong in a document: values, and objects that lack a key or have one of their own.
 
     Args:
@@ -216,8 +216,8 @@ def odd_values(document: object) -> list[Odd]:
     Returns:
         At most two dozen, the oddest first.
     """
-    columns: dict[Path, _Column] = {}
-    objects: dict[Path, list[tuple[tuple[str, ...], Path]]] = {}
+    columns: dict[_LinkedPath, _Column] = {}
+    objects: dict[_LinkedPath, list[tuple[tuple[str, ...], _LinkedPath]]] = {}
     for general, path, value in islice(_values(document), _MAX_VALUES):
         if is_object(value):
             objects.setdefault(general, []).append((tuple(value), path))
@@ -233,15 +233,15 @@ def odd_values(document: object) -> list[Odd]:
     return _spread(found)[:_MAX_FINDINGS]
 
 
-def name_of(place: Place) -> str:
+def spelled_path(place: ValuePath) -> str:
     """Spell a place as JSONPath does, without the root: ``features[3].mag``."""
     spelled = "".join(f"[{key}]" if isinstance(key, int) else f".{_word(key)}" for key in place)
     return spelled.removeprefix(".")
 
 
-def _values(document: object) -> Iterator[tuple[Path, Path, object]]:
+def _values(document: object) -> Iterator[tuple[_LinkedPath, _LinkedPath, object]]:
     """Yield each value with its general path, in which records share one, and its own; not recursive."""
-    waiting: list[tuple[Path, Path, object]] = [((), (), document)]
+    waiting: list[tuple[_LinkedPath, _LinkedPath, object]] = [((), (), document)]
     while waiting:
         general, path, value = waiting.pop()
         yield general, path, value
@@ -264,7 +264,7 @@ def _is_map(value: Mapping[str, Any]) -> bool:
     return kind in {dict, list} and count > _MAP_KEYS // 2 and count >= 0.8 * len(value)
 
 
-def _flat(value: object) -> Value:
+def _flat(value: object) -> ColumnValue:
     """Return what a column holds of a value: of a container only that it is one."""
     if is_object(value) or is_array(value):
         return CONTAINER
@@ -276,10 +276,10 @@ def _flat(value: object) -> Value:
         return str(value)
 
 
-def _spread(found: Sequence[Odd]) -> list[Odd]:
+def _spread(found: Sequence[OddValue]) -> list[OddValue]:
     """Let no record take the room of the others: its third oddity and those after it weigh less."""
-    of_record = Counter[Place]()
-    spread: list[Odd] = []
+    of_record = Counter[ValuePath]()
+    spread: list[OddValue] = []
     for odd in found:
         last = max((at for at, key in enumerate(odd.place) if isinstance(key, int)), default=-1)
         record = odd.place[: last + 1]
@@ -289,16 +289,16 @@ def _spread(found: Sequence[Odd]) -> list[Odd]:
     return sorted(spread, key=lambda odd: -odd.weight)
 
 
-def _odd_in_column(column: _Column) -> Iterator[Odd]:
+def _odd_in_column(column: _Column) -> Iterator[OddValue]:
     if len(column.values) < _LEAST_RECORDS:
         return
-    for deviant in deviants(column.values):
-        value = column.raw[deviant.place]
+    for outlier in column_outliers(column.values):
+        value = column.raw[outlier.place]
         shown = f"{shape_of(value, depth=1)}: " if is_object(value) or is_array(value) else ""
-        yield Odd(_place_of(column.paths[deviant.place]), deviant.weight, shown + deviant.reason)
+        yield OddValue(_place_of(column.paths[outlier.place]), outlier.weight, shown + outlier.reason)
 
 
-def _odd_keys(members: Sequence[tuple[tuple[str, ...], Path]]) -> Iterator[Odd]:
+def _odd_keys(members: Sequence[tuple[tuple[str, ...], _LinkedPath]]) -> Iterator[OddValue]:
     if len(members) < _LEAST_RECORDS:
         return
     counts = Counter(key for keys, _ in members for key in keys)
@@ -315,10 +315,10 @@ def _odd_keys(members: Sequence[tuple[tuple[str, ...], Path]]) -> Iterator[Odd]:
         has, lacks = [key for key in keys if key in own], sorted(missed.difference(keys))
         said = [f"only {counts[has[0]]} of {len(members):,} with {_listed(has)}"] if has else []
         said += [f"without {_listed(lacks)}"] if lacks else []
-        yield Odd((*_place_of(path), *has[:1]), weight, ", ".join(said), has[0] if has else "")
+        yield OddValue((*_place_of(path), *has[:1]), weight, ", ".join(said), has[0] if has else "")
 
 
-def _place_of(path: Path) -> Place:
+def _place_of(path: _LinkedPath) -> ValuePath:
     keys: list[str | int] = []
     while path:
         key, path = path
@@ -376,9 +376,9 @@ def document_digest(text: str) -> Digest | None:
     """
     if len(text) > _MAX_CHARS or text.lstrip()[:1] not in {"{", "["}:
         return None
-    joined = _Joined(text)
+    joined = _JoinedView(text)
     try:
-        document = loaded(joined.text)
+        document = load_json(joined.text)
     except json.JSONDecodeError as error:
         return _broken(text, joined.offset(error.pos))
     except (ValueError, RecursionError):  # a number of thousands of digits, or a thousand brackets
@@ -390,8 +390,10 @@ def document_digest(text: str) -> Digest | None:
     if len(keys) <= _MOST_PER_RECORD + 1:
         keys = []
     placed = [value for value in odd if value.key not in keys]
-    offsets = offsets_of(joined.text, [value.place for value in placed])
-    findings = [_found(text, joined.offset(offsets[value.place]), value) for value in placed if value.place in offsets]
+    offsets = value_offsets(joined.text, [value.place for value in placed])
+    findings = [
+        _finding(text, joined.offset(offsets[value.place]), value) for value in placed if value.place in offsets
+    ]
     # Each of them can be searched for: a row names what would take a line each.
     alerts = (f"Keys that few objects have: {_listed(keys, _MAX_FINDINGS)}",) if keys else ()
     return Digest((f"JSON: {shape_of(document)}",), tuple(findings), alerts)
@@ -406,7 +408,7 @@ def _broken(text: str, offset: int) -> Digest | None:
     return Digest((), (Finding(number, 95.0, offset - line_begin, note="no valid JSON from here on"),))
 
 
-class _Joined:
+class _JoinedView:
     """A document whose strings may go on in further lines, as a readable view has them, with these joined again."""
 
     def __init__(self, view: str) -> None:
@@ -447,11 +449,11 @@ def _record(line: str) -> object:
         return None
 
 
-def _found(text: str, offset: int, value: Odd) -> Finding:
+def _finding(text: str, offset: int, value: OddValue) -> Finding:
     line_begin = text.rfind("\n", 0, offset) + 1
     number = text.count("\n", 0, offset) + 1
     return Finding(number, value.weight, offset - line_begin, note=_note(value.place, value.reason))
 
 
-def _note(place: Place, reason: str) -> str:
-    return f"{reason}: {name_of(place)}" if place else reason
+def _note(place: ValuePath, reason: str) -> str:
+    return f"{reason}: {spelled_path(place)}" if place else reason
