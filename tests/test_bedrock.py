@@ -27,7 +27,7 @@ from buoyline.messages import (
     read_result,
     spell,
 )
-from buoyline.messages.payloads import announced_bytes, put_back, take_out
+from buoyline.messages.payloads import payload_sizes, put_back, take_out
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
 
@@ -268,8 +268,8 @@ def test_payloads_are_taken_out_with_their_type_and_put_back() -> None:
 
 
 def test_the_size_of_bytes_is_known_before_anything_is_encoded() -> None:
-    assert sorted(announced_bytes(user(IMAGE, DOCUMENT))) == [8, 11]
-    assert sorted(announced_bytes(BEDROCK.to_json(user(IMAGE, DOCUMENT)))) == [8, 11]
+    assert sorted(payload_sizes(user(IMAGE, DOCUMENT))) == [8, 11]
+    assert sorted(payload_sizes(BEDROCK.to_json(user(IMAGE, DOCUMENT)))) == [8, 11]
 
 
 async def test_messages_come_back_from_disk_as_they_were(tmp_path: Path) -> None:

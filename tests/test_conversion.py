@@ -41,7 +41,7 @@ from buoyline.messages import (
     spell,
 )
 from buoyline.messages.formats import base64_of
-from buoyline.messages.pairing import named
+from buoyline.messages.pairing import with_tool_names
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(64))).decode()
 PDF = base64.b64encode(b"%PDF-1.7 " + bytes(range(64))).decode()
@@ -627,7 +627,7 @@ def turns(messages: Sequence[Any], dialect: str) -> list[Any]:
     found = [turn for message in messages for turn in read(message, Losses(dialect))]
     return [
         (turn.role, turn.name, dict(turn.metadata), [_plain(part) for part in turn.parts])
-        for turn in _run_together([turn for turn in named(found, (), everywhere=True) if turn.parts])
+        for turn in _run_together([turn for turn in with_tool_names(found, (), everywhere=True) if turn.parts])
     ]
 
 

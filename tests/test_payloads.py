@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.messages.payloads import Reference, announced_bytes, put_back, slots, take_out
+from buoyline.messages.payloads import Reference, payload_sizes, payloads_in, put_back, take_out
 
 PAYLOAD = b"\x89PNG\r\n\x1a\n"
 BASE64 = base64.b64encode(PAYLOAD).decode("ascii")
@@ -93,7 +93,7 @@ def test_the_original_is_not_changed(value: Any) -> None:
 @given(values)
 def test_no_payload_is_left_and_each_place_holds_its_reference(value: Any) -> None:
     without, references = take_out(value, Store().put)
-    assert list(slots(without)) == []
+    assert list(payloads_in(without)) == []
     for at, _, reference in references:
         found = without
         for key in at:
@@ -171,7 +171,7 @@ def test_a_payload_within_a_tools_result_is_found() -> None:
 
 def test_payloads_are_found_in_the_order_of_the_document() -> None:
     value = {"b": [{"url": "data:;base64,Yg=="}], "a": {"url": "data:;base64,YQ=="}, "c": {"url": "data:;base64,Yw=="}}
-    assert [slot.payload for slot in slots(value)] == [b"b", b"a", b"c"]
+    assert [found.content for found in payloads_in(value)] == [b"b", b"a", b"c"]
 
 
 @pytest.mark.parametrize(
@@ -220,4 +220,4 @@ def test_a_payload_is_found_however_deeply_it_is_nested() -> None:
 
 def test_the_size_of_bytes_is_announced_wherever_they_are() -> None:
     message = {"role": "user", "content": [{"image": {"format": "png", "source": {"bytes": b"12345"}}}, b"12"]}
-    assert sorted(announced_bytes(message)) == [2, 5]
+    assert sorted(payload_sizes(message)) == [2, 5]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from buoyline import LocalWorkspace
 from buoyline.errors import ConfigError, QuotaExceededError, WorkspaceFull
 from buoyline.messages import Text, ToolResult
-from buoyline.messages.payloads import announced_bytes, slots
+from buoyline.messages.payloads import payload_sizes, payloads_in
 from buoyline.testing.conversation import agentscope_messages, anthropic_messages, openai_messages, said
 from buoyline.workspace import quotas as quotas_module
 from buoyline.workspace.quotas import Quotas
@@ -200,17 +200,17 @@ async def test_a_huge_payload_is_refused_by_its_length_without_a_copy(tmp_path: 
 def test_an_announced_size_is_exact_for_a_payload_and_never_too_small(payload: bytes, behind: str) -> None:
     text = base64.b64encode(payload).decode("ascii") + behind
     value = {"source": {"type": "base64", "data": text}, "url": f"data:a/b;base64,{text}"}
-    announced = list(announced_bytes(value))
+    announced = list(payload_sizes(value))
     assert all(size >= len(payload) for size in announced)
     assert len(announced) == 2
     if not behind and payload:
-        assert announced == [len(slot.payload) for slot in slots(value)]
+        assert announced == [len(found.content) for found in payloads_in(value)]
 
 
 def test_sizes_in_a_value_that_contains_itself_are_told_all_the_same() -> None:
     value: dict[str, Any] = {"type": "base64", "data": "QUJD"}
     value["again"] = [value, value]
-    assert list(announced_bytes(value)) == [3]
+    assert list(payload_sizes(value)) == [3]
 
 
 @given(st.lists(st.sampled_from(sorted(set(WRITES) - {"stub"})), max_size=6), st.integers(200, 20_000))

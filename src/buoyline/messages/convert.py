@@ -14,7 +14,7 @@ from buoyline.messages.dialect import Dialect
 from buoyline.messages.jsonl import is_object
 from buoyline.messages.losses import Loss, Losses
 from buoyline.messages.model import CachePoint, Json, Media, Part, Reasoning, ResultPart, Role, Text, ToolResult, Turn
-from buoyline.messages.pairing import named, side_by_side, with_valid_ids
+from buoyline.messages.pairing import with_results_after_calls, with_tool_names, with_valid_ids
 from buoyline.messages.registry import detect, dialect_named, dialect_names
 
 _Read = TypeVar("_Read")
@@ -110,7 +110,7 @@ def _arranged(turns: Sequence[Turn], own: Collection[int], target: Dialect, loss
     system = ""
     if not target.has_system_messages:
         turns, system = _without_system(turns, losses)
-    turns = named(side_by_side(turns, own, losses), own, everywhere=target.names_results)
+    turns = with_tool_names(with_results_after_calls(turns, own, losses), own, everywhere=target.names_results)
     turns = [
         turn if turn.number in own else replace(turn, parts=tuple(_placed(turn, target, losses.at(turn.number))))
         for turn in turns

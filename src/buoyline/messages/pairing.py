@@ -1,4 +1,4 @@
-"""Which result answers which call, however ids repeat or are missing, and how both stand side by side."""
+"""Pairs of calls and results: which result answers which call, even if ids repeat or are missing."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,64 +9,51 @@ from buoyline.messages.losses import Losses
 from buoyline.messages.model import Part, ToolCall, ToolResult, Turn
 
 _ID: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
-"""What Anthropic and Bedrock take for an id."""
+"""An id that Anthropic and Bedrock accept."""
 
-At: TypeAlias = tuple[int, int]
-"""Number of a turn, and of a block in it."""
-
-Change: TypeAlias = Callable[[At, ToolResult], ToolResult]
+PartPlace: TypeAlias = tuple[int, int]
+"""Number of a turn, and of a part in it."""
 
 
-def pairs_of(turns: Sequence[Turn]) -> dict[At, At]:
-    """Return for each result that answers a call where that call is.
-
-    Of several calls of one id it is the newest turn's, and within that the first that has no result yet.
-    """
-    waiting: dict[str, list[At]] = {}
-    found: dict[At, At] = {}
-    for place, turn in enumerate(turns):
-        for number, block in enumerate(turn.parts):
-            if isinstance(block, ToolCall):
-                waiting.setdefault(block.call_id, []).append((place, number))
-            elif isinstance(block, ToolResult) and (calls := waiting.get(block.call_id)):
-                newest = calls[-1][0]
-                chosen = next(call for call in calls if call[0] == newest)
-                calls.remove(chosen)
-                found[place, number] = chosen
-    return found
-
-
-def side_by_side(turns: Sequence[Turn], own: Collection[int], losses: Losses) -> list[Turn]:
-    """Move each result that comes later than right behind its call to where it belongs; those of *own* messages stay.
+def with_results_after_calls(turns: Sequence[Turn], own: Collection[int], losses: Losses) -> list[Turn]:
+    """Move each result that comes late to the place behind its call.
 
     Args:
         turns: Of the conversation.
         own: Numbers of messages that stay as they are.
-        losses: Takes what was moved.
+        losses: Records the moves.
     """
-    pairs = pairs_of(turns)
-    late: dict[int, list[Part]] = {}
-    stays: dict[int, list[Part]] = {}
+    calls = _calls_of_results(turns)
+    kept: list[list[Part]] = [[] for _ in turns]
+    moved: list[list[Part]] = [[] for _ in turns]
     for place, turn in enumerate(turns):
-        moved_to = None
-        for number, block in enumerate(turn.parts):
-            if isinstance(block, ToolResult):
-                call = pairs.get((place, number))
-                moved_to = _home(turns, place, call) if turn.number not in own else None
-                if moved_to is not None:
+        into = kept[place]
+        for number, part in enumerate(turn.parts):
+            if isinstance(part, ToolResult):
+                call = calls.get((place, number))
+                is_late = call is not None and any(between.role != "tool" for between in turns[call[0] + 1 : place])
+                into = kept[place]
+                if call is not None and is_late and turn.number not in own:
+                    into = moved[call[0]]
                     losses.at(turn.number).note("place of a result", "it follows its call at once now")
-            (stays if moved_to is None else late).setdefault(place if moved_to is None else moved_to, []).append(block)
-    return [
-        made for place, turn in enumerate(turns) for made in _with_late(turn, stays.get(place, []), late.get(place, []))
-    ]
+            into.append(part)  # a cache point follows its result
+    made: list[Turn] = []
+    for turn, stays, late in zip(turns, kept, moved, strict=True):
+        if tuple(stays) == turn.parts:
+            made.append(turn)
+        elif stays:
+            made.append(replace(turn, parts=tuple(stays)))
+        if late:
+            made.append(Turn("tool", tuple(late), number=turn.number))
+    return made
 
 
-def named(turns: Sequence[Turn], own: Collection[int], *, everywhere: bool) -> list[Turn]:
-    """Return *turns* whose results name their tool *everywhere*, or only where the call does not say it already."""
-    pairs = pairs_of(turns)
+def with_tool_names(turns: Sequence[Turn], own: Collection[int], *, everywhere: bool) -> list[Turn]:
+    """Return *turns* whose results name their tool, *everywhere* or only if their call names another one."""
+    calls = _calls_of_results(turns)
 
-    def name(at: At, result: ToolResult) -> ToolResult:
-        call = pairs.get(at)
+    def name(place: PartPlace, result: ToolResult) -> ToolResult:
+        call = calls.get(place)
         called = turns[call[0]].parts[call[1]] if call is not None else None
         known = called.name if isinstance(called, ToolCall) else ""
         if everywhere:
@@ -77,17 +64,16 @@ def named(turns: Sequence[Turn], own: Collection[int], *, everywhere: bool) -> l
 
 
 def with_valid_ids(turns: Sequence[Turn], own: Collection[int], losses: Losses) -> list[Turn]:
-    """Return *turns* whose ids are such as Anthropic and Bedrock take: not empty, of few characters, none twice."""
-    pairs = pairs_of(turns)
+    """Return *turns* whose ids Anthropic and Bedrock accept: not empty, of few characters, each used once."""
+    calls = _calls_of_results(turns)
     ids = _new_ids(turns, own, losses)
 
-    def result_id(at: At, result: ToolResult) -> ToolResult:
-        call = pairs.get(at)
-        new = ids[call] if call is not None else _spelled(result.call_id, at, set())
+    def with_id(place: PartPlace, result: ToolResult) -> ToolResult:
+        call = calls.get(place)
+        new = ids[call] if call is not None else _valid_id(result.call_id, place, set())
         if call is None and new != result.call_id:
-            losses.at(turns[at[0]].number).note(
-                f"id {result.call_id!r} of a result without a call", f"it is {new!r} now"
-            )
+            noted = losses.at(turns[place[0]].number)
+            noted.note(f"id {result.call_id!r} of a result without a call", f"it is {new!r} now")
         return result if new == result.call_id else replace(result, call_id=new)
 
     renamed = [
@@ -96,60 +82,68 @@ def with_valid_ids(turns: Sequence[Turn], own: Collection[int], losses: Losses) 
         else replace(
             turn,
             parts=tuple(
-                replace(block, call_id=ids[place, number]) if isinstance(block, ToolCall) else block
-                for number, block in enumerate(turn.parts)
+                replace(part, call_id=ids[place, number]) if isinstance(part, ToolCall) else part
+                for number, part in enumerate(turn.parts)
             ),
         )
         for place, turn in enumerate(turns)
     ]
-    return _with_results(renamed, own, result_id)
+    return _with_results(renamed, own, with_id)
 
 
-def _new_ids(turns: Sequence[Turn], own: Collection[int], losses: Losses) -> Mapping[At, str]:
-    ids: dict[At, str] = {}
+def _calls_of_results(turns: Sequence[Turn]) -> dict[PartPlace, PartPlace]:
+    """Return the place of the call for each result that answers one.
+
+    Of several calls with one id it is the newest turn's, and within that turn the first that has no result yet.
+    """
+    waiting: dict[str, list[PartPlace]] = {}
+    found: dict[PartPlace, PartPlace] = {}
+    for place, turn in enumerate(turns):
+        for number, part in enumerate(turn.parts):
+            if isinstance(part, ToolCall):
+                waiting.setdefault(part.call_id, []).append((place, number))
+            elif isinstance(part, ToolResult) and (calls := waiting.get(part.call_id)):
+                newest = calls[-1][0]
+                chosen = next(call for call in calls if call[0] == newest)
+                calls.remove(chosen)
+                found[place, number] = chosen
+    return found
+
+
+def _new_ids(turns: Sequence[Turn], own: Collection[int], losses: Losses) -> Mapping[PartPlace, str]:
+    ids: dict[PartPlace, str] = {}
     used: set[str] = set()
     for place, turn in enumerate(turns):
-        for number, block in enumerate(turn.parts):
-            if not isinstance(block, ToolCall):
+        for number, part in enumerate(turn.parts):
+            if not isinstance(part, ToolCall):
                 continue
-            keeps = turn.number in own
-            new = block.call_id if keeps else _spelled(block.call_id, (place, number), used)
-            if new != block.call_id:
-                losses.at(turn.number).note(f"id {block.call_id!r} of a call", f"it is {new!r} now")
+            new = part.call_id if turn.number in own else _valid_id(part.call_id, (place, number), used)
+            if new != part.call_id:
+                losses.at(turn.number).note(f"id {part.call_id!r} of a call", f"it is {new!r} now")
             ids[place, number] = new
             used.add(new)
     return ids
 
 
-def _spelled(call_id: str, at: At, used: Collection[str]) -> str:
-    """Return *call_id* where it will do, else one that tells where the call is."""
+def _valid_id(call_id: str, place: PartPlace, used: Collection[str]) -> str:
+    """Return *call_id* if it is valid and not *used*, else an id that names the place of the call."""
     if _ID.fullmatch(call_id) and call_id not in used:
         return call_id
     readable = re.sub("[^a-zA-Z0-9_-]", "_", call_id)[:40] or "call"
-    return f"{readable}-{at[0]}-{at[1]}"
+    return f"{readable}-{place[0]}-{place[1]}"
 
 
-def _home(turns: Sequence[Turn], place: int, call: At | None) -> int | None:
-    """Return the turn behind which a result in *place* belongs; None where it stands right already."""
-    if call is None or all(turn.role == "tool" for turn in turns[call[0] + 1 : place]):
-        return None
-    return call[0]
-
-
-def _with_late(turn: Turn, stays: Sequence[Part], late: Sequence[Part]) -> list[Turn]:
-    made = [turn] if tuple(stays) == turn.parts else [replace(turn, parts=tuple(stays))] if stays else []
-    return [*made, Turn("tool", tuple(late), number=turn.number)] if late else made
-
-
-def _with_results(turns: Sequence[Turn], own: Collection[int], change: Change) -> list[Turn]:
+def _with_results(
+    turns: Sequence[Turn], own: Collection[int], change: Callable[[PartPlace, ToolResult], ToolResult]
+) -> list[Turn]:
     return [
         turn
         if turn.role != "tool" or turn.number in own
         else replace(
             turn,
             parts=tuple(
-                change((place, number), block) if isinstance(block, ToolResult) else block
-                for number, block in enumerate(turn.parts)
+                change((place, number), part) if isinstance(part, ToolResult) else part
+                for number, part in enumerate(turn.parts)
             ),
         )
         for place, turn in enumerate(turns)

@@ -95,7 +95,7 @@ def _is_changed(value: object, replace: Callable[[object], object]) -> bool:
     return False
 
 
-Place: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys and indexes that lead from a message's root to a value in it; never empty."""
 
 _URL_KEYS = frozenset({"url", "file_data", "image_url"})
@@ -114,33 +114,33 @@ class Reference(NamedTuple):
         reference: What stands there now, e.g. ``"workspace:///data/<sha256>.png"``.
     """
 
-    at: Place
+    at: KeyPath
     head: str
     reference: str
 
 
-class Slot(NamedTuple):
+class Payload(NamedTuple):
     """A payload found in a message."""
 
-    at: Place
+    at: KeyPath
     head: str
     media_type: str
-    payload: bytes
+    content: bytes
 
 
-class Carrier(NamedTuple):
+class PayloadText(NamedTuple):
     """A text that stands where a provider expects a payload, before anybody has decoded it.
 
     Attributes:
         media_type: Of the payload, if it is one.
-        head_chars: How much of the text stands before the base64 text.
+        start: How much of the text stands before the base64 text.
     """
 
     media_type: str
-    head_chars: int
+    start: int
 
 
-def slots(value: object) -> Iterator[Slot]:
+def payloads_in(value: object) -> Iterator[Payload]:
     """Yield the payloads in *value*, in document order.
 
     Not recursive: a tool's arguments may be nested more deeply than Python's stack.
@@ -154,14 +154,14 @@ def slots(value: object) -> Iterator[Slot]:
         if found is None:
             begun.pop()
             continue
-        slot = None if found.carrier is None else _slot(found.at, str(found.value), found.carrier)
-        if slot is not None:
-            yield slot
+        payload = None if found.carrier is None else _payload(found.at, str(found.value), found.carrier)
+        if payload is not None:
+            yield payload
         elif found.carrier is None:
             begun.append(_children(found.value, found.at, found.format_name))
 
 
-def announced_bytes(value: object) -> Iterator[int]:
+def payload_sizes(value: object) -> Iterator[int]:
     """Yield the size of every payload in *value*: of bytes, or by the length of base64 text, which is not copied.
 
     Exact where the base64 is spelled canonically, and at least the size where it is not.
@@ -179,13 +179,13 @@ def announced_bytes(value: object) -> Iterator[int]:
         plain = node if is_object(node) or is_array(node) else model_fields(node)
         for child in _children(plain, (), ""):
             if child.carrier is not None:
-                yield _announced(str(child.value), child.carrier)
+                yield _decoded_size(str(child.value), child.carrier)
             elif id(child.value) not in seen:
                 seen[id(child.value)] = child.value
                 waiting.append(child.value)
 
 
-def format_below(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
+def format_for(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
     """Return the format that holds for what is under *key*: Bedrock names it beside the source of its bytes.
 
     Args:
@@ -199,14 +199,14 @@ def format_below(key: str, siblings: Mapping[str, Any], format_name: str) -> str
     return format_name if key == "bytes" else ""
 
 
-def carrier_of(key: str, value: object, siblings: Mapping[str, Any], format_name: str = "") -> Carrier | None:
+def payload_text_of(key: str, value: object, siblings: Mapping[str, Any], format_name: str = "") -> PayloadText | None:
     """Tell whether *value*, under *key* among its *siblings*, stands where a payload is expected; decodes nothing.
 
     Args:
         key: Of an object.
         value: What is under it.
         siblings: The object.
-        format_name: See `format_below`.
+        format_name: See `format_for`.
     """
     if not isinstance(value, str):
         return None
@@ -214,13 +214,13 @@ def carrier_of(key: str, value: object, siblings: Mapping[str, Any], format_name
         # Not `data_url`, which copies the payload: there may be gigabytes of it, to be refused.
         comma = value.find(",") if value.startswith("data:") else -1
         found = data_url(value[: comma + 1]) if comma >= 0 else None
-        return None if found is None else Carrier(found[0], comma + 1)
+        return None if found is None else PayloadText(found[0], comma + 1)
     if key == "data" and siblings.get("type") == "base64":
-        return Carrier(str(siblings.get("media_type", "")), 0)
+        return PayloadText(str(siblings.get("media_type", "")), 0)
     if key == "data" and siblings.get(BYTES_MARK) is True:
-        return Carrier(guessed_media_type(format_name) if format_name else "", 0)
+        return PayloadText(guessed_media_type(format_name) if format_name else "", 0)
     if key == "data" and isinstance(audio := siblings.get("format"), str):
-        return Carrier(f"audio/{audio}", 0)
+        return PayloadText(f"audio/{audio}", 0)
     return None
 
 
@@ -237,15 +237,15 @@ def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[R
         The value with references (*value* itself where there is no payload), and where they stand.
     """
     references: list[Reference] = []
-    for slot in slots(value):
-        reference = put(slot.payload, slot.media_type)
-        if _is_in_data_block(value, slot.at):
-            at = slot.at[:-1]
-            references.append(Reference((*at, "url"), slot.head, reference))
-            value = _with_leaf(value, at, _renamed(_at(value, at), "data", "url", reference))
+    for found in payloads_in(value):
+        reference = put(found.content, found.media_type)
+        if _is_in_data_block(value, found.at):
+            at = found.at[:-1]
+            references.append(Reference((*at, "url"), found.head, reference))
+            value = _with_value(value, at, _renamed(_value_at(value, at), "data", "url", reference))
         else:
-            references.append(Reference(slot.at, slot.head, reference))
-            value = _with_leaf(value, slot.at, reference)
+            references.append(Reference(found.at, found.head, reference))
+            value = _with_value(value, found.at, reference)
     return value, tuple(references)
 
 
@@ -290,52 +290,52 @@ def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str],
         payload = base64.b64encode(get(reference.reference)).decode("ascii")
         if reference.at[-1] == "url" and not reference.head:
             at = reference.at[:-1]
-            value = _with_leaf(value, at, _renamed(_at(value, at), "url", "data", payload))
+            value = _with_value(value, at, _renamed(_value_at(value, at), "url", "data", payload))
         else:
-            value = _with_leaf(value, reference.at, reference.head + payload)
+            value = _with_value(value, reference.at, reference.head + payload)
     return value
 
 
 class _Child(NamedTuple):
     """What stands in a value and is a payload, which *carrier* says, or may hold one."""
 
-    at: Place
+    at: KeyPath
     value: object
-    carrier: Carrier | None
+    carrier: PayloadText | None
     format_name: str
 
 
-def _children(value: object, at: Place, format_name: str) -> Iterator[_Child]:
+def _children(value: object, at: KeyPath, format_name: str) -> Iterator[_Child]:
     """Yield what stands in *value* and is a payload or may hold one; most of a message is neither."""
     if is_object(value):
         for key, child in value.items():
-            carrier = carrier_of(key, child, value, format_name) if key in _KEYS else None
+            carrier = payload_text_of(key, child, value, format_name) if key in _KEYS else None
             if carrier is not None or type(child) not in _LEAVES:
-                yield _Child((*at, key), child, carrier, format_below(key, value, format_name))
+                yield _Child((*at, key), child, carrier, format_for(key, value, format_name))
     elif is_array(value):
         for index, child in enumerate(value):
             if type(child) not in _LEAVES:
                 yield _Child((*at, index), child, None, "")
 
 
-def _announced(text: str, carrier: Carrier) -> int:
+def _decoded_size(text: str, carrier: PayloadText) -> int:
     padding = 2 if text.endswith("==") else 1 if text.endswith("=") else 0
-    return max(0, (len(text) - carrier.head_chars + 3) // 4 * 3 - padding)
+    return max(0, (len(text) - carrier.start + 3) // 4 * 3 - padding)
 
 
-def _slot(at: Place, value: str, carrier: Carrier) -> Slot | None:
-    text = value[carrier.head_chars :]
+def _payload(at: KeyPath, value: str, carrier: PayloadText) -> Payload | None:
+    text = value[carrier.start :]
     try:
         payload = base64.b64decode(text, validate=True)
     except ValueError:
         return None
     is_canonical = bool(payload) and base64.b64encode(payload) == text.encode("ascii")
-    return Slot(at, value[: carrier.head_chars], carrier.media_type, payload) if is_canonical else None
+    return Payload(at, value[: carrier.start], carrier.media_type, payload) if is_canonical else None
 
 
-def _is_in_data_block(value: Any, at: Place) -> bool:
+def _is_in_data_block(value: Any, at: KeyPath) -> bool:
     """Tell whether the payload at the place *at* is that of a data block of AgentScope's."""
-    return at[-2:] == ("source", "data") and _base64_source(_at(value, at[:-2])) is not None
+    return at[-2:] == ("source", "data") and _base64_source(_value_at(value, at[:-2])) is not None
 
 
 def _base64_source(block: object) -> Mapping[str, Any] | None:
@@ -362,13 +362,13 @@ def _renamed(source: Mapping[str, Any], old: str, new: str, text: str) -> dict[s
     return {**renamed, new: text, "type": kind}
 
 
-def _at(value: Any, at: Place) -> Any:
+def _value_at(value: Any, at: KeyPath) -> Any:
     for key in at:
         value = value[key]
     return value
 
 
-def _with_leaf(value: Any, at: Place, leaf: object) -> Any:
+def _with_value(value: Any, at: KeyPath, leaf: object) -> Any:
     """Return *value* with *leaf* at the place *at*; only what leads there is copied."""
     *way, last = at
     root = holder = _copy(value)

@@ -11,7 +11,7 @@ from typing import Final
 
 from buoyline.errors import ConfigError, CorruptError, NotFoundError, QuotaExceededError, StorageError
 from buoyline.messages import Media, ToolResult
-from buoyline.messages.payloads import announced_bytes
+from buoyline.messages.payloads import payload_sizes
 from buoyline.workspace import layout
 from buoyline.workspace.journal import Record, encode
 from buoyline.workspace.journal_tail import JournalTail
@@ -97,7 +97,7 @@ class QuotaChecker:
         limit = self._quotas.blob_bytes
         if limit is not None:
             for value in values:
-                _check("blob", limit, max(announced_bytes(value), default=0))
+                _check("blob", limit, max(payload_sizes(value), default=0))
 
     def check_result(self, tool_result: object) -> None:
         """Refuse media that are too large, of a tool result in any form, before one is decoded.

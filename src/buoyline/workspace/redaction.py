@@ -35,7 +35,7 @@ from buoyline.messages import (
 )
 from buoyline.messages.dialect import data_url
 from buoyline.messages.formats import is_text_type
-from buoyline.messages.payloads import BYTES_MARK, Carrier, carrier_of, format_below
+from buoyline.messages.payloads import BYTES_MARK, PayloadText, format_for, payload_text_of
 from buoyline.workspace import layout
 
 T = TypeVar("T")
@@ -142,7 +142,7 @@ class Redaction:
                 for key, (old, child) in zip(list(made), node.items(), strict=True):
                     is_text = isinstance(child, str)
                     made[key] = self._string(old, child, node, within) if is_text else child
-                    below = _Holder(old, format_below(old, node, within.format_name))
+                    below = _Holder(old, format_for(old, node, within.format_name))
                     waiting += [] if is_text else [(child, made, key, below)]
             elif is_array(node):
                 into[at] = made_list = list(node)
@@ -239,17 +239,17 @@ class Redaction:
         return keys
 
     def _string(self, key: str, text: str, siblings: Any, within: "_Holder") -> str:
-        carrier = carrier_of(key, text, siblings, within.format_name)
+        carrier = payload_text_of(key, text, siblings, within.format_name)
         if carrier is not None:
             is_marked = siblings.get("type") == "base64" or siblings.get(BYTES_MARK) is True
-            is_payload = carrier.head_chars > 0 or is_marked or within.key == "input_audio"
+            is_payload = carrier.start > 0 or is_marked or within.key == "input_audio"
             return self._carried(text, carrier, is_payload=is_payload)
         is_reference = key in _PAYLOAD_KEYS and layout.blob_behind(text) is not None
         return text if is_reference else self.text(text)
 
-    def _carried(self, text: str, carrier: Carrier, *, is_payload: bool) -> str:
+    def _carried(self, text: str, carrier: PayloadText, *, is_payload: bool) -> str:
         """Redact a text in a payload's place: its bytes, and itself where it may be a text all the same."""
-        head, spelled = text[: carrier.head_chars], text[carrier.head_chars :]
+        head, spelled = text[: carrier.start], text[carrier.start :]
         payload, is_canonical = _decoded(spelled)
         if not (is_canonical and is_payload) and (redacted := self.text(text)) != text:
             return redacted
@@ -302,7 +302,7 @@ class Redaction:
 
 
 class _Holder(NamedTuple):
-    """What leads to a value: the key it stands under, and the format that holds for it, see `format_below`."""
+    """What leads to a value: the key it stands under, and the format that holds for it, see `format_for`."""
 
     key: str
     format_name: str
