@@ -20,7 +20,7 @@ from buoyline.errors import ConfigError, InvalidNameError, NotFoundError, Storag
 from buoyline.lookups import Answer, glob, grep, read
 from buoyline.lookups.hits import hits
 from buoyline.lookups.lines import count_lines, fragments
-from buoyline.lookups.patterns import finder
+from buoyline.lookups.patterns import compile_pattern
 from buoyline.tokens import default_counter
 from buoyline.workspace import LocalWorkspace
 
@@ -153,15 +153,15 @@ def test_a_literal_search_finds_the_lines_that_python_finds(
 def test_an_expression_finds_the_lines_that_python_finds(lines: list[str], pattern: str) -> None:
     content = "".join(f"{line}\n" for line in lines).encode()
     expected = [n for n, line in enumerate(lines, 1) if re.search(pattern.replace(r"\z", r"\Z"), line, re.ASCII)]
-    assert [hit.number for hit in hits([content], finder(pattern))] == expected
-    assert [hit.number for hit in hits(_chunks(content, [3] * 40), finder(pattern))] == expected
+    assert [hit.number for hit in hits([content], compile_pattern(pattern))] == expected
+    assert [hit.number for hit in hits(_chunks(content, [3] * 40), compile_pattern(pattern))] == expected
 
 
 @given(before=st.integers(0, 60_000), after=st.integers(0, 20_000), size=st.integers(1, 5_000))
 def test_a_match_in_a_line_of_any_length_is_found_wherever_it_lies(before: int, after: int, size: int) -> None:
     content = "é".encode() * before + b"needle" + b"." * after
     chunks = [content[at : at + size] for at in range(0, len(content), size)]
-    for find in (finder("needle", literal=True), finder("n[e]+dle")):
+    for find in (compile_pattern("needle", literal=True), compile_pattern("n[e]+dle")):
         found = list(hits(chunks, find, block_bytes=8_192, overlap_bytes=1_024))
         assert len(found) == 1
         column = found[0].column
@@ -497,7 +497,7 @@ def test_the_time_is_looked_at_within_a_hostile_search(workspace: LocalWorkspace
         calls.append(1)
         return len(calls) > looks
 
-    assert len(list(hits([content], finder(pattern), is_over=is_over))) <= looks
+    assert len(list(hits([content], compile_pattern(pattern), is_over=is_over))) <= looks
     assert len(calls) == looks + 1
     name = _write(workspace, "as.txt", content.decode())
     assert "until the time was up" in grep(workspace, pattern, name, timeout_s=0.0).text

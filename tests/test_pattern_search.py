@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from buoyline.errors import ConfigError
 from buoyline.lookups import grep
-from buoyline.lookups.hits import Hit, LineStart, hits
+from buoyline.lookups.hits import LineHit, LineStart, hits
 from buoyline.lookups.lines import lines_before
-from buoyline.lookups.patterns import finder, required_text
+from buoyline.lookups.patterns import compile_pattern, required_text
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.local_tree import LocalTree
 
@@ -55,14 +55,14 @@ def test_what_is_found_in_a_line_depends_on_that_line_alone(
     rows = [("ab a" * size)[:size].encode() for size in lines]
     content = b"\n".join(rows)
     chunks = [content[begin : begin + chunk] for begin in range(0, len(content), chunk)]
-    find = finder(pattern)
+    find = compile_pattern(pattern)
     whole = list(hits(chunks, find, block_bytes=16, overlap_bytes=5))
     assert whole == list(hits([content] if content else [], find, block_bytes=16, overlap_bytes=5))
     at %= len(rows)
     begin = sum(len(row) + 1 for row in rows[:at])
     rest = content[begin:]
     found = hits([rest] if rest else [], find, block_bytes=16, overlap_bytes=5)
-    shifted = [Hit(hit.number + at, hit.column, hit.offset + begin) for hit in found]
+    shifted = [LineHit(hit.number + at, hit.column, hit.offset + begin) for hit in found]
     assert shifted == [hit for hit in whole if hit.number > at]
     assert {hit.offset for hit in whole} <= {sum(len(row) + 1 for row in rows[:n]) for n in range(len(rows))}
     true = {n for n, row in enumerate(rows, 1) if re.search(pattern.encode(), row)}
@@ -102,8 +102,8 @@ def test_the_text_that_all_matches_have_is_seen(pattern: str, text: str) -> None
 def test_looking_for_a_text_first_changes_no_hit(content: bytes, pattern: str, text: str) -> None:
     pattern = rf"(?:{pattern}){text}(?:{pattern})?"
     try:
-        found = list(hits([content] if content else [], finder(pattern)))
-        plain = list(hits([content] if content else [], finder(f"(?:{pattern})")))
+        found = list(hits([content] if content else [], compile_pattern(pattern)))
+        plain = list(hits([content] if content else [], compile_pattern(f"(?:{pattern})")))
     except ConfigError:
         return
     assert found == plain

@@ -21,7 +21,7 @@ from buoyline.cli.options import (
 from buoyline.cli.output import print_json, print_text
 from buoyline.errors import InvalidNameError, NotFoundError
 from buoyline.lookups import Answer, Retrieved, glob, grep, query, read, retrieve, search
-from buoyline.lookups.paths import extent_of
+from buoyline.lookups.paths import resolve_path
 from buoyline.lookups.references import Content, JsonContent, MediaContent
 from buoyline.lookups.retrieve import DEFAULT_MAX_TOKENS
 from buoyline.workspace import LocalWorkspace
@@ -220,7 +220,7 @@ def _sessions_with(workspace: LocalWorkspace, name: str) -> list[str]:
     found: list[str] = []
     for session in itertools.islice(workspace.session_ids(), _MAX_SESSIONS):
         with contextlib.suppress(NotFoundError, InvalidNameError):
-            extent_of(workspace, name, session, confined=True)
+            resolve_path(workspace, name, session, confined=True)
             found.append(session)
         if len(found) == _MAX_HINTS:
             break

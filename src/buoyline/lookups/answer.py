@@ -117,7 +117,7 @@ class Page(Protocol[T_contra]):
 _HELD_CHARS_PER_TOKEN = 16
 
 
-class Budget:
+class AnswerBudget:
     """How many tokens an answer may have, and by whose count.
 
     Attributes:
@@ -130,7 +130,7 @@ class Budget:
         """Allow *max_tokens* for the whole text of an answer, counted by *counter* or the default one."""
         self.max_tokens = max_tokens
         self.max_lines = sys.maxsize if max_tokens is None else max_tokens
-        self.held_chars = max(self.max_lines * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
+        self.max_line_chars = max(self.max_lines * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
         self._counter = as_text_counter(default_counter() if counter is None else counter)
 
     def fill(self, items: Iterable[T], page: Page[T]) -> list[T]:

@@ -62,7 +62,7 @@ _MARKS = re.compile(r"[#=*\s]+|[=*\s]+$")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][+-]?[0-9]{1,2})?")
 
 
-class Source(NamedTuple):
+class QueriedFile(NamedTuple):
     """A file that is asked about: its path relative to the workdir, and its text."""
 
     name: str
@@ -83,7 +83,7 @@ def main() -> int:
     _limit_memory()
     try:
         sources = [
-            Source(name, _text(int(descriptor))) for descriptor, name in zip(files[::2], files[1::2], strict=True)
+            QueriedFile(name, _text(int(descriptor))) for descriptor, name in zip(files[::2], files[1::2], strict=True)
         ]
         evaluated = _selected if _SQL.match(expression) else _found
         content = _joined(evaluated(expression, sources, float(max_s)), int(max_bytes))
@@ -127,7 +127,7 @@ def _joined(pieces: Iterator[str], max_bytes: int) -> str:
 # --- JMESPath
 
 
-def _found(expression: str, sources: Sequence[Source], max_s: float) -> Iterator[str]:
+def _found(expression: str, sources: Sequence[QueriedFile], max_s: float) -> Iterator[str]:
     import jmespath  # noqa: PLC0415 - the path to it is known only now
 
     compiled = jmespath.compile(expression)
@@ -163,7 +163,7 @@ def _keys(document: Mapping[Any, Any]) -> str:
 # --- SQL
 
 
-def _selected(statement: str, sources: Sequence[Source], max_s: float) -> Iterator[str]:
+def _selected(statement: str, sources: Sequence[QueriedFile], max_s: float) -> Iterator[str]:
     """Run *statement* over the tables of *sources*; yield names of columns and then rows, a JSON array a line.
 
     Table ``lines`` is there if the statement names it. What it does not name is then not parsed: a log is no table.
@@ -265,7 +265,7 @@ class _Expressions:
             raise
 
 
-def _load_lines(database: sqlite3.Connection, sources: Sequence[Source]) -> int:
+def _load_lines(database: sqlite3.Connection, sources: Sequence[QueriedFile]) -> int:
     """Make table ``lines`` of all *sources*, with the numbers that `read` shows; return how many lines there are."""
     database.execute(f"CREATE TABLE {_LINES} (path, n, text)")
     database.execute("BEGIN")

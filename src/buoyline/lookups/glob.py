@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from buoyline.errors import ConfigError, CorruptError, NotFoundError
-from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Spelling, as_arguments, shown_path
+from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Spelling, as_arguments, shown_path
 from buoyline.lookups.hits import LineRanges
-from buoyline.lookups.paths import Extent, below, directory_of, extent_of, is_own
+from buoyline.lookups.paths import FileLines, directory_of, entries_below, is_own, resolve_path
 from buoyline.lookups.sources import FileTree, require_files
 from buoyline.messages import is_object
 from buoyline.messages.formats import is_text_type
@@ -61,7 +61,7 @@ def glob(
     entries = list(_entries(workspace.tree, directory, _within(directory, wanted)))
     left = [entry for entry in entries if entry.order > _order(after)] if after else entries
     page = _Page(len(entries), left, spelling)
-    shown = Budget(max_tokens, counter).fill(left, page)
+    shown = AnswerBudget(max_tokens, counter).fill(left, page)
     following = page.following(shown)
     repeated = {"pattern": pattern, "session": session}
     return Answer(
@@ -120,7 +120,7 @@ def _order(path: str) -> list[str]:
 def _entries(tree: FileTree, directory: str, pattern: str) -> Iterator[_Entry]:
     parts = pattern.split("/") if "/" in pattern else ["**", pattern]
     outer = len(directory.split("/")) if directory else 0
-    for name, is_directory in below(tree, directory):
+    for name, is_directory in entries_below(tree, directory):
         if _matches(name.split("/")[outer:], parts):
             yield _Entry(f"{name}/") if is_directory else _Entry(name, tree.size(name))
 
@@ -204,7 +204,7 @@ def rank_of(path: str, number: int = 0, column: int = 0) -> Rank:
     return Rank(directory == layout.DATA, directory, name != layout.TRANSCRIPT_FILE, path, number, column)
 
 
-def searched(
+def files_to_search(
     workspace: LocalWorkspace, path: str | Sequence[str] | None, session: str | None, *, confined: bool = False
 ) -> LineRanges:
     """Return what to search, in order.
@@ -224,39 +224,39 @@ def searched(
     """
     ranges: dict[str, list[tuple[int, int]]] = {}
     found = (
-        map(Extent, _readable(workspace, session))
+        map(FileLines, _readable(workspace, session))
         if path is None
         else _given(workspace, path, session, confined=confined)
     )
-    for extent in found:
-        ranges.setdefault(extent.name, []).extend(extent.spans)
+    for resolved in found:
+        ranges.setdefault(resolved.name, []).extend(resolved.spans)
     return {name: ranges[name] for name in sorted(ranges, key=rank_of) if is_own(workspace, name)}
 
 
 def _given(
     workspace: LocalWorkspace, path: str | Sequence[str], session: str | None, *, confined: bool
-) -> Iterator[Extent]:
+) -> Iterator[FileLines]:
     paths = [path] if isinstance(path, str) else list(path)
     if not 0 < len(paths) <= MAX_PATHS:
         raise ConfigError("path", f"{len(paths)} paths at once; give 1 to {MAX_PATHS}, a directory or a glob")
     for each in paths:
         try:
-            extent = extent_of(workspace, each, session, confined=confined)
+            resolved = resolve_path(workspace, each, session, confined=confined)
         except NotFoundError:
             names = set(files_matching(workspace, each, session, confined=confined) if _GLOB & set(each) else ())
             if not names:
                 raise
             # Of a result with a view, the one that can be read: both say the same.
-            yield from (Extent(name) for name in names if layout.view_name(name) not in names)
+            yield from (FileLines(name) for name in names if layout.view_name(name) not in names)
         else:
-            yield from _files(workspace.tree, extent)
+            yield from _files(workspace.tree, resolved)
 
 
-def _files(tree: FileTree, extent: Extent) -> Iterator[Extent]:
-    if extent.name and not tree.is_directory(extent.name):
-        yield extent
+def _files(tree: FileTree, resolved: FileLines) -> Iterator[FileLines]:
+    if resolved.name and not tree.is_directory(resolved.name):
+        yield resolved
     else:
-        yield from (Extent(name) for name, is_directory in below(tree, extent.name) if not is_directory)
+        yield from (FileLines(name) for name, is_directory in entries_below(tree, resolved.name) if not is_directory)
 
 
 def _readable(workspace: LocalWorkspace, session: str | None) -> Iterator[str]:

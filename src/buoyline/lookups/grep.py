@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from buoyline.errors import ConfigError
-from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
-from buoyline.lookups.glob import Rank, rank_of, searched
-from buoyline.lookups.hits import Deadline, Found, Hit, LineRanges, Search, find, hits_in_ranges, search_for
+from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.glob import Rank, files_to_search, rank_of
+from buoyline.lookups.hits import Deadline, Found, LineHit, LineRanges, Search, find, hits_in_ranges, search_for
 from buoyline.lookups.lines import lines_around
 from buoyline.lookups.sources import FileTree, require_files
 from buoyline.workspace import LocalWorkspace
@@ -40,7 +40,7 @@ def suggestion_for(tree: FileTree, ranges: LineRanges, pattern: str, *, literal:
         literal: Whether it is the text itself.
     """
     folded = search_for(pattern, Deadline(MAX_LOOKING_S), literal=literal, ignore_case=True)
-    path, hit, count = "", Hit(0, 0), 0
+    path, hit, count = "", LineHit(0, 0), 0
     for at, found in _hits(tree, ranges, folded):
         path, hit = (path, hit) if count else (at, found)
         count += 1
@@ -74,7 +74,7 @@ def _near_words(tree: FileTree, ranges: LineRanges, word: str) -> list[str]:
     return difflib.get_close_matches(word, near, _MAX_WORDS, 0.7)
 
 
-def _hits(tree: FileTree, ranges: LineRanges, search: Search) -> Iterator[tuple[str, Hit]]:
+def _hits(tree: FileTree, ranges: LineRanges, search: Search) -> Iterator[tuple[str, LineHit]]:
     for path in ranges:
         for hit in hits_in_ranges(tree, path, ranges[path], search):
             yield path, hit
@@ -149,16 +149,16 @@ def grep(
     deadline = Deadline(timeout_s)
     search = search_for(pattern, deadline, literal=literal, ignore_case=ignore_case)
     last_shown = _rank(after)
-    ranges = searched(workspace, path, session, confined=confined)
+    ranges = files_to_search(workspace, path, session, confined=confined)
 
-    def is_before(name: str, hit: Hit) -> bool:
+    def is_before(name: str, hit: LineHit) -> bool:
         return last_shown is not None and rank_of(name, hit.number, hit.column) <= last_shown
 
     found = find(workspace.tree, ranges, search, is_before)
     suggestion = ""
     if not found.total and found.is_all and not ignore_case and max_tokens >= _LEAST_TOKENS_TO_LIST:
         suggestion = suggestion_for(workspace.tree, ranges, pattern, literal=literal)
-    budget = Budget(max_tokens, counter)
+    budget = AnswerBudget(max_tokens, counter)
     max_lines = max(budget.max_lines, 2 * MAX_CONTEXT_LINES)
     around = (lines_around(workspace.tree, name, hits[:max_lines], context) for name, hits in found.hits.items())
     lines = list(itertools.islice(itertools.chain.from_iterable(around), max_lines))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from buoyline.lookups.patterns import Finder, Place, finder
+from buoyline.lookups.patterns import CompiledPattern, FindFirst, compile_pattern
 from buoyline.lookups.sources import ByteSource
 from buoyline.previews.source import MAX_LINE_CHARS
 
@@ -26,7 +26,7 @@ _SHOWN_BYTES_FROM_MATCH = MAX_LINE_CHARS - _CHARS_BEFORE_MATCH
 _LONGEST_CHAR_BYTES = 4
 
 
-class Hit(NamedTuple):
+class LineHit(NamedTuple):
     """A place that matches.
 
     Attributes:
@@ -55,7 +55,7 @@ class LineStart(NamedTuple):
 FIRST_LINE = LineStart()
 
 
-class Block(NamedTuple):
+class SearchBlock(NamedTuple):
     r"""Bytes that are searched at once.
 
     Attributes:
@@ -82,12 +82,12 @@ def _never() -> bool:
 
 def hits(
     chunks: Iterable[bytes],
-    find: Finder,
+    pattern: CompiledPattern,
     *,
     is_over: Callable[[], bool] = _never,
     block_bytes: int | None = None,
     overlap_bytes: int = OVERLAP_BYTES,
-) -> Iterator[Hit]:
+) -> Iterator[LineHit]:
     """Yield the hits of a pattern in a file, in order.
 
     A line of up to 1,000 characters is one hit, however often it matches. A longer one has a hit for about each
@@ -96,18 +96,18 @@ def hits(
 
     Args:
         chunks: The file, none of them empty.
-        find: Finds the pattern.
+        pattern: What is found.
         is_over: Asked before each block and behind each hit, tells whether to stop there.
         block_bytes: How much of one line is searched at once; None: as much as the pattern is simple.
         overlap_bytes: How much of it is searched again with what follows; less than *block_bytes*.
     """
-    newest = Hit(0, 0)
+    newest = LineHit(0, 0)
     if block_bytes is None:
-        block_bytes = max(2 * overlap_bytes, min(BLOCK_BYTES, _BLOCK_STEPS // find.program_size))
+        block_bytes = max(2 * overlap_bytes, min(BLOCK_BYTES, _BLOCK_STEPS // pattern.program_size))
     for block in blocks(chunks, block_bytes, overlap_bytes):
         if is_over():
             return
-        for hit in _hits_in(block, find.place):
+        for hit in _hits_in(block, pattern.find_first):
             if hit > newest:  # two windows of a line may both show the first match of the second
                 newest = hit
                 yield hit
@@ -115,7 +115,7 @@ def hits(
                 return
 
 
-def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Iterator[Block]:
+def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Iterator[SearchBlock]:
     """Yield a file in blocks of whole lines; a line over *block_bytes* in windows that overlap.
 
     The windows of a line are counted from its beginning, so they are the same wherever the chunks end.
@@ -126,20 +126,20 @@ def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Ite
         while len(held) > block_bytes + overlap_bytes and _is_too_long(held, block_bytes):
             cut = _boundary(held, block_bytes)
             window = held[: block_bytes + overlap_bytes]
-            yield Block(line, column, offset, window, cut, len(window) - 1)
+            yield SearchBlock(line, column, offset, window, cut, len(window) - 1)
             column, offset, held = column + _chars(held[:cut]), offset + cut, held[cut:]
         cut = held.rfind(b"\n") + 1
         if cut and not _is_too_long(held, block_bytes):
-            yield Block(line, column, offset, held, cut - 1, cut)
+            yield SearchBlock(line, column, offset, held, cut - 1, cut)
             offset += cut
             line = LineStart(line.number + held.count(b"\n", 0, cut), offset)
             column, held = 1, held[cut:]
     if _is_too_long(held, block_bytes):
         cut = _boundary(held, block_bytes)
-        yield Block(line, column, offset, held, cut, len(held))
+        yield SearchBlock(line, column, offset, held, cut, len(held))
         column, offset, held = column + _chars(held[:cut]), offset + cut, held[cut:]
     if held:
-        yield Block(line, column, offset, held, len(held), len(held))
+        yield SearchBlock(line, column, offset, held, len(held), len(held))
 
 
 def _pieces(chunks: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
@@ -156,12 +156,14 @@ def _is_too_long(held: bytes, block_bytes: int) -> bool:
     return len(held) > block_bytes and held.find(b"\n", 0, block_bytes + 1) < 0
 
 
-def _hits_in(block: Block, find: Place) -> Iterator[Hit]:
+def _hits_in(block: SearchBlock, find_first: FindFirst) -> Iterator[LineHit]:
     content = block.content
     # Inside a line, the first byte was the last one to be searched before, and is the context of `^` and `\b`.
     position = 0 if block.column == 1 else 1
     cursor = _Cursor(block)
-    while position < block.last_end and 0 <= (start := find(content, position, block.last_end)) <= block.last_start:
+    while (
+        position < block.last_end and 0 <= (start := find_first(content, position, block.last_end)) <= block.last_start
+    ):
         begin = content.rfind(b"\n", 0, start) + 1
         if begin == len(content):  # an empty match behind the last line
             return
@@ -170,18 +172,18 @@ def _hits_in(block: Block, find: Place) -> Iterator[Hit]:
         column = cursor.column_at(start, begin)
         offset = block.offset + begin if begin else block.line.offset
         if _is_long(block, begin, end):
-            yield Hit(cursor.number, max(column - _CHARS_BEFORE_MATCH, 1), offset)
+            yield LineHit(cursor.number, max(column - _CHARS_BEFORE_MATCH, 1), offset)
             position = start + _SHOWN_BYTES_FROM_MATCH
             position = end + 1 if position > end else position
         else:
-            yield Hit(cursor.number, 1, offset)
+            yield LineHit(cursor.number, 1, offset)
             position = end + 1
 
 
 class _Cursor:
     """Counts lines and columns up to places that come in ascending order, looking at each byte once."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: SearchBlock) -> None:
         self._content = block.content
         self.number = block.line.number
         self._column = block.column
@@ -198,7 +200,7 @@ class _Cursor:
         return self._column
 
 
-def _is_long(block: Block, begin: int, end: int) -> bool:
+def _is_long(block: SearchBlock, begin: int, end: int) -> bool:
     if begin == 0 and block.column > 1:
         return True
     size = end - begin
@@ -237,17 +239,17 @@ class Search:
     """What is searched for.
 
     Attributes:
-        find: Finds it.
+        pattern: The pattern.
         deadline: When to stop.
     """
 
-    find: Finder
+    pattern: CompiledPattern
     deadline: Deadline
 
 
 def search_for(pattern: str, deadline: Deadline, *, literal: bool, ignore_case: bool) -> Search:
-    """Prepare a search for *pattern*; see `finder`, which says what is raised."""
-    return Search(finder(pattern, literal=literal, ignore_case=ignore_case), deadline)
+    """Prepare a search for *pattern*; see `compile_pattern`, which says what is raised."""
+    return Search(compile_pattern(pattern, literal=literal, ignore_case=ignore_case), deadline)
 
 
 LineRanges = Mapping[str, Sequence[tuple[int, int]]]
@@ -273,12 +275,12 @@ class Found:
     files: int = 0
     total: int = 0
     before: int = 0
-    hits: dict[str, list[Hit]] = field(default_factory=dict[str, list[Hit]])
+    hits: dict[str, list[LineHit]] = field(default_factory=dict[str, list[LineHit]])
     is_all: bool = True
     stopped_in: str = ""
 
 
-def find(source: ByteSource, ranges: LineRanges, search: Search, is_before: Callable[[str, Hit], bool]) -> Found:
+def find(source: ByteSource, ranges: LineRanges, search: Search, is_before: Callable[[str, LineHit], bool]) -> Found:
     """Find the hits in *ranges*, up to the deadline and to 10,000 that no earlier answer has shown.
 
     Args:
@@ -305,10 +307,12 @@ def find(source: ByteSource, ranges: LineRanges, search: Search, is_before: Call
     return found
 
 
-def hits_in_ranges(source: ByteSource, name: str, ranges: Sequence[tuple[int, int]], search: Search) -> Iterator[Hit]:
+def hits_in_ranges(
+    source: ByteSource, name: str, ranges: Sequence[tuple[int, int]], search: Search
+) -> Iterator[LineHit]:
     """Yield the hits in some lines of file *name*, in order, up to the deadline."""
     last = max(last for _, last in ranges)
-    for hit in hits(source.chunks(name), search.find, is_over=search.deadline.is_over):
+    for hit in hits(source.chunks(name), search.pattern, is_over=search.deadline.is_over):
         if hit.number > last:
             return
         if any(first <= hit.number <= last for first, last in ranges):

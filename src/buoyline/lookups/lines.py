@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from buoyline.lookups.answer import Line
-from buoyline.lookups.hits import FIRST_LINE, Hit, LineStart
+from buoyline.lookups.hits import FIRST_LINE, LineHit, LineStart
 from buoyline.lookups.sources import ByteSource
 from buoyline.previews.source import MAX_LINE_CHARS
 
@@ -35,7 +35,7 @@ class Fragment(NamedTuple):
     content: bytes
 
 
-class Windows(NamedTuple):
+class LineParts(NamedTuple):
     """Parts of a line.
 
     Attributes:
@@ -84,7 +84,7 @@ def fragments(chunks: Iterable[bytes], ranges: Iterable[tuple[int, int]], *, fir
         number = last
 
 
-def windows(line: Iterable[Fragment], columns: Sequence[int], size: int) -> Windows:
+def windows(line: Iterable[Fragment], columns: Sequence[int], size: int) -> LineParts:
     r"""Cut windows of *size* characters out of one line.
 
     Invalid UTF-8 is replaced by U+FFFD; the ``\r`` of a line that ends in ``\r\n`` is left out.
@@ -102,7 +102,7 @@ def windows(line: Iterable[Fragment], columns: Sequence[int], size: int) -> Wind
             if begin < len(text) and end > 0:
                 texts[place] += text[max(begin, 0) : end]
         seen += len(text)
-    return Windows(texts, seen)
+    return LineParts(texts, seen)
 
 
 def _wanted(parts: Sequence[bytes], number: int, ranges: Iterable[tuple[int, int]]) -> Iterator[Fragment]:
@@ -152,7 +152,7 @@ def lines_from(source: ByteSource, name: str, lines: tuple[int, int], column: in
 
 
 def lines_around(
-    source: ByteSource, name: str, hits: Sequence[Hit], context: int, *, first: int = 1, last: int = sys.maxsize
+    source: ByteSource, name: str, hits: Sequence[LineHit], context: int, *, first: int = 1, last: int = sys.maxsize
 ) -> Iterator[Line]:
     """Yield the lines with *hits*, and *context* lines before and after each that are within *first* to *last*.
 

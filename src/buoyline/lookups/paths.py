@@ -69,7 +69,7 @@ def directories_of(workspace: WorkspaceFiles, session: str | None) -> list[str]:
     return [directory for directory in directories if workspace.tree.is_directory(directory)]
 
 
-def files_meant(workspace: WorkspaceFiles, name: str, session: str | None) -> list[str]:
+def files_named(workspace: WorkspaceFiles, name: str, session: str | None) -> list[str]:
     """Return the files that *name* may mean, relative to the workdir; none if it means nothing.
 
     Those of that very name; else the results of the call with that id; else those of calls whose id begins so. An id
@@ -165,7 +165,7 @@ _MAX_LISTED = 4
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 
-class Extent(NamedTuple):
+class FileLines(NamedTuple):
     """What a path or pointer means.
 
     Attributes:
@@ -190,13 +190,15 @@ class Extent(NamedTuple):
         return any(first <= number <= last for first, last in self.spans)
 
 
-def extent_of(workspace: WorkspaceFiles, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
+def resolve_path(
+    workspace: WorkspaceFiles, path: str, session: str | None = None, *, confined: bool = False
+) -> FileLines:
     """Find what *path* means.
 
     Args:
         workspace: Where to look.
         path: Absolute below the workdir, or relative to it, or a ``workspace:///data/`` reference. Else the plain name
-            of a file, the id of a call or the unique beginning of one, as `files_meant` has them. With ``:120``,
+            of a file, the id of a call or the unique beginning of one, as `files_named` has them. With ``:120``,
             ``:120-135`` or ``:120-135,141`` behind it, it is a citation of these lines, which may have its brackets.
         session: Whose directory a relative path is looked for in first, as the citations in summaries need it, and the
             only one where names and ids are looked for.
@@ -213,34 +215,36 @@ def extent_of(workspace: WorkspaceFiles, path: str, session: str | None = None, 
     refused: InvalidNameError | None = None
     for spelled in spellings(path):
         try:
-            extent = _at_path(workspace, spelled, directory, confined=confined)
+            resolved = _at_path(workspace, spelled, directory, confined=confined)
         except InvalidNameError as error:  # it may still be an id
             refused = refused or error
         else:
-            if extent is not None:
-                return extent
+            if resolved is not None:
+                return resolved
     for spelled in spellings(path):
-        extent = _by_name(workspace, spelled, session)
-        if extent is not None:
-            return extent
+        resolved = _by_name(workspace, spelled, session)
+        if resolved is not None:
+            return resolved
     if refused is not None:
         raise refused
     raise _nothing(workspace, path, session, confined=confined)
 
 
-def file_of(workspace: WorkspaceFiles, path: str, session: str | None = None, *, confined: bool = False) -> Extent:
-    """Find the file that *path* means; see `extent_of`, which says what is raised.
+def resolve_file(
+    workspace: WorkspaceFiles, path: str, session: str | None = None, *, confined: bool = False
+) -> FileLines:
+    """Find the file that *path* means; see `resolve_path`, which says what is raised.
 
     Raises:
         NotFoundError: It is a directory.
     """
-    extent = extent_of(workspace, path, session, confined=confined)
-    if not extent.name or workspace.tree.is_directory(extent.name):
-        raise NotFoundError("file", path, f"it is a directory; glob({posixpath.join(extent.name, '*')!r}) lists it")
-    return extent
+    resolved = resolve_path(workspace, path, session, confined=confined)
+    if not resolved.name or workspace.tree.is_directory(resolved.name):
+        raise NotFoundError("file", path, f"it is a directory; glob({posixpath.join(resolved.name, '*')!r}) lists it")
+    return resolved
 
 
-def below(tree: FileTree, directory: str = "") -> Iterator[tuple[str, bool]]:
+def entries_below(tree: FileTree, directory: str = "") -> Iterator[tuple[str, bool]]:
     """Yield all that is in *directory* and below it, without hidden entries, links and pipes.
 
     Yields:
@@ -263,17 +267,17 @@ def _children(tree: FileTree, directory: str) -> list[str]:
     return [above + entry for entry in reversed(tree.names(directory)) if not entry.startswith(".")]
 
 
-def _at_path(workspace: WorkspaceFiles, path: str, directory: str, *, confined: bool) -> Extent | None:
+def _at_path(workspace: WorkspaceFiles, path: str, directory: str, *, confined: bool) -> FileLines | None:
     """Return what is there under *path*, or under what stands before the lines that it cites."""
     name = _existing(workspace, path, directory, confined=confined)
     if name is not None:
-        return Extent(name)
+        return FileLines(name)
     citation = _POINTER.fullmatch(path)
     name = None if citation is None else _existing(workspace, citation[1], directory, confined=confined)
     return None if name is None or citation is None else _cited(name, citation[2])
 
 
-def _by_name(workspace: WorkspaceFiles, text: str, session: str | None) -> Extent | None:
+def _by_name(workspace: WorkspaceFiles, text: str, session: str | None) -> FileLines | None:
     """Return the one file that *text* means by its name or id, or what stands before the lines that it cites.
 
     Raises:
@@ -282,21 +286,21 @@ def _by_name(workspace: WorkspaceFiles, text: str, session: str | None) -> Exten
     """
     citation = _POINTER.fullmatch(text)
     for name in (text, *([citation[1]] if citation else [])):
-        files = files_meant(workspace, name, session)
+        files = files_named(workspace, name, session)
         if len(files) > 1:
             listed = ", ".join(map(shown_path, files[:_MAX_LISTED]))
             more = f" and {len(files) - _MAX_LISTED:,} more" if len(files) > _MAX_LISTED else ""
             raise NotFoundError("single file", name, f"it may mean {listed}{more}; give one of these paths")
         if files and _is_there(workspace, files[0]):
-            return Extent(files[0]) if citation is None or name == text else _cited(files[0], citation[2])
+            return FileLines(files[0]) if citation is None or name == text else _cited(files[0], citation[2])
     return None
 
 
-def _cited(name: str, lines: str) -> Extent:
+def _cited(name: str, lines: str) -> FileLines:
     """Return the *lines* of a citation, such as ``120-135,141``, in the file *name*."""
     spans = sorted((int(first), int(last or first)) for first, last in _SPAN.findall(lines))
     ranges = tuple(spans) if len(spans) > 1 else ()
-    return Extent(name, spans[0][0], max(last for _, last in spans), ranges)
+    return FileLines(name, spans[0][0], max(last for _, last in spans), ranges)
 
 
 def _nothing(workspace: WorkspaceFiles, path: str, session: str | None, *, confined: bool) -> NotFoundError:

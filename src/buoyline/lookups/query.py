@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from buoyline.errors import ConfigError, CorruptError, NotFoundError, storage_error
-from buoyline.lookups.answer import Answer, Budget, Counter, Spelling, as_arguments, shown_path
+from buoyline.lookups.answer import Answer, AnswerBudget, Counter, Spelling, as_arguments, shown_path
 from buoyline.lookups.lines import count_lines, lines_from
-from buoyline.lookups.paths import file_of
+from buoyline.lookups.paths import resolve_file
 from buoyline.lookups.read import LinePage
-from buoyline.lookups.sources import HeldContent, require_files
+from buoyline.lookups.sources import InMemoryContent, require_files
 from buoyline.workspace import LocalWorkspace, layout
 
 MAX_DOCUMENT_BYTES = 64 << 20
@@ -98,13 +98,13 @@ def query(
     paths = [path] if isinstance(path, str) else [*path]
     if not 0 < len(paths) <= MAX_DOCUMENTS:
         raise ConfigError("path", f"{len(paths)} files at once; give 1 to {MAX_DOCUMENTS}")
-    names = [_original(workspace, file_of(workspace, each, session, confined=confined).name) for each in paths]
+    names = [_original(workspace, resolve_file(workspace, each, session, confined=confined).name) for each in paths]
     name = names[0]
-    result = HeldContent(_evaluated(workspace, names, expression, timeout_s))
+    result = InMemoryContent(_evaluated(workspace, names, expression, timeout_s))
     total = count_lines(result.chunks(name))
     page = LinePage(_about(expression, names), start, total, total, spelling)
-    budget = Budget(max_tokens, counter)
-    shown = budget.fill(lines_from(result, name, (start, total), column, budget.held_chars), page)
+    budget = AnswerBudget(max_tokens, counter)
+    shown = budget.fill(lines_from(result, name, (start, total), column, budget.max_line_chars), page)
     following = page.following(shown)
     repeated = {"path": path if isinstance(path, str) else paths, "expression": expression, "session": session}
     return Answer(

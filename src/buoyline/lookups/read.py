@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from buoyline.errors import ConfigError
-from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
 from buoyline.lookups.lines import count_lines, fragments, lines_from, windows
-from buoyline.lookups.paths import file_of
+from buoyline.lookups.paths import resolve_file
 from buoyline.lookups.sources import ByteSource, FileTree, require_files
 from buoyline.offloader.dimensions import dimensions
 from buoyline.previews.source import MAX_LINE_CHARS
@@ -128,28 +128,28 @@ def read(
     """
     require_files(workspace)
     _require_positive(start=start, column=column)
-    extent = file_of(workspace, path, session, confined=confined)
-    first, last = max(start, extent.first), min(sys.maxsize if end is None else end, extent.last)
+    resolved = resolve_file(workspace, path, session, confined=confined)
+    first, last = max(start, resolved.first), min(sys.maxsize if end is None else end, resolved.last)
     if last < first:
         raise ConfigError("end", f"line {last} is before line {first}; lines count from 1, the last one included")
-    described = description_of(workspace.tree, extent.name)
+    described = description_of(workspace.tree, resolved.name)
     if described is not None:
-        return Answer(text=described, path=extent.name)
-    total = count_lines(workspace.tree.chunks(extent.name))
+        return Answer(text=described, path=resolved.name)
+    total = count_lines(workspace.tree.chunks(resolved.name))
     last = min(last, total)
-    budget = Budget(None if whole else max_tokens, counter)
+    budget = AnswerBudget(None if whole else max_tokens, counter)
     if whole:
-        found = _whole_lines(workspace.tree, extent.name, (first, last), column)
+        found = _whole_lines(workspace.tree, resolved.name, (first, last), column)
     else:
-        found = lines_from(workspace.tree, extent.name, (first, last), column, budget.held_chars)
-    lines = (line for line in found if extent.holds(line.number))
-    page = LinePage(shown_path(extent.name), first, last, total, spelling)
+        found = lines_from(workspace.tree, resolved.name, (first, last), column, budget.max_line_chars)
+    lines = (line for line in found if resolved.holds(line.number))
+    page = LinePage(shown_path(resolved.name), first, last, total, spelling)
     shown = budget.fill(lines, page)
     following = page.following(shown)
     repeated = {"path": path, "end": end, "session": session}
     return Answer(
         text=page.text(shown),
-        path=extent.name,
+        path=resolved.name,
         lines=tuple(shown),
         total=total,
         next={**repeated, **following} if following else {},

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from buoyline.errors import CorruptError, InvalidNameError, NotFoundError, StorageError
 from buoyline.lookups.answer import Answer, Line, shown_path
-from buoyline.lookups.paths import MAX_NEAR, directory_of, file_of, names_in, near, records_of, shortened
+from buoyline.lookups.paths import MAX_NEAR, directory_of, names_in, near, records_of, resolve_file, shortened
 from buoyline.lookups.sources import WorkspaceFiles
 from buoyline.messages import is_object, parse
 from buoyline.messages.model import join_texts
@@ -52,7 +52,7 @@ class Target:
     is_narrowed: bool = False
 
 
-def target_of(workspace: WorkspaceFiles, reference: str, session: str | None = None) -> Target:
+def resolve_reference(workspace: WorkspaceFiles, reference: str, session: str | None = None) -> Target:
     """Find what *reference* means.
 
     Args:
@@ -88,19 +88,19 @@ def _by_path(workspace: WorkspaceFiles, reference: str, session: str | None) -> 
     place = _PLACE.fullmatch(reference)
     if place is not None:
         try:
-            extent = file_of(workspace, place[1], session, confined=session is not None)
+            resolved = resolve_file(workspace, place[1], session, confined=session is not None)
         except NotFoundError:
             place = None
         else:
-            _require_offloaded(workspace, extent.name, session)
+            _require_offloaded(workspace, resolved.name, session)
             first, column = max(int(place[2]), 1), max(int(place[3]), 1)
-            return Target(extent.name, extent.name, first=first, column=column, is_narrowed=True)
-    extent = file_of(workspace, reference, session, confined=session is not None)
-    _require_offloaded(workspace, extent.name, session)
-    found = _file(workspace, extent.name)
-    if (extent.first, extent.last) == (1, sys.maxsize):
+            return Target(resolved.name, resolved.name, first=first, column=column, is_narrowed=True)
+    resolved = resolve_file(workspace, reference, session, confined=session is not None)
+    _require_offloaded(workspace, resolved.name, session)
+    found = _file(workspace, resolved.name)
+    if (resolved.first, resolved.last) == (1, sys.maxsize):
         return found
-    return Target(found.name, found.whole, found.parts, extent.first, extent.last, is_narrowed=True)
+    return Target(found.name, found.whole, found.parts, resolved.first, resolved.last, is_narrowed=True)
 
 
 def _file(workspace: WorkspaceFiles, name: str) -> Target:
@@ -305,11 +305,11 @@ def media_of(workspace: WorkspaceFiles, target: Target, *, is_bounded: bool) -> 
     """
     left_bytes = MAX_MEDIA_BYTES if is_bounded else sys.maxsize
     if layout.digest_in(target.whole) is not None:
-        return (_medium(workspace, _single(target.whole), left_bytes),)
+        return (_stored_media(workspace, _single(target.whole), left_bytes),)
     found: list[MediaContent] = []
     for part in target.parts:
         if "path" in part:
-            found.append(_beside(workspace, part, left_bytes))
+            found.append(_media_beside(workspace, part, left_bytes))
             left_bytes -= len(found[-1].content or b"")
     return tuple(found)
 
@@ -350,15 +350,15 @@ def _single(name: str) -> Mapping[str, Any]:
     return {"kind": kind if kind in _MEDIA_KINDS else "document", "media_type": media_type, "path": name}
 
 
-def _beside(workspace: WorkspaceFiles, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
+def _media_beside(workspace: WorkspaceFiles, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
     try:
-        return _medium(workspace, part, max_bytes)
+        return _stored_media(workspace, part, max_bytes)
     except (CorruptError, StorageError) as error:
         reason = error.reason if isinstance(error, CorruptError) else str(error.strerror)
         return _described(workspace, part, int(part.get("bytes", 0)), None, reason)
 
 
-def _medium(workspace: WorkspaceFiles, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
+def _stored_media(workspace: WorkspaceFiles, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
     size_bytes = workspace.tree.size(part["path"]) or 0
     if size_bytes > max_bytes:
         return _described(workspace, part, size_bytes, None, "too large for an answer")

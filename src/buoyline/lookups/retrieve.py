@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from buoyline.errors import ConfigError
-from buoyline.lookups.answer import Answer, Budget, Counter, Line, Spelling
-from buoyline.lookups.hits import Deadline, Found, Hit, Search, find, search_for
+from buoyline.lookups.answer import Answer, AnswerBudget, Counter, Line, Spelling
+from buoyline.lookups.hits import Deadline, Found, LineHit, Search, find, search_for
 from buoyline.lookups.lines import count_lines, lines_around, lines_from
 from buoyline.lookups.references import (
     MAX_MEDIA_BYTES,
@@ -24,9 +24,9 @@ from buoyline.lookups.references import (
     contents_of,
     is_text,
     media_of,
-    target_of,
+    resolve_reference,
 )
-from buoyline.lookups.sources import ByteSource, HeldContent, Workspace, WorkspaceFiles, files_of
+from buoyline.lookups.sources import ByteSource, InMemoryContent, Workspace, WorkspaceFiles, files_of
 from buoyline.previews.source import MAX_LINE_CHARS, visible
 from buoyline.workspace import layout
 
@@ -57,7 +57,7 @@ def as_call(position: Mapping[str, Any]) -> str:
 class _Form(NamedTuple):
     """How large an answer may be, how it says to go on, and the notes below its lines."""
 
-    budget: Budget
+    budget: AnswerBudget
     spelling: Spelling
     notes: tuple[str, ...] = ()
 
@@ -91,7 +91,7 @@ def retrieve(
 
     Args:
         workspace: Where the content is, on disk or in memory; in memory, retrieving it counts as a use of it.
-        reference: In any form that `buoyline.lookups.references.target_of` knows.
+        reference: In any form that `buoyline.lookups.references.resolve_reference` knows.
         pattern: A regular expression in RE2 syntax; what is none is taken as the text itself, and the answer says so.
             The empty pattern shows all lines.
         line_range: ``{"start": first, "end": last}``, 1-based and inclusive; an end behind the last line stands for it.
@@ -119,10 +119,10 @@ def retrieve(
         StorageError: A file cannot be read.
     """
     files = files_of(workspace)
-    target = target_of(files, reference, session)
+    target = resolve_reference(files, reference, session)
     if whole and (files.tree.size(target.whole) or 0) > MAX_MEDIA_BYTES:
         raise ConfigError("whole", f"the content has over {MAX_MEDIA_BYTES:,} bytes; give a pattern or a line_range")
-    form = _Form(Budget(None if whole else max_tokens, counter), spelling)
+    form = _Form(AnswerBudget(None if whole else max_tokens, counter), spelling)
     context = _context(context_lines)
     if pattern is None and line_range is None and context is None and not target.is_narrowed:
         return _whole(files, target, form, is_bounded=max_tokens is not None)
@@ -161,9 +161,9 @@ def retrieve_lines(
     """
     name, first, column = place_in(reference)
     target = Target(name, name, first=first, column=column, is_narrowed=first > 1 or column > 1)
-    form = _Form(Budget(max_tokens, counter), spelling)
+    form = _Form(AnswerBudget(max_tokens, counter), spelling)
     return _lines(
-        HeldContent(content),
+        InMemoryContent(content),
         target,
         form,
         pattern=pattern,
@@ -271,7 +271,7 @@ def _range(source: ByteSource, target: Target, total: int, form: _Form) -> Answe
         ConfigError: The first line ends before the column of *target*, or the tokens are too few for anything.
     """
     page = _RangePage(target, form, len(str(target.last)), total)
-    lines = lines_from(source, target.name, (target.first, target.last), target.column, form.budget.held_chars)
+    lines = lines_from(source, target.name, (target.first, target.last), target.column, form.budget.max_line_chars)
     shown = form.budget.fill(lines, page)
     if target.column > 1 and not shown[0].content:
         raise ConfigError("reference", f"line {target.first} ends before column {target.column}")
@@ -390,7 +390,7 @@ class _MatchesPage(_Page):
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
         shown = [line for line in lines if line.is_hit]
-        left: Sequence[Hit] = self.found.hits[self.target.name][len(shown) :]
+        left: Sequence[LineHit] = self.found.hits[self.target.name][len(shown) :]
         if shown and left and left[0].number == shown[-1].number:
             return self._from(shown[-1].number, shown[-1].column + 1)
         if left or not self.found.is_all:

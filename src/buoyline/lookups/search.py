@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 from buoyline.errors import ConfigError
-from buoyline.lookups.answer import DATA_LABEL, Answer, Budget, Counter, Line, Spelling, as_arguments, shown_path
-from buoyline.lookups.glob import searched
+from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.glob import files_to_search
 from buoyline.lookups.hits import Deadline, LineRanges
 from buoyline.lookups.read import description_of
 from buoyline.lookups.sources import FileTree, require_files
@@ -159,7 +159,7 @@ class Words:
         places = {word: place for place, word in enumerate(self.texts)}
         self._forms = _Forms({word: places[word] for word in single if word in places})
         self._pairs = [(word, places[word]) for word in unspaced if word in places]
-        self._phrases = [(word, places[word], _standing_alone(word)) for word in _phrases(text)]
+        self._phrases = [(word, places[word], _whole_word(word)) for word in _phrases(text)]
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -235,7 +235,7 @@ def _phrases(text: str) -> list[str]:
     return list(dict.fromkeys([*several, *_COMPOUND.findall(text)]))[:MAX_PHRASES]
 
 
-def _standing_alone(phrase: str) -> re.Pattern[str]:
+def _whole_word(phrase: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![^\W_]){re.escape(phrase)}(?![^\W_])")
 
 
@@ -399,11 +399,11 @@ def search(
     if start < 1:
         raise ConfigError("start", f"{start} cannot be; it counts from 1")
     ranking = Ranking(_wanted(query))
-    ranges = searched(workspace, path, session, confined=confined)
+    ranges = files_to_search(workspace, path, session, confined=confined)
     stopped_in = _rank(workspace.tree, ranges, ranking, Deadline(timeout_s))
     ranked = [_Passage(candidate) for candidate in ranking.best()]
     page = _Page(ranking, len(ranked), len(ranges), start, stopped_in, spelling)
-    shown = Budget(max_tokens, counter).fill(ranked[start - 1 :], page)
+    shown = AnswerBudget(max_tokens, counter).fill(ranked[start - 1 :], page)
     following = page.following(shown)
     repeated = {"query": query, "path": path if path is None or isinstance(path, str) else [*path], "session": session}
     return Answer(

@@ -97,7 +97,7 @@ class WorkspaceFiles(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldContent:
+class InMemoryContent:
     """Content in memory, read like a file, whatever the name."""
 
     content: bytes

@@ -34,7 +34,7 @@ from buoyline.integrations.strands.lookups import (
 from buoyline.integrations.strands.storage import FramedStorage, Workspace, WorkspaceStorage
 from buoyline.integrations.strands.storages import FileStorage
 from buoyline.lookups import retrieve
-from buoyline.lookups.references import MediaContent, Retrieved, target_of
+from buoyline.lookups.references import MediaContent, Retrieved, resolve_reference
 from buoyline.lookups.retrieve import place_in
 from buoyline.lookups.sources import files_of
 from buoyline.lookups.tools import RETRIEVAL_DESCRIPTION, RETRIEVAL_PARAMETERS, RETRIEVAL_TOOL, retrieval_arguments
@@ -359,7 +359,7 @@ class WorkspaceKeeping:
         """
         workspace, own = self._storage.workspace, self._storage.session_id
         try:
-            target_of(files_of(workspace), reference, own)
+            resolve_reference(files_of(workspace), reference, own)
         except (InvalidNameError, NotFoundError) as error:
             found = earlier.session_of(reference)
             if found is not None:
@@ -376,7 +376,7 @@ class WorkspaceKeeping:
 def _is_blob(workspace: Workspace, reference: str) -> bool:
     """Tell whether *reference* is a whole name below ``data/``, which only those know who have seen it."""
     try:
-        return layout.digest_in(target_of(files_of(workspace), reference).whole) is not None
+        return layout.digest_in(resolve_reference(files_of(workspace), reference).whole) is not None
     except (InvalidNameError, NotFoundError, StorageError):
         return False
 

@@ -23,8 +23,8 @@ from buoyline.integrations.strands.history import NativeMessage
 from buoyline.integrations.strands.storage import session_in
 from buoyline.lookups import Tool, lookup_tools
 from buoyline.lookups.glob import MAX_PATHS
-from buoyline.lookups.paths import extent_of
-from buoyline.lookups.references import target_of
+from buoyline.lookups.paths import resolve_path
+from buoyline.lookups.references import resolve_reference
 from buoyline.lookups.sources import files_of
 from buoyline.messages import is_object
 from buoyline.offloader import StoredResult
@@ -69,7 +69,7 @@ class EarlierResults:
         """Return the session of the file that *reference* means; None if it is not one of these. Blocking."""
         for session_id in self.owners:
             try:
-                target = target_of(files_of(self.workspace), reference, session_id)
+                target = resolve_reference(files_of(self.workspace), reference, session_id)
             except _ABSENT:
                 continue
             if target.whole in self.sessions:
@@ -216,7 +216,7 @@ class SessionLookups:
 
     def _file_at(self, path: str, session: str) -> str | None:
         try:
-            return extent_of(self._workspace, path, session, confined=True).name
+            return resolve_path(self._workspace, path, session, confined=True).name
         except (InvalidNameError, NotFoundError, StorageError):
             return None
 
