@@ -1,12 +1,13 @@
-"""Conformance suites for your own implementations; needs pytest and pytest-asyncio, imports neither.
+"""Conformance suites for your own counter, offloader or workspace.
 
-docs/testing.md shows how to run them.
+They need pytest and pytest-asyncio, but import neither on loading; docs/testing.md shows how to run them. Tests of
+buoyline itself do not belong here.
 """
 
 import sys
 
 if "pytest" in sys.modules:
-    # Without it a failure in an inherited test would not show the values that it compared.
+    # Otherwise a failure in an inherited test does not show the values that it compared.
     sys.modules["pytest"].register_assert_rewrite(
         "buoyline.testing.counter",
         "buoyline.testing.offloader",

@@ -1,4 +1,4 @@
-"""What holds when many use one workspace: sessions, tasks, threads, cancelled calls, and a whole window."""
+"""Tests of a workspace with many users: sessions, tasks, threads, cancelled calls, and a whole window."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ _CALLS = 10
 
 
 class SharingConformance(WorkspaceSuite):
-    """Inherit it, or `WorkspaceConformance`, which has these tests, too."""
+    """Inherit it, or `WorkspaceConformance`, which includes it."""
 
     async def test_hostile_session_ids_are_sessions_of_their_own(self, workspace: Offloader) -> None:
         """Ids that differ only in case or form, and ids that look like paths."""
@@ -31,7 +31,7 @@ class SharingConformance(WorkspaceSuite):
             assert await loaded(archive, session_id) == [said(str(number))], repr(session_id)
 
     async def test_hostile_call_ids_are_results_of_their_own(self, workspace: Offloader) -> None:
-        """The same ids, and none of them reaches another's content."""
+        """No such id reaches another's content."""
         results = results_of(workspace)
         stored = [await results.store_result("s", result(call_id, f"of {call_id!r}")) for call_id in HOSTILE_IDS]
         for call_id, found in zip(HOSTILE_IDS, stored, strict=True):
@@ -39,7 +39,7 @@ class SharingConformance(WorkspaceSuite):
         assert len({found.reference for found in stored}) == len(stored)
 
     async def test_nothing_of_one_session_is_seen_in_another(self, workspace: Offloader) -> None:
-        """Not even where ids and batch ids are the same."""
+        """Even if ids and batch ids are the same."""
         archive, results = archive_of(workspace), results_of(workspace)
         for session_id in ("s1", "s2"):
             await windows_of(workspace).start_window(session_id, {"of": session_id}, writer="w")
@@ -59,7 +59,7 @@ class SharingConformance(WorkspaceSuite):
         )
 
     async def test_tasks_at_the_same_time_lose_nothing(self, workspace: Offloader) -> None:
-        """Messages, results of one id, and summaries; each batch has lines of its own."""
+        """Messages, results of one id, and summaries; each batch has its own lines."""
         archive, results, summaries = archive_of(workspace), results_of(workspace), summaries_of(workspace)
         numbers = range(_TASKS)
         batches, stored, counted = await asyncio.gather(
@@ -94,7 +94,7 @@ class SharingConformance(WorkspaceSuite):
         assert await archive.missing("s", texts) == []
 
     async def test_threads_that_repeat_one_batch_store_it_once(self, workspace: Offloader) -> None:
-        """Whoever comes first, all get the same answer."""
+        """All get the answer of the first."""
         archive = archive_of(workspace)
         places: list[object] = []
 
@@ -106,7 +106,7 @@ class SharingConformance(WorkspaceSuite):
         assert all(place == places[0] for place in places)
 
     async def test_a_cancelled_call_and_its_repetition_store_once(self, workspace: Offloader) -> None:
-        """Whenever the cancellation comes: what was begun is whole or absent."""
+        """At any moment: the batch is whole or absent."""
         archive = archive_of(workspace)
         messages = [said("x" * 500) for _ in range(100)]
         for steps in (0, 1, 2, 5, 20):
@@ -118,9 +118,9 @@ class SharingConformance(WorkspaceSuite):
             assert found in ([*messages, said("another")], [said("another"), *messages])
 
     async def test_a_context_window_compresses_on_it_and_is_resumed(self, workspace: Offloader) -> None:
-        """Archive and window are together the conversation, and every pointer leads to a line.
+        """Archive and window together are the conversation, and every citation leads to a line.
 
-        Where unused results are forgotten after some turns, they need only be there when they have just been stored.
+        If the workspace forgets unused results after some turns, they are only read right after they were stored.
         """
         conversation = long_conversation(40)
         offloaded: dict[int, tuple[str, str]] = {}
@@ -163,7 +163,7 @@ class SharingConformance(WorkspaceSuite):
 
 
 async def _in_threads(work: Callable[[int], Awaitable[None]]) -> None:
-    """Run *work* with the numbers of the threads, all at once, each in an event loop of its own."""
+    """Run *work* with the number of each thread, all at once, each in its own event loop."""
     start = threading.Barrier(_THREADS)
 
     def run(thread: int) -> None:
@@ -200,7 +200,7 @@ def _window(workspace: Offloader, on_event: Callable[[Event], None]) -> ContextW
 
 
 async def _fed(window: ContextWindow, conversation: Sequence[Any]) -> list[Any]:
-    """Add each message and prepare a model call after it; return what the last call is given."""
+    """Add each message and prepare a model call after it; return the messages of the last call."""
     for message in conversation:
         await window.add(message)
         await window.prepare()
@@ -208,5 +208,5 @@ async def _fed(window: ContextWindow, conversation: Sequence[Any]) -> list[Any]:
 
 
 def _count(text: str) -> int:
-    """Count about as a tokenizer does; the suites need no vocabulary."""
+    """Count about as a tokenizer does, so that the suites need no vocabulary."""
     return -(-len(text) // 4)

@@ -1,4 +1,4 @@
-"""Messages for the suites: several dialects, with payloads, and with ids as real sessions have them."""
+"""Messages for the suites: several dialects, images and documents, and ids as in real sessions."""
 
 import base64
 from typing import Any, Final
@@ -20,7 +20,7 @@ def result(call_id: str, text: str) -> ToolResult:
 
 
 def result_of_all_kinds(call_id: str) -> ToolResult:
-    """Return a result with a block of every kind: text, JSON, media with and without bytes, and one that is unknown."""
+    """Return a result with a block of every kind: text, JSON, media with and without bytes, an unknown one."""
     return ToolResult(
         call_id,
         "survey",
@@ -42,7 +42,7 @@ def result_of_all_kinds(call_id: str) -> ToolResult:
 
 
 def contents(result: ToolResult) -> list[tuple[ResultPart, bytes | None]]:
-    """Return the parts of *result* with the bytes of its media, for comparing."""
+    """Return the parts of *result*, each image or document with its bytes, to compare them."""
     return [(part, part.content() if isinstance(part, Media) else None) for part in result.parts]
 
 
@@ -189,7 +189,7 @@ HOSTILE_IDS: Final = (
     ".locks",
     "a~b",
 )
-"""Ids of sessions and of tool calls, no two the same: paths, devices, twins but for case or Unicode form, long ones."""
+"""Different ids of sessions and calls: paths, devices, long ones, and some that differ only in case or Unicode form."""
 
 HOSTILE_TEXTS: Final = (
     "",
@@ -206,7 +206,7 @@ HOSTILE_TEXTS: Final = (
     '{"rows":[' + ",".join(f'{{"id":{number}}}' for number in range(400)) + "]}",
     "x" * 100_000,
 )
-"""Texts of messages and tool results that have a form in UTF-8."""
+"""Texts of messages and tool results that UTF-8 can encode."""
 
 LONE_SURROGATES: Final = "cut in the middle of a character: \ud83d"
-"""A text that has none. Tools that cut JSON give it; a workspace keeps it all the same."""
+"""A text that UTF-8 cannot encode. Tools that cut JSON return such texts, and a workspace keeps them."""

@@ -1,4 +1,4 @@
-"""What every token counter must do, as tests to inherit.
+"""Tests that every token counter must pass.
 
 ```python
 class TestMyCounter(CounterConformance):
@@ -39,17 +39,17 @@ COUNTED_TEXTS: Final = (
     _PROSE * 60,
     _JSON,
 )
-"""Texts of every kind that a counter meets: scripts, blanks, runs, marks, halves of characters, brackets."""
+"""Texts that are hard to count: scripts, blanks, repeated characters, marks, halves of characters, brackets."""
 
 
-class CounterConformance(ABC):  # noqa: B024 - abstract in that it needs the fixture of whoever inherits it
-    """Inherit it in a test class, with a fixture ``counter``.
+class CounterConformance(ABC):  # noqa: B024 - abstract since it needs a fixture of the class that inherits it
+    """Inherit it in a test class with a fixture ``counter``.
 
-    It asks whether `exceeds`, `head` and `tail` agree with `count`, which alone says how many tokens a text has.
+    It checks that `exceeds`, `head` and `tail` agree with `count`, which alone decides how many tokens a text has.
     """
 
     def test_a_count_is_a_whole_number_and_always_the_same(self, counter: TextCounter) -> None:
-        """What is counted again, on the way through a compression, takes what it took before."""
+        """A text that is counted again during a compaction has the same count."""
         for text in COUNTED_TEXTS:
             tokens = counter.count(text)
             assert type(tokens) is int
@@ -57,7 +57,7 @@ class CounterConformance(ABC):  # noqa: B024 - abstract in that it needs the fix
             assert counter.count(text) == tokens
 
     def test_exceeds_agrees_with_count(self, counter: TextCounter) -> None:
-        """One token less, just as many and one more than there are decide exactly."""
+        """One token less, the same number and one more decide exactly."""
         for text in COUNTED_TEXTS:
             tokens = counter.count(text)
             assert counter.exceeds(text, tokens - 1)
@@ -65,7 +65,7 @@ class CounterConformance(ABC):  # noqa: B024 - abstract in that it needs the fix
             assert not counter.exceeds(text, tokens + 1)
 
     def test_head_is_a_prefix_within_the_limit(self, counter: TextCounter) -> None:
-        """By a recount; only where even no text at all exceeds the limit, no text may exceed it."""
+        """By a recount; an empty head is allowed if even the empty text exceeds the limit."""
         for text, _, max_tokens in _limits(counter):
             head = counter.head(text, max_tokens)
             assert text.startswith(head)
@@ -79,7 +79,7 @@ class CounterConformance(ABC):  # noqa: B024 - abstract in that it needs the fix
             assert not tail or counter.count(tail) <= max_tokens
 
     def test_a_text_within_the_limit_is_its_own_head_and_tail(self, counter: TextCounter) -> None:
-        """A limit takes nothing from what it does not concern."""
+        """A limit does not change a shorter text."""
         for text, tokens, max_tokens in _limits(counter):
             if tokens <= max_tokens:
                 assert counter.head(text, max_tokens) == text
@@ -93,7 +93,7 @@ class CounterConformance(ABC):  # noqa: B024 - abstract in that it needs the fix
                 assert counter.count(counter.tail(text, max_tokens)) >= max_tokens // 2
 
     def test_no_limit_is_below_zero(self, counter: TextCounter) -> None:
-        """A budget that was overdrawn is a mistake of the caller's."""
+        """A negative limit is a mistake of the caller."""
         for text in ("", "text"):
             with raises(ValueError):
                 counter.head(text, -1)

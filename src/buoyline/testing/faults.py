@@ -1,10 +1,10 @@
-"""A file layer that fails: at the k-th system call, before or after it had its effect.
+"""Makes system calls fail: the n-th one, before or after it had its effect.
 
 ```python
 for faults in every_fault(errno.ENOSPC, after=True):
     workspace = ...
     with faults:
-        ...  # one of its calls fails: it must raise, keep what was there, and succeed when repeated
+        ...  # one of its calls fails: it must raise, keep the old state, and succeed when repeated
 ```
 """
 
@@ -16,26 +16,26 @@ from contextlib import ExitStack
 from typing import Any, Final, Self
 
 CALLS: Final = ("open", "write", "fdatasync", "fsync", "link", "rename", "unlink", "mkdir", "ftruncate")
-"""The functions of `os` that change files, or come before a change."""
+"""The functions of `os` that change files, or prepare a change."""
 
 
 class Faults:
-    """Lets one system call fail for as long as its block runs.
+    """Makes one system call fail while its block runs.
 
-    The functions are replaced in `os`, for all threads of the process: nothing else should use files meanwhile.
+    It replaces functions in `os` for all threads of the process, so nothing else should use files meanwhile.
 
     Attributes:
-        count: How many calls were made so far, the failed one included.
+        count: Calls so far, with the failed one.
     """
 
     def __init__(self, fail_at: int, code: int, *, after: bool = False, calls: Sequence[str] = CALLS) -> None:
         """Prepare the failure.
 
         Args:
-            fail_at: Which call fails, counted from 1; 0 lets all succeed and only counts them.
+            fail_at: Number of the call that fails, from 1; 0 only counts the calls.
             code: Its errno, e.g. ``errno.ENOSPC``.
-            after: It fails after it had its effect, as a call may whose answer is lost.
-            calls: Names of the functions that count; those that the platform lacks are left out.
+            after: It fails after it had its effect, like a call whose answer is lost.
+            calls: Names of the functions that count; those that the platform lacks are omitted.
         """
         self.count = 0
         self._fail_at = fail_at
@@ -47,11 +47,11 @@ class Faults:
 
     @property
     def has_struck(self) -> bool:
-        """Tell whether a call has failed."""
+        """Whether a call has failed."""
         return 0 < self._fail_at <= self.count
 
     def __enter__(self) -> Self:
-        """Begin to count and to fail."""
+        """Replace the functions."""
         for name in self._calls:
             real = getattr(os, name)
             self._restoring.callback(setattr, os, name, real)
@@ -59,7 +59,7 @@ class Faults:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Put the functions back."""
+        """Restore the functions."""
         self._restoring.close()
 
     def _failing(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,17 +81,17 @@ class Faults:
 def every_fault(
     code: int, *, after: bool = False, calls: Sequence[str] = CALLS, first: int = 1, step: int = 1
 ) -> Iterator[Faults]:
-    """Yield an injector for the call *first*, then for each *step* calls later, until a call is not reached any more.
+    """Yield an injector for call *first*, then for every *step*-th call after it, until the work makes no such call.
 
     Args:
-        code: See `Faults`, as for the others.
-        after: As above.
-        calls: As above.
-        first: The call that fails first, counted from 1.
-        step: Of so many calls one fails, so that several tests can share the calls out among them.
+        code: As for `Faults`, like the others.
+        after: See above.
+        calls: See above.
+        first: Number of the first call that fails, from 1.
+        step: Larger than 1, so that several tests can share the calls.
 
     Returns:
-        Injectors, to be entered by the caller one after the other. The last one lets everything succeed.
+        Injectors, to be entered one after the other. The last one makes nothing fail.
     """
     for fail_at in itertools.count(first, step):
         faults = Faults(fail_at, code, after=after, calls=calls)

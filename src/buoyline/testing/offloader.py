@@ -1,4 +1,4 @@
-"""What every offloader must do, as tests to inherit.
+"""Tests that every offloader must pass.
 
 ```python
 class TestBucketOffloader(OffloaderConformance):
@@ -20,33 +20,33 @@ from buoyline.testing.conversation import HOSTILE_IDS, HOSTILE_TEXTS, result, sa
 
 
 class OffloaderConformance(ABC):
-    """Inherit it in a test class, with a fixture ``offloader`` that gives a new one for each test.
+    """Inherit it in a test class with a fixture ``offloader`` that returns a new one for each test.
 
     The tests are asynchronous; pytest-asyncio runs them in its mode ``auto``.
     """
 
     @abstractmethod
     def peek(self, offloader: Any, reference: str) -> str:
-        """Return the text stored under *reference*, without asking the offloader itself.
+        """Return the text stored under *reference* without the offloader itself.
 
-        A mistake in writing then cannot hide behind the same mistake in reading.
+        So a mistake in writing cannot hide behind the same mistake in reading.
         """
 
     async def test_a_tool_result_is_stored_whole_under_its_reference(self, offloader: Offloader) -> None:
-        """Each text comes back equal, empty, hostile and large ones included."""
+        """Each text comes back equal, also empty, hostile and large ones."""
         for number, text in enumerate(HOSTILE_TEXTS):
             reference = await offloader.offload_tool_result("s", result(f"call_{number}", text))
             assert self.peek(offloader, reference) == text
 
     async def test_one_call_id_with_two_results_keeps_both(self, offloader: Offloader) -> None:
-        """Ids repeat in real sessions, and are all empty in some."""
+        """Ids repeat in real sessions; in some, all are empty."""
         for call_id in ("same", ""):
             first = await offloader.offload_tool_result("s", result(call_id, "one"))
             second = await offloader.offload_tool_result("s", result(call_id, "two"))
             assert (self.peek(offloader, first), self.peek(offloader, second)) == ("one", "two")
 
     async def test_hostile_ids_are_results_of_their_own(self, offloader: Offloader) -> None:
-        """Models and providers choose ids of calls, and users those of sessions: paths, twins, long ones."""
+        """Models and providers choose ids of calls, and users those of sessions: paths, near duplicates, long ones."""
         calls = [("s", call_id) for call_id in HOSTILE_IDS] + [(session_id, "c") for session_id in HOSTILE_IDS]
         references = [await offloader.offload_tool_result(ids[0], result(ids[1], f"of {ids!r}")) for ids in calls]
         for ids, reference in zip(calls, references, strict=True):
@@ -59,7 +59,7 @@ class OffloaderConformance(ABC):
         assert (self.peek(offloader, first), self.peek(offloader, second)) == ("one", "two")
 
     async def test_every_message_can_be_found_under_the_reference_of_its_batch(self, offloader: Offloader) -> None:
-        """A later batch takes nothing from an earlier one."""
+        """A later batch does not change an earlier one."""
         references = [await offloader.offload_context("s", [said(f"needle-{number}")]) for number in range(5)]
         for number, reference in enumerate(references):
             assert f"needle-{number}" in self.peek(offloader, reference)
@@ -72,7 +72,7 @@ class OffloaderConformance(ABC):
             assert f"needle-{number}-" in self.peek(offloader, reference)
 
     async def test_messages_are_not_changed(self, offloader: Offloader) -> None:
-        """The caller's objects are the caller's."""
+        """The messages belong to the caller."""
         message = said("as it was")
         await offloader.offload_context("s", [message])
         assert message == said("as it was")

@@ -1,4 +1,7 @@
-"""What the suites for workspaces have in common."""
+"""Helpers of the suites for workspaces.
+
+pytest is imported when a test runs, so that a suite can be loaded without it.
+"""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
@@ -14,25 +17,22 @@ from buoyline.offloader import (
     abilities_of,
 )
 
-# What the suites say to pytest. It is imported when a test runs, so that reading a suite does not need it.
-
-
 T = TypeVar("T")
 
 
 def raises(kind: type[BaseException], match: str | None = None) -> AbstractContextManager[Any]:
-    """Expect the block to raise *kind*, with a text in which the pattern *match* is found."""
+    """Expect the block to raise *kind* with a text that matches *match*."""
     import pytest  # noqa: PLC0415 - see above
 
     return pytest.raises(kind, match=match)
 
 
 def required(ability: T | None, name: str) -> T:
-    """Return *ability*, or skip the test for an implementation that does not have it.
+    """Return *ability*, or skip the test if the implementation lacks it.
 
     Args:
         ability: From `abilities_of`.
-        name: Its name, for the reason.
+        name: For the reason of the skip.
     """
     import pytest  # noqa: PLC0415 - see above
 
@@ -42,17 +42,17 @@ def required(ability: T | None, name: str) -> T:
 
 
 ALL: Final = (0, 1 << 30)
-"""From the first message up to whatever is the last."""
+"""The range of all messages."""
 
 
 class WorkspaceSuite(ABC):
-    """A suite on a workspace: inherit one, with a fixture ``workspace`` that gives a new one for each test."""
+    """A suite for workspaces: inherit one with a fixture ``workspace`` that returns a new one for each test."""
 
     @abstractmethod
     def peek(self, workspace: Any, reference: str) -> str:
-        """Return the text stored under *reference*, without asking the workspace itself.
+        """Return the text stored under *reference* without the workspace itself.
 
-        A mistake in writing then cannot hide behind the same mistake in reading. Bytes are decoded with
+        So a mistake in writing cannot hide behind the same mistake in reading. Decode bytes with
         ``"utf-8", "surrogatepass"``, so that half a character comes back, too.
         """
 
@@ -63,22 +63,22 @@ def archive_of(workspace: Offloader) -> ContextArchive:
 
 
 def results_of(workspace: Offloader) -> ResultStore:
-    """Return the workspace's store of results, or skip the test."""
+    """Return the workspace's result store, or skip the test."""
     return required(abilities_of(workspace).results, "store of results")
 
 
 def summaries_of(workspace: Offloader) -> SummaryLog:
-    """Return the workspace's log of summaries, or skip the test."""
+    """Return the workspace's summary log, or skip the test."""
     return required(abilities_of(workspace).summaries, "log of summaries")
 
 
 def transcript_of(workspace: Offloader) -> TranscriptReader:
-    """Return what shows the workspace's transcript line by line, or skip the test."""
+    """Return the workspace's transcript reader, or skip the test."""
     return required(abilities_of(workspace).transcript, "lines of the transcript")
 
 
 def windows_of(workspace: Offloader) -> WindowLog:
-    """Return the workspace's log of windows, or skip the test."""
+    """Return the workspace's window log, or skip the test."""
     return required(abilities_of(workspace).windows, "log of windows")
 
 

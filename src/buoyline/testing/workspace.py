@@ -1,4 +1,4 @@
-"""What every workspace must do, as tests to inherit.
+"""Tests that every workspace must pass.
 
 ```python
 class TestBucketWorkspace(WorkspaceConformance):
@@ -10,7 +10,7 @@ class TestBucketWorkspace(WorkspaceConformance):
         return bucket.read(reference)
 ```
 
-A workspace is an `Offloader` that has abilities; run `OffloaderConformance` on it, too.
+A workspace is an `Offloader` with abilities; run `OffloaderConformance` on it, too.
 """
 
 from buoyline.errors import ConflictError, MessageError, NotFoundError, SessionExistsError, StaleWindowError
@@ -35,14 +35,14 @@ from buoyline.testing.suite import ALL, archive_of, loaded, raises, results_of, 
 
 
 class WorkspaceConformance(SharingConformance):
-    """Inherit it in a test class, with a fixture ``workspace`` that gives a new one for each test.
+    """Inherit it in a test class with a fixture ``workspace`` that returns a new one for each test.
 
-    A test that needs an ability which the workspace does not have is skipped. The tests are asynchronous;
-    pytest-asyncio runs them in its mode ``auto``.
+    A test is skipped if the workspace lacks the ability that it needs. The tests are asynchronous; pytest-asyncio runs
+    them in its mode ``auto``.
     """
 
     async def test_messages_of_each_dialect_come_back_equal_and_in_order(self, workspace: Offloader) -> None:
-        """Payloads are put back, keys keep their order, and the caller's messages are not changed."""
+        """With their images and the order of their keys; the caller's messages are not changed."""
         archive = archive_of(workspace)
         makers = {"openai": openai_messages, "anthropic": anthropic_messages, "agentscope": agentscope_messages}
         for session_id, (dialect, make) in zip("abc", makers.items(), strict=True):
@@ -55,7 +55,7 @@ class WorkspaceConformance(SharingConformance):
             assert [list(message) for _, message in found] == [list(message) for message in make()]
 
     async def test_any_extent_of_the_messages_can_be_loaded(self, workspace: Offloader) -> None:
-        """Across batches, and fewer where there are fewer."""
+        """Across batches, and fewer if there are fewer."""
         archive = archive_of(workspace)
         messages = [said(str(number)) for number in range(7)]
         for start in range(0, 7, 2):
@@ -65,7 +65,7 @@ class WorkspaceConformance(SharingConformance):
                 assert [message for _, message in await archive.load_messages("s", first, end)] == messages[first:end]
 
     async def test_what_was_loaded_is_the_callers(self, workspace: Offloader) -> None:
-        """To change it changes nothing in the workspace."""
+        """A change of it changes nothing in the workspace."""
         archive = archive_of(workspace)
         await archive.archive("s", openai_messages())
         for message in await loaded(archive, "s"):
@@ -73,7 +73,7 @@ class WorkspaceConformance(SharingConformance):
         assert await loaded(archive, "s") == openai_messages()
 
     async def test_a_text_that_spells_a_reference_stays_a_text(self, workspace: Offloader) -> None:
-        """Only what was taken out of a message is put back into it."""
+        """Only data that was taken out of a message is put back into it."""
         archive = archive_of(workspace)
         reference = f"workspace:///data/{'0' * 64}.png"
         forged = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": reference}}]}
@@ -97,7 +97,7 @@ class WorkspaceConformance(SharingConformance):
         assert await loaded(archive, "s") == [*openai_messages(), said("c")]
 
     async def test_a_batch_id_with_other_messages_is_a_conflict_and_stores_nothing(self, workspace: Offloader) -> None:
-        """Neither the old batch nor the order is touched."""
+        """Neither the old batch nor the order changes."""
         archive = archive_of(workspace)
         await archive.archive("s", [said("a")], batch_id="one")
         with raises(ConflictError, "new batch id"):
@@ -113,7 +113,7 @@ class WorkspaceConformance(SharingConformance):
     async def test_a_batch_that_must_begin_at_another_index_is_refused_and_stores_nothing(
         self, workspace: Offloader
     ) -> None:
-        """Somebody else has archived meanwhile. A repetition stands where it stood."""
+        """Another writer has archived meanwhile. A repetition keeps its index."""
         archive = archive_of(workspace)
         with raises(StaleWindowError):
             await archive.archive("s", [said("a"), said("b")], batch_id="one", first=1)
@@ -126,7 +126,7 @@ class WorkspaceConformance(SharingConformance):
         assert await loaded(archive, "s") == [said("a"), said("b"), said("c")]
 
     async def test_no_messages_change_nothing(self, workspace: Offloader) -> None:
-        """The answer says where the next would stand."""
+        """The answer has the index of the next message."""
         archive = archive_of(workspace)
         await archive.archive("s", [said("a"), said("b")])
         empty = await archive.archive("s", [])
@@ -145,7 +145,7 @@ class WorkspaceConformance(SharingConformance):
         assert await loaded(archive, "s") == [said("a")]
 
     async def test_line_ranges_lead_to_the_lines_of_each_message(self, workspace: Offloader) -> None:
-        """They follow each other without a gap, and `locate` repeats what `archive` said."""
+        """They follow each other without a gap, and `locate` repeats the answer of `archive`."""
         archive = archive_of(workspace)
         messages = [said(f"needle-{number}-\n" + "line\n" * number) for number in range(6)]
         batches = [await archive.archive("s", messages[start : start + 2]) for start in (0, 2, 4)]
@@ -161,7 +161,7 @@ class WorkspaceConformance(SharingConformance):
         assert (await archive.locate("s", 1, 4)).lines == located.lines[1:4]
 
     async def test_a_transcript_shows_the_lines_of_each_message(self, workspace: Offloader) -> None:
-        """Those that its line ranges name, across batches."""
+        """The lines in its line ranges, across batches."""
         archive, reader = archive_of(workspace), transcript_of(workspace)
         for start in (0, 2, 4):
             await archive.archive("s", [said(f"needle-{number}-\n\u2028\n") for number in (start, start + 1)])
@@ -171,21 +171,21 @@ class WorkspaceConformance(SharingConformance):
         assert [list(lines) for lines in shown] == [text[start - 1 : end] for start, end in located.lines]
 
     async def test_lines_of_messages_that_are_not_archived_are_not_found(self, workspace: Offloader) -> None:
-        """Rather than fewer lines than messages."""
+        """Fewer lines than messages would be worse."""
         archive = archive_of(workspace)
         await archive.archive("s", [said("a")])
         with raises(NotFoundError):
             await archive.locate("s", 0, 2)
 
     async def test_hostile_texts_come_back_equal_from_the_results(self, workspace: Offloader) -> None:
-        """Each text to the last character, half a character included."""
+        """Each text to the last character, also half a character."""
         results = results_of(workspace)
         for number, text in enumerate((*HOSTILE_TEXTS, LONE_SURROGATES)):
             stored = await results.store_result("s", result(f"call_{number}", text))
             assert self.peek(workspace, stored.reference) == text
 
     async def test_a_result_with_a_long_line_has_a_view_with_short_ones(self, workspace: Offloader) -> None:
-        """What can be read as it is has none."""
+        """A result that is readable as it is has none."""
         results = results_of(workspace)
         long = await results.store_result("s", result("long", "word " * 1000))
         view = self.peek(workspace, long.view)
@@ -197,7 +197,7 @@ class WorkspaceConformance(SharingConformance):
     async def test_one_call_id_with_other_content_keeps_both_and_with_the_same_is_one(
         self, workspace: Offloader
     ) -> None:
-        """Ids repeat in real sessions, and are all empty in some."""
+        """Ids repeat in real sessions; in some, all are empty."""
         results = results_of(workspace)
         for call_id in ("same", "", *HOSTILE_IDS[:3]):
             stored = [await results.store_result("s", result(call_id, text)) for text in ("one", "two", "one", "two")]
@@ -205,7 +205,7 @@ class WorkspaceConformance(SharingConformance):
             assert [self.peek(workspace, found.reference) for found in stored[:2]] == ["one", "two"]
 
     async def test_a_result_comes_back_with_every_kind_of_block(self, workspace: Offloader) -> None:
-        """In the tool's order, with the bytes of its media; text and JSON alone stand in its file."""
+        """In the tool's order, with the bytes of its images and documents; its file has only text and JSON."""
         results, whole = results_of(workspace), result_of_all_kinds("c")
         stored = await results.store_result("s", whole)
         found = await results.load_result("s", stored)
@@ -215,7 +215,7 @@ class WorkspaceConformance(SharingConformance):
         assert await results.store_result("s", result_of_all_kinds("c")) == stored
 
     async def test_the_parts_of_a_result_say_what_they_are_and_where(self, workspace: Offloader) -> None:
-        """Offsets lead to the texts in its file, references to everything else."""
+        """Offsets lead to the texts in its file, references to all other parts."""
         whole = result_of_all_kinds("c")
         stored = await results_of(workspace).store_result("s", whole)
         text = self.peek(workspace, stored.reference).encode("utf-8", "surrogatepass")
@@ -233,7 +233,7 @@ class WorkspaceConformance(SharingConformance):
                 assert facts == (given.kind, given.media_type, len(content), given.name)
 
     async def test_results_that_differ_in_their_media_alone_are_two(self, workspace: Offloader) -> None:
-        """An id, even an empty one, may come again with another picture, and with the same."""
+        """An id, even an empty one, may be repeated with another image, or with the same one."""
         results = results_of(workspace)
         pictures = [ToolResult("", "", (Media("image", "image/png", 1, payload=content),)) for content in (b"1", b"2")]
         blocks = [ToolResult("", "", tuple(map(Text, texts))) for texts in (("a\n", "b"), ("a\nb",), ("a", "b"))]
@@ -244,7 +244,7 @@ class WorkspaceConformance(SharingConformance):
         assert found == [contents(result) for result in given]
 
     async def test_a_stub_is_known_by_its_record_and_not_by_its_looks(self, workspace: Offloader) -> None:
-        """In the transcript a stub is a line about its result; a text that only looks like one is a text."""
+        """The transcript has a line about the result in place of a stub; a text that only looks like a stub is kept."""
         results, archive = results_of(workspace), archive_of(workspace)
         stored = await results.store_result("s", result("c", "whole"))
         await results.record_stub("s", "the stub", stored)
@@ -256,7 +256,7 @@ class WorkspaceConformance(SharingConformance):
         assert await loaded(archive, "s") == messages
 
     async def test_recorded_stubs_are_loaded_and_nothing_else(self, workspace: Offloader) -> None:
-        """A window that is resumed learns which of its texts are stubs, and of what."""
+        """A resumed window learns which of its texts are stubs, and of which results."""
         results = results_of(workspace)
         stored = [await results.store_result("s", result("same", text)) for text in ("one", "two")]
         for stub, of in zip(("stub 1", "stub 2"), stored, strict=True):
@@ -265,7 +265,7 @@ class WorkspaceConformance(SharingConformance):
         assert found == {"stub 1": stored[0], "stub 2": stored[1]}
 
     async def test_what_is_missing_is_what_neither_archive_nor_results_hold(self, workspace: Offloader) -> None:
-        """In the order that was asked for; nothing is missing of nothing."""
+        """In the order of the question."""
         archive = archive_of(workspace)
         await archive.archive("s", [said("alpha")])
         await results_of(workspace).store_result("s", result("c", "beta"))
@@ -273,7 +273,7 @@ class WorkspaceConformance(SharingConformance):
         assert await archive.missing("s", []) == []
 
     async def test_summaries_are_numbered_and_come_back_in_order(self, workspace: Offloader) -> None:
-        """Whatever number and text they bring."""
+        """With any number and text of their own."""
         summaries = summaries_of(workspace)
         texts = (*HOSTILE_TEXTS, LONE_SURROGATES)
         numbers = [await summaries.append_summary("s", {"n": 0, "text": text}) for text in texts]
@@ -283,7 +283,7 @@ class WorkspaceConformance(SharingConformance):
         ]
 
     async def test_a_window_comes_back_as_it_was_left(self, workspace: Offloader) -> None:
-        """Payloads stand in it as they are, since these messages have not left the context."""
+        """Images are stored within it, since its messages are not archived."""
         windows = windows_of(workspace)
         await windows.start_window("s", {"size": 5, "config": {"a": [1, None]}}, writer="w")
         await windows.extend_window("s", openai_messages(), [1], writer="w")
@@ -301,7 +301,7 @@ class WorkspaceConformance(SharingConformance):
         assert dict(state.settings) == {"size": 5, "config": {"a": [1, None]}}
 
     async def test_a_window_knows_how_many_messages_are_archived(self, workspace: Offloader) -> None:
-        """So that a window which was left in mid-compression goes on from there."""
+        """So a window that was interrupted during a compaction can continue."""
         archive, windows = archive_of(workspace), windows_of(workspace)
         messages = [said("a"), said("b")]
         await windows.start_window("s", {}, writer="w")
@@ -310,7 +310,7 @@ class WorkspaceConformance(SharingConformance):
         assert (await windows.load_window("s")).archived == len(messages)
 
     async def test_a_second_window_in_a_session_is_refused_and_harms_nothing(self, workspace: Offloader) -> None:
-        """The error says how to go on with the first; whoever began that may repeat it."""
+        """The error says how to continue the first one; its writer may repeat the call."""
         windows = windows_of(workspace)
         await windows.start_window("s", {"size": 1}, writer="w")
         await windows.extend_window("s", [said("a")], [], writer="w")
@@ -322,13 +322,13 @@ class WorkspaceConformance(SharingConformance):
         assert dict(state.settings) == {"size": 1}
 
     async def test_a_window_in_a_session_that_has_messages_is_refused(self, workspace: Offloader) -> None:
-        """They are not its own."""
+        """They are not the window's."""
         await archive_of(workspace).archive("s", [said("a")])
         with raises(SessionExistsError, "resume"):
             await windows_of(workspace).start_window("s", {}, writer="w")
 
     async def test_who_claims_a_window_goes_on_alone(self, workspace: Offloader) -> None:
-        """The one before is told so, and changes nothing any more."""
+        """The earlier writer gets an error, and changes nothing."""
         windows = windows_of(workspace)
         await windows.start_window("s", {}, writer="w")
         await windows.extend_window("s", [said("a")], [], writer="w")
@@ -342,7 +342,7 @@ class WorkspaceConformance(SharingConformance):
         assert [message for _, message in state.messages] == [said("a"), said("b")]
 
     async def test_what_is_not_there_is_not_found(self, workspace: Offloader) -> None:
-        """Rather than empty: an id that is mistyped must not look like a session without messages."""
+        """An empty answer would make a mistyped id look like a session without messages."""
         archive = archive_of(workspace)
         with raises(NotFoundError):
             await archive.load_messages("nobody", *ALL)
