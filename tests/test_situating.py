@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.tokens import HeuristicCounter
-from buoyline.window.state import Context, Entry, Showing, entry_of, situation_of
+from buoyline.window.state import Entry, Messages, Showing, State, entry_of, situation_of
 
 COUNTER = HeuristicCounter()
 
@@ -42,26 +42,26 @@ def test_what_is_no_longer_shown_is_forgotten_with_the_next_message() -> None:
 
 @given(st.data())
 def test_what_is_remembered_shows_what_a_new_look_would(data: st.DataObject) -> None:
-    context, showing, stubs = Context("", [], COUNTER), Showing(), dict[str, str]()
-    contents = context.contents
+    messages, showing, stubs = Messages(), Showing(), dict[str, str]()
     for _ in range(data.draw(st.integers(1, 12))):
         match data.draw(st.sampled_from(["add", "add", "replace", "leave", "stub"])):
-            case "replace" if len(contents):
-                at = data.draw(st.integers(0, len(contents) - 1))
-                role = contents[at].message.role
-                contents.replace(at, entry(contents.first + at, role=role, pinned=data.draw(st.booleans())))
+            case "replace" if len(messages):
+                at = data.draw(st.integers(0, len(messages) - 1))
+                role = messages[at].message.role
+                other = entry(messages.first + at, role=role, pinned=data.draw(st.booleans()))
+                messages = messages.changed({at: other})
             case "leave":
-                contents.leave(data.draw(st.integers(0, len(contents))))
+                messages = messages.without(data.draw(st.integers(0, len(messages))))
             case "stub":
                 stubs[f"Text {data.draw(st.integers(0, 2))}."] = "a file"
             case _:
-                contents.append(entry(contents.end, role=data.draw(st.sampled_from(["user", "assistant"]))))
-        end = data.draw(st.integers(0, len(contents)))
-        shown, anew = (
-            situation_of(context, end=end, tokens=1_000, stubs=stubs, showing=one) for one in (showing, Showing())
-        )
+                messages = messages.extended(
+                    [entry(messages.end, role=data.draw(st.sampled_from(["user", "assistant"])))]
+                )
+        state = State(messages=messages, archived_answers=data.draw(st.integers(0, 9)))
+        shown, anew = (situation_of(state, COUNTER, 1_000, stubs=stubs, showing=one) for one in (showing, Showing()))
         assert shown == anew
-        assert [held.native for held in shown.messages] == contents.natives[:end]
-        assert shown.fixed_tokens == 1_000 - sum(held.tokens for held in shown.messages)
+        assert tuple(held.native for held in shown.messages) == messages.natives
+        assert shown.tokens == 1_000 + messages.tokens
         answers = sum(held.message.role == "assistant" for held in shown.messages)
-        assert shown.model_calls == contents.answers_left + answers
+        assert shown.model_calls == state.archived_answers + answers

@@ -576,7 +576,7 @@ def test_any_conversation_keeps_its_pairs_its_order_and_its_messages(
     opened = window(workdir, size=size, config=config, on_event=record)
     asyncio.run(replay(conversation, opened, seen, counter=COUNTER))
     archived = asyncio.run(LocalWorkspace(workdir).load_messages("s1", 0, 1 << 30)) if conversation else []
-    kept = [entry.native for entry in opened._context.contents]
+    kept = [entry.native for entry in opened._context.whole.messages]
     held = [message for _, message in archived] + kept
 
     assert len(held) == len(conversation)
@@ -609,7 +609,7 @@ async def test_a_call_cancelled_at_any_moment_leaves_a_window_that_goes_on_and_l
             await asyncio.gather(task, return_exceptions=True)
         await opened.prepare()
         archived = await stored_messages(workspace, opened)
-        kept = [entry.native for entry in opened._context.contents]
+        kept = [entry.native for entry in opened._context.whole.messages]
         summaries = [found["messages"] for found in await workspace.load_summaries("s1")]
 
         assert same_messages(archived + kept, sent)
@@ -620,7 +620,7 @@ async def test_a_call_cancelled_at_any_moment_leaves_a_window_that_goes_on_and_l
 
 
 async def stored_messages(workspace: LocalWorkspace, opened: ContextWindow) -> list[Any]:
-    first = opened.added - len(opened._context.contents)
+    first = opened.added - len(opened._context.whole.messages)
     return [message for _, message in await workspace.load_messages("s1", 0, first)]
 
 
@@ -651,7 +651,7 @@ async def test_a_step_that_fails_after_its_effect_is_not_done_twice(tmp_path: Pa
     await opened.compress(force=True)
     archived = await stored_messages(workspace, opened)
 
-    assert archived + [entry.native for entry in opened._context.contents] == sent
+    assert archived + [entry.native for entry in opened._context.whole.messages] == sent
     assert len((tmp_path / "sessions/s1/context.jsonl").read_bytes().splitlines()) == len(archived)
     ends = [found["messages"] for found in await workspace.load_summaries("s1")]
     assert [first for first, _ in ends] == [0, *(end for _, end in ends)][: len(ends)]

@@ -66,7 +66,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def archived(workspace: Any, window: ContextWindow) -> list[Any]:
-    first = window._context.contents.first
+    first = window._context.whole.messages.first
     return [message for _, message in await workspace.load_messages("s1", 0, first)] if first else []
 
 
@@ -190,7 +190,7 @@ async def test_what_is_asked_for_in_words_is_not_answered_with_what_was_ready(wo
     window = opened(workspace, gate)
     sent = await fill(window, 0.6)
     await window.prepare()
-    await until(lambda: window._ahead.task is not None and window._ahead.task.done())
+    await until(lambda: window._engine.background.task is not None and window._engine.background.task.done())
     summary = await window.compress(force=True, focus="the numbers")
     assert summary is not None
     assert gate.asked == 2
@@ -261,7 +261,7 @@ def test_one_whose_event_loop_has_ended_is_forgotten(tmp_path: Path) -> None:
     sent_later = loop.run_until_complete(fill(window, 0.6))
     gate.may_answer = asyncio.Event()
     loop.run_until_complete(window.prepare())
-    task = window._ahead.task
+    task = window._engine.background.task
     assert task is not None
     gate.may_answer.set()
     sent_later += asyncio.run(fill(window, 0.85))
@@ -272,7 +272,7 @@ def test_one_whose_event_loop_has_ended_is_forgotten(tmp_path: Path) -> None:
     task.cancel()
     loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
     loop.close()
-    held = asyncio.run(archived(workspace, window)) + [entry.native for entry in window._context.contents]
+    held = asyncio.run(archived(workspace, window)) + [entry.native for entry in window._context.whole.messages]
     assert held == sent + sent_later
 
 
@@ -282,7 +282,7 @@ async def test_a_window_that_was_taken_over_archives_nothing_behind_the_others_b
     await first.prepare()
     second = await ContextWindow.resume(workspace, "s1")
     await first.compress_ahead()
-    await until(lambda: first._ahead.task is not None and first._ahead.task.done())
+    await until(lambda: first._engine.background.task is not None and first._engine.background.task.done())
     with pytest.raises(StaleWindowError):
         await first.compress(force=True)
     assert not (workspace.workdir / "sessions/s1/context.jsonl").read_bytes()
@@ -302,7 +302,7 @@ async def test_what_a_hook_raises_in_the_background_is_logged_and_raised_by_the_
     window = opened(workspace, on_event=hook)
     sent = await fill(window, 0.6)
     await window.prepare()
-    await until(lambda: window._ahead.task is not None and window._ahead.task.done())
+    await until(lambda: window._engine.background.task is not None and window._engine.background.task.done())
     await asyncio.sleep(0)
     assert "in the background failed: RuntimeError" in caplog.text
     sent += await fill(window, 0.85)
@@ -425,7 +425,7 @@ class Life:
         """Recover: only then may what was handed out be shown shorter, since the provider took none of it."""
         recovered = await self._tried(self.window.recover_from_overflow(), None)
         if recovered is not None:
-            self.shown, self.shown_first = spelled(recovered), self.window._context.contents.first
+            self.shown, self.shown_first = spelled(recovered), self.window._context.whole.messages.first
 
     async def _open(self, _: Any) -> None:
         self.gate.failure = None
@@ -446,9 +446,9 @@ class Life:
         if not self.window._is_open:
             return
         old = self.window
-        if old._ahead.task is not None and len(self.sent) % 2:
-            old._ahead.task.cancel()
-            await asyncio.gather(old._ahead.task, return_exceptions=True)
+        if old._engine.background.task is not None and len(self.sent) % 2:
+            old._engine.background.task.cancel()
+            await asyncio.gather(old._engine.background.task, return_exceptions=True)
         await old.close()
         self.window = await ContextWindow.resume(self.workspace, "s1", summarizer=self.gate, on_event=self._note)
         assert self.window.added <= len(self.sent)
@@ -457,9 +457,9 @@ class Life:
 
     def _standing(self, window: ContextWindow, added: int) -> list[Any]:
         """Return what *window* has that was written down."""
-        context = window._context
-        assert added == context.contents.first + context.settled
-        return [entry.native for entry in (*context.standing(), *context.written())]
+        state = window._context.state
+        assert added == state.messages.end
+        return [entry.native for entry in (*state.leading, *state.messages)]
 
     async def _tried(self, call: Any, patience: int | None) -> Any:
         task = asyncio.ensure_future(call)
@@ -476,21 +476,21 @@ class Life:
 
     def _check_shown(self, prepared: list[Any]) -> None:
         """What was handed out looks the same, until a compression or pictures that are too many."""
-        first, shown = self.window._context.contents.first, spelled(prepared)
+        first, shown = self.window._context.whole.messages.first, spelled(prepared)
         if first == self.shown_first and "[image: " not in "".join(shown):
             assert shown[: len(self.shown)] == self.shown
         self.shown, self.shown_first = shown, first
         window = self.window
         assert window.tokens + window.max_output_tokens <= window.size or window.exceeding()
-        pinned = window._context.head.images + sum(e.images for e in window._context.contents if e.stays)
-        assert window._context.contents.images + window._context.head.images <= 4 + pinned
+        pinned = window._context.whole.prefix.images + sum(e.images for e in window._context.whole.messages if e.stays)
+        assert window._context.whole.messages.images + window._context.whole.prefix.images <= 4 + pinned
 
     def _check_memory(self) -> None:
         """Each message once, in order, and no call without its result."""
-        context = self.window._context
-        first = context.contents.first
-        assert first <= context.archived <= context.attempted <= max(context.contents.end, context.attempted)
-        kept = [entry.native for entry in context.contents]
+        state = self.window._context.whole
+        first, attempted = state.messages.first, state.attempted_until
+        assert first <= state.archived_until <= attempted <= max(state.messages.end, attempted)
+        kept = [entry.native for entry in state.messages]
         assert len(kept) == len(self.sent) - first
         for found, message in zip(kept, self.sent[first:], strict=True):
             assert _same(found, message)
@@ -499,12 +499,12 @@ class Life:
     async def _check_disk(self) -> None:
         window = self.window
         state = await self.workspace.load_window("s1")
-        standing = self._standing(window, window._context.contents.first + window._context.settled)
+        standing = self._standing(window, window._context.state.messages.end)
         assert spelled([message for _, message in state.messages]) == spelled(standing)
         summaries = [tuple(line["messages"]) for line in await self.workspace.load_summaries("s1")]
         assert [start for start, _ in summaries] == [0, *(end for _, end in summaries[:-1])][: len(summaries)]
-        stored = await self.workspace.load_messages("s1", 0, 1 << 30) if window._context.archived else []
-        assert len(stored) >= window._context.contents.first
+        stored = await self.workspace.load_messages("s1", 0, 1 << 30) if window._context.state.archived_until else []
+        assert len(stored) >= window._context.whole.messages.first
         for (_, found), message in zip(stored, self.sent, strict=False):
             assert _same(found, message)
 
@@ -529,6 +529,6 @@ async def test_a_summary_made_ready_before_a_late_result_came_is_dropped_with_th
     gate.may_answer.set()
     await fill(window, 0.85)
     await window.prepare()
-    kept = [entry.message for entry in window._context.contents]
+    kept = [entry.message for entry in window._context.whole.messages]
     calls = [call.call_id for message in kept for call in message.calls]
     assert calls == [result.call_id for message in kept for result in message.results]

@@ -22,14 +22,14 @@ def opened(workdir: Path, form: Form, **options: Any) -> ContextWindow:
 
 async def held(window: ContextWindow) -> list[Any]:
     """Return all messages of the session: those that are archived, then those in the context."""
-    first = window._context.contents.first
-    workspace: Any = window._compressing.compressor._offloader
+    first = window._context.whole.messages.first
+    workspace: Any = window._engine.compaction.compressor._offloader
     stored = [message for _, message in await workspace.load_messages("s1", 0, first)] if first else []
-    return [*stored, *(entry.native for entry in window._context.contents)]
+    return [*stored, *(entry.native for entry in window._context.whole.messages)]
 
 
 def has_whole_pairs(form: Form, window: ContextWindow, sent: list[Any]) -> bool:
-    cut = window._context.contents.first
+    cut = window._context.whole.messages.first
     return not any(start < cut <= end for start, end in pair_spans([view(form, message) for message in sent]))
 
 
@@ -90,7 +90,7 @@ async def test_a_session_of_nothing_but_calls_stays_under_the_limit_with_whole_p
         await window.prepare()
         assert window.tokens <= SIZE
         assert has_whole_pairs(form, window, sent)
-    assert window._context.contents.first > 0
+    assert window._context.whole.messages.first > 0
     assert spelled(await held(window)) == spelled(sent)
 
 
@@ -106,10 +106,10 @@ async def test_reasoning_and_signatures_stay_with_their_calls_and_reach_the_arch
         before = spelled(sent)
         prepared = await window.prepare()
         assert spelled(sent) == before, "the caller's messages are not changed"
-        kept = prepared[-len(window._context.contents) :]
+        kept = prepared[-len(window._context.whole.messages) :]
         assert all(found is message for found, message in zip(kept, sent[-len(kept) :], strict=True))
         assert has_whole_pairs(form, window, sent)
-    assert window._context.contents.first > 0
+    assert window._context.whole.messages.first > 0
     assert spelled(await held(window)) == spelled(sent)
     assert "sig==" in str((await held(window))[1])
 
@@ -126,7 +126,7 @@ async def test_calls_that_wait_stay_while_others_answer_in_any_order(tmp_path: P
         await window.add(message)
         await window.compress(force=True)
         await window.prepare()
-        assert window._context.contents.first <= 14, "the calls stay"
+        assert window._context.whole.messages.first <= 14, "the calls stay"
         assert window.tokens <= SIZE
     assert has_whole_pairs(form, window, sent)
     assert spelled(await held(window)) == spelled(sent)

@@ -82,8 +82,8 @@ async def test_whichever_event_a_hook_raises_at_nothing_is_lost_doubled_or_half_
         assert len(stubs) == len(set(stubs)), "each once"
         resumed = await ContextWindow.resume(LocalWorkspace(tmp_path / str(at), durability="off"), "s1")
         assert resumed.messages == window.messages
-        stored = await LocalWorkspace(tmp_path / str(at)).load_messages("s1", 0, window._context.contents.first)
-        assert len(stored) + len(window._context.contents) == whole.added
+        stored = await LocalWorkspace(tmp_path / str(at)).load_messages("s1", 0, window._context.whole.messages.first)
+        assert len(stored) + len(window._context.whole.messages) == whole.added
 
 
 async def test_results_that_were_offloaded_together_are_all_told_of_though_the_hook_raises_at_the_first(
@@ -159,4 +159,4 @@ async def test_a_notice_of_what_was_read_back_is_known_after_a_resume(tmp_path: 
     notice = prepared[-1]["content"]
     assert "read back at once" in notice
     resumed = await ContextWindow.resume(workspace, "s1")
-    assert resumed._results.stubs[notice] == window._results.stubs[notice]
+    assert resumed._engine.results.stubs[notice] == window._engine.results.stubs[notice]

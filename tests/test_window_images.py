@@ -142,8 +142,8 @@ async def test_pictures_that_are_archived_already_leave_with_their_messages(tmp_
     assert await window.compress_ahead()
     await asyncio.sleep(0.05)
     await window.close()
-    assert window._context.attempted > 0
-    window._compressing.compressor._summarizer = window._compressing.compressor._fallback
+    assert window._context.state.attempted_until > 0
+    window._engine.compaction.compressor._summarizer = window._engine.compaction.compressor._fallback
     await window.add(form.user(picture(5)))
     prepared = await window.prepare()
 

@@ -58,7 +58,7 @@ class Run:
 
     async def _prepare(self) -> None:
         self.shown = spelled(await self.window.prepare())
-        self.added, self.first = self.window.added, self.window._context.contents.first
+        self.added, self.first = self.window.added, self.window._context.whole.messages.first
         await asyncio.sleep(0.001)
 
 
@@ -102,19 +102,19 @@ async def end_at(workdir: Path, form: Form, at: int, *, after: bool) -> int:
 def check_resumed(window: ContextWindow, run: Run) -> None:
     """What was handed out is there again and looks the same, until a compression or pictures that are too many."""
     assert run.added <= window.added <= len(run.said)
-    first, shown = window._context.contents.first, spelled(window.messages)
+    first, shown = window._context.whole.messages.first, spelled(window.messages)
     assert first >= run.first
     if first == run.first and "".join(shown).count("[image: ") == "".join(run.shown).count("[image: "):
         assert shown[: len(run.shown)] == run.shown
 
 
 async def check_whole(workspace: LocalWorkspace, window: ContextWindow, said: list[tuple[Any, bool]]) -> None:
-    first = window._context.contents.first
+    first = window._context.whole.messages.first
     stored = [message for _, message in await workspace.load_messages("s1", 0, first)] if first else []
-    kept = [entry.native for entry in window._context.contents]
+    kept = [entry.native for entry in window._context.whole.messages]
     assert len(stored) + len(kept) == len(said)
     assert all(alike(found, message) for found, (message, _) in zip([*stored, *kept], said, strict=True))
-    assert window._context.head.images + window._context.contents.images <= 1
+    assert window._context.whole.prefix.images + window._context.whole.messages.images <= 1
     summaries = [line["messages"] for line in await workspace.load_summaries("s1")]
     assert [start for start, _ in summaries] == [0, *(end for _, end in summaries[:-1])][: len(summaries)]
     assert [found for found in verify(workspace).findings if found.severity != "note"] == []
@@ -164,7 +164,7 @@ async def main():
     for message, pinned in said[window.added:]:
         await window.add(message, pinned=pinned)
         prepared = await window.prepare()
-        print(json.dumps([window.added, window._context.contents.first, len(prepared)]), flush=True)
+        print(json.dumps([window.added, window._context.whole.messages.first, len(prepared)]), flush=True)
         await asyncio.sleep(0)
 
 asyncio.run(main())

@@ -147,7 +147,7 @@ def test_any_document_leaves_a_window_that_fits_and_can_be_sent_and_an_archive_t
         # A call was pinned before its results came, and all of them together are larger than the window.
         assert refused.tokens > refused.max_tokens == size
         reject()
-    context = run.window._managing.view()  # pyright: ignore[reportPrivateUsage] - indexes are shown nowhere else
+    context = run.window._engine.compaction.view()  # pyright: ignore[reportPrivateUsage] - indexes are shown nowhere else
     standing = list(context.all_messages())
     views = [one.message for one in standing]
     originals = [view(message) for message in conversation]

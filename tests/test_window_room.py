@@ -71,7 +71,7 @@ async def test_a_system_prompt_that_fills_most_of_the_window_lets_messages_gathe
     for _ in range(80):
         await window.add(FORMS[0].user(words(12)))
         await window.prepare()
-        cuts.append(window._context.contents.first)
+        cuts.append(window._context.whole.messages.first)
         assert window.tokens <= 8_000
     assert len(set(cuts)) < len(cuts) / 3
 

@@ -59,7 +59,7 @@ async def test_a_call_in_the_middle_of_a_turn_takes_effect_before_the_next_step(
 
     assert noting.focuses == ["the numbers"]
     assert len(prepared) < len(sent)
-    kept = [entry.native for entry in window._context.contents]
+    kept = [entry.native for entry in window._context.whole.messages]
     archived = await LocalWorkspace(tmp_path).load_messages("s1", 0, len(sent) - len(kept))
     assert spelled([*(message for _, message in archived), *kept]) == spelled(sent)
     spans = pair_spans([dialect_named(form.name).view(message) for message in kept])
@@ -82,7 +82,7 @@ async def test_what_is_ready_in_the_background_answers_a_request_without_a_wish(
     window = opened(tmp_path, FORMS[0], size=16_000, summarizer=noting)
     await fill(window, FORMS[0], 20)
     assert await window.compress_ahead()
-    while window._ahead.task is None or not window._ahead.task.done():
+    while window._engine.background.task is None or not window._engine.background.task.done():
         await asyncio.sleep(0.001)
     await compress_tool(window).call(focus=None)
     await window.prepare()
@@ -134,5 +134,5 @@ async def test_an_agent_that_asks_again_and_again_is_not_compressed_to_nothing(t
     for _ in range(6):
         await compress_tool(window).call()
         await window.prepare()
-        firsts.append(window._context.contents.first)
+        firsts.append(window._context.whole.messages.first)
     assert len(set(firsts)) <= 2

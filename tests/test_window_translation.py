@@ -50,7 +50,7 @@ async def filled(workspace: LocalWorkspace, form: Form, rounds: int = 8) -> list
             await window.add(message)
             sent.append(message)
         await window.prepare()
-    assert window._context.contents.first > 0
+    assert window._context.whole.messages.first > 0
     return sent
 
 
@@ -75,8 +75,8 @@ async def test_a_session_goes_on_in_another_dialect_and_all_of_it_is_kept_as_it_
     handed = await window.prepare()
     dialect = dialect_named(other.name)
     texts = " ".join(dialect.view(message).spoken for message in handed)
-    assert window._context.summary is not None
-    assert window._context.summary[1].text in texts
+    assert window._context.state.summary is not None
+    assert window._context.state.summary.summary.text in texts
     assert "berth 47-7" in texts
     assert all(one is again for one, again in zip(handed, await window.prepare(), strict=True))
     later: list[Any] = []
@@ -102,7 +102,7 @@ async def test_a_session_of_two_dialects_goes_on_without_one(tmp_path: Path, one
         await window.add(message)
     await window.save()
     again = await ContextWindow.resume(workspace, "s1")
-    assert again._context.contents[-1].message.results[0].text == "berth 48"
+    assert again._context.whole.messages[-1].message.results[0].text == "berth 48"
     assert plain(other, again.messages[-len(after) :]) == plain(other, after)
     assert len(await kept(workspace)) == len(before) + len(after)
 

@@ -16,7 +16,7 @@ from buoyline.messages import detect
 from buoyline.tokens import Usage, default_counter
 from buoyline.tokens.messages import count_message
 from buoyline.window import ContextCompressed, Event
-from buoyline.window.budget import Anchor, Sent
+from buoyline.window.usage import Request, UsageCalibration
 
 
 def user(text: str) -> dict[str, Any]:
@@ -188,12 +188,12 @@ async def test_the_usage_of_the_request_before_is_known_by_its_numbers() -> None
 
 
 def test_two_requests_of_the_same_size_may_have_the_same_usage() -> None:
-    anchor = Anchor(10_000)
+    calibration = UsageCalibration(10_000)
     accepted = []
     for end, tokens in enumerate((2_000, 2_000, 1_999, 2_001)):
-        anchor.hand_out(Sent(tokens, end))
-        accepted.append(anchor.note(Usage(2_800, 30)))
-        anchor.drop()  # as a compaction does
+        calibration.hand_out(Request(tokens, end))
+        accepted.append(calibration.note(Usage(2_800, 30)))
+        calibration.drop()  # as a compaction does
 
     assert accepted == [True, True, True, False]
 
@@ -336,13 +336,13 @@ async def test_what_stays_after_a_compression_is_under_the_trigger_by_the_provid
     ],
 )
 def test_the_scale_is_how_much_faster_the_providers_count_grows(steps: list[tuple[int, int]], scale: float) -> None:
-    anchor = Anchor(16_000)
+    calibration = UsageCalibration(16_000)
     for end, (ours, theirs) in enumerate(steps):
-        anchor.hand_out(Sent(ours, end))
-        assert anchor.note(Usage(theirs))
+        calibration.hand_out(Request(ours, end))
+        assert calibration.note(Usage(theirs))
 
-    assert anchor.scale == pytest.approx(scale, rel=0.01)
-    assert anchor.total(steps[-1][0], 0) == steps[-1][1]
-    anchor.drop()
-    assert anchor.total(1_000, 0) == math.ceil(1_000 * anchor.scale)
-    assert anchor.ours(anchor.scale * 1_000) in {999, 1_000}
+    assert calibration.scale == pytest.approx(scale, rel=0.01)
+    assert calibration.total(steps[-1][0], 0) == steps[-1][1]
+    calibration.drop()
+    assert calibration.total(1_000, 0) == math.ceil(1_000 * calibration.scale)
+    assert calibration.ours(calibration.scale * 1_000) in {999, 1_000}

@@ -5,13 +5,13 @@ import logging
 from dataclasses import dataclass
 
 from buoyline.compression import ContextConfig, Summary
-from buoyline.window.compaction import ContextCompressing, Ready
+from buoyline.window.compaction import Compaction, Ready
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class CompressionAhead:
+class BackgroundCompaction:
     """Holds at most one compression that is under way or ready, and puts it in place in one step when asked.
 
     Its task archives and summarises, and touches nothing that a model is shown. What comes of one that fails, is
@@ -19,13 +19,13 @@ class CompressionAhead:
     compression goes on from there.
 
     Attributes:
-        compressing: Does the steps.
+        compaction: Does the steps.
         task: The one that is under way or ready.
         failed_at: Session index of the first message of the context when one came to nothing. No other one is begun
             by itself before a compression has moved that: a provider that is down would be asked before each call.
     """
 
-    compressing: ContextCompressing
+    compaction: Compaction
     task: "asyncio.Task[Ready] | None" = None
     failed_at: int | None = None
 
@@ -42,12 +42,12 @@ class CompressionAhead:
         """
         if self._is_there():
             return True
-        cut = self.compressing.planned(settings).cut
+        cut = self.compaction.planned(settings).cut
         if cut == 0:
             return False
         # The messages keep their form from here on, also before the task has taken its first step.
-        work = self.compressing.made(self.compressing.extent(cut), settings)
-        self.task = asyncio.create_task(work, name=f"buoyline: compress {self.compressing.keeping.session_id}")
+        work = self.compaction.made(self.compaction.extent(cut), settings)
+        self.task = asyncio.create_task(work, name=f"buoyline: compress {self.compaction.session_id}")
         self.task.add_done_callback(self._report)
         return True
 
@@ -69,10 +69,10 @@ class CompressionAhead:
         task = self.task
         if task is None or not self._is_there():
             return None
-        if self.compressing.parts_pair(task.result().summary.messages[1]):
+        if self.compaction.parts_pair(task.result().summary.messages[1]):
             self.task = None
             return None
-        summary = await self.compressing.show(task.result(), in_background=True)
+        summary = await self.compaction.show(task.result(), in_background=True)
         self.task = None
         return summary
 
@@ -104,10 +104,10 @@ class CompressionAhead:
 
     @property
     def _first(self) -> int:
-        return self.compressing.context.contents.first
+        return self.compaction.first
 
     def _report(self, task: "asyncio.Task[Ready]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            session_id, kind = self.compressing.keeping.session_id, type(error).__name__
+            session_id, kind = self.compaction.session_id, type(error).__name__
             logger.warning("session %s: a compression in the background failed: %s; the next is not", session_id, kind)

@@ -20,8 +20,18 @@ from buoyline.offloader import (
     is_reference_line,
     is_stub,
 )
-from buoyline.window.log import AGAIN, NOTICE, PIN, SUMMARY, count_answers, kind_of, load_summaries, stubs_in
-from buoyline.window.state import Contents, Entry, entry_of
+from buoyline.window.log import (
+    AGAIN,
+    NOTICE,
+    PIN,
+    SUMMARY,
+    Replace,
+    archived_answers,
+    kind_of,
+    load_summaries,
+    stubs_in,
+)
+from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of
 from buoyline.window.window import ContextWindow
 
 
@@ -51,18 +61,18 @@ class HeldWindow(ContextWindow):
     @property
     def held(self) -> HeldContext:
         """What stands in the context, those messages included that were added since the last `prepare`."""
-        context = self._context
+        state = self._context.whole
         return HeldContext(
-            [(kind_of(entry), entry.native) for entry in context.standing()],
-            list(context.contents.natives),
-            context.contents.first,
-            list(context.pins),
-            None if context.summary is None else context.summary[1],
+            [(kind_of(entry), entry.native) for entry in state.leading],
+            list(state.messages.natives),
+            state.messages.first,
+            sorted(state.pins),
+            None if state.summary is None else state.summary.summary,
         )
 
     def send_beside(self, system: Any, tools: Sequence[Any]) -> None:
         """Count this system prompt and these tools from now on: a framework's may change at any time."""
-        self._context.send_beside(system, list(tools))
+        self._context.budget.send_beside(system, list(tools))
 
     async def add(self, message: Any, *, pinned: bool = False, offload: bool = False) -> None:
         """Take a message to the end; see `ContextWindow.add`.
@@ -70,12 +80,12 @@ class HeldWindow(ContextWindow):
         What stands in its results for something that another part of the framework has stored is known then.
         """
         await super().add(message, pinned=pinned, offload=offload)
-        results = self._context.contents[-1].message.results
+        results = self._context.inbox[-1].message.results
         texts = [part.text for result in results for part in result.parts if isinstance(part, Text)]
         stubs = [text for text in texts if is_stub(text) or is_reference_line(text)]
         if stubs and self._abilities.results is not None:
             with suppress(NotFoundError):  # nothing was ever stored in the session
-                self._results.stubs.update(await self._abilities.results.load_stubs(self.session_id, stubs))
+                self._engine.results.stubs.update(await self._abilities.results.load_stubs(self.session_id, stubs))
 
     async def adopt(self, held: HeldContext, key_of: Callable[[Mapping[str, Any]], str]) -> int:
         """Take a context over that somebody holds; it has to be of the window's dialect.
@@ -99,15 +109,16 @@ class HeldWindow(ContextWindow):
         before = await self._taken_over()
         held, archived = await self._placed(held, key_of)
         held = await self._with_stand_ins(held, before, key_of)
-        await asyncio.to_thread(self._fill, held)
-        context = self._context
-        context.archived, context.attempts = archived, set()
-        await count_answers(context, self._abilities, self.session_id)
-        self._results.stubs.update(await stubs_in(context, self._abilities, self.session_id))
-        self._results.stubs.update(self._choosing.recall(context.contents, is_managed=True))
-        pins = context.pins_until(context.settled)
-        await self._keeping.replace(context.standing(), context.written(), context.contents.first, pins)
-        return context.contents.first
+        state = replace(await asyncio.to_thread(self._state_of, held), archived_until=archived)
+        answers = await archived_answers(state, self._abilities, self.session_id)
+        stubs = self._engine.results.stubs
+        stubs.update(await stubs_in(state, self._abilities, self.session_id))
+        notices, kept_whole = self._context.planner.recall(state.messages, is_managed=True)
+        stubs.update(notices)
+        self._context.begin(replace(state, archived_answers=answers, kept_whole=kept_whole))
+        self._context.budget.usage.drop()
+        await self._context.log.apply(Replace(self._context.state))
+        return state.messages.first
 
     async def _taken_over(self) -> WindowState | None:
         """Begin with the session, or take it over, and return what its window was; None where it had none."""
@@ -122,10 +133,10 @@ class HeldWindow(ContextWindow):
 
     async def _claimed(self, log: WindowLog) -> WindowState | None:
         try:
-            await log.claim_window(self.session_id, writer=self._keeping.writer)
+            await log.claim_window(self.session_id, writer=self._context.log.writer)
             state = await log.load_window(self.session_id)
         except NotFoundError:  # somebody archived into the session, and kept no window: nor does this one
-            self._keeping.log, state = None, None
+            self._context.log.log, state = None, None
         self._is_open = True
         return state
 
@@ -174,32 +185,35 @@ class HeldWindow(ContextWindow):
         texts = set[str]().union(*(_texts_of(named, value) for named, value in before.messages))
         return await self._abilities.results.load_stubs(self.session_id, sorted(texts)) if texts else {}
 
-    def _fill(self, held: HeldContext) -> None:
-        context = self._context
-        context.head, context.again = Contents(), Contents()
-        context.summary, context.notice = None, None
-        context.contents, context.pins = Contents(first=held.first), list(held.pins)
+    def _state_of(self, held: HeldContext) -> State:
+        prefix, reinserted = list[Entry](), list[Entry]()
+        summary, notice = None, None
         places = iter(held.pins)
         for kind, native in held.head:
             named, _, place = kind.partition(":")
             index = next(places) if named == PIN else int(place or -1)
-            self._stand(named, self._entry(native, index, pinned=named == PIN), held.summary)
-        for index, native in enumerate(held.messages, held.first):
-            context.contents.append(self._entry(native, index, pinned=index in held.pins))
-        context.settled = len(context.contents)
-        self._room.anchor.drop()
-
-    def _stand(self, kind: str, entry: Entry, summary: Summary | None) -> None:
-        context = self._context
-        if kind == SUMMARY and summary is not None:
-            context.summary = (entry, summary)
-        elif kind in (NOTICE, SUMMARY):
-            context.notice = replace(entry, is_notice=True)
-        else:
-            (context.again if kind == AGAIN else context.head).append(entry)
+            entry = self._entry(native, index, pinned=named == PIN)
+            if named == SUMMARY and held.summary is not None:
+                summary = SummaryEntry(entry, held.summary)
+            elif named in (NOTICE, SUMMARY):
+                notice = replace(entry, is_notice=True)
+            else:
+                (reinserted if named == AGAIN else prefix).append(entry)
+        entries = [
+            self._entry(native, index, pinned=index in held.pins)
+            for index, native in enumerate(held.messages, held.first)
+        ]
+        return State(
+            prefix=Messages.of(prefix),
+            summary=summary,
+            notice=notice,
+            reinserted=Messages.of(reinserted),
+            messages=Messages.of(entries, held.first),
+            pins=frozenset(held.pins),
+        )
 
     def _entry(self, native: Any, index: int, *, pinned: bool) -> Entry:
-        return entry_of(native, index, self._counter, dialect=self._dialect, pinned=pinned)
+        return entry_of(native, index, self._context.budget.counter, dialect=self._dialect, pinned=pinned)
 
 
 def _unarchived(held: HeldContext, first: int) -> HeldContext:

@@ -2,9 +2,8 @@
 
 import logging
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from buoyline.compression import Compressor, ContextConfig, Summarizer, SummaryFunction
 from buoyline.management import (
@@ -25,307 +24,243 @@ from buoyline.management.conversation import SummaryWriters
 from buoyline.management.rules import LegalCuts, PreviewStub, closed
 from buoyline.offloader import reread_limit
 from buoyline.tokens.messages import count_result
-from buoyline.window.budget import Room
-from buoyline.window.compaction import ContextCompressing, Leaving, leaving_as
+from buoyline.window.compaction import Compaction, Eviction, eviction_as
+from buoyline.window.context import Context, Draft
 from buoyline.window.events import ContextManaged
-from buoyline.window.log import ContextKeeping
-from buoyline.window.offloading import Place, ResultOffloading
-from buoyline.window.plan import Choice, ResultChoosing
-from buoyline.window.state import Context, Entry, Showing, situation_of
-from buoyline.window.tasks import completed
-
-# What a document's manager wants replaced in a message, done by the engine that offloads without one, too.
-
-
-async def replaced(entry: Entry, step: Replace, results: ResultOffloading, choosing: ResultChoosing) -> Entry:
-    """Return *entry* as *step* wants it; *entry* itself where nothing of it may leave, or would be smaller.
-
-    Args:
-        entry: The message.
-        step: Its position is not looked at.
-        results: Stores what leaves.
-        choosing: Knows the calls, and so what was read back.
-
-    Raises:
-        StorageError: The file system refused; the message is as it was.
-    """
-    if step.media:
-        place = None if step.result < 0 else step.result
-        places = [Place(number, place) for number in step.media]
-        return entry if entry.stays else await results.offload_images(entry, places)
-    if step.result < 0 or step.write_stub is None or not step.texts:
-        return entry
-    result = entry.message.results[step.result]
-    tool, source = choosing.known_of(result)
-    if not isinstance(step.write_stub, PreviewStub):
-        return await results.stand_in(entry, step.result, step.texts, step.write_stub)
-    # What the agent reads back it has asked for; offloaded again, it would ask for ever.
-    limit = reread_limit(choosing.size, choosing.config.tool_result_limit)
-    if source and count_result(result, choosing.counter) <= limit:
-        return entry
-    return await results.replace(entry, {step.result: Choice(tool, step.write_stub.max_tokens, source)})
-
+from buoyline.window.offloading import PartPlace, ResultOffloader
+from buoyline.window.plan import Choice, OffloadPlanner
+from buoyline.window.state import Entry, Showing, State, situation_of
 
 logger = logging.getLogger(__name__)
 
 _MOST_PINNED = 1 / 2
 
 
-@dataclass(slots=True)
-class ContextManaging:
+class DocumentHooks:
     """Fires hooks, and carries out what managers ask for; see `ContextEditor`.
 
-    What is replaced is in memory until the managers of a hook are done, and then written down at once: to write after
-    each of thirty results would write the window thirty times. Where something fails before, it is taken back. Before
-    messages leave, all is written down.
+    Managers change a draft, and each sees the draft that the one before returned. One commit ends the hook: to write
+    after each of thirty results would write the window thirty times. Before messages are evicted, the draft is
+    committed. If something fails before, the draft is dropped.
 
     Attributes:
-        compressing: Lets messages leave, and has all that the window is made of.
-        config: What summaries look like where the document does not say it, and how large by-hand previews are.
-        summarizers: By the names that documents call their models.
+        context: The context.
+        config: The form of summaries if the document does not give it, and the limit of previews by hand.
         report: What the managers did in the call that goes on, or was the last.
         called_at_s: When the model was called last, by the clock of this process.
+        draft: What the managers of the hook have made of the context so far.
+        is_overflow: The provider has refused the context.
     """
 
-    compressing: ContextCompressing
-    config: ContextConfig
-    summarizers: Mapping[str, Summarizer | SummaryFunction]
-    report: ManagementReport = field(default_factory=ManagementReport)
-    called_at_s: float = field(default_factory=time.monotonic)
-    context: Context = field(init=False)
-    room: Room = field(init=False)
-    results: ResultOffloading = field(init=False)
-    choosing: ResultChoosing = field(init=False)
-    keeping: ContextKeeping = field(init=False)
-    writers: SummaryWriters = field(init=False)
-    _showing: Showing = field(default_factory=Showing)
-    _is_overflow: bool = False
-    _end: int = 0
-    _before: dict[int, Entry] = field(default_factory=dict[int, Entry])
-    _pins_before: list[int] | None = None
-    _done_events: int = 0
-    _untold: list[ContextManaged] = field(default_factory=list[ContextManaged])
-
-    def __post_init__(self) -> None:
-        """Take hold of what the window is made of."""
-        within = self.compressing
-        self.context, self.room, self.keeping = within.context, within.room, within.keeping
-        self.results, self.choosing = within.results, within.choosing
-        counter, offloader = self.context.counter, self.results.offloader
+    def __init__(
+        self,
+        compaction: Compaction,
+        config: ContextConfig,
+        summarizers: Mapping[str, Summarizer | SummaryFunction],
+    ) -> None:
+        """Let messages be evicted by *compaction*; *summarizers* have the names that documents call their models."""
+        self.context: Context = compaction.context
+        self.config = config
+        self.report = ManagementReport()
+        self.called_at_s = time.monotonic()
+        self._compaction = compaction
+        self._results: ResultOffloader = compaction.results
+        self._planner: OffloadPlanner = compaction.context.planner
+        counter, offloader, tell = self.context.budget.counter, self._results.offloader, self.context.tell
         named = {
-            name: Compressor(offloader, config=self.config, counter=counter, summarizer=one, on_event=within.tell)
-            for name, one in self.summarizers.items()
+            name: Compressor(offloader, config=config, counter=counter, summarizer=one, on_event=tell)
+            for name, one in summarizers.items()
         }
-        self.writers = SummaryWriters(within.compressor, named, self.config)
+        self._writers = SummaryWriters(compaction.compressor, named, config)
+        self.draft = Draft.of(self.context.state)
+        self._showing = Showing()
+        self.is_overflow = False
+        self._unreported: list[ContextManaged] = []
 
-    async def settle(self, management: ContextManagement) -> None:
+    async def settle(self, document: ContextManagement) -> None:
         """Fire ``post_memory`` and ``post_tool`` for what was added, and write it down as it is then.
 
         Raises:
             Exception: See `run`; what was added is as it was, and the next call fires them again.
         """
-        context = self.context
-        new = context.contents.since(context.settled)
-        self._show_until(context.contents.end)
-        with self._whole():
-            self.choosing.note(new)
-            await self._offload_by_hand(new)
-            shown = Showing().held(context.contents.since(context.settled), self.results.stubs)
-            if any(held.is_spoken_by_user for held in shown):
-                await self._fire(management, "post_memory")
-            if any(held.message.results for held in shown):
-                await self._fire(management, "post_tool")
-            await completed(self._write())
-        self._tell_all()
+        new = self.context.inbox.entries
+        draft = self.draft = Draft.of(self.context.state, new)
+        self._planner.note(new)
+        for position, entry in enumerate(new, len(draft.base.messages)):
+            if entry.by_hand:
+                max_tokens = self.config.preview_tokens
+                draft.put(position, await self._results.offload_by_hand(entry, max_tokens, draft.events))
+        shown = Showing().held(draft.new, self._results.stubs)
+        if any(held.is_spoken_by_user for held in shown):
+            await self._fire(document, "post_memory")
+        if any(held.message.results for held in shown):
+            await self._fire(document, "post_tool")
+        await self._commit()
+        self._report_all()
 
-    async def fire(self, management: ContextManagement, hook: Hook) -> None:
+    async def fire(self, document: ContextManagement, hook: Hook) -> None:
         """Fire *hook*, and write down what its managers did.
 
         Raises:
             Exception: See `run`.
         """
-        self._show_until(self.context.contents.first + self.context.settled)
-        with self._whole():
-            await self._fire(management, hook)
-            await completed(self._write())
-        self._tell_all()
+        self.draft = Draft.of(self.context.state)
+        await self._fire(document, hook)
+        await self._commit()
+        self._report_all()
 
-    async def overflow(self, management: ContextManagement, error: BaseException) -> None:
+    async def overflow(self, document: ContextManagement, error: BaseException) -> None:
         """Make the context smaller after *error*, as the document says.
 
         Raises:
-            BaseException: *error*, where no manager makes it smaller.
+            BaseException: *error*, if no manager makes it smaller.
             Exception: See `run_on_overflow`.
         """
-        self._show_until(self.context.contents.first + self.context.settled)
-        self._is_overflow = True
+        self.draft = Draft.of(self.context.state)
+        self.is_overflow = True
         try:
-            with self._whole():
-                self._note("on_overflow", await run_on_overflow(management, self, error))
-                await completed(self._write())
+            self._note("on_overflow", await run_on_overflow(document, self, error))
+            await self._commit()
         finally:
-            self._is_overflow = False
-        self._tell_all()
-
-    def hand_out(self) -> None:
-        """Take note that the model is called now."""
-        self.called_at_s = time.monotonic()
+            self.is_overflow = False
+        self._report_all()
 
     def view(self) -> ContextView:
-        """Return the context as it stands, without what was added since the hook fired."""
-        context, end = self.context, self._end - self.context.contents.first
-        unseen = sum(entry.tokens for entry in context.contents.since(end))
+        """Return the draft, without the messages that were added since the hook fired."""
+        budget, state = self.context.budget, self.draft.state
+        whole = self.context.with_inbox(state)
+        unseen = whole.messages.tokens - state.messages.tokens
         return situation_of(
-            context,
-            end=end,
-            size=self.room.size,
-            tokens=self.room.tokens - unseen,
-            stubs=self.results.stubs,
+            state,
+            budget.counter,
+            # What the provider adds to our count, or takes from it, belongs to no message.
+            budget.tokens(whole) - unseen - state.leading_tokens - state.messages.tokens,
+            size=budget.size,
+            stubs=self._results.stubs,
             showing=self._showing,
             idle_s=time.monotonic() - self.called_at_s,
-            is_overflow=self._is_overflow,
+            is_overflow=self.is_overflow,
         )
 
-    async def evict(self, step: Evict) -> ActionResult:
-        """Archive messages, and let go of them; see `ContextEditor`."""
-        leaving = await self._leaving(step)
-        extent = self.compressing.extent(leaving.cut)
-        await self.compressing.let_go(extent, leaving, has_notice=step.notice)
-        gone = leaving.cut - len(leaving.lasting) - len(leaving.again)
+    async def evict(self, action: Evict) -> ActionResult:
+        """Archive messages, and evict them; see `ContextEditor`."""
+        eviction = await self._eviction(action)
+        extent = self._compaction.extent(eviction.cut)
+        await self._compaction.let_go(extent, eviction, has_notice=action.notice)
+        self.draft = Draft.of(self.context.state)
+        gone = eviction.cut - len(eviction.lasting) - len(eviction.reinserted)
         return ActionResult(f"{gone:,} messages left for the archive")
 
-    async def summarize(self, step: Summarize) -> ActionResult:
+    async def summarize(self, action: Summarize) -> ActionResult:
         """Archive messages, and put a summary in their place; see `ContextEditor`."""
         before = self.view().tokens
-        leaving = await self._leaving(step)
-        writing, context = self.writers.of(step), self.context
-        again, lasting = (sum(context.contents[at].tokens for at in some) for some in (leaving.again, leaving.lasting))
-        previous = context.summary[0].tokens if context.summary else 0
-        leaving_tokens = sum(entry.tokens for entry in context.contents.until(leaving.cut)) - again - lasting
-        leaving_tokens += sum(entry.tokens for entry in context.again if entry.index not in leaving.staying)
-        refused = writing.refused(leaving.cut, leaving_tokens, self.room.size, previous)
+        eviction = await self._eviction(action)
+        writing, budget, state = self._writers.of(action), self.context.budget, self.context.state
+        cut, messages = eviction.cut, state.messages
+        reinserted_tokens = sum(messages[at].tokens for at in eviction.reinserted)
+        lasting_tokens = sum(messages[at].tokens for at in eviction.lasting)
+        leaving_tokens = sum(entry.tokens for entry in messages.entries[:cut]) - reinserted_tokens - lasting_tokens
+        leaving_tokens += sum(entry.tokens for entry in state.reinserted if entry.index not in eviction.staying)
+        previous = state.summary.entry.tokens if state.summary else 0
+        refused = writing.refused(cut, leaving_tokens, budget.size, previous)
         if refused is not None:
             return refused
-        extent = self.compressing.extent(leaving.cut)
-        ready = await self.compressing.made(
-            extent,
-            writing.config,
-            compressor=writing.compressor,
-            max_tokens=self.room.summary_tokens(leaving.cut, writing.config, again),
+        extent = self._compaction.extent(cut)
+        max_tokens = budget.summary_tokens(self.context.whole, cut, writing.config, reinserted_tokens)
+        ready = await self._compaction.made(
+            extent, writing.config, compressor=writing.compressor, max_tokens=max_tokens
         )
-        summary = await self.compressing.show(ready, leaving)
-        return writing.done(summary, leaving.cut, extent.tokens, is_reduced=self.view().tokens < before)
+        summary = await self._compaction.show(ready, eviction)
+        self.draft = Draft.of(self.context.state)
+        return writing.done(summary, cut, extent.tokens, is_reduced=self.view().tokens < before)
 
-    async def replace(self, step: Replace) -> ActionResult:
+    async def replace(self, action: Replace) -> ActionResult:
         """Store a part of a message, and put there what stands for it; see `ContextEditor`."""
-        contents = self.context.contents
-        entry = contents[step.position]
-        if contents.first + step.position < self.context.attempted:
+        entry = self.draft.messages[action.position]
+        if entry.index < self.context.state.attempted_until:
             return ActionResult(f"message {entry.index} stays: it is archived as it is", is_reduced=False)
-        if step.texts and not self._is_overflow and not await self.choosing.may_leave(entry, step.result):
+        if action.texts and not self.is_overflow and not await self._planner.may_leave(entry, action.result):
             return ActionResult(f"message {entry.index} stays: should_offload keeps it", is_reduced=False)
-        changed = await replaced(entry, step, self.results, self.choosing)
+        changed = await self._replaced(entry, action)
         if changed is entry:
             return ActionResult(
                 f"message {entry.index} stays: nothing of it may leave, or would be smaller", is_reduced=False
             )
-        self._put(step.position, changed)
-        return ActionResult(f"message {entry.index}: {step.reason}; {entry.tokens:,} tokens became {changed.tokens:,}")
+        self.draft.put(action.position, changed)
+        return ActionResult(
+            f"message {entry.index}: {action.reason}; {entry.tokens:,} tokens became {changed.tokens:,}"
+        )
 
-    async def pin(self, step: Pin) -> ActionResult:
-        """Remember which messages stand again; see `ContextEditor`. Those for which there is no room are not pinned."""
-        context, pinned = self.context, list[int]()
-        views = [entry.message for entry in context.contents]
-        for position in step.positions:
-            entry, entries = context.contents[position], list(context.contents)
+    async def pin(self, action: Pin) -> ActionResult:
+        """Remember which messages are reinserted; see `ContextEditor`. Those that are too large are not pinned."""
+        draft, budget, pinned = self.draft, self.context.budget, list[int]()
+        views = [entry.message for entry in draft.messages]
+        for position in action.positions:
+            entry, entries = draft.messages[position], draft.messages.entries
             # A pinned call keeps its results, and they keep theirs: all of it needs room once it is archived.
             group = closed(views, [position, *(at for at, kept in enumerate(entries) if kept.stays)])
             group_tokens = sum(entries[at].tokens for at in group if not entries[at].stays)
-            if context.least_tokens() + group_tokens <= _MOST_PINNED * self.room.limit:
-                self._put(position, replace(entry, pinned=True))
+            least_tokens = budget.least_tokens(self.context.with_inbox(draft.state))
+            if least_tokens + group_tokens <= _MOST_PINNED * budget.limit:
+                draft.put(position, replace(entry, pinned=True))
                 pinned.append(entry.index)
-        if pinned:
-            self._pins_before = list(context.pins) if self._pins_before is None else self._pins_before
-            context.pins = sorted({*context.pins, *pinned})
-        left = len(step.positions) - len(pinned)
+        draft.pins |= set(pinned)
+        left = len(action.positions) - len(pinned)
         problems = (f"{left:,} messages are too large to be pinned in this window",) if left else ()
-        return ActionResult(f"{len(pinned):,} messages are pinned: {step.reason}", is_reduced=False, problems=problems)
+        return ActionResult(
+            f"{len(pinned):,} messages are pinned: {action.reason}", is_reduced=False, problems=problems
+        )
 
-    async def _fire(self, management: ContextManagement, hook: Hook) -> None:
-        if management.entries(hook):
-            self._note(hook, await run(management, hook, self))
+    async def _replaced(self, entry: Entry, action: Replace) -> Entry:
+        """Return *entry* as *action* wants it; *entry* itself if nothing of it may leave, or would be smaller."""
+        results, planner, events = self._results, self._planner, self.draft.events
+        if action.media:
+            place = None if action.result < 0 else action.result
+            places = [PartPlace(number, place) for number in action.media]
+            return entry if entry.stays else await results.offload_images(entry, places, events)
+        if action.result < 0 or action.write_stub is None or not action.texts:
+            return entry
+        result = entry.message.results[action.result]
+        tool, source = planner.known_of(result)
+        if not isinstance(action.write_stub, PreviewStub):
+            return await results.stand_in(entry, action.result, action.texts, action.write_stub, events)
+        # An agent has asked for what it reads back; offloaded again, it would ask for ever.
+        limit = reread_limit(planner.size, planner.config.tool_result_limit)
+        if source and count_result(result, planner.counter) <= limit:
+            return entry
+        choices = {action.result: Choice(tool, action.write_stub.max_tokens, source)}
+        return await results.replace(entry, choices, events)
+
+    async def _fire(self, document: ContextManagement, hook: Hook) -> None:
+        if document.entries(hook):
+            self._note(hook, await run(document, hook, self))
 
     def _note(self, hook: Hook, report: ManagementReport) -> None:
         self.report.entries += report.entries
-        self._untold.append(ContextManaged(hook, report))
+        self._unreported.append(ContextManaged(hook, report))
 
-    def _tell_all(self) -> None:
-        self.results.tell()
-        while self._untold:
-            self.compressing.tell(self._untold.pop(0))
+    def _report_all(self) -> None:
+        self.context.emit()
+        while self._unreported:
+            self.context.tell(self._unreported.pop(0))
 
-    def _show_until(self, end: int) -> None:
-        self._end = end
-        self._done_events = len(self.results.untold)
-
-    @contextmanager
-    def _whole(self) -> Generator[None]:
-        """Take back what is not written down where the block fails."""
-        try:
-            yield
-        except BaseException:
-            for index, entry in self._before.items():
-                self.context.contents.replace(index - self.context.contents.first, entry)
-            if self._pins_before is not None:
-                self.context.pins = self._pins_before
-            del self.results.untold[self._done_events :]
-            self._written()
-            raise
-
-    def _written(self) -> None:
-        self._before.clear()
-        self._pins_before = None
-        self._done_events = len(self.results.untold)
-
-    async def _write(self) -> None:
+    async def _commit(self) -> None:
         """Write down what was added and what was changed."""
-        context, contents = self.context, self.context.contents
-        end = self._end - contents.first
-        new, pins = contents.since(context.settled, end), context.pins_until(end)
-        has_changed = any(index < contents.first + context.settled for index in self._before)
-        if has_changed:
-            await self.keeping.replace(context.standing(), contents.until(end), contents.first, pins)
-        elif new:
-            await self.keeping.extend(new, pins)
-        elif self._pins_before is not None:
-            await self.keeping.check(pins)
-        context.settled = end
-        if has_changed:
-            self.choosing.restart(contents, end)
-        else:
-            self.choosing.settle(new)
-        self._written()
+        draft = self.draft
+        if draft.is_changed:
+            await self.context.commit(draft.change)
+        self.draft = Draft.of(self.context.state)
 
-    async def _leaving(self, step: Evict | Summarize) -> Leaving:
-        """Write down what stands, and return what leaves: no less than an earlier attempt has tried to archive."""
-        await completed(self._write())
-        cut, standing, at_least = step.cut, step.reinserted, self.context.attempted - self.context.contents.first
+    async def _eviction(self, action: Evict | Summarize) -> Eviction:
+        """Commit the draft, and return what is evicted: no less than an earlier attempt has tried to archive."""
+        await self._commit()
+        state: State = self.context.state
+        cut, standing, at_least = action.cut, action.reinserted, state.attempted_until - state.messages.first
         if cut < at_least:
             legal = LegalCuts(self.view())
             cut = min((cut for cut in legal.cuts if cut >= at_least), default=at_least)
             standing = legal.reinserted(cut)
-        return leaving_as(self.context, cut, standing, step.prefix)
-
-    async def _offload_by_hand(self, new: list[Entry]) -> None:
-        for entry in new:
-            if entry.by_hand:
-                changed = await self.results.offload_by_hand(entry, max_tokens=self.config.preview_tokens)
-                self._put(entry.index - self.context.contents.first, changed)
-
-    def _put(self, position: int, entry: Entry) -> None:
-        contents = self.context.contents
-        self._before.setdefault(entry.index, contents[position])
-        contents.replace(position, entry)
+        return eviction_as(state, cut, standing, action.prefix)
 
 
-_conforms: type[ContextEditor] = ContextManaging
+_conforms: type[ContextEditor] = DocumentHooks

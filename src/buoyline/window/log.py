@@ -2,14 +2,16 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from buoyline.compression import Summary, summary_from
 from buoyline.errors import CorruptError, StaleWindowError
 from buoyline.messages import Converted, Text, convert, dialect_named
 from buoyline.offloader import Abilities, StoredResult, WindowLog, WindowState
-from buoyline.window.state import Contents, Context, Entry, entry_of
+from buoyline.tokens import TextCounter
+from buoyline.window.events import ResultOffloaded
+from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of
 
 PIN: Final = "pin"
 SUMMARY: Final = "summary"
@@ -19,9 +21,44 @@ AGAIN: Final = "again"
 """The kind of an archived message that stands for now; its session index follows, behind a colon."""
 
 
-@dataclass(slots=True)
-class ContextKeeping:
-    """Tells a log of windows what stands in one of them; does nothing where there is none.
+class Extend(NamedTuple):
+    """Writes messages behind those that are on disk; without any, only makes sure that the window is still ours.
+
+    Attributes:
+        new: The messages.
+        pins: Session indexes of all pinned messages.
+    """
+
+    new: Sequence[Entry]
+    pins: frozenset[int]
+
+
+class Replace(NamedTuple):
+    """Writes the whole context again."""
+
+    state: State
+
+
+class Change(NamedTuple):
+    """A context, what becomes of it, and what is written for that.
+
+    Attributes:
+        base: The context that the change was built from.
+        state: The context afterwards.
+        write: What to write before; None if the window's file stays as it is.
+        events: What to report afterwards.
+        is_compaction: Messages were archived, so that the provider's count says nothing about the context any more.
+    """
+
+    base: State
+    state: State
+    write: Extend | Replace | None = None
+    events: Sequence[ResultOffloaded] = ()
+    is_compaction: bool = False
+
+
+class ContextLog:
+    """Writes a context to a workspace's log of windows; does nothing if there is none.
 
     Attributes:
         log: The log.
@@ -29,9 +66,11 @@ class ContextKeeping:
         writer: Tells this window from others of the session, which are refused once one has taken over.
     """
 
-    log: WindowLog | None
-    session_id: str
-    writer: str = field(default_factory=lambda: uuid.uuid4().hex)
+    def __init__(self, log: WindowLog | None, session_id: str) -> None:
+        """Write to *log* as a writer of its own."""
+        self.log = log
+        self.session_id = session_id
+        self.writer = uuid.uuid4().hex
 
     async def start(self, settings: Mapping[str, Any]) -> None:
         """Begin with an empty context; may be repeated.
@@ -42,46 +81,32 @@ class ContextKeeping:
         if self.log is not None:
             await self.log.start_window(self.session_id, settings, writer=self.writer)
 
-    async def check(self, pins: Sequence[int]) -> None:
-        """Make sure that the window is still this one's, before something is done that it does not write down.
+    async def check(self, state: State) -> None:
+        """Make sure that the window is still this one's, before something happens that the window does not show.
 
         Raises:
             StaleWindowError: Another window has gone on with the session.
         """
-        if self.log is not None:
-            await self.log.extend_window(self.session_id, [], pins, writer=self.writer)
+        await self.apply(Extend((), state.pins))
 
-    async def extend(self, new: Sequence[Entry], pins: Sequence[int]) -> None:
-        """Write down what was added.
-
-        Raises:
-            StaleWindowError: Another window has gone on with the session.
-        """
-        if new and self.log is not None:
-            natives = [entry.native for entry in new]
-            times = [entry.added for entry in new]
-            await self.log.extend_window(self.session_id, natives, pins, times=times, writer=self.writer)
-
-    async def replace(
-        self, standing: Sequence[Entry], entries: Sequence[Entry], first: int, pins: Sequence[int]
-    ) -> None:
-        """Write down all of it.
-
-        Args:
-            standing: What stands before the messages.
-            entries: The messages.
-            first: Session index of the first of them.
-            pins: Session indexes of pinned messages.
+    async def apply(self, write: Extend | Replace | None) -> None:
+        """Write a change down.
 
         Raises:
-            StaleWindowError: See `extend`.
+            StaleWindowError: See `check`.
         """
-        if self.log is None:
+        if self.log is None or write is None:
             return
-        written = (*standing, *entries)
+        session_id, writer = self.session_id, self.writer
+        if isinstance(write, Extend):
+            natives, times = [entry.native for entry in write.new], [entry.added for entry in write.new]
+            await self.log.extend_window(session_id, natives, sorted(write.pins), times=times, writer=writer)
+            return
+        leading, messages = write.state.leading, write.state.messages
+        written = (*leading, *messages.entries)
         natives, times = [entry.native for entry in written], [entry.added for entry in written]
-        kinds = [kind_of(entry) for entry in standing]
-        await self.log.replace_window(self.session_id, natives, kinds, first, pins, times=times, writer=self.writer)
+        kinds, pins = [kind_of(entry) for entry in leading], sorted(write.state.pins)
+        await self.log.replace_window(session_id, natives, kinds, messages.first, pins, times=times, writer=writer)
 
 
 def kind_of(entry: Entry) -> str:
@@ -98,82 +123,88 @@ def kind_of(entry: Entry) -> str:
 # Making a context again of what another process has written down of it.
 
 
-def restore(context: Context, state: WindowState, summaries: Sequence[Summary], dialect: str | None) -> None:
-    """Fill the empty *context* with what *state* says.
+def restored(found: WindowState, summaries: Sequence[Summary], counter: TextCounter, dialect: str | None) -> State:
+    """Return the context that another process has written down.
 
     Args:
-        context: Has system prompt, tools and counter.
-        state: Of the session's window.
+        found: The session's window.
         summaries: Of the session, in order.
+        counter: Counts.
         dialect: The one that all messages have; None: each its own.
 
     Raises:
-        CorruptError: The summary that stands in the context is not among *summaries*.
+        CorruptError: The summary in the context is not among *summaries*.
     """
-    head, others = state.messages[: len(state.head)], state.messages[len(state.head) :]
-    archived_pins = iter([pin for pin in state.pins if pin < state.first])
-    for said, (named, native) in zip(state.head, head, strict=True):
+    head, others = found.messages[: len(found.head)], found.messages[len(found.head) :]
+    archived_pins = iter([pin for pin in found.pins if pin < found.first])
+    prefix, reinserted = list[Entry](), list[Entry]()
+    summary, notice = None, None
+    for said, (named, value) in zip(found.head, head, strict=True):
         kind, _, place = said.partition(":")
-        index = next(archived_pins) if kind == "pin" else int(place or -1)
-        message = dialect_named(named).from_json(native)
-        entry = entry_of(message, index, context.counter, dialect=named, pinned=kind == "pin")
-        if kind == "summary":
-            context.summary = (entry, _shown(summaries, entry))
+        index = next(archived_pins) if kind == PIN else int(place or -1)
+        native = dialect_named(named).from_json(value)
+        entry = entry_of(native, index, counter, dialect=named, pinned=kind == PIN)
+        if kind == SUMMARY:
+            summary = SummaryEntry(entry, _shown(summaries, entry))
         elif kind == NOTICE:
-            context.notice = replace(entry, is_notice=True)
+            notice = replace(entry, is_notice=True)
         else:
-            (context.again if kind == AGAIN else context.head).append(entry)
-    contents = context.contents = Contents(first=state.first)
-    times = state.times[len(head) :] or [""] * len(others)
-    for (named, native), added in zip(others, times, strict=True):
-        pinned = contents.end in state.pins
-        message = dialect_named(named).from_json(native)
-        entry = entry_of(message, contents.end, context.counter, dialect=dialect or named, pinned=pinned)
-        contents.append(replace(entry, added=added))
-    context.pins = list(state.pins)
-    context.settled = len(contents)
-    context.archived = state.archived
+            (reinserted if kind == AGAIN else prefix).append(entry)
+    entries: list[Entry] = []
+    times = found.times[len(head) :] or [""] * len(others)
+    for index, ((named, value), added) in enumerate(zip(others, times, strict=True), found.first):
+        native = dialect_named(named).from_json(value)
+        entry = entry_of(native, index, counter, dialect=dialect or named, pinned=index in found.pins)
+        entries.append(replace(entry, added=added))
+    return State(
+        prefix=Messages.of(prefix),
+        summary=summary,
+        notice=notice,
+        reinserted=Messages.of(reinserted),
+        messages=Messages.of(entries, found.first),
+        pins=frozenset(found.pins),
+        archived_until=found.archived,
+    )
 
 
-async def check_archived(context: Context, abilities: Abilities, session_id: str) -> None:
+async def check_archived(state: State, abilities: Abilities, session_id: str) -> None:
     """Make sure that what the archive holds beyond the context's first message is the context's own.
 
     Raises:
         StaleWindowError: It is not.
         BuoylineError: The archive cannot be read.
     """
-    first = context.contents.first
-    if abilities.archive is None or context.archived == first:
+    first = state.messages.first
+    if abilities.archive is None or state.archived_until == first:
         return
-    archived = await abilities.archive.load_messages(session_id, first, context.archived)
+    archived = await abilities.archive.load_messages(session_id, first, state.archived_until)
     # Plain text is found to be of another dialect than it was added in, once a session has gone on in a second one.
-    mine = context.contents.until(context.archived - first)
+    mine = state.messages.entries[: state.archived_until - first]
     if len(archived) != len(mine) or not all(map(_is_archived_form, archived, mine)):
         reason = "its archive holds messages that did not come from its window"
         hint = "nothing is lost, archive and window.jsonl are whole; begin a new session from what they hold"
         raise StaleWindowError(session_id, reason, hint)
 
 
-async def count_answers(context: Context, abilities: Abilities, session_id: str) -> None:
-    """Count the model's messages that have left, which say how many times it was called.
+async def archived_answers(state: State, abilities: Abilities, session_id: str) -> int:
+    """Return how many of the model's messages are archived, which says how many times it was called.
 
     Raises:
         BuoylineError: The archive cannot be read.
     """
-    first = context.contents.first
+    first = state.messages.first
     if abilities.archive is None or first == 0:
-        return
+        return 0
     archived = await abilities.archive.load_messages(session_id, 0, first)
-    views = (dialect_named(named).from_json(value) for named, value in archived)
-    roles = [dialect_named(named).view(native).role for (named, _), native in zip(archived, views, strict=True)]
-    context.contents.answers_left = roles.count("assistant")
+    views = (dialect_named(named).view(dialect_named(named).from_json(value)) for named, value in archived)
+    return sum(view.role == "assistant" for view in views)
 
 
-async def stubs_in(context: Context, abilities: Abilities, session_id: str) -> dict[str, StoredResult]:
-    """Return the stored results behind what stands in the tool results of *context*, by the texts that do."""
+async def stubs_in(state: State, abilities: Abilities, session_id: str) -> dict[str, StoredResult]:
+    """Return the stored results behind the texts of tool results in *state*, by these texts."""
     if abilities.results is None:
         return {}
-    results = [result for entry in context.contents for result in entry.message.results]
+    results = [result for entry in state.messages for result in entry.message.results]
     texts = [part.text for result in results for part in result.parts if isinstance(part, Text)]
     return await abilities.results.load_stubs(session_id, texts)
 
@@ -222,11 +253,12 @@ class Translation:
         self._given: list[Any] = []
         self.last: Converted | None = None
 
-    def of(self, context: Context, end: int) -> list[Any]:
-        """Return what stands in *context* up to the position *end* behind its head, as it is handed out."""
+    def of(self, state: State) -> list[Any]:
+        """Return the context as it is handed out."""
+        leading = state.leading
         if self._dialect is not None:
-            return self._converted([*context.standing(), *context.contents.until(end)], self._dialect)
-        return [*(entry.native for entry in context.standing()), *context.contents.natives[:end]]
+            return self._converted([*leading, *state.messages.entries], self._dialect)
+        return [*[entry.native for entry in leading], *state.messages.natives]
 
     def _converted(self, entries: Sequence[Entry], dialect: str) -> list[Any]:
         """Return the messages of *entries*; what was converted before is not converted again.

@@ -6,7 +6,7 @@ changes, so that a question that fails leaves everything as it was.
 
 import inspect
 from collections import ChainMap
-from collections.abc import Awaitable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -24,7 +24,7 @@ from buoyline.offloader import (
 )
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
-from buoyline.window.state import Contents, Entry
+from buoyline.window.state import Entry, Messages, Place
 
 _LEAST_STUB_TOKENS = 200
 """A notice takes some 100, with the paths of a file and its view in a deep directory up to this."""
@@ -117,7 +117,7 @@ class _Result:
         return self.result.name or self.call.name
 
     @property
-    def key(self) -> tuple[int, int]:
+    def key(self) -> Place:
         return self.entry.index, self.number
 
 
@@ -137,8 +137,11 @@ class _Turn:
 
 
 @dataclass(slots=True)
-class ResultChoosing:
-    """Chooses the tool results that leave, by limits, rules, the budget of a turn, and a predicate.
+class OffloadPlanner:
+    """Plans which tool results are offloaded: by limits, rules, the budget of a turn, and a predicate.
+
+    It remembers what follows from the messages, so that a turn does not cost what the session has cost. `follow`
+    keeps that in step with the context.
 
     Attributes:
         session_id: The session of the window.
@@ -147,13 +150,12 @@ class ResultChoosing:
         counter: Counts.
         stubs: Stored results by the texts that stand for them.
         rereads: Knows what the agent reads again; None: then only what stubs name.
-        should_offload: Asked about each result that would leave; None: all may.
+        should_offload: Asked about each result that would be offloaded; None: all may.
         can_store: There is an offloader; without one, what is cut is lost.
-        calls: The calls that were settled.
-        turn: The newest turn, carried along: to add it up before each call would cost what a long one costs, squared.
+        calls: The newest calls of each id, those of archived messages included.
+        turn: The newest turn.
         verdicts: Answers about results that are not decided yet, so that nobody is asked twice after a failure.
         answers: Answers about results that a document's manager has asked about, while this process has the window.
-        refused: Results that somebody wanted to keep, whatever the limits.
     """
 
     session_id: str
@@ -166,9 +168,8 @@ class ResultChoosing:
     can_store: bool
     calls: _Calls = field(default_factory=dict[str, tuple[_Call, ...]])
     turn: _Turn = field(default_factory=_Turn)
-    verdicts: dict[tuple[int, int], bool] = field(default_factory=dict[tuple[int, int], bool])
-    answers: dict[tuple[int, int], bool] = field(default_factory=dict[tuple[int, int], bool])
-    refused: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    verdicts: dict[Place, bool] = field(default_factory=dict[Place, bool])
+    answers: dict[Place, bool] = field(default_factory=dict[Place, bool])
 
     async def choose(self, entries: Sequence[Entry]) -> dict[int, Choices]:
         """Decide about all results of new *entries*; those that were shown before stay as they are.
@@ -181,56 +182,64 @@ class ResultChoosing:
             Exception: Whatever the predicate raises, with a note about which result it was asked.
         """
         chosen: dict[int, dict[int, Choice]] = {}
-        # Ids repeat: what is not settled may be looked at again, and must then find the calls that it finds now.
+        # Ids repeat: the same messages may be planned for again, and must then find the calls that they find now.
         for turn in self._turns(entries, ChainMap(dict[str, tuple[_Call, ...]](), self.calls)):
+            if not turn.new:
+                continue
             for is_read_back in (True, False):
                 group = [found for found in turn.new if bool(found.call.source) is is_read_back]
-                limit = self._turn_limit(is_read_back=is_read_back)
-                for found, choice in await self._decided(group, limit, turn.shown_tokens[is_read_back]):
+                for found, choice in await self._decided(
+                    group, turn.shown_tokens[is_read_back], is_read_back=is_read_back
+                ):
                     chosen.setdefault(found.entry.index, {})[found.number] = choice
         return dict(chosen)
 
-    def settle(self, entries: Sequence[Entry]) -> None:
-        """Take note of messages in the form that they are shown in from now on."""
+    @property
+    def refused(self) -> list[Place]:
+        """The results that somebody wants to keep, as far as that is not in the context yet."""
+        return [place for place, may_leave in self.verdicts.items() if not may_leave]
+
+    def follow(self, new: Sequence[Entry]) -> None:
+        """Take note of messages in the form that they have from now on."""
         calls = ChainMap(dict[str, tuple[_Call, ...]](), self.calls)
-        for turn in self._turns(entries, calls):
+        for turn in self._turns(new, calls):
             for found in turn.new:
                 turn.shown_tokens[bool(found.call.source)] += count_result(found.result, self.counter)
             turn.new = []
             self.turn = turn
         self.calls.update(calls.maps[0])
-        self.refused.update(key for key, may_leave in self.verdicts.items() if not may_leave)
         self.verdicts.clear()
 
-    def recall(self, contents: Contents, *, is_managed: bool) -> dict[str, StoredResult]:
-        """Take note of all messages of a window that is gone on with.
+    def restart(self, messages: Messages) -> None:
+        """Take note again of the newest turn in *messages*, of which some were changed or archived."""
+        self.turn = _Turn()
+        self.follow(messages.entries[max(messages.turn_at(len(messages)) - 1, 0) :])
+
+    def recall(self, messages: Messages, *, is_managed: bool) -> tuple[dict[str, StoredResult], frozenset[Place]]:
+        """Take note of all messages of a window that another process has written down.
 
         Args:
-            contents: The messages.
-            is_managed: By a document: what stands whole there stands so since no manager has chosen it.
+            messages: The messages.
+            is_managed: By a document: a result is whole there since no manager has chosen it.
 
         Returns:
-            What was read back and cut to a notice, by the notices: the journal has no record of them.
+            What was read back and cut to a notice, by the notices, since the journal has no record of them; and the
+            results that somebody wanted to keep.
         """
         notices: dict[str, StoredResult] = {}
-        for entry in contents:
+        kept_whole: list[Place] = []
+        for entry in messages:
             self.calls.update(self._calls_of(entry.message))
             for number, result in enumerate(entry.message.results):
                 source = self._last_call(result).source
                 if source:
-                    found = (part.text for part in result.parts if isinstance(part, Text))
                     known = StoredResult(source, "", "", 0)
-                    notices.update((text, known) for text in found if is_reread_notice(text, source))
+                    texts = (part.text for part in result.parts if isinstance(part, Text))
+                    notices.update((text, known) for text in texts if is_reread_notice(text, source))
                 elif not is_managed and self._was_refused(result):
-                    self.refused.add((entry.index, number))
-        self.restart(contents, len(contents))
-        return notices
-
-    def restart(self, contents: Contents, end: int) -> None:
-        """Take note anew of what the newest turn before position *end* shows, when it was changed or has left."""
-        self.turn = _Turn()
-        self.refused = {key for key in self.refused if key[0] >= contents.first}
-        self.settle(contents.since(max(contents.turn_at(end) - 1, 0), end))
+                    kept_whole.append((entry.index, number))
+        self.restart(messages)
+        return notices, frozenset(kept_whole)
 
     def held_limit(self, call: ToolCall) -> int:
         """Return up to how many tokens an output that comes piece by piece is taken for a message like any other.
@@ -287,10 +296,10 @@ class ResultChoosing:
             self.answers[found.key] = await self._ask(found)
         return self.answers[found.key]
 
-    def keeps(self, entry: Entry) -> bool:
-        """Tell whether a rule or the predicate wants to keep a result of *entry*, as far as the room allows."""
+    def keeps(self, entry: Entry, kept_whole: Collection[Place]) -> bool:
+        """Return whether a rule wants to keep a result of *entry*, or somebody did, as far as the budget allows."""
         return any(
-            (entry.index, number) in self.refused or self._is_kept(result)
+            (entry.index, number) in kept_whole or self._is_kept(result)
             for number, result in enumerate(entry.message.results)
         )
 
@@ -302,10 +311,11 @@ class ResultChoosing:
                 yield turn
                 turn = _Turn()
             calls.update(self._calls_of(entry.message))
-            turn.new += [
-                _Result(entry, number, _answered(result, calls, turn.answered))
-                for number, result in enumerate(entry.message.results)
-            ]
+            for number, result in enumerate(entry.message.results):
+                # Of several calls of one id, each is answered once, in their order.
+                asked, nth = calls.get(result.call_id, (_UNKNOWN,)), turn.answered.get(result.call_id, 0)
+                turn.answered[result.call_id] = nth + 1
+                turn.new.append(_Result(entry, number, asked[min(nth, len(asked) - 1)]))
         yield turn
 
     def _calls_of(self, message: Message) -> _Calls:
@@ -344,8 +354,13 @@ class ResultChoosing:
             return reread_limit(self.size, self.config.tool_result_limit)
         return self.config.turn_limit(self.size)
 
-    async def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> list[tuple[_Result, Choice]]:
-        """Decide about the new results of one turn; each refusal is weighed in before the next is asked about."""
+    async def _decided(
+        self, new: list[_Result], shown_tokens: int, *, is_read_back: bool
+    ) -> list[tuple[_Result, Choice]]:
+        """Decide about the new results of one turn; each refusal counts before the next question."""
+        if not new:
+            return []
+        limit = self._turn_limit(is_read_back=is_read_back)
         least = _LEAST_STUB_TOKENS if self.can_store else _LEAST_CUT_TOKENS
         while True:
             budgets = stub_budgets([self._weighed(found, limit) for found in new], limit - shown_tokens, least=least)
@@ -396,14 +411,6 @@ class ResultChoosing:
         if not isinstance(verdict, bool):
             raise TypeError(f"should_offload must answer with True or False, not {type(verdict).__name__}")
         return verdict
-
-
-def _answered(result: ToolResult, calls: _Calls, answered: dict[str, int]) -> _Call:
-    """Return the call that *result* answers: of several of one id, each is answered once, in their order."""
-    asked = calls.get(result.call_id, (_UNKNOWN,))
-    nth = answered.get(result.call_id, 0)
-    answered[result.call_id] = nth + 1
-    return asked[min(nth, len(asked) - 1)]
 
 
 def _is_kept(result: ToolResult, rule: ToolRule) -> bool:

@@ -15,7 +15,7 @@ from buoyline.offloader import ToolRule
 from buoyline.offloader.protocol import instead_of
 from buoyline.tokens import context_size
 from buoyline.tokens.models import max_output as max_output_of
-from buoyline.window.budget import Room
+from buoyline.window.budget import TokenBudget
 from buoyline.workspace import LocalWorkspace
 
 _USUAL_SIZE = 128_000
@@ -28,15 +28,15 @@ def config_to_json(config: ContextConfig) -> dict[str, Any]:
 
 
 def settings_to_json(
-    config: ContextConfig, room: Room, dialect: str | None, management: ContextManagement | None
+    config: ContextConfig, budget: TokenBudget, dialect: str | None, management: ContextManagement | None
 ) -> dict[str, Any]:
     """Return what another process needs to go on with a window, as JSON values."""
     return {
-        "size": room.size,
-        "max_output_tokens": room.max_output_tokens,
+        "size": budget.size,
+        "max_output_tokens": budget.max_output_tokens,
         "config": config_to_json(config),
-        "system": room.context.system,
-        "tools": room.context.tools,
+        "system": budget.system,
+        "tools": budget.tools,
         "dialect": dialect,
         **({} if management is None else {"management": management.to_json()}),
     }

@@ -1,9 +1,11 @@
-"""One message in a window."""
+"""A context as a value: its messages with their totals, and all that is in front of them.
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+Nothing here changes in place. A change makes another `State`; see `buoyline.window.context`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from buoyline.compression import Summary
 from buoyline.compression.summary import BatchReference
@@ -27,7 +29,7 @@ from buoyline.messages import (
 from buoyline.messages.dialect import Blocks, Dialect
 from buoyline.messages.jsonl import require_distinct_keys
 from buoyline.tokens import TextCounter
-from buoyline.tokens.messages import count_message, count_tools
+from buoyline.tokens.messages import count_message
 from buoyline.window.tasks import beside
 
 
@@ -163,245 +165,206 @@ def _chars(part: Part) -> int:
             return 0
 
 
-# The messages in a window behind its head, with their totals kept up to date.
+# The messages of a context, with their totals.
 
 
-class Contents:
+@dataclass(frozen=True, slots=True)
+class Messages:
     """Messages in order, and what they take together.
 
-    The totals are carried along instead of added up, and so are the native messages: before each of 10,000 turns a
-    walk over all messages would cost what the whole session costs, squared.
+    Each change adds to the totals or takes from them: before each of 10,000 turns, a walk over all messages would cost
+    what the whole session costs, squared. The native messages are kept for the same reason.
+
+    Attributes:
+        entries: The messages.
+        natives: The same as their caller knows them.
+        first: Session index of the first of them.
+        tokens: What all of them take.
+        staying_tokens: What those take that are reinserted when they are archived.
+        images: How many images they hold.
+        answers: How many of them are the model's.
     """
 
-    def __init__(self, entries: Sequence[Entry] = (), first: int = 0) -> None:
-        """Hold *entries*, of which the first has the session index *first*.
+    entries: tuple[Entry, ...] = ()
+    natives: tuple[Any, ...] = ()
+    first: int = 0
+    tokens: int = 0
+    staying_tokens: int = 0
+    images: int = 0
+    answers: int = 0
 
-        How many of the model's messages have left, `answers_left`, is counted from there on; `answers` are those that
-        are here.
-        """
-        self.first = first
-        self.answers_left = 0
-        self.tokens = 0
-        self.staying_tokens = 0
-        self.images = 0
-        self.answers = 0
-        self._entries: list[Entry] = []
-        self._natives: list[Any] = []
-        for entry in entries:
-            self.append(entry)
+    @classmethod
+    def of(cls, entries: Iterable[Entry], first: int = 0) -> "Messages":
+        """Return *entries*, of which the first has the session index *first*."""
+        return cls(first=first).extended(entries)
 
     def __len__(self) -> int:
         """Return the number of messages."""
-        return len(self._entries)
+        return len(self.entries)
 
     def __iter__(self) -> Iterator[Entry]:
         """Iterate over the messages in order."""
-        return iter(self._entries)
+        return iter(self.entries)
 
     def __getitem__(self, position: int) -> Entry:
         """Return the message at *position*, 0-based."""
-        return self._entries[position]
+        return self.entries[position]
 
     @property
     def end(self) -> int:
         """The session index that the next message gets."""
-        return self.first + len(self._entries)
+        return self.first + len(self.entries)
 
-    @property
-    def natives(self) -> Sequence[Any]:
-        """The native messages in order; to be copied, not to be kept."""
-        return self._natives
+    def extended(self, new: Iterable[Entry]) -> "Messages":
+        """Return these messages and the *new* ones behind them."""
+        added = tuple(new)
+        natives = tuple([entry.native for entry in added])
+        return self._with(self.entries + added, self.natives + natives, self.first, (), added)
+
+    def changed(self, changes: Mapping[int, Entry]) -> "Messages":
+        """Return these messages with those at some positions in another form."""
+        entries, natives = list(self.entries), list(self.natives)
+        for position, entry in changes.items():
+            entries[position], natives[position] = entry, entry.native
+        removed = [self.entries[position] for position in changes]
+        return self._with(tuple(entries), tuple(natives), self.first, removed, changes.values())
+
+    def without(self, count: int) -> "Messages":
+        """Return these messages without the oldest *count*."""
+        if not count:
+            return self
+        first = self.first + count
+        return self._with(self.entries[count:], self.natives[count:], first, self.entries[:count], ())
 
     def answer_tokens(self, index: int | None) -> int:
-        """Return what the assistant's message with the session *index* takes; 0 where there is none."""
+        """Return what the assistant's message with the session *index* takes; 0 if there is none."""
         if index is None or not self.first <= index < self.end:
             return 0
-        entry = self[index - self.first]
+        entry = self.entries[index - self.first]
         return entry.tokens if entry.message.role == "assistant" else 0
-
-    def since(self, position: int, end: int | None = None) -> list[Entry]:
-        """Return the messages from *position* on, up to *end* where one is given."""
-        return self._entries[position:end]
-
-    def until(self, position: int) -> list[Entry]:
-        """Return the messages before *position*."""
-        return self._entries[:position]
 
     def turn_at(self, position: int) -> int:
         """Return the position behind the model's last message before *position*: what follows answers its calls.
 
-        Where that message holds results itself, as AgentScope's replies do, it is its own position.
+        If that message holds results itself, as AgentScope's replies do, return its own position.
         """
-        while position > 0 and self._entries[position - 1].message.role != "assistant":
+        while position > 0 and self.entries[position - 1].message.role != "assistant":
             position -= 1
-        return position - 1 if position > 0 and self._entries[position - 1].message.results else position
-
-    def call(self, call_id: str) -> tuple[str, ToolCall] | None:
-        """Return the newest call of this id, with the dialect of its message; None where it is not here."""
-        for entry in reversed(self._entries):
-            for call in entry.message.calls:
-                if call.call_id == call_id:
-                    return entry.dialect, call
-        return None
+        return position - 1 if position > 0 and self.entries[position - 1].message.results else position
 
     def called(self, call_id: str, name: str, dialect: str) -> tuple[str, ToolCall]:
-        """Return the call that an output answers, with the dialect of its message.
+        """Return the newest call that an output answers, with the dialect of its message.
 
         Args:
             call_id: Of the call.
             name: Of the tool; counts more than the call's own.
-            dialect: Where the call is not here.
+            dialect: If the call is not here.
         """
-        named, call = self.call(call_id) or (dialect, ToolCall(call_id, "", ""))
+        found = (
+            (entry.dialect, call)
+            for entry in reversed(self.entries)
+            for call in entry.message.calls
+            if call.call_id == call_id
+        )
+        named, call = next(found, (dialect, ToolCall(call_id, "", "")))
         return named, ToolCall(call_id, name or call.name, call.arguments)
 
-    def append(self, entry: Entry) -> None:
-        """Take a message to the end."""
-        self._entries.append(entry)
-        self._natives.append(entry.native)
-        self._count(entry, 1)
-
-    def replace(self, position: int, entry: Entry) -> None:
-        """Put another form of the message at *position*."""
-        self._count(self._entries[position], -1)
-        self._entries[position] = entry
-        self._natives[position] = entry.native
-        self._count(entry, 1)
-
-    @contextmanager
-    def unchanged_on_failure(self, first: int, end: int) -> Generator[None]:
-        """Put the messages from position *first* up to *end* back as they were where the block fails."""
-        before = self._entries[first:end]
-        try:
-            yield
-        except BaseException:
-            for position, entry in enumerate(before, first):
-                self.replace(position, entry)
-            raise
-
-    def leave(self, cut: int) -> None:
-        """Drop the oldest *cut* messages."""
-        for entry in self._entries[:cut]:
-            self._count(entry, -1)
-            self.answers_left += entry.message.role == "assistant"
-        del self._entries[:cut]
-        del self._natives[:cut]
-        self.first += cut
-
-    def _count(self, entry: Entry, sign: int) -> None:
-        self.tokens += sign * entry.tokens
-        self.images += sign * entry.images
-        self.answers += sign * (entry.message.role == "assistant")
-        if entry.stays:
-            self.staying_tokens += sign * entry.tokens
+    def _with(
+        self,
+        entries: tuple[Entry, ...],
+        natives: tuple[Any, ...],
+        first: int,
+        removed: Iterable[Entry],
+        added: Iterable[Entry],
+    ) -> "Messages":
+        tokens, staying, images, answers = self.tokens, self.staying_tokens, self.images, self.answers
+        for sign, changed in ((-1, removed), (1, added)):
+            for entry in changed:
+                tokens += sign * entry.tokens
+                images += sign * entry.images
+                answers += sign * (entry.message.role == "assistant")
+                staying += sign * entry.tokens if entry.stays else 0
+        return Messages(entries, natives, first, tokens, staying, images, answers)
 
 
-# What stands in a window, and what it takes.
+class SummaryEntry(NamedTuple):
+    """A summary in the context: as a message, and with all that is known of it."""
+
+    entry: Entry
+    summary: Summary
 
 
-@dataclass(slots=True)
-class Context:
-    """System prompt, tools, head, summary and messages of a session, and how far each of them has come.
+Place = tuple[int, int]
+"""Where a tool result is: the session index of its message, and its number there."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The context of a session as it is on disk.
+
+    It is shallow: native messages belong to the caller, and nobody changes them.
 
     Attributes:
-        system: As the provider gets it, beside the messages.
-        tools: Definitions of the tools.
-        counter: Counts.
-        head: System messages and pins that are archived.
-        summary: Stands for the messages that are archived; as a message, and with all that is known of it.
-        notice: Says where messages are that left without a summary.
-        again: Archived messages that stand for now, such as the user's newest words; only a document has them stay.
-        contents: The messages that are not.
+        prefix: System messages and pins that are archived.
+        summary: Takes the place of the messages that are archived.
+        notice: Says where messages are that were archived without a summary.
+        reinserted: Archived messages that are in the context for now, such as the user's newest words.
+        messages: Those that are not archived, or whose archiving has not ended.
         pins: Session indexes of pinned messages.
-        settled: How many of `contents` have the form that they keep, and are written down.
-        archived: Up to this session index the archive holds the messages.
-        attempts: Up to these it was tried, and it is not known whether the archive holds them.
-        batches: Where the archived messages are, with an offloader that answers each batch with its own reference.
+        kept_whole: Results that somebody wanted to keep, whatever the limits.
+        archived_until: Up to this session index the archive holds the messages.
+        attempts: Up to these somebody tried to archive, and it is not known whether the archive holds them.
+        batches: Where the archived messages are, if the offloader answers each batch with its own reference.
+        archived_answers: How many of the model's messages are archived.
     """
 
-    system: Any
-    tools: list[Any]
-    counter: TextCounter
-    head: Contents = field(default_factory=Contents)
-    summary: tuple[Entry, Summary] | None = None
+    prefix: Messages = Messages()
+    summary: SummaryEntry | None = None
     notice: Entry | None = None
-    again: Contents = field(default_factory=Contents)
-    contents: Contents = field(default_factory=Contents)
-    pins: list[int] = field(default_factory=list[int])
-    settled: int = 0
-    archived: int = 0
-    attempts: set[int] = field(default_factory=set[int])
+    reinserted: Messages = Messages()
+    messages: Messages = Messages()
+    pins: frozenset[int] = frozenset()
+    kept_whole: frozenset[Place] = frozenset()
+    archived_until: int = 0
+    attempts: frozenset[int] = frozenset()
     batches: tuple[BatchReference, ...] = ()
-    _fixed_tokens: int | None = None
-
-    def send_beside(self, system: Any, tools: list[Any]) -> None:
-        """Take note that another system prompt, or other tools, are sent from now on."""
-        if (system, tools) != (self.system, self.tools):
-            self.system, self.tools, self._fixed_tokens = system, tools, None
-
-    def standing(self) -> list[Entry]:
-        """Return what stands before the messages: the head, the summary, the notice, and what stands for now."""
-        return [*self.head, *self._ours(), *self.again]
-
-    def fixed_tokens(self) -> int:
-        """Return what system prompt and tools take; counted once."""
-        if self._fixed_tokens is None:
-            system = self.system if isinstance(self.system, str) else spell(self.system)
-            self._fixed_tokens = self.counter.count(system) + count_tools(self.tools, self.counter)
-        return self._fixed_tokens
-
-    def tokens(self) -> int:
-        """Return what everything takes."""
-        return self.fixed_tokens() + self.standing_tokens() + self.contents.tokens
-
-    def standing_tokens(self) -> int:
-        """Return what takes what stands before the messages."""
-        return self.head.tokens + sum(entry.tokens for entry in self._ours()) + self.again.tokens
+    archived_answers: int = 0
 
     @property
-    def attempted(self) -> int:
-        """Up to which session index messages stay as they are, since they are archived, or that may be repeated."""
-        return max(self.archived, *self.attempts, 0)
+    def leading(self) -> list[Entry]:
+        """All that is in front of the messages: the prefix, the summary, the notice, and what is reinserted for now."""
+        ours = [] if self.summary is None else [self.summary.entry]
+        ours += [] if self.notice is None else [self.notice]
+        return [*self.prefix.entries, *ours, *self.reinserted.entries]
+
+    @property
+    def leading_tokens(self) -> int:
+        """What takes all that is in front of the messages."""
+        summary = 0 if self.summary is None else self.summary.entry.tokens
+        notice = 0 if self.notice is None else self.notice.tokens
+        return self.prefix.tokens + summary + notice + self.reinserted.tokens
 
     @property
     def images(self) -> int:
-        """How many pictures stand in the messages."""
-        return self.head.images + self.again.images + self.contents.images
+        """How many images are in the context."""
+        return self.prefix.images + self.reinserted.images + self.messages.images
 
-    def least_tokens(self) -> int:
-        """Return what takes its room however much is archived."""
-        return self.fixed_tokens() + self.head.tokens + self.contents.staying_tokens
+    @property
+    def attempted_until(self) -> int:
+        """Up to this session index messages keep their form: they are archived, or archiving them may be repeated."""
+        return max(self.archived_until, *self.attempts, 0)
 
-    def turn(self) -> list[Entry]:
-        """Return the messages since the model spoke last."""
-        return self.contents.since(self.contents.turn_at(len(self.contents)))
-
+    @property
     def movable(self) -> range:
-        """Return the positions in `contents` that are written down, and whose form may still change."""
-        return range(self.attempted - self.contents.first, self.settled)
+        """The positions of the messages whose form may still change."""
+        return range(self.attempted_until - self.messages.first, len(self.messages))
 
-    def written(self) -> list[Entry]:
-        """Return the messages that are written down; those that were added since are not."""
-        return self.contents.until(self.settled)
-
-    def pins_until(self, position: int) -> list[int]:
-        """Return the session indexes of the pinned messages before *position* in `contents`."""
-        return [pin for pin in self.pins if pin < self.contents.first + position]
-
-    def exceeding(self, size: int) -> list[tuple[int, int]]:
-        """Return index and tokens of each message that alone does not fit *size* beside what must stand.
-
-        Where each of them does, it is the largest.
-        """
-        room = size - (self.tokens() - self.contents.tokens - self.again.tokens)
-        movable = [*self.again, *self.contents]
-        found = [(entry.index, entry.tokens) for entry in movable if entry.tokens > room]
-        largest = max(movable, key=lambda entry: entry.tokens, default=None)
-        return found or ([] if largest is None else [(largest.index, largest.tokens)])
-
-    def _ours(self) -> list[Entry]:
-        found = (self.summary[0] if self.summary else None, self.notice)
-        return [entry for entry in found if entry is not None]
+    def extended(self, new: Sequence[Entry]) -> "State":
+        """Return the context with *new* messages at its end."""
+        if not new:
+            return self
+        pins = self.pins.union([entry.index for entry in new if entry.pinned])
+        return replace(self, messages=self.messages.extended(new), pins=pins)
 
 
 # Showing a context to managers, who look at it and never change it.
@@ -439,46 +402,39 @@ class Showing:
 
 
 def situation_of(
-    context: Context,
+    state: State,
+    counter: TextCounter,
+    fixed_tokens: int,
     *,
-    end: int | None = None,
     size: int = 0,
-    tokens: int | None = None,
     stubs: Collection[str] = (),
     showing: "Showing | None" = None,
     idle_s: float = 0.0,
     is_overflow: bool = False,
 ) -> ContextView:
-    """Return *context* as managers see it.
+    """Return the context as managers see it.
 
     Args:
-        context: What stands in it.
-        end: Position in its messages behind the last that is shown; left out: all are.
+        state: The context.
+        counter: Counts what a manager would put somewhere.
+        fixed_tokens: What system prompt and tools take.
         size: Tokens of the window.
-        tokens: What it takes by the best count there is; left out: by our own.
         stubs: The texts that stand for something that was stored.
-        showing: Remembers how the messages were shown before; left out: each is looked at anew.
+        showing: Remembers how the messages were shown before; if left out, each is read again.
         idle_s: See `ContextView`.
         is_overflow: See `ContextView`.
     """
-    head = [_held(entry, stubs, least_index=0) for entry in (*context.head, *context.again)]
-    before, behind = head[: len(context.head)], head[len(context.head) :]
-    ours = [_held(entry, stubs) for entry in context.standing() if entry.index < 0 and entry.message.role != "system"]
-    contents, unseen = context.contents, [] if end is None else context.contents.since(end)
-    shown = (showing or Showing()).held(contents.since(0, end), stubs)
-    standing = [*before, *ours, *behind]
-    counted = sum(held.tokens for held in standing) + contents.tokens - sum(entry.tokens for entry in unseen)
+    head = [_held(entry, stubs, least_index=0) for entry in (*state.prefix, *state.reinserted)]
+    before, behind = head[: len(state.prefix)], head[len(state.prefix) :]
+    ours = [_held(entry, stubs) for entry in state.leading if entry.index < 0 and entry.message.role != "system"]
     return ContextView(
-        prefix=standing,
-        messages=shown,
+        prefix=[*before, *ours, *behind],
+        messages=(showing or Showing()).held(state.messages.entries, stubs),
         size=size,
-        counter=context.counter,
-        # What the provider adds to our count, or takes from it, belongs to no message.
-        fixed_tokens=context.fixed_tokens() if tokens is None else tokens - counted,
+        counter=counter,
+        fixed_tokens=fixed_tokens,
         idle_s=idle_s,
-        model_calls=contents.answers_left
-        + contents.answers
-        - sum(entry.message.role == "assistant" for entry in unseen),
+        model_calls=state.archived_answers + state.messages.answers,
         is_overflow=is_overflow,
     )
 

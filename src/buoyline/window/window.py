@@ -6,40 +6,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from buoyline.compression import (
-    Compressor,
-    ContextConfig,
-    Plan,
-    Summarizer,
-    Summary,
-    SummaryFunction,
-)
+from buoyline.compression import ContextConfig, Plan, Summarizer, Summary, SummaryFunction
 from buoyline.compression.config import config_of
 from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, ManagementReport, explained
-from buoyline.messages import Converted, ToolCall, dialect_named
+from buoyline.messages import Converted, dialect_named
 from buoyline.messages.times import now
-from buoyline.offloader import Abilities, Offloader, StoredResult, ToolOutput, WindowState, abilities_of
+from buoyline.offloader import Offloader, StoredResult, ToolOutput, WindowState, abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter, usage_of
 from buoyline.tokens.messages import count_result
-from buoyline.window.background import CompressionAhead
-from buoyline.window.budget import Anchor, Room, Sent
-from buoyline.window.compaction import ContextCompressing
-from buoyline.window.engine import ContextRelief, ContextShaping
+from buoyline.window.budget import TokenBudget
+from buoyline.window.context import Context
+from buoyline.window.engine import Engine
 from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed, reporting
-from buoyline.window.hooks import ContextManaging
 from buoyline.window.log import (
-    ContextKeeping,
+    ContextLog,
     Translation,
+    archived_answers,
     check_archived,
     common_dialect,
-    count_answers,
     load_summaries,
-    restore,
+    restored,
     stubs_in,
 )
-from buoyline.window.offloading import ResultOffloading
-from buoyline.window.plan import ResultChoosing, ShouldOffload
+from buoyline.window.offloading import ResultOffloader
+from buoyline.window.plan import OffloadPlanner, ShouldOffload
 from buoyline.window.settings import (
     Management,
     config_from_json,
@@ -50,9 +41,10 @@ from buoyline.window.settings import (
     settings_to_json,
     size_of,
 )
-from buoyline.window.state import Context, entry_beside
+from buoyline.window.state import Entry, entry_beside
 from buoyline.window.streams import HeldOutput, writer_for
 from buoyline.window.tasks import completed
+from buoyline.window.usage import Request
 
 _WORTH_ASKING_TOKENS = 1_000
 """An agent that asks for a compression gets none below that: the summary would take most of it."""
@@ -132,36 +124,34 @@ class ContextWindow:
         self.session_id = session_id
         self.config = config_of(config)
         self.max_output_tokens = output_room(max_output_tokens, model, self.size, self.config.trigger_ratio)
-        self._counter = default_counter() if counter is None else as_text_counter(counter)
-        context = self._context = Context(system, list(tools), self._counter)
-        self._abilities: Abilities = abilities_of(offloader)
-        self._tell = reporting(session_id, on_event)
-        self._results = ResultOffloading(offloader, self._abilities, session_id, self._counter, on_event)
-        self._choosing = ResultChoosing(
+        counter_ = default_counter() if counter is None else as_text_counter(counter)
+        abilities = self._abilities = abilities_of(offloader)
+        self._offloader = offloader
+        self._dialect = None if dialect is None else dialect_named(dialect).name
+        results = ResultOffloader(offloader, abilities, session_id, counter_, has_listener=on_event is not None)
+        planner = OffloadPlanner(
             session_id,
             self.config,
             self.size,
-            self._counter,
-            self._results.stubs,
-            self._abilities.rereads,
+            counter_,
+            results.stubs,
+            abilities.rereads,
             should_offload,
             can_store=offloader is not None,
         )
-        self._dialect = None if dialect is None else dialect_named(dialect).name
-        self._room = Room(self.size, self.max_output_tokens, context, Anchor(self.size))
-        self._keeping = ContextKeeping(self._abilities.windows, session_id)
-        compressor = Compressor(
-            offloader, config=self.config, counter=self._counter, summarizer=summarizer, on_event=self._tell
+        budget = TokenBudget(self.size, self.max_output_tokens, counter_, system, list(tools))
+        log = ContextLog(abilities.windows, session_id)
+        self._context = Context(log, budget, planner, reporting(session_id, on_event))
+        self._engine = Engine(
+            self._context,
+            results,
+            self.config,
+            summarizer=summarizer,
+            summarizers=summarizers,
+            dialect=self._dialect,
         )
-        parts = context, self._room, self._results, self._choosing, self._keeping
-        self._compressing = ContextCompressing(*parts, compressor, self._tell, self._dialect)
-        self._shaping = ContextShaping(*parts, self.config)
-        self._ahead = CompressionAhead(self._compressing)
-        self._relief = ContextRelief(self._shaping, self._compressing, self._ahead, self.config)
-        self._managing = ContextManaging(self._compressing, self.config, summarizers or {})
-        self._offloader = offloader
         self.management = None if management is None else own_document_of(management, offloader, self.config)
-        self._compressing.preserves_words = self.management is not None
+        self._engine.compaction.preserves_words = self.management is not None
         self._is_open = False
         self._translation = Translation()
 
@@ -241,21 +231,23 @@ class ContextWindow:
             summarizers=summarizers,
         )
         window._translation = Translation(dialect)
-        await abilities.windows.claim_window(session_id, writer=window._keeping.writer)
+        await abilities.windows.claim_window(session_id, writer=window._context.log.writer)
         await window._restore(await abilities.windows.load_window(session_id))
-        window._tell(WindowResumed(session_id, window.added, window._context.archived, window.tokens))
+        window._context.tell(
+            WindowResumed(session_id, window.added, window._context.state.archived_until, window.tokens)
+        )
         return window
 
     def __repr__(self) -> str:
         """Return the session, what is in the context, and the offloader."""
-        count = len(self._context.standing()) + len(self._context.contents)
+        count = len(self._context.whole.leading) + len(self._context.whole.messages)
         held = f"messages={count:,}, tokens={self.tokens:,} of {self.size:,}"
         return f"<ContextWindow {self.session_id!r}: {held}, offloader={self._offloader!r}>"
 
     @property
     def messages(self) -> list[Any]:
         """The native messages in the context, in order; those added since the last `prepare` included."""
-        return self._translation.of(self._context, len(self._context.contents))
+        return self._translation.of(self._context.whole)
 
     @property
     def conversion(self) -> Converted | None:
@@ -269,19 +261,18 @@ class ContextWindow:
         Counted by the window's counter; after `note_usage` by the provider's count of the last request, and what was
         added since.
         """
-        return self._room.tokens
+        return self._context.tokens
 
     @property
     def turn_tokens(self) -> int:
         """What all tool results take that have come since the model spoke last."""
-        return sum(
-            count_result(result, self._counter) for entry in self._context.turn() for result in entry.message.results
-        )
+        counter = self._context.budget.counter
+        return sum(count_result(result, counter) for entry in self._turn() for result in entry.message.results)
 
     @property
     def added(self) -> int:
         """How many messages the session has had so far; the index of the next one."""
-        return self._context.contents.end
+        return self._context.inbox.end
 
     async def add(self, message: Any, *, pinned: bool = False, offload: bool = False) -> None:
         """Take a message of any known dialect to the end of the context.
@@ -301,13 +292,16 @@ class ContextWindow:
         """
         added = now()
         entry = await entry_beside(
-            message, self.added, self._counter, dialect=self._dialect, pinned=pinned, by_hand=offload
+            message,
+            self.added,
+            self._context.budget.counter,
+            dialect=self._dialect,
+            pinned=pinned,
+            by_hand=offload,
         )
         # Another message may have come while a large one was counted in a thread.
         entry = replace(entry, index=self.added, added=added)
-        self._context.contents.append(entry)
-        if pinned:
-            self._context.pins.append(entry.index)
+        self._context.inbox = self._context.inbox.extended([entry])
 
     async def add_tool_output(
         self,
@@ -335,16 +329,19 @@ class ContextWindow:
         Raises:
             Exception: See `LocalWorkspace.store_stream`; nothing is added but with *keep_partial*.
         """
-        dialect, call = self._context.contents.called(call_id, name, self._dialect or "openai")
+        dialect, call = self._context.whole.messages.called(call_id, name, self._dialect or "openai")
         writer = writer_for(self._abilities, self.session_id, call_id, keep_partial=keep_partial)
-        held = HeldOutput(call_id, writer, self._counter, self._choosing.held_limit(call))
+        context, planner = self._context, self._context.planner
+        held = HeldOutput(call_id, writer, context.budget.counter, planner.held_limit(call))
 
         async def add() -> None:
             text = await held.end()
             if isinstance(text, StoredResult):
-                text = await self._stub_of(call, text)
+                await self._open()
+                max_tokens = planner.stub_tokens(call, self._turn())
+                text = await self._engine.results.stub_of(self.added, call, text, max_tokens, context.outbox)
             await self.add(dialect_named(dialect).tool_result_message(call_id, text, name))
-            self._results.tell()
+            context.emit()
 
         await held.fill(output, add, max_bytes=max_bytes, keep_partial=keep_partial)
 
@@ -382,13 +379,14 @@ class ContextWindow:
             document = await asyncio.to_thread(document_of, management, self._offloader)
         await self._settle(document)
         if document is None:
-            await self._relief.make_room()
+            await self._engine.make_room()
         else:
-            await self._relief.manage(document, self._managing)
+            await self._engine.manage(document)
         if self._abilities.turns is not None:
             self._abilities.turns.next_turn()
-        self._relief.look_ahead(document)
-        self._managing.hand_out()
+        if document is None:
+            self._engine.look_ahead()
+        self._engine.hooks.called_at_s = time.monotonic()
         return self._hand_out()
 
     def note_usage(self, response: Any) -> bool:
@@ -412,7 +410,7 @@ class ContextWindow:
             UsageError: It is no usage, or has a number that is negative or more than twice what the window holds.
         """
         usage = usage_of(response)
-        return usage is not None and self._room.anchor.note(usage)
+        return usage is not None and self._context.budget.usage.note(usage)
 
     async def save(self) -> None:
         """Write down what was added since the last `prepare`, so that `resume` finds it.
@@ -429,7 +427,7 @@ class ContextWindow:
 
         What it has archived stays so, and the next compression goes on from there. Nothing is written: see `save`.
         """
-        await self._ahead.drop()
+        await self._engine.background.drop()
 
     async def compress_ahead(self) -> bool:
         """Begin a compression in the background, to be ready before it is needed; returns at once.
@@ -449,7 +447,7 @@ class ContextWindow:
             BuoylineError: As `save` does.
         """
         await self._settle(self.management)
-        return self._ahead.begin(self.config)
+        return self._engine.background.begin(self.config)
 
     def request_compression(self, focus: str = "") -> Plan | None:
         """Have the next `prepare` compress, however much room there is; what the agent's own tool calls.
@@ -464,10 +462,10 @@ class ContextWindow:
             What would leave now; at the next `prepare` it may be more. None where that is less than 1,000 tokens, and
             nothing is requested.
         """
-        decided = self._compressing.planned(self.config)
+        decided = self._engine.compaction.planned(self.config)
         if decided.archived_tokens < _WORTH_ASKING_TOKENS:
             return None
-        self._relief.asked = (focus, self._context.contents.first)
+        self._engine.asked = (focus, self._engine.compaction.first)
         return decided
 
     async def compress(
@@ -500,18 +498,19 @@ class ContextWindow:
         settings = config or self.config
         await self._settle(self.management)
         is_asked = force or before is not None
-        if not is_asked and not self._room.exceeds(settings.trigger_ratio):
+        if not is_asked and not self._engine.exceeds(settings.trigger_ratio):
             return None
         is_usual = not is_asked and config is None and not focus
         if not is_usual:
-            await self._ahead.drop()
+            await self._engine.background.drop()
         if self.management is not None:
-            await self._managing.fire(self.management, "pre_compress")
+            await self._engine.hooks.fire(self.management, "pre_compress")
         if is_usual:
-            return await self._relief.compress()
+            return await self._engine.compact()
         # Managers may have let messages leave: only now is it known how many stand before that one.
-        cut = None if before is None else self._compressing.cut_before(before)
-        return await self._compressing.compress(settings, focus or "", cut=cut)
+        compaction = self._engine.compaction
+        cut = None if before is None else compaction.cut_before(before)
+        return await compaction.compact(settings, focus or "", cut=cut)
 
     async def recover_from_overflow(self, error: BaseException | None = None) -> list[Any]:
         """Make the context smaller after the provider refused it: without a model, or as the document says.
@@ -533,17 +532,17 @@ class ContextWindow:
         """
         await self._settle(self.management)
         # Progress is told by one measure from beginning to end; a compression in between would change to ours.
-        self._room.anchor.drop()
+        self._context.budget.usage.drop()
         began, tokens = time.perf_counter(), self.tokens
-        await self._ahead.take(wait=False)
-        await self._relief.recover(tokens, self.management, self._managing, error)
-        self._tell(OverflowRecovered(tokens, self.tokens, time.perf_counter() - began))
+        await self._engine.background.take(wait=False)
+        await self._engine.recover(tokens, self.management, error)
+        self._context.tell(OverflowRecovered(tokens, self.tokens, time.perf_counter() - began))
         return self._hand_out()
 
     @property
     def report(self) -> ManagementReport:
         """What the managers of the document did in the last call; those that did not run say why."""
-        return self._managing.report
+        return self._engine.hooks.report
 
     def explain(self) -> list[str]:
         """Return in words what the window's document says, and what its managers did in the last call."""
@@ -556,49 +555,44 @@ class ContextWindow:
         These are the messages that do not fit beside what must stand, each alone; where only all of one call's
         results together do not, the largest of them. Empty when the context fits.
         """
-        if self.tokens <= self._room.limit:
-            return []
-        return self._context.exceeding(self._room.anchor.ours(self._room.limit))
+        return self._context.budget.exceeding(self._context.whole)
 
-    async def _stub_of(self, call: ToolCall, stored: StoredResult) -> str:
-        await self._open()
-        return await self._results.stub_of(
-            self.added, call, stored, self._choosing.stub_tokens(call, self._context.turn())
-        )
+    def _turn(self) -> Sequence[Entry]:
+        """Return the messages since the model spoke last."""
+        messages = self._context.whole.messages
+        return messages.entries[messages.turn_at(len(messages)) :]
 
     def _hand_out(self) -> list[Any]:
-        context, new = self._context, self._context.contents.since(self._context.settled)
-        tokens = context.tokens() - sum(entry.tokens for entry in new)
-        self._room.anchor.hand_out(Sent(tokens, self.added - len(new)))
-        return self._translation.of(context, context.settled)
+        state, budget = self._context.state, self._context.budget
+        budget.usage.hand_out(Request(budget.own_tokens(state), state.messages.end))
+        return self._translation.of(state)
 
     async def _open(self) -> None:
         if self._is_open:
             return
-        settings = settings_to_json(self.config, self._room, self._dialect, self.management)
-        await self._keeping.start(settings)
+        await self._context.log.start(
+            settings_to_json(self.config, self._context.budget, self._dialect, self.management)
+        )
         self._is_open = True
 
     async def _settle(self, document: ContextManagement | None) -> None:
         """Decide what the new messages look like, and write them down."""
-        self._room.check()
-        await completed(self._open())
-        await self._compressing.finish()
-        self._managing.report = ManagementReport()
-        if document is None:
-            await self._shaping.settle()
-        else:
-            self._compressing.preserves_words = True
-            await self._managing.settle(document)
+        self._context.budget.check(self._context.whole)
+        if not self._is_open:
+            await completed(self._open())
+        await self._engine.settle(document)
 
-    async def _restore(self, state: WindowState) -> None:
-        summaries = await load_summaries(self._abilities, self.session_id)
-        restore(self._context, state, summaries, self._dialect)
+    async def _restore(self, found: WindowState) -> None:
+        context, results = self._context, self._engine.results
+        abilities, session_id = self._abilities, self.session_id
+        summaries = await load_summaries(abilities, session_id)
+        state = restored(found, summaries, context.budget.counter, self._dialect)
         if self.management is not None:
-            await count_answers(self._context, self._abilities, self.session_id)
+            state = replace(state, archived_answers=await archived_answers(state, abilities, session_id))
         self._is_open = True
-        await check_archived(self._context, self._abilities, self.session_id)
-        self._results.stubs.update(await stubs_in(self._context, self._abilities, self.session_id))
-        is_managed = self.management is not None
-        self._results.stubs.update(self._choosing.recall(self._context.contents, is_managed=is_managed))
-        await self._compressing.finish_of(summaries)
+        await check_archived(state, abilities, session_id)
+        results.stubs.update(await stubs_in(state, abilities, session_id))
+        notices, kept_whole = context.planner.recall(state.messages, is_managed=self.management is not None)
+        results.stubs.update(notices)
+        context.begin(replace(state, kept_whole=kept_whole))
+        await self._engine.compaction.finish_of(summaries)

@@ -17,7 +17,7 @@ from agentscope.agent import Agent
 from agentscope.agent import ContextConfig as AgentScopeConfig
 from agentscope.message import HintBlock, Msg
 
-from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary, SummaryFunction
+from buoyline.compression import ContextConfig, Summarizer, Summary, SummaryFunction
 from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import ContextOverflowError
 from buoyline.integrations.agentscope.agents import Piece, added_since, last_cut, messages_of, model_input, tokens_of
@@ -44,17 +44,17 @@ from buoyline.management.rules import LegalCuts, PreviewStub
 from buoyline.messages import Message, Text, dialect_named
 from buoyline.messages import Note as Remark
 from buoyline.offloader import StoredResult
+from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
-from buoyline.window.background import CompressionAhead
-from buoyline.window.budget import Anchor, Room
-from buoyline.window.compaction import ContextCompressing
-from buoyline.window.engine import ContextRelief, ContextShaping
+from buoyline.window.budget import TokenBudget
+from buoyline.window.context import Context
+from buoyline.window.engine import Engine
 from buoyline.window.events import OverflowRecovered, reporting
-from buoyline.window.hooks import ContextManaging
-from buoyline.window.offloading import ResultOffloading
-from buoyline.window.plan import ResultChoosing
+from buoyline.window.hooks import DocumentHooks
+from buoyline.window.offloading import ResultOffloader
+from buoyline.window.plan import OffloadPlanner
 from buoyline.window.settings import document_of
-from buoyline.window.state import Contents, Context, Entry, situation_of
+from buoyline.window.state import Entry, Messages, State, SummaryEntry
 from buoyline.window.tasks import beside
 
 _LEAST_SCALE: Final = 0.25
@@ -96,61 +96,42 @@ class Writing:
     required: bool
 
 
-class AgentManaging(ContextManaging):
+class AgentHooks(DocumentHooks):
     """Carries out what managers ask for, but what the rules of the middleware forbid."""
 
-    __slots__ = ()
-
-    async def replace(self, step: Replace) -> ActionResult:
+    async def replace(self, action: Replace) -> ActionResult:
         """Store a part of a message, and put there what stands for it, unless a rule keeps it whole."""
-        if isinstance(step.write_stub, PreviewStub) and step.result >= 0 and not self.view().is_overflow:
-            entry = self.context.contents[step.position]
-            tool, _ = self.choosing.known_of(entry.message.results[step.result])
-            if self.choosing.config.rule_for(tool).offload == "never":
+        if isinstance(action.write_stub, PreviewStub) and action.result >= 0 and not self.is_overflow:
+            entry = self.draft.messages[action.position]
+            tool, _ = self.context.planner.known_of(entry.message.results[action.result])
+            if self.context.planner.config.rule_for(tool).offload == "never":
                 return ActionResult(f"message {entry.index} stays: a rule for {tool!r} keeps it", is_reduced=False)
-        return await ContextManaging.replace(self, step)
+        return await super().replace(action)
 
 
-@dataclass(slots=True)
-class Engine:
-    """The parts of a window over one agent's context.
+class AgentEngine(Engine):
+    """The engine over one agent's context.
 
     Attributes:
         agent: The agent.
         standing: Its context as the archive knows it.
         pieces: By session index, each with the message that the engine was given for it.
-        context: The same as a window holds it.
-        compressing: Lets messages leave.
-        managing: Runs documents.
-        relief: Makes room.
     """
 
-    agent: Agent
-    standing: Standing
-    pieces: Mapping[int, tuple[Piece, Msg]]
-    context: Context
-    compressing: ContextCompressing
-    managing: AgentManaging
-    relief: ContextRelief
-    _before: object = None
-    _summary: Summary | None = None
+    hooks_type = AgentHooks
 
-    def __post_init__(self) -> None:
+    def hold(self, agent: Agent, standing: Standing, pieces: Mapping[int, tuple[Piece, Msg]]) -> None:
         """Remember what the agent has."""
+        self.agent, self.standing, self.pieces = agent, standing, pieces
         self._before, self._summary = self._mark(), self._shown()
-
-    @property
-    def room(self) -> Room:
-        """How much of the window is taken, by the agent's own count."""
-        return self.compressing.room
 
     def apply(self) -> bool:
         """Give the agent's state all that has changed, at once; tell whether there was anything."""
         if self._mark() == self._before:
             return False
-        context, state, summary = self.context, self.agent.state, self._shown()
+        context, state, summary = self.context.whole, self.agent.state, self._shown()
         is_new = summary is not self._summary
-        behind = [piece for entry in context.contents if (piece := self._piece(entry)) is not None]
+        behind = [piece for entry in context.messages if (piece := self._piece(entry)) is not None]
         pieces = self.standing.pieces
         behind += added_since(state.context if pieces else leaving_next(state), pieces)
         head = self._head(is_new=is_new)
@@ -159,10 +140,9 @@ class Engine:
         elif not self._has_foreign():
             state.summary = state.summary if summary is not None else ""
         state.context = [*(again.message for again in head), *messages_of(behind)]
-        pins = frozenset(
-            self.pieces[at][0].key for at in context.pins if at in self.pieces and at >= context.contents.first
-        )
-        note(state, Note(context.contents.first, head, pins, context.contents.answers_left, context.batches))
+        first = context.messages.first
+        pins = frozenset(self.pieces[at][0].key for at in context.pins if at in self.pieces and at >= first)
+        note(state, Note(first, head, pins, context.archived_answers, context.batches))
         return True
 
     def waiting(self) -> bool:
@@ -171,29 +151,31 @@ class Engine:
 
     def cut_for(self, config: ContextConfig) -> int:
         """Return how many messages leave under *config*; none of them makes a call that is about to be answered."""
-        cut, ids = self.compressing.planned(config).cut, self._unfinished()
-        entries = list(self.context.contents)
+        cut, ids = self.compaction.planned(config).cut, self._unfinished()
+        state = self.context.whole
+        entries = state.messages.entries
         waiting = [at for at, entry in enumerate(entries) if any(call.call_id in ids for call in entry.message.calls)]
         if not waiting or cut <= waiting[0]:
             return cut
         last = last_cut([entry.message for entry in entries], waiting[0])
-        return last if last >= self.context.attempted - self.context.contents.first else 0
+        return last if last >= state.attempted_until - state.messages.first else 0
 
     def _unfinished(self) -> set[str]:
         return {call.id for call in self.agent.state.get_unfinished_tool_calls(self.agent.name)}
 
     def _mark(self) -> tuple[object, ...]:
-        context = self.context
-        natives = [id(entry.native) for entry in (*context.standing(), *context.contents)]
-        return context.contents.first, natives, list(context.pins), id(self._shown())
+        state = self.context.whole
+        natives = [id(entry.native) for entry in (*state.leading, *state.messages)]
+        return state.messages.first, natives, state.pins, id(self._shown())
 
     def _shown(self) -> Summary | None:
-        return self.context.summary[1] if self.context.summary else None
+        summary = self.context.state.summary
+        return None if summary is None else summary.summary
 
     def _has_foreign(self) -> bool:
         """Tell whether a summary that is none of ours still stands where it stood."""
         foreign = self.standing.foreign
-        return foreign is not None and any(entry.native is foreign for entry in self.context.contents)
+        return foreign is not None and any(entry.native is foreign for entry in self.context.whole.messages)
 
     def _piece(self, entry: Entry) -> Piece | None:
         piece, given = self.pieces.get(entry.index, (None, None))
@@ -203,14 +185,14 @@ class Engine:
 
     def _head(self, *, is_new: bool) -> list[Again]:
         """Return what stands at the head now. A summary that is none of ours is part of a new one."""
-        context, foreign = self.context, self.standing.foreign
+        context, foreign = self.context.state, self.standing.foreign
         lasting = [
             Again(entry.native, entry.index, pinned=entry.pinned)
-            for entry in context.head
+            for entry in context.prefix
             if not (is_new and entry.native is foreign)
         ]
         notice = [] if context.notice is None else [Again(context.notice.native, -1)]
-        return [*lasting, *notice, *(Again(entry.native, entry.index) for entry in context.again)]
+        return [*lasting, *notice, *(Again(entry.native, entry.index) for entry in context.reinserted)]
 
 
 async def engine_of(
@@ -223,7 +205,7 @@ async def engine_of(
     writing: Writing,
     config: ContextConfig,
     room: tuple[int, int],
-) -> Engine:
+) -> AgentEngine:
     """Put the engine to work on *agent*'s context.
 
     Args:
@@ -242,72 +224,88 @@ async def engine_of(
     """
     given = await model_input(agent)
     counter, offloader, abilities = workbench.counter, workbench.offloader, workbench.abilities
-    context = Context(given["messages"][0].get_text_content() or "", list(given["tools"] or []), counter)
-    pieces = await _fill(context, standing, memory)
     size, left = room
-    anchor = Anchor(size)
-    anchor.scale = min(max(await tokens_of(agent, **given) / max(context.tokens(), 1), _LEAST_SCALE), _MOST_SCALE)
+    system, tools = given["messages"][0].get_text_content() or "", list(given["tools"] or [])
+    budget = TokenBudget(size, left, counter, system, tools)
+    state, pieces = await _filled(standing, memory, counter)
+    scale = await tokens_of(agent, **given) / max(budget.own_tokens(state), 1)
+    budget.usage.scale = min(max(scale, _LEAST_SCALE), _MOST_SCALE)
     session_id = agent.state.session_id
-    tell = reporting(session_id, workbench.on_event)
-    results = ResultOffloading(offloader, abilities, session_id, counter, workbench.on_event)
-    results.stubs.update(await _stubs(context, workbench, session_id, memory))
-    choosing = ResultChoosing(session_id, config, size, counter, results.stubs, abilities.rereads, None, can_store=True)
-    kept = KeptByAgent(session_id, context, partial(keeping.keep_as, agent))
-    compressor = Compressor(
-        offloader, config=config, counter=counter, summarizer=summarizer_from(writing.usual), on_event=tell
+    results = ResultOffloader(offloader, abilities, session_id, counter, has_listener=workbench.on_event is not None)
+    results.stubs.update(await _stubs(state, workbench, session_id, memory))
+    planner = OffloadPlanner(session_id, config, size, counter, results.stubs, abilities.rereads, None, can_store=True)
+    notices, _ = planner.recall(state.messages, is_managed=True)
+    results.stubs.update(notices)
+    log = KeptByAgent(session_id, partial(keeping.keep_as, agent))
+    context = Context(log, budget, planner, reporting(session_id, workbench.on_event))
+    context.begin(state)
+    engine = AgentEngine(
+        context,
+        results,
+        config,
+        summarizer=writing.usual,
+        summarizers=writing.named,
+        dialect=DIALECT,
+        requires_model=writing.required,
     )
-    parts = context, Room(size, left, context, anchor), results, choosing, kept
-    compressing = ContextCompressing(*parts, compressor, tell, DIALECT, requires_model=writing.required)
-    results.stubs.update(choosing.recall(context.contents, is_managed=True))
-    managing = AgentManaging(compressing, config, writing.named)
     if memory.called_at_s is not None:
-        managing.called_at_s = memory.called_at_s
-    relief = ContextRelief(ContextShaping(*parts, config), compressing, CompressionAhead(compressing), config)
-    return Engine(agent, standing, pieces, context, compressing, managing, relief)
+        engine.hooks.called_at_s = memory.called_at_s
+    engine.hold(agent, standing, pieces)
+    return engine
 
 
-async def _fill(context: Context, standing: Standing, memory: Memory) -> dict[int, tuple[Piece, Msg]]:
-    """Fill the empty *context*; return its pieces by their session indexes.
+async def _filled(
+    standing: Standing, memory: Memory, counter: TextCounter
+) -> tuple[State, dict[int, tuple[Piece, Msg]]]:
+    """Return the context of an agent, and its pieces by their session indexes.
 
     Where the archive goes on otherwise, what both ways have in common is archived, and only stands here still.
     """
     said, first = standing.note, standing.first
     counts = memory.tokens, dict[bytes, int]()
+    prefix, reinserted = list[Entry](), list[Entry]()
+    summary, notice = None, None
     for again in said.head:
-        entry = await _entry(again.message, again.index, context, counts, pinned=again.pinned)
+        entry = await _entry(again.message, again.index, counter, counts, pinned=again.pinned)
         if again.index < 0:
-            context.notice = replace(entry, is_notice=True)
+            notice = replace(entry, is_notice=True)
         else:
-            (context.head if entry.stays else context.again).append(entry)
+            (prefix if entry.stays else reinserted).append(entry)
     if standing.previous is not None:
         native = dialect_named(DIALECT).user_message(standing.previous.text)
-        context.summary = (await _entry(native, -1, context, counts), standing.previous)
+        summary = SummaryEntry(await _entry(native, -1, counter, counts), standing.previous)
     entries: list[Entry] = []
     if standing.foreign is not None:
-        entries.append(_unsaid(await _entry(standing.foreign, first, context, counts, pinned=True)))
+        entries.append(_unsaid(await _entry(standing.foreign, first, counter, counts, pinned=True)))
     offset = len(entries)
     for piece in standing.pieces:
         pinned = piece.key in said.pins
-        entries.append(await _entry(piece.native, first + len(entries), context, counts, pinned=pinned))
+        entries.append(await _entry(piece.native, first + len(entries), counter, counts, pinned=pinned))
     common = _common(standing, entries)
     for entry in entries[:common]:
-        (context.head if entry.stays else context.again).append(entry)
+        (prefix if entry.stays else reinserted).append(entry)
     gone = standing.archived + standing.otherwise if standing.otherwise else 0
     behind = [replace(entry, index=entry.index - common + gone) for entry in entries[common:]]
-    context.contents = Contents(behind, first + gone)
-    context.contents.answers_left = said.answers + sum(entry.message.role == "assistant" for entry in entries[:common])
-    context.archived, context.attempts = first + (gone or standing.archived), set()
-    context.batches = said.batches
-    context.pins = sorted(entry.index for entry in (*context.head, *context.contents) if entry.pinned)
     memory.tokens = counts[1]
-    context.settled = len(context.contents)
+    state = State(
+        prefix=Messages.of(prefix),
+        summary=summary,
+        notice=notice,
+        reinserted=Messages.of(reinserted),
+        messages=Messages.of(behind, first + gone),
+        pins=frozenset(entry.index for entry in (*prefix, *behind) if entry.pinned),
+        archived_until=first + (gone or standing.archived),
+        batches=said.batches,
+        archived_answers=said.answers + sum(entry.message.role == "assistant" for entry in entries[:common]),
+    )
     pairs = list(zip(standing.pieces, entries[offset:], strict=True))
-    return {
+    pieces = {
         entry.index: (piece, given.native)
         for entry, (piece, given) in zip(
             behind[max(offset - common, 0) :], pairs[max(common - offset, 0) :], strict=True
         )
     }
+    return state, pieces
 
 
 def _common(standing: Standing, entries: Sequence[Entry]) -> int:
@@ -320,7 +318,7 @@ def _common(standing: Standing, entries: Sequence[Entry]) -> int:
 async def _entry(
     native: Msg,
     index: int,
-    context: Context,
+    counter: TextCounter,
     counts: tuple[dict[bytes, int], dict[bytes, int]],
     *,
     pinned: bool = False,
@@ -330,7 +328,7 @@ async def _entry(
     view, key, (known, counted) = dialect.view(native), hash_of(native), counts
     if key not in known:
         chars = len(view.text) + sum(len(result.text) for result in view.results)
-        known[key] = await beside(chars, count_message, view, context.counter)
+        known[key] = await beside(chars, count_message, view, counter)
     counted[key] = known[key]
     return Entry(native, dialect.name, view, counted[key], index, pinned)
 
@@ -342,9 +340,9 @@ def _unsaid(entry: Entry) -> Entry:
     return replace(entry, message=Message(message.role, tuple(parts), message.name))
 
 
-async def _stubs(context: Context, workbench: Workbench, session_id: str, memory: Memory) -> Mapping[str, StoredResult]:
-    """Return what stands for stored results in *context*; each text is looked for once."""
-    views = [entry.message for entry in (*context.standing(), *context.contents)]
+async def _stubs(state: State, workbench: Workbench, session_id: str, memory: Memory) -> Mapping[str, StoredResult]:
+    """Return what stands for stored results in *state*; each text is looked for once."""
+    views = [entry.message for entry in (*state.leading, *state.messages)]
     standing, new = set[str](), list[Message]()
     for view in views:
         texts = {part.text for result in view.results for part in result.parts if isinstance(part, Text)}
@@ -427,19 +425,20 @@ class DocumentRunning:
         """
         memory = self._memories.setdefault(agent, Memory())
         async with self._engine(agent, document, agent.context_config) as engine:
-            engine.room.check()
+            engine.context.budget.check(engine.context.state)
             if document is None:
-                await engine.relief.make_room()
+                await engine.make_room()
                 return
             newest = _newest(agent)
             if newest != memory.settled:
-                engine.context.settled = engine.context.contents.turn_at(len(engine.context.contents))
-            await engine.managing.settle(document)
+                messages = engine.context.state.messages
+                engine.context.reopen(messages.turn_at(len(messages)))
+            await engine.hooks.settle(document)
             memory.settled = newest
             if engine.waiting():
-                await engine.managing.fire(document, "pre_llm")
+                await engine.hooks.fire(document, "pre_llm")
             else:
-                await engine.relief.manage(document, engine.managing)
+                await engine.manage(document)
 
     async def compress(
         self,
@@ -454,14 +453,13 @@ class DocumentRunning:
             Exception: See `ContextWindow.compress`; the context is as it was.
         """
         async with self._engine(agent, document, config) as engine:
-            if engine.room.tokens <= config.trigger_ratio * engine.room.size:
+            if engine.tokens <= config.trigger_ratio * engine.context.budget.size:
                 return
             if document is not None:
-                await engine.managing.fire(document, "pre_compress")
-            settings = engine.managing.config
-            cut = engine.cut_for(settings)
-            if cut and LegalCuts(situation_of(engine.context)).removed_count(cut):
-                await engine.compressing.compress(settings, said_in(instructions), cut=cut)
+                await engine.hooks.fire(document, "pre_compress")
+            cut = engine.cut_for(engine.config)
+            if cut and LegalCuts(engine.compaction.view()).removed_count(cut):
+                await engine.compaction.compact(engine.config, said_in(instructions), cut=cut)
 
     async def recover(self, agent: Agent, document: ContextManagement | None, error: Exception, size: int) -> None:
         """Make the context smaller after the provider refused it with *error*.
@@ -479,13 +477,13 @@ class DocumentRunning:
         began = time.perf_counter()
         size = min(size, agent.model.context_size)
         async with self._engine(agent, document, agent.context_config, size) as engine:
-            before = engine.room.tokens
+            before = engine.tokens
             try:
-                await engine.relief.recover(before, document, engine.managing, error)
+                await engine.recover(before, document, error)
             except ContextOverflowError as failure:
                 raise error from failure
             tell = reporting(agent.state.session_id, self._workbench.on_event)
-            tell(OverflowRecovered(before, engine.room.tokens, time.perf_counter() - began))
+            tell(OverflowRecovered(before, engine.tokens, time.perf_counter() - began))
 
     def note_call(self, agent: Agent) -> None:
         """Take note that the agent's model is called now."""
@@ -494,7 +492,7 @@ class DocumentRunning:
     @asynccontextmanager
     async def _engine(
         self, agent: Agent, document: ContextManagement | None, config: AgentScopeConfig, size: int | None = None
-    ) -> AsyncGenerator[Engine]:
+    ) -> AsyncGenerator[AgentEngine]:
         """Have the engine work on the agent's context; however that ends, the agent gets what is durable then."""
         await self._keeping.keep(agent)  # which begins the session, or takes it over
         asked = AgentModelSummarizer(agent.model) if self._summarizer is None else self._summarizer
@@ -509,13 +507,14 @@ class DocumentRunning:
             config=bench.settings.for_engine(config, agent),
             room=_room(agent.model.context_size if size is None else size, document),
         )
-        engine.compressing.preserves_words = document is not None or self.is_needed_by(agent)
+        engine.compaction.preserves_words = document is not None or self.is_needed_by(agent)
         try:
             yield engine
         finally:
             has_changed = engine.apply()
-            if engine.context.summary is not None:
-                bench.show(session_id, engine.context.summary[1])
+            summary = engine.context.state.summary
+            if summary is not None:
+                bench.show(session_id, summary.summary)
             if isinstance(asked, AgentModelSummarizer) and has_changed:
                 for usage in asked.usages:
                     agent.state.context[-1].append_usage(usage_of(usage))

@@ -27,10 +27,9 @@ from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.messages import Message, Text, detect, dialect_named, is_array, is_object
 from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
 from buoyline.window.follow import hand_over
-from buoyline.window.log import AGAIN, NOTICE, PIN, SUMMARY, kind_of
-from buoyline.window.log import ContextKeeping as WindowKeeping
+from buoyline.window.log import AGAIN, NOTICE, PIN, SUMMARY, ContextLog, Extend, Replace, kind_of
 from buoyline.window.settings import config_to_json
-from buoyline.window.state import Context, Entry
+from buoyline.window.state import State
 from buoyline.window.tasks import completed
 
 # How far an agent's context and the archive of its session agree.
@@ -415,35 +414,30 @@ class ContextKeeping:
         return Standing(before.first, pieces, 0, 0, before.foreign, before.previous, noted(state))
 
 
-class KeptByAgent(WindowKeeping):
+class KeptByAgent(ContextLog):
     """Leaves it to the agent's own keeping to write down what has changed, once the agent has it.
 
     What a message says of itself, such as the tokens of a reply that goes on, changes without a notice. So all is
     written anew before anything is archived: whoever goes on from there compares the two.
     """
 
-    def __init__(self, session_id: str, context: Context, write: Callable[[Lines], Awaitable[None]]) -> None:
-        """Have *write* called with all of *context*, on which the engine works."""
+    def __init__(self, session_id: str, write: Callable[[Lines], Awaitable[None]]) -> None:
+        """Have *write* called with all of the context."""
         super().__init__(None, session_id)
-        self._context = context
         self._write_all = write
 
-    async def check(self, pins: Sequence[int]) -> None:
+    async def check(self, state: State) -> None:
         """Write all down as it is now.
 
         Raises:
             StaleWindowError: Somebody else goes on with the session.
         """
-        standing, contents = self._context.standing(), self._context.contents
-        natives = [entry.native for entry in (*standing, *contents)]
-        await self._write_all(Lines(natives, [kind_of(entry) for entry in standing], contents.first, pins))
+        leading, messages = state.leading, state.messages
+        natives = [entry.native for entry in (*leading, *messages)]
+        kinds = [kind_of(entry) for entry in leading]
+        await self._write_all(Lines(natives, kinds, messages.first, sorted(state.pins)))
 
-    async def extend(self, new: Sequence[Entry], pins: Sequence[int]) -> None:
-        """Do nothing: the agent has these messages."""
-
-    async def replace(
-        self, standing: Sequence[Entry], entries: Sequence[Entry], first: int, pins: Sequence[int]
-    ) -> None:
+    async def apply(self, write: Extend | Replace | None) -> None:
         """Do nothing: the agent is given these messages, and then they are written down."""
 
 

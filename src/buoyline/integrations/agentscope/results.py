@@ -24,9 +24,9 @@ from buoyline.management.rules import TruncatedStub
 from buoyline.messages import Message, ToolCall, detect
 from buoyline.offloader import StoredResult, truncated
 from buoyline.tokens.messages import count_message, count_result
-from buoyline.window.events import OnEvent
-from buoyline.window.offloading import ResultOffloading
-from buoyline.window.plan import ResultChoosing
+from buoyline.window.events import ResultOffloaded, tell
+from buoyline.window.offloading import ResultOffloader
+from buoyline.window.plan import OffloadPlanner
 from buoyline.window.state import Entry
 from buoyline.window.tasks import beside
 
@@ -63,7 +63,7 @@ class ResultIntake:
             MessageError: The tool gave what no message holds.
         """
         block = _block_of(call, response)
-        parts = self._parts(agent, await self._limit(agent, block, _limit_of(agent)), self._on_event)
+        parts = self._parts(agent, await self._limit(agent, block, _limit_of(agent)))
         content = await self._offloaded(agent, call, block, parts)
         if await self._is_cut(agent, content):
             content = list(await self._hold(agent, call, content, content))
@@ -108,30 +108,32 @@ class ResultIntake:
         piece = _newest_results(context)
         if piece is None:
             return
-        choosing, offloading = self._parts(agent, _limit_of(agent), self._on_event)
+        choosing, offloading = self._parts(agent, _limit_of(agent))
         native = piece.native
         view = detect(native).view(native)
         offloading.stubs.update(await stubs_in([view], self._abilities, agent.state.session_id))
         calls = tuple(part for part in detect(piece.message).view(piece.message).parts if isinstance(part, ToolCall))
         entry = await self._entry(agent, native, view)
+        events: list[ResultOffloaded] = []
         try:
             choices = await choosing.choose([replace(entry, message=Message("assistant", calls)), entry])
-            settled = await offloading.replace(entry, choices.get(entry.index, {}))
+            settled = await offloading.replace(entry, choices.get(entry.index, {}), events)
         except (StorageError, RedactionError) as error:
             logger.warning("session %s: results stay whole: %s", agent.state.session_id, error)
             return
         piece.message.content[piece.start : piece.stop] = settled.native.content
-        offloading.tell()
+        for event in events:
+            tell(self._on_event, event)
 
     async def _stored(self, agent: Agent, block: ToolResultBlock, whole: list[Any]) -> list[Any]:
         """Store a result, and return its beginning with its place; all of it where it cannot be stored."""
         native = message_of("assistant", [block], agent.name)
-        _, offloading = self._parts(agent, _limit_of(agent), None)
+        _, offloading = self._parts(agent, _limit_of(agent))
         entry = await self._entry(agent, native, detect(native).view(native))
         texts = text_numbers(entry.message.results[0])
         beginning = TruncatedStub(int(_HELD_SHARE * agent.context_config.tool_result_limit))
         try:
-            left = await offloading.stand_in(entry, 0, texts, beginning) if texts else entry
+            left = await offloading.stand_in(entry, 0, texts, beginning, []) if texts else entry
         except (StorageError, RedactionError) as error:
             logger.warning("session %s: the result of %r is in no file: %s", agent.state.session_id, block.id, error)
             left = entry
@@ -156,7 +158,7 @@ class ResultIntake:
         agent: Agent,
         call: ToolCallBlock,
         block: ToolResultBlock,
-        parts: tuple[ResultChoosing, ResultOffloading],
+        parts: tuple[OffloadPlanner, ResultOffloader],
     ) -> list[Any]:
         native = message_of("assistant", [block], agent.name)
         choosing, offloading = parts
@@ -165,8 +167,10 @@ class ResultIntake:
         called = replace(entry, message=Message("assistant", (ToolCall(call.id, call.name, call.input),)))
         try:
             choices = await choosing.choose([called, entry])
-            with offloading.told_when_done():
-                left = await offloading.replace(entry, choices.get(entry.index, {}))
+            events: list[ResultOffloaded] = []
+            left = await offloading.replace(entry, choices.get(entry.index, {}), events)
+            for event in events:
+                tell(self._on_event, event)
         except (StorageError, RedactionError) as error:
             logger.warning("session %s: the result of %r stays whole: %s", agent.state.session_id, call.id, error)
             left = entry
@@ -188,10 +192,10 @@ class ResultIntake:
         tokens = max(int(limit * _HELD_SHARE), 1)
         return [TextBlock(text=await beside(len(text), truncated, text, tokens, self._counter))]
 
-    def _parts(self, agent: Agent, limit: int, on_event: OnEvent | None) -> tuple[ResultChoosing, ResultOffloading]:
+    def _parts(self, agent: Agent, limit: int) -> tuple[OffloadPlanner, ResultOffloader]:
         stubs: dict[str, StoredResult] = {}
         session_id = agent.state.session_id
-        choosing = ResultChoosing(
+        choosing = OffloadPlanner(
             session_id,
             self._settings.for_results(limit),
             agent.model.context_size,
@@ -201,8 +205,13 @@ class ResultIntake:
             None,
             can_store=True,
         )
-        offloading = ResultOffloading(
-            self._offloader, self._abilities, session_id, self._counter, on_event, stubs=stubs
+        offloading = ResultOffloader(
+            self._offloader,
+            self._abilities,
+            session_id,
+            self._counter,
+            has_listener=self._on_event is not None,
+            stubs=stubs,
         )
         return choosing, offloading
 

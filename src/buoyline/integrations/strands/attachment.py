@@ -47,8 +47,8 @@ from buoyline.previews import preview_of
 from buoyline.previews.source import TextSource
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
-from buoyline.window.events import OnEvent
-from buoyline.window.offloading import Place, ResultOffloading
+from buoyline.window.events import OnEvent, ResultOffloaded, tell
+from buoyline.window.offloading import PartPlace, ResultOffloader
 from buoyline.window.plan import Choice
 from buoyline.window.state import entry_beside
 from buoyline.window.tasks import beside
@@ -264,25 +264,27 @@ class WorkspaceKeeping:
             BuoylineError: The workspace refused; nothing was changed.
         """
         workspace, session_id = self._storage.workspace, self._storage.session_id
-        offloading = ResultOffloading(
+        offloader = ResultOffloader(
             workspace,
             workspace.abilities(),
             session_id,
             self._counter,
-            self._on_event,
+            has_listener=self._on_event is not None,
             retrieval_tool=self._retrieval_tool,
         )
         message = {"role": "user", "content": [{"toolResult": arrival.native}]}
         entry = given = await entry_beside(message, 0, self._counter, dialect="bedrock")
         source = workspace.reference_in(session_id, arrival.arguments)
-        with offloading.told_when_done():
-            if arrival.large_images:
-                places = [Place(number, result=0) for number in sorted(arrival.large_images)]
-                entry = await offloading.offload_images(entry, places)
-            limit = self._limit(arrival, source)
-            if limit is not None:
-                max_tokens = min(max(arrival.preview_tokens, 1), limit)
-                entry = await offloading.replace(entry, {0: Choice(arrival.tool, max_tokens, source, limit)})
+        events: list[ResultOffloaded] = []
+        if arrival.large_images:
+            places = [PartPlace(number, result=0) for number in sorted(arrival.large_images)]
+            entry = await offloader.offload_images(entry, places, events)
+        limit = self._limit(arrival, source)
+        if limit is not None:
+            max_tokens = min(max(arrival.preview_tokens, 1), limit)
+            entry = await offloader.replace(entry, {0: Choice(arrival.tool, max_tokens, source, limit)}, events)
+        for event in events:
+            tell(self._on_event, event)
         if entry is given:
             return None
         result: NativeResult = entry.native["content"][0]["toolResult"]

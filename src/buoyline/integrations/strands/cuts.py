@@ -37,7 +37,7 @@ from buoyline.tokens import TextCounter, TokenCounter
 from buoyline.tokens.messages import count_message, count_result, count_tools
 from buoyline.window.follow import hand_over
 from buoyline.window.log import AGAIN
-from buoyline.window.offloading import ResultOffloading
+from buoyline.window.offloading import ResultOffloader
 from buoyline.window.plan import WORTH_OFFLOADING_TOKENS, Choice
 from buoyline.window.settings import config_to_json
 from buoyline.window.state import Entry, entry_beside
@@ -314,9 +314,7 @@ class Shrinking:
     ) -> None:
         """Store whole results with *offloader*; *stubs* are the texts that stand for stored ones already."""
         self._counter = counter
-        self._results = ResultOffloading(
-            offloader, abilities_of(offloader), session_id, counter, None, tools={}, stubs=dict(stubs)
-        )
+        self._results = ResultOffloader(offloader, abilities_of(offloader), session_id, counter, stubs=dict(stubs))
 
     async def shrunk(
         self, messages: Mapping[int, NativeMessage], calls: Iterable[Message], wanted_tokens: int
@@ -352,7 +350,7 @@ class Shrinking:
             and not self._is_stub(result.parts)
         }
         if choices:
-            return await self._results.replace(entry, choices)
+            return await self._results.replace(entry, choices, [])
         return await self._results.shrink(entry)
 
     def _is_stub(self, parts: Iterable[Any]) -> bool:

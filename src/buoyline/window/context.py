@@ -1,0 +1,176 @@
+"""The context of a session, and the one way to change it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from buoyline.window.budget import TokenBudget
+from buoyline.window.events import OnEvent, ResultOffloaded
+from buoyline.window.log import Change, ContextLog, Extend, Replace
+from buoyline.window.plan import OffloadPlanner
+from buoyline.window.state import Entry, Messages, State
+from buoyline.window.tasks import completed
+
+
+class Context:
+    """The context of a session: its state, which only `commit` changes, and what waits to get into it.
+
+    A change is built from the state of now, written down, and only then made. So one that fails leaves the state as it
+    was, and what was stored for it and is in no state is an orphan, which is legal.
+
+    Attributes:
+        state: The context as it is on disk.
+        inbox: Messages that were added since.
+        outbox: Events of what was done; whoever commits reports them afterwards.
+        log: Writes the context down.
+        budget: Counts what it takes.
+        planner: Is told of each change.
+    """
+
+    def __init__(self, log: ContextLog, budget: TokenBudget, planner: OffloadPlanner, tell: OnEvent) -> None:
+        """Begin with an empty context."""
+        self.state = State()
+        self.inbox = Messages()
+        self.outbox: list[ResultOffloaded] = []
+        self.log = log
+        self.budget = budget
+        self.planner = planner
+        self.tell = tell
+        self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._whole: tuple[State, Messages, State] | None = None
+
+    @property
+    def whole(self) -> State:
+        """The context with the messages that were added since it was written down."""
+        known = self._whole
+        if known is None or known[0] is not self.state or known[1] is not self.inbox:
+            known = self._whole = (self.state, self.inbox, self.with_inbox(self.state))
+        return known[2]
+
+    @property
+    def tokens(self) -> int:
+        """What all of it takes, by the provider's count as far as that is known."""
+        return self.budget.tokens(self.whole)
+
+    def with_inbox(self, state: State) -> State:
+        """Return *state* with those added messages that are not in it."""
+        return state.extended(self.inbox.entries[state.messages.end - self.inbox.first :])
+
+    def begin(self, state: State) -> None:
+        """Take over what another process has written down."""
+        self.state, self.inbox = state, Messages(first=state.messages.end)
+
+    def reopen(self, position: int) -> None:
+        """Take the messages from *position* on for added ones, about which nothing is decided yet."""
+        state = self.whole
+        entries = state.messages.entries[position:]
+        messages = Messages.of(state.messages.entries[:position], state.messages.first)
+        pins = state.pins.difference(entry.index for entry in entries)
+        self.state = replace(state, messages=messages, pins=pins)
+        self.inbox = Messages.of(entries, messages.end)
+
+    def attempt(self, end: int) -> None:
+        """Note that somebody is about to archive the messages before the session index *end*: they keep their form."""
+        self.state = replace(self.state, attempts=self.state.attempts | {end})
+
+    async def commit(self, build: Callable[[State], Change | None]) -> bool:
+        """Make a change: on disk first, then in memory.
+
+        Args:
+            build: Returns the change of the context of now; None if it no longer applies. It neither waits nor
+                calls anybody's code.
+
+        Returns:
+            True if the change was made.
+
+        Raises:
+            StaleWindowError: Another window has gone on with the session.
+            StorageError: The file system refused. The context is as it was.
+        """
+        return await completed(self._commit(build))
+
+    async def _commit(self, build: Callable[[State], Change | None]) -> bool:
+        async with self._lock_of_now():
+            change = build(self.state)
+            if change is None:
+                return False
+            await self.log.apply(change.write)
+            self.state = change.state
+            if change.write is not None:
+                self.state = replace(self.state, kept_whole=self.state.kept_whole.union(self.planner.refused))
+            self.inbox = self.inbox.without(change.state.messages.end - self.inbox.first)
+            self.outbox += change.events
+            if isinstance(change.write, Extend):
+                self.planner.follow(change.write.new)
+            elif change.write is not None:
+                self.planner.restart(change.state.messages)
+            if change.is_compaction:
+                self.budget.usage.drop()
+            return True
+
+    def emit(self) -> None:
+        """Report what was done; if the listener raises, the other events are reported the next time."""
+        while self.outbox:
+            self.tell(self.outbox.pop(0))
+
+    def _lock_of_now(self) -> asyncio.Lock:
+        """Return the lock of the running event loop: Strands opens one for each call."""
+        loop = asyncio.get_running_loop()
+        if self._lock is None or self._lock[0] is not loop:
+            self._lock = (loop, asyncio.Lock())
+        return self._lock[1]
+
+
+@dataclass(slots=True)
+class Draft:
+    """What is about to become of a context: dropped if anything fails before it is committed.
+
+    Attributes:
+        base: The context that it was made from.
+        messages: Its messages as they shall be; those behind *base*'s are new.
+        pins: Session indexes of pinned messages.
+        events: What to report once it is committed.
+    """
+
+    base: State
+    messages: Messages
+    pins: frozenset[int]
+    events: list[ResultOffloaded] = field(default_factory=list[ResultOffloaded])
+    _rewrites: bool = False
+
+    @classmethod
+    def of(cls, base: State, new: Sequence[Entry] = ()) -> "Draft":
+        """Return a draft of *base* with *new* messages behind its own."""
+        state = base.extended(new)
+        return cls(base, state.messages, state.pins)
+
+    @property
+    def state(self) -> State:
+        """The context as it shall be."""
+        return replace(self.base, messages=self.messages, pins=self.pins)
+
+    @property
+    def new(self) -> Sequence[Entry]:
+        """The messages that the base does not have."""
+        return self.messages.entries[len(self.base.messages) :]
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is anything to commit."""
+        return self.messages is not self.base.messages or self.pins != self.base.pins
+
+    def put(self, position: int, entry: Entry) -> None:
+        """Give the message at *position* another form."""
+        if entry is not self.messages[position]:
+            self._rewrites = self._rewrites or position < len(self.base.messages)
+            self.messages = self.messages.changed({position: entry})
+
+    def change(self, now: State) -> Change:
+        """Return the change of the context of now into this one."""
+        state = replace(now, messages=self.messages, pins=self.pins)
+        write: Extend | Replace | None = None
+        if self._rewrites:
+            write = Replace(state)
+        elif self.new or self.pins != self.base.pins:
+            write = Extend(self.new, self.pins)
+        return Change(now, state, write, self.events)
