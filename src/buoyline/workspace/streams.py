@@ -1,7 +1,7 @@
 """Tool results that come piece by piece: where the pieces are until the last one, and the writer that takes them.
 
 They wait in ``sessions/``, in a file without a final name, while no lock is held and the session need not exist;
-docs/format.md, "Streaming".
+docs/format.md, "tool_result-<id>.txt".
 """
 
 import asyncio
