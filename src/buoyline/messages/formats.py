@@ -1,4 +1,4 @@
-"""Media types of the short format names that Bedrock's blocks carry, such as ``png`` or ``docx``."""
+"""Media types and the short format names of Bedrock's blocks, such as ``png``; payloads as bytes, base64 and text."""
 
 import base64
 from collections.abc import Mapping
@@ -44,10 +44,10 @@ def media_type_of(kind: str, format_name: str) -> str:
 
     Args:
         kind: ``"image"``, ``"audio"``, ``"video"`` or ``"document"``.
-        format_name: As the block spells it; an unknown document is of type ``application/<format>``, as Strands says.
+        format_name: As the block spells it; an unknown document is of type ``application/<format>``, as in Strands.
 
     Returns:
-        Empty where there is no format.
+        Empty if *format_name* is.
     """
     if not format_name:
         return ""
@@ -57,7 +57,7 @@ def media_type_of(kind: str, format_name: str) -> str:
 
 
 def guessed_media_type(format_name: str) -> str:
-    """Return the media type of a format where the kind of its block is not known; see `media_type_of`.
+    """Return the media type of a format in a block of unknown kind; see `media_type_of`.
 
     >>> guessed_media_type("webp"), guessed_media_type("pdf"), guessed_media_type("wav")
     ('image/webp', 'application/pdf', 'audio/wav')
@@ -67,7 +67,7 @@ def guessed_media_type(format_name: str) -> str:
 
 
 def format_named(media_type: str) -> str:
-    """Return the short name of a media type, as the blocks of Bedrock take it.
+    """Return the short name of a media type, as Bedrock's blocks take it.
 
     >>> format_named("text/markdown"), format_named("image/png"), format_named("application/docx")
     ('md', 'png', 'docx')
@@ -78,17 +78,17 @@ def format_named(media_type: str) -> str:
 
 
 def is_document_format(name: str) -> bool:
-    """Tell whether a document block may be of this format."""
+    """Return whether a document block may have this format."""
     return name in _DOCUMENT_BLOCKS
 
 
 def is_image_format(name: str) -> bool:
-    """Tell whether an image block may be of this format."""
+    """Return whether an image block may have this format."""
     return name in _IMAGES
 
 
 def is_text_type(media_type: str) -> bool:
-    """Tell whether content of this type is text, as far as the name of the type says."""
+    """Return whether content of this type is text, judged by the name of the type."""
     essence = media_type.split(";", maxsplit=1)[0].strip().lower()
     return essence.startswith("text/") or essence in _TEXT_TYPES or essence.endswith(_TEXT_SUFFIXES)
 

@@ -1,8 +1,8 @@
 """Base64 payloads inside a message's JSON: found, taken out, put back.
 
-Only places where a provider expects a payload are looked at (a data URL under ``url`` or ``file_data``, and ``data``
-beside ``type: base64``, ``format`` or the mark of Bedrock's bytes), so text that merely looks like one stays text. A
-payload is taken out only when its base64 is spelled canonically; else putting it back would not give the same JSON.
+A payload is found only where a provider expects one: a data URL under ``url`` or ``file_data``, and ``data`` beside
+``type: base64``, ``format`` or the mark of Bedrock's bytes. Text elsewhere stays text, even if it looks like base64. A
+payload is taken out only if its base64 is canonical; otherwise putting it back would not give the same JSON.
 """
 
 import base64
@@ -15,29 +15,25 @@ from buoyline.messages.formats import guessed_media_type
 from buoyline.messages.jsonl import is_array, is_object, model_fields
 from buoyline.messages.model import Base64
 
-# Bytes within JSON, spelled as Strands' session managers spell them.
-#
-# Source: ``encode_bytes_values`` and ``decode_bytes_values`` of `strands.types.session`: an object with the mark
-# below
-# and the base64 text under ``data``. Not recursive, unlike these: a tool's arguments may be nested more deeply than
-# Python's stack.
-
+# Bytes within JSON, spelled as Strands' session managers spell them: an object with the mark below and the base64
+# text under ``data``. Source: ``encode_bytes_values`` and ``decode_bytes_values`` of `strands.types.session`. Unlike
+# these, the functions here are not recursive: a tool's arguments may be nested more deeply than Python's stack.
 
 BYTES_MARK: Final = "__bytes_encoded__"
 
 
 def encode_bytes(value: Any) -> Any:
-    """Return *value* with all bytes in it spelled; *value* itself where there are none."""
+    """Return *value* with all bytes in it spelled; *value* itself if it holds none."""
     return _with_changes(value, _encoded)
 
 
 def decode_bytes(value: Any) -> Any:
-    """Undo `encode_bytes`; what stands there but is no base64 stays as it is."""
+    """Undo `encode_bytes`; an object with the mark but without base64 stays as it is."""
     return _with_changes(value, _bytes_or_value)
 
 
 def encoded_payload(value: object) -> str | None:
-    """Return the base64 text, or the reference in its place, of bytes that are spelled; None for all else."""
+    """Return the base64 text of spelled bytes, or the reference in its place; None for any other value."""
     if not is_object(value) or value.get(BYTES_MARK) is not True:
         return None
     text = value.get("data")
@@ -61,11 +57,11 @@ def _bytes_or_value(value: object) -> object:
 
 
 def _with_changes(value: Any, replace: Callable[[object], object]) -> Any:
-    """Return *value* with everything in it that *replace* changes changed; copies only where something does."""
+    """Return *value* with each value in it replaced; *value* itself if *replace* changes none."""
     if not _is_changed(value, replace):
         return value
     holder: list[Any] = [None]
-    # What is in a value twice is copied once; so one that holds itself comes to an end, too.
+    # An object that occurs twice is copied once, so a value that holds itself comes to an end, too.
     copies: dict[int, Any] = {}
     waiting: list[tuple[Any, Any, Any]] = [(value, holder, 0)]
     while waiting:
@@ -105,13 +101,13 @@ _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 class Reference(NamedTuple):
-    """Where a reference stands in a message in place of a payload.
+    """A reference that replaces a payload in a message.
 
     Attributes:
         at: Keys and indexes from the message's root, e.g. ``("content", 1, "image_url", "url")``.
-        head: What stood before the base64 text, e.g. ``"data:image/png;base64,"``; empty without a data URL. A
-            ``url`` without a head is that of an AgentScope source, which had the base64 text under ``data``.
-        reference: What stands there now, e.g. ``"workspace:///data/<sha256>.png"``.
+        head: The text before the base64, e.g. ``"data:image/png;base64,"``; empty without a data URL. A
+            ``url`` without a head is that of an AgentScope source, which had the base64 under ``data``.
+        reference: The new text, e.g. ``"workspace:///data/<sha256>.png"``.
     """
 
     at: KeyPath
@@ -129,11 +125,11 @@ class Payload(NamedTuple):
 
 
 class PayloadText(NamedTuple):
-    """A text that stands where a provider expects a payload, before anybody has decoded it.
+    """A text where a provider expects a payload; it has not been decoded.
 
     Attributes:
         media_type: Of the payload, if it is one.
-        start: How much of the text stands before the base64 text.
+        start: Where in the text the base64 begins.
     """
 
     media_type: str
@@ -141,12 +137,9 @@ class PayloadText(NamedTuple):
 
 
 def payloads_in(value: object) -> Iterator[Payload]:
-    """Yield the payloads in *value*, in document order.
+    """Yield the payloads in a message's JSON value, in document order.
 
     Not recursive: a tool's arguments may be nested more deeply than Python's stack.
-
-    Args:
-        value: A message's JSON value.
     """
     begun = [_children(value, (), "")]
     while begun:
@@ -164,12 +157,12 @@ def payloads_in(value: object) -> Iterator[Payload]:
 def payload_sizes(value: object) -> Iterator[int]:
     """Yield the size of every payload in *value*: of bytes, or by the length of base64 text, which is not copied.
 
-    Exact where the base64 is spelled canonically, and at least the size where it is not.
+    The size is exact if the base64 is canonical, and never too small.
 
     Args:
-        value: A message's JSON value, or what becomes one; it need not have been checked.
+        value: A message's JSON value, or a native message; it need not have been checked.
     """
-    # With the objects themselves: what a model gives is new each time, and its id may come again once it is gone.
+    # Keeps the objects: a model's fields are new objects each time, and their ids may be reused once they are gone.
     waiting, seen = [value], {id(value): value}
     while waiting:
         node = waiting.pop()
@@ -186,12 +179,12 @@ def payload_sizes(value: object) -> Iterator[int]:
 
 
 def format_for(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
-    """Return the format that holds for what is under *key*: Bedrock names it beside the source of its bytes.
+    """Return the format of the value under *key*: Bedrock names it beside the source of its bytes.
 
     Args:
         key: Of an object.
         siblings: The object.
-        format_name: The one that holds for the object itself; empty where there is none.
+        format_name: The format of the object itself; may be empty.
     """
     if key == "source":
         found = siblings.get("format")
@@ -200,13 +193,9 @@ def format_for(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
 
 
 def payload_text_of(key: str, value: object, siblings: Mapping[str, Any], format_name: str = "") -> PayloadText | None:
-    """Tell whether *value*, under *key* among its *siblings*, stands where a payload is expected; decodes nothing.
+    """Return facts about *value* if a payload is expected under *key* of the object *siblings*; decodes nothing.
 
-    Args:
-        key: Of an object.
-        value: What is under it.
-        siblings: The object.
-        format_name: See `format_for`.
+    *format_name* is that of the object: see `format_for`.
     """
     if not isinstance(value, str):
         return None
@@ -231,10 +220,10 @@ def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[R
 
     Args:
         value: A message's JSON value; it is not changed.
-        put: Stores decoded bytes and returns the text that shall stand in their place.
+        put: Stores decoded bytes and returns the text that replaces them.
 
     Returns:
-        The value with references (*value* itself where there is no payload), and where they stand.
+        The value with references (*value* itself if it holds no payload), and the references.
     """
     references: list[Reference] = []
     for found in payloads_in(value):
@@ -250,17 +239,17 @@ def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[R
 
 
 def without_payload(block: Any, put: Callable[[bytes, str], str]) -> Any:
-    """Return a copy of one content block with references in place of its payloads; *block* where there are none.
+    """Return a copy of one content block with references in place of its payloads; *block* itself without payloads.
 
-    A block that is a model is copied as one. The payload of AgentScope's data block is taken out however its base64
-    is spelled: nobody puts it back, and its agents drop a block that comes back unchanged.
+    The copy of a model is a model. The payload of AgentScope's data block is taken out even if its base64 is not
+    canonical: nobody puts it back, and its agents drop a block that comes back unchanged.
 
     Args:
         block: A JSON value or a pydantic model; it is not changed.
         put: See `take_out`.
 
     Raises:
-        MessageError: What stands for the payload of AgentScope's data block is no base64.
+        MessageError: The payload of AgentScope's data block is not base64.
     """
     fields = model_fields(block)
     plain = block if fields is None else fields
@@ -297,7 +286,7 @@ def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str],
 
 
 class _Child(NamedTuple):
-    """What stands in a value and is a payload, which *carrier* says, or may hold one."""
+    """A value that is a payload's text, if *carrier* is set, or that may hold payloads."""
 
     at: KeyPath
     value: object
@@ -306,7 +295,7 @@ class _Child(NamedTuple):
 
 
 def _children(value: object, at: KeyPath, format_name: str) -> Iterator[_Child]:
-    """Yield what stands in *value* and is a payload or may hold one; most of a message is neither."""
+    """Yield the values in *value* that are a payload's text or may hold payloads; most of a message is neither."""
     if is_object(value):
         for key, child in value.items():
             carrier = payload_text_of(key, child, value, format_name) if key in _KEYS else None
@@ -334,12 +323,12 @@ def _payload(at: KeyPath, value: str, carrier: PayloadText) -> Payload | None:
 
 
 def _is_in_data_block(value: Any, at: KeyPath) -> bool:
-    """Tell whether the payload at the place *at* is that of a data block of AgentScope's."""
+    """Return whether the payload at *at* is that of AgentScope's data block."""
     return at[-2:] == ("source", "data") and _base64_source(_value_at(value, at[:-2])) is not None
 
 
 def _base64_source(block: object) -> Mapping[str, Any] | None:
-    """Return the source of AgentScope's data block where its payload stands in it; None of every other block."""
+    """Return the source of AgentScope's data block if it holds the payload; None for every other block."""
     if not is_object(block) or block.get("type") != "data":
         return None
     source = block.get("source")
@@ -356,7 +345,7 @@ def _payload_of(source: Mapping[str, Any]) -> bytes:
 
 
 def _renamed(source: Mapping[str, Any], old: str, new: str, text: str) -> dict[str, Any]:
-    """Return AgentScope's *source* with *text* under *new* in place of *old*, and the type that belongs to it."""
+    """Return AgentScope's *source* with *text* under *new* in place of *old*, and the type to match."""
     kind = "url" if new == "url" else "base64"
     renamed = {new if key == old else key: value for key, value in source.items()}
     return {**renamed, new: text, "type": kind}
@@ -369,7 +358,7 @@ def _value_at(value: Any, at: KeyPath) -> Any:
 
 
 def _with_value(value: Any, at: KeyPath, leaf: object) -> Any:
-    """Return *value* with *leaf* at the place *at*; only what leads there is copied."""
+    """Return *value* with *leaf* at *at*; copies only the objects on the way."""
     *way, last = at
     root = holder = _copy(value)
     for key in way:

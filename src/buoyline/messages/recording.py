@@ -1,4 +1,4 @@
-"""Reading a recorded conversation, in whichever of the usual forms somebody has it."""
+"""Reading a recorded conversation from a file in one of the usual forms."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +14,8 @@ from buoyline.messages.registry import detect, dialect_named
 # The session files of Claude Code, ``~/.claude/projects/<project>/<session>.jsonl``, as messages in Anthropic's form.
 #
 # Such a file holds one record a line. Most records are no message, and the blocks of one answer are spread over
-# several
-# records, possibly with tool results between them. Anthropic documents no schema; this follows recorded sessions of
-# the
-# versions 2.1.7 to 2.1.29. The messages stay in the order of the file, abandoned branches included.
-
+# several records, possibly with tool results between them. Anthropic documents no schema; this code follows recorded
+# sessions of the versions 2.1.7 to 2.1.29. The messages keep the order of the file, including abandoned branches.
 
 _SPEAKERS = frozenset({"user", "assistant"})
 
@@ -28,9 +25,9 @@ class ClaudeCodeSession:
     """The conversation in a session file.
 
     Attributes:
-        messages: In the order of the file; each has just a role and its content.
-        skipped: How many records are not among them, by what they are, the most frequent first.
-        compactions: How many compactions of Claude Code's own are recorded. Their summaries are user messages.
+        messages: In the order of the file; each has only a role and its content.
+        skipped: The number of other records by kind, the most frequent first.
+        compactions: The number of Claude Code's own compactions. Their summaries are user messages.
     """
 
     messages: list[dict[str, Any]]
@@ -39,14 +36,14 @@ class ClaudeCodeSession:
 
 
 def is_claude_code(records: Sequence[object]) -> bool:
-    """Tell whether the lines of a file are records of Claude Code: messages wrapped in an object with a ``type``."""
+    """Return whether *records* are lines of Claude Code's: messages wrapped in an object with a ``type``."""
     return any(is_object(record) and _is_message(record) for record in records)
 
 
 def read_claude_code(records: Sequence[object]) -> ClaudeCodeSession:
-    """Return the conversation that *records* hold.
+    """Return the conversation in *records*.
 
-    The records of a sub-agent are skipped, unless the file has no others: then the sub-agent's conversation is meant.
+    The records of a sub-agent are skipped, unless the file has no others.
 
     Raises:
         MessageError: The content of a message is neither text, a list, nor null.
@@ -74,7 +71,7 @@ def _is_message(record: Mapping[str, Any]) -> bool:
 
 
 def _reason_to_skip(record: Mapping[str, Any], seen: set[str], *, is_of_sub_agent: bool) -> str:
-    """Return what kind of record this is if it is no message of the conversation, else ``""``."""
+    """Return the kind of a record that is no message of the conversation, else ``""``."""
     if not _is_message(record):
         kind = record.get("type")
         return kind if isinstance(kind, str) and kind not in _SPEAKERS else "unknown"
@@ -91,7 +88,7 @@ def _reason_to_skip(record: Mapping[str, Any], seen: set[str], *, is_of_sub_agen
 
 
 def _add(message: Mapping[str, Any], messages: list[dict[str, Any]], answers: dict[str, dict[str, Any]]) -> None:
-    """Append *message*, or its blocks to the answer that they belong to, which may have results behind it by now."""
+    """Append *message*, or append its blocks to their answer, even if results have followed the answer since."""
     answer_id, content = message.get("id"), message.get("content")
     found: dict[str, Any] = {"role": message.get("role"), "content": content}
     if not isinstance(answer_id, str) or message.get("role") != "assistant":
@@ -115,9 +112,9 @@ class Recording:
 
     Attributes:
         messages: In order, each of a known dialect.
-        form: How the file spells it, in words.
-        skipped: How many records of the file are no messages, by what they are.
-        compactions: How many compactions of the recorded agent's own are in it; their summaries are user messages.
+        form: The form of the file, in words.
+        skipped: The number of records that are no messages, by kind.
+        compactions: The number of the recorded agent's own compactions; their summaries are user messages.
     """
 
     messages: list[dict[str, Any]]
@@ -129,16 +126,16 @@ class Recording:
 def read_recording(content: bytes, source: str, dialect: str | None = None) -> Recording:
     """Read a conversation: JSON lines, an array, an object with ``messages``, or a session file of Claude Code.
 
-    The form is detected by the content. The ``system`` prompt of an object becomes the first message.
+    The content decides the form. The ``system`` prompt of an object becomes the first message.
 
     Args:
         content: Of the file.
         source: Its name, for errors.
-        dialect: Of the messages; left out: detected, message by message.
+        dialect: Of the messages; by default each is detected.
 
     Raises:
-        MessageError: It has none of these forms, or something in it is no message of the dialect; the error says
-            where, what was expected, and what was found.
+        MessageError: The file has none of these forms, or a value in it is no message of the dialect; the error names
+            the place, the expected form and the value.
         ConfigError: There is no such dialect.
     """
     values, unit = _values(content, source)
@@ -154,7 +151,7 @@ def read_recording(content: bytes, source: str, dialect: str | None = None) -> R
 
 
 def _values(content: bytes, source: str) -> tuple[list[Any], str]:
-    """Return the JSON values of a file, and what each of them is: a ``line``, or a ``message`` of an array."""
+    """Return the JSON values of a file, and the unit that each is: a ``line``, or a ``message`` of an array."""
     stripped = content.removeprefix(b"\xef\xbb\xbf").rstrip()
     if not stripped:
         raise MessageError(f"{source}: is empty; {_EXPECTED}")
@@ -166,7 +163,7 @@ def _values(content: bytes, source: str) -> tuple[list[Any], str]:
 
 
 def _flat(values: list[Any]) -> tuple[list[Any], str]:
-    """Return the items of an array that is all that a file holds, or else *values*, one a line."""
+    """Return the items of an array that is the file's only value, or else *values*, one a line."""
     if len(values) == 1 and is_array(values[0]):
         return list(values[0]), "message"
     return values, "line"
@@ -189,7 +186,7 @@ def _line(line: bytes, place: str) -> Any:
 
 
 def _wrapped(whole: Mapping[str, Any], source: str) -> list[Any]:
-    """Return the messages of a request's body, its system prompt first."""
+    """Return the messages of a request body, preceded by its system prompt."""
     messages, system = whole["messages"], whole.get("system")
     if not is_array(messages):
         raise MessageError(f"{source}: 'messages' must be a list of messages, not {type(messages).__name__}")
@@ -207,10 +204,10 @@ def _check(messages: Sequence[Any], place: str, dialect: str | None, *, first: i
 
 
 def _check_message(message: Any, dialect: str | None) -> None:
-    """Make sure that *message* can be read, kept and, in the dialect that was named, seen whole.
+    """Check that *message* can be read and written, and that *dialect*, if given, sees all its calls and results.
 
     Raises:
-        MessageError: It cannot. Another dialect's calls and results would pass for text, and never be offloaded.
+        MessageError: It fails. Another dialect's calls and results would pass for text, and never be offloaded.
     """
     if dialect is None:
         detect(message).view(message)
@@ -222,7 +219,7 @@ def _check_message(message: Any, dialect: str | None) -> None:
 
 
 def _unseen(message: Any, dialect: str) -> str:
-    """Say which calls and results of *message* only another dialect than *dialect* sees; ``""`` if there are none."""
+    """Return an error text if *message* has calls or results that only another dialect sees, else ``""``."""
     seen = dialect_named(dialect).view(message)
     try:
         other = detect(message)

@@ -1,4 +1,4 @@
-"""Times as they stand in records and in the headings of the transcript."""
+"""Times in records and in the headings of the transcript."""
 
 import math
 from collections.abc import Mapping
@@ -8,21 +8,21 @@ from typing import Any, Final
 _KEYS: Final = ("timestamp", "created_at")
 _MAX_CHARS: Final = 40
 _FIRST_YEAR: Final = 1971
-"""Of a time that we believe: a converted message has 1970-01-01T00:00:00 in the place of a time that nobody knows."""
+"""Earlier times are ignored: a converted message has 1970-01-01T00:00:00 in place of an unknown time."""
 
 _SECONDS: Final = range(946_684_800, 4_102_444_800)
-"""From 2000 to 2099. A number of milliseconds is a thousand times as large, so that the two cannot be mixed up."""
+"""From 2000 to 2099. A time in milliseconds is a thousand times as large, so the two cannot be confused."""
 
 
 def now() -> str:
-    """Return the time as it stands in records and headings: ISO 8601, UTC, milliseconds."""
+    """Return the current time as records and headings spell it: ISO 8601, UTC, milliseconds."""
     return _spelled(datetime.now(UTC))
 
 
 def time_of(value: Mapping[str, Any]) -> str:
-    """Return when a message was said, by its own JSON *value*; empty if it does not say so.
+    """Return the time of a message by its own JSON *value*; empty if it has none.
 
-    AgentScope's messages have ``created_at``. Other dialects have no such field; many agents add a ``timestamp``.
+    AgentScope's messages have ``created_at``. Other dialects have no such field, but many agents add a ``timestamp``.
     """
     return next(filter(None, (time_from(value.get(key)) for key in _KEYS)), "")
 
@@ -34,7 +34,7 @@ def time_from(value: object) -> str:
         value: ISO 8601 with a time of day, or seconds or milliseconds since the epoch.
 
     Returns:
-        Nothing for any other value. A time without a time zone keeps none: nobody knows which was meant.
+        Empty for any other value. A time without a time zone is not converted: its zone is unknown.
     """
     try:
         if isinstance(value, str):

@@ -1,6 +1,7 @@
-"""Count tokens, and cut texts to a number of them, without a network and without being stalled by any text.
+"""Token counts of texts and messages, cuts to a number of tokens, and the limits of models. No network.
 
-Importing this package is cheap: tiktoken and the vocabulary are loaded when the first text is counted.
+Importing this package is cheap: tiktoken and the vocabulary are loaded when the first text is counted. Budgets and
+decisions about them do not belong here.
 """
 
 from buoyline.tokens.counter import HeuristicCounter, TextCounter, TokenCounter, as_text_counter

@@ -1,8 +1,8 @@
 """Cut a long text into chunks whose tokens add up to the tokens of the whole.
 
 o200k_base first splits a text into pieces by a regular expression, then each piece into tokens. A cut between
-two characters is *safe* if the expression has a border there whatever stands around them; at safe cuts the
-parts can be counted one by one and nothing is lost or gained. Read off the expression, these are safe:
+two characters is *safe* if the expression has a border there in any context; the parts between safe cuts
+can be counted one by one without changing the sum. By the expression, these are safe:
 
     anything but a blank | space or tab
     letter or digit      | line break or sign other than the apostrophe
@@ -13,8 +13,8 @@ sign and a line break. The letters and signs are spelled out as ranges that have
 3.2, so that Python's and tiktoken's tables cannot disagree about a character, and a count does not depend on
 the version of Python. Fuzzed with hostile alphabets: 42 million safe cuts, no violation.
 
-A run without a safe cut (one letter repeated, binary noise, a book in Thai) is cut by force after
-`MAX_CHUNK_CHARS`. tiktoken takes more and more time per character of such a run, and gives up with a panic on
+A run without a safe cut (one letter repeated, binary noise, a book in Thai) is cut after
+`MAX_CHUNK_CHARS` anyway. tiktoken takes more and more time per character of such a run, and gives up with a panic on
 a million blanks.
 """
 
@@ -35,7 +35,7 @@ MAX_CHUNK_CHARS = 65_280
 """Characters after which a chunk ends without a safe cut.
 
 A multiple of 128, the longest token of one repeated character, and of 3, since digits go by threes: such runs
-are cut where their tokens end. On other runs the count differs a little from tiktoken's. Measured on 1.5 M
+are cut where their tokens end. On other runs the count differs slightly from tiktoken's. Measured on 1.5 M
 characters, 22 cuts: 0 of 187,500 for one letter, +2 of 778,270 for random letters, +10 of 487,332 for blanks
 and line breaks, and at most one per cut, +22 of 750,001 for ``aAbB`` repeated.
 """
@@ -57,7 +57,7 @@ _SIGNS_BUT_APOSTROPHE = (
 
 
 class TextChunk(NamedTuple):
-    """The characters ``text[start:end]``, and whether the cut at which the walk goes on is safe."""
+    """The characters ``text[start:end]``, and whether the cut towards the next chunk is safe."""
 
     start: int
     end: int
@@ -65,14 +65,14 @@ class TextChunk(NamedTuple):
 
 
 class Chunker:
-    """Walk over a text in chunks, from either end."""
+    """Splits a text into chunks, from either end."""
 
     def __init__(self, chunk_chars: int = CHUNK_CHARS, max_chunk_chars: int = MAX_CHUNK_CHARS) -> None:
         """Set the sizes.
 
         Args:
-            chunk_chars: Characters that a chunk normally has, at least 1.
-            max_chunk_chars: Characters that it has at most, for want of a safe cut; at least *chunk_chars*.
+            chunk_chars: Characters of an ordinary chunk, at least 1.
+            max_chunk_chars: Most characters of a chunk without a safe cut, at least *chunk_chars*.
 
         Raises:
             ValueError: The sizes are not in this order.
@@ -86,7 +86,7 @@ class Chunker:
     def forward(self, text: str) -> Iterator[TextChunk]:
         """Yield the chunks of *text* from its start to its end; none for the empty text.
 
-        How a chunk ends depends only on the text from its start on, so the same text is always cut alike.
+        The end of a chunk depends only on the text from its start on, so the same text is always cut alike.
         """
         start = 0
         while start < len(text):
@@ -95,7 +95,7 @@ class Chunker:
             start = chunk.end
 
     def backward(self, text: str) -> Iterator[TextChunk]:
-        """Yield chunks of *text* from its end to its start; they are other ones than those of `forward`."""
+        """Yield chunks of *text* from its end to its start; they differ from those of `forward`."""
         end = len(text)
         while end > 0:
             chunk = self._chunk_before(text, end)
@@ -132,7 +132,7 @@ def _first_safe_cut(text: str, start: int, end: int) -> int | None:
 
 
 def _last_safe_cut(text: str, start: int, end: int) -> int | None:
-    """Return the last safe cut before one of those characters, looking at ever wider parts from the end."""
+    """Return the last safe cut before one of those characters, searching ever wider parts from the end."""
     width = _FIRST_SEARCH_CHARS
     while start < end:
         found = deque(_safe_cuts().finditer(text, max(start, end - width), end), maxlen=1)
@@ -146,8 +146,8 @@ def _last_safe_cut(text: str, start: int, end: int) -> int | None:
 def _safe_cuts() -> re.Pattern[str]:
     """Match the character after a safe cut. Compiled on first use: it takes 4 ms.
 
-    What stands before the cut is looked at last, since few characters pass the first test: looking behind
-    first takes twice the time.
+    The character before the cut is tested last, since few characters pass the first test: the other order
+    takes twice the time.
     """
     return re.compile(
         r"[ \t](?<=\S.)"

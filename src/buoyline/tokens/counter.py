@@ -1,4 +1,4 @@
-"""What it takes to count tokens, and what buoyline needs beyond counting."""
+"""The contracts of token counters, and counters built from a plain function or from the length of a text."""
 
 import operator
 import re
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, SupportsIndex, TypeGuard
 
 
 class TokenCounter(Protocol):
-    """Count the tokens of a text: all that a counter of one's own must do.
+    """Counts the tokens of a text; a counter of your own needs no more.
 
     `as_text_counter` makes a `TextCounter` of it, and of a plain function as well.
     """
@@ -21,20 +21,20 @@ class TokenCounter(Protocol):
 
 
 class TextCounter(TokenCounter, Protocol):
-    """Count tokens, and answer the three questions that need not count a whole text.
+    """Counts tokens, and answers three questions without counting a whole text.
 
-    A result of 100 MB is offloaded because it exceeds 3,000 tokens and is shown by its head and tail. None of
-    that should cost more than a small text does, so each question is a method of its own.
+    A result of 100 MB is offloaded because it exceeds 3,000 tokens, and its head and tail are shown. That should cost
+    no more than for a small text, so each question is a method of its own.
     """
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
-        """Tell whether ``count(text) > max_tokens``, looking at no more of *text* than that takes."""
+        """Return whether ``count(text) > max_tokens``, reading no more of *text* than necessary."""
         ...
 
     def head(self, text: str, max_tokens: int) -> str:
         """Return a prefix of *text* with ``count(prefix) <= max_tokens``, as long as reasonably possible.
 
-        It is *text* itself where that does not exceed *max_tokens*, and may be empty.
+        It is *text* itself if that does not exceed *max_tokens*, and may be empty.
 
         Raises:
             ValueError: *max_tokens* is negative.
@@ -44,7 +44,7 @@ class TextCounter(TokenCounter, Protocol):
     def tail(self, text: str, max_tokens: int) -> str:
         """Return a suffix of *text* with ``count(suffix) <= max_tokens``, as long as reasonably possible.
 
-        It is *text* itself where that does not exceed *max_tokens*, and may be empty.
+        It is *text* itself if that does not exceed *max_tokens*, and may be empty.
 
         Raises:
             ValueError: *max_tokens* is negative.
@@ -53,18 +53,13 @@ class TextCounter(TokenCounter, Protocol):
 
 
 def require_token_limit(max_tokens: int) -> None:
-    """Refuse a limit that no text can keep.
-
-    Raises:
-        ValueError: *max_tokens* is negative.
-    """
+    """Raise `ValueError` if *max_tokens* is negative: no text has fewer than 0 tokens."""
     if max_tokens < 0:
         msg = f"max_tokens must be 0 or more, got {max_tokens}; even the empty text has 0 tokens"
         raise ValueError(msg)
 
 
-# Make a full counter of one that can only count.
-
+# A full counter from one that can only count.
 
 _METHODS = ("count", "exceeds", "head", "tail")
 _FIRST_CHARS_PER_TOKEN = 4
@@ -72,10 +67,7 @@ _FEW_CHARS = 1_024
 
 
 def as_text_counter(counter: TokenCounter | Callable[[str], int]) -> TextCounter:
-    """Return *counter* with everything that buoyline asks of a counter.
-
-    A user brings what the model's vendor offers, mostly one function from text to number. What is missing is
-    derived from that number alone.
+    """Return *counter* with all methods that buoyline needs, derived from its counts if it lacks them.
 
     Args:
         counter: An object with a ``count(text)`` method, or a function that takes a text and returns its
@@ -86,7 +78,7 @@ def as_text_counter(counter: TokenCounter | Callable[[str], int]) -> TextCounter
         `BisectingCounter` around it.
 
     Raises:
-        TypeError: *counter* is neither: the name of a model, say, or a class instead of an instance.
+        TypeError: *counter* is neither, for example the name of a model, or a class instead of an instance.
     """
     given: object = counter
     if isinstance(given, type | Sequence):  # a string and a list have a count() that counts something else
@@ -101,11 +93,10 @@ def as_text_counter(counter: TokenCounter | Callable[[str], int]) -> TextCounter
 
 
 class BisectingCounter:
-    """Answer all questions about tokens by counting, with a bounded number of counts.
+    """Answers all questions about tokens by counting, with a bounded number of counts.
 
-    Nothing is assumed of the counter but that longer texts have more tokens, give or take a few: whatever
-    `head` and `tail` return has been counted and found within the limit. An error of the counter passes
-    through.
+    It assumes only that longer texts have more tokens, give or take a few: `head` and `tail` return only texts that
+    have been counted and found within the limit. An error of the counter passes through.
     """
 
     def __init__(self, count: Callable[[str], int]) -> None:
@@ -113,7 +104,7 @@ class BisectingCounter:
         self._count = count
 
     def count(self, text: str) -> int:
-        """Return what the wrapped counter says about *text*.
+        """Return the count of the wrapped counter.
 
         Raises:
             TypeError: It is not a whole number.
@@ -126,7 +117,7 @@ class BisectingCounter:
         return tokens
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
-        """Tell whether *text* has more than *max_tokens* tokens, by counting all of it.
+        """Return whether *text* has more than *max_tokens* tokens, by counting all of it.
 
         Raises:
             TypeError: The counter returned no whole number.
@@ -138,9 +129,8 @@ class BisectingCounter:
         """Return a prefix of *text* that has been counted and has at most *max_tokens* tokens.
 
         It takes at most 2·log2(len(text)) + 3 counts, of prefixes no longer than twice the result or 4
-        characters per token, and of the whole text where that is hardly longer, so a slow counter is not asked
-        about all of a long text. If the counter finds more than *max_tokens* tokens even in the empty text, that
-        is returned: there is no shorter one.
+        characters per token, and of the whole text if that is hardly longer, so a slow counter does not count
+        all of a long text. If even the empty text has more than *max_tokens* tokens, the prefix is empty.
 
         Raises:
             TypeError: The counter returned no whole number.
@@ -175,7 +165,7 @@ class BisectingCounter:
 def _longest(fits: Callable[[int], bool], first: int, last: int) -> int:
     """Return a length that *fits*, next to one that does not, or *last* if that fits, or 0.
 
-    Tries *first* and doubles it until it no longer fits, then halves the interval.
+    It tries *first* and doubles it until it no longer fits, then halves the interval.
     """
     fitting, probe = 0, min(max(first, 1), last)
     while fits(probe):
@@ -200,10 +190,10 @@ def halve(fits: Callable[[int], bool], fitting: int, too_long: int) -> int:
 
 
 def _whole_number(answer: object) -> int:
-    """Return *answer* as an int; numpy's integers are welcome.
+    """Return *answer* as an int; numpy's integers are accepted.
 
     Raises:
-        TypeError: It is a float, a coroutine, or anything else that is no whole number.
+        TypeError: It is not a whole number, such as a float or a coroutine.
     """
     if isinstance(answer, SupportsIndex):
         return operator.index(answer)
@@ -234,8 +224,7 @@ if TYPE_CHECKING:
     _bisecting_conforms: type[TextCounter] = BisectingCounter
 
 
-# Estimate tokens from the number of characters, for those who prefer a cheap guess to an exact count.
-
+# A cheap estimate from the number of characters.
 
 _CHARS_PER_TOKEN: Final = 4
 _CHARS_PER_JSON_TOKEN: Final = 2
@@ -244,12 +233,12 @@ _NO_JSON_BEGINS_HERE = re.compile(r"[^{\[]")
 
 
 class HeuristicCounter:
-    """Take four characters for a token, in JSON two, rounded up.
+    """Estimates one token for four characters, or for two in JSON, rounded up.
 
-    This is not needed for speed: `O200kCounter` decides whether 100 MB exceed a limit in microseconds. It is for
-    those who want the figures of a framework that estimates in this way, or no tiktoken in the process.
+    You do not need it for speed: `O200kCounter` decides whether 100 MB exceed a limit in microseconds. Use it for
+    the figures of a framework that estimates in this way, or to keep tiktoken out of the process.
 
-    A text is taken for JSON if it begins with ``{`` or ``[``, which includes log lines that begin with a bracket.
+    A text counts as JSON if it begins with ``{`` or ``[``, which includes log lines that begin with a bracket.
     Measured against o200k_base, characters / 4 gives 1.09 of the tokens of English prose, 0.96 of a mixture of
     documents, 1.07 of Python, 0.65 of log lines, 0.37 of base64, hexadecimal and Japanese, 0.32 of Chinese, and 32
     times those of a run of blanks; single kilobytes of ordinary text lie between 0.33 and 1.79. Characters / 2 gives
@@ -266,7 +255,7 @@ class HeuristicCounter:
         """Set the rates.
 
         Args:
-            chars_per_token: Characters that make a token of a text, at least 1.
+            chars_per_token: Characters per token of a text, at least 1.
             chars_per_json_token: The same for JSON; at least 1 and at most *chars_per_token*.
 
         Raises:
@@ -283,7 +272,7 @@ class HeuristicCounter:
         return -(-len(text) // self._rate(text))
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
-        """Tell whether the estimate is more than *max_tokens*."""
+        """Return whether the estimate is more than *max_tokens*."""
         return self.count(text) > max_tokens
 
     def head(self, text: str, max_tokens: int) -> str:
@@ -298,7 +287,7 @@ class HeuristicCounter:
     def tail(self, text: str, max_tokens: int) -> str:
         """Return a suffix of *text* whose estimate is at most *max_tokens*, at the rate of the whole text.
 
-        Where that would begin with a bracket, and so pass for JSON, it begins behind the bracket.
+        If it would begin with a bracket, and so count as JSON, it begins behind the bracket.
 
         Raises:
             ValueError: *max_tokens* is negative.

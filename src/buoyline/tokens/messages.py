@@ -1,4 +1,4 @@
-"""What one message costs in a context."""
+"""The tokens of a message in a context."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from buoyline.tokens.counter import TextCounter
 # Role, separators and the end of the message; OpenAI documents 3 to 4 for its chat models.
 _PER_MESSAGE = 4
 _PER_CALL = 8
-# A picture at the resolution that Anthropic scales down to, (1,568 x 1,568) / 750 capped at 1,600.
+# An image at the resolution that Anthropic scales down to, (1,568 x 1,568) / 750 capped at 1,600.
 _PER_IMAGE = 1_600
 # A page of a PDF costs 1,500 to 3,000 tokens and takes some 75 kB; a second of MP3 costs up to 32 and takes 16 kB,
 # one of video up to 300 and takes 125 kB, at a megabit.
@@ -34,11 +34,11 @@ _COUNTED_CHARS = 4_000_000
 def count_message(message: Message, counter: TextCounter) -> int:
     """Count the tokens that *message* takes in a context.
 
-    Text is counted exactly by *counter*, beyond 4,000,000 characters by what these take; what providers add around it,
-    and pictures, are estimated on the high side, so that a context that fits by this count fits.
+    *counter* counts text exactly, or the first 4,000,000 characters of a longer text, which is extrapolated. Overhead
+    of the provider and images are estimated on the high side, so that a context that fits by this count fits.
 
     Args:
-        message: The view; reasoning is counted as well, since some providers want it sent back.
+        message: The view; reasoning counts, too, since some providers want it sent back.
         counter: Counts the text.
 
     Returns:
@@ -48,10 +48,10 @@ def count_message(message: Message, counter: TextCounter) -> int:
 
 
 def count_tools(tools: Sequence[object], counter: TextCounter) -> int:
-    """Count the tokens of tool definitions, which go out with every request.
+    """Count the tokens of tool definitions, which are part of every request.
 
     Args:
-        tools: JSON values or pydantic models, one a tool.
+        tools: JSON values or pydantic models, one for each tool.
         counter: Counts their JSON.
 
     Raises:
@@ -61,12 +61,12 @@ def count_tools(tools: Sequence[object], counter: TextCounter) -> int:
 
 
 def count_result(result: ToolResult, counter: TextCounter) -> int:
-    """Count the tokens of what a tool has given, without what providers put around it; media are never free."""
+    """Count the tokens of a tool's output, without the provider's overhead; media always count."""
     return sum(count_part(part, counter) for part in result.parts)
 
 
 def count_part(part: Part, counter: TextCounter) -> int:
-    """Count the tokens that one part of a message takes; media are never free. See `count_message`."""
+    """Count the tokens of one part of a message; media always count. See `count_message`."""
     match part:
         case Text() | Reasoning():
             return _count_text(part.text, counter)

@@ -1,9 +1,9 @@
-"""How many tokens the windows of known models hold.
+"""The context windows of known models.
 
-A table like this ages: it saves looking up what seldom changes, and a mapping of your own goes before it. Only models
-are in it whose figures the vendor's own documentation states; where that says "128K" or "1M" and no exact number, the
-lower reading stands (128,000), since a window that is believed too large overflows. An alias that a vendor moves from
-model to model is in it only where all of them have the same window.
+A table like this ages: it saves looking up values that seldom change, and a mapping of your own takes precedence. It
+holds only figures that the vendor's own documentation states. If that says "128K" or "1M" without an exact number, the
+table has the lower reading (128,000), since a window that is believed too large overflows. An alias that a vendor moves
+from model to model is included only if all of them have the same window.
 
 Sources, looked up in November 2026; the figures of gpt-5.4, gpt-5.5, gemini-3.5-flash and gemini-3.8-flash as others
 quote these pages:
@@ -14,8 +14,8 @@ quote these pages:
 - Google: ai.google.dev/gemini-api/docs/models, the input token limit (the output is not taken from it); for Gemma its
   model cards.
 - Mistral: docs.mistral.ai/getting-started/models, and the table of dated models there.
-- DeepSeek, Qwen, Meta Llama, Microsoft Phi: the models' cards; for Qwen the native length, without YaRN. Who hosts an
-  open model often serves less than it can: pass what your host says.
+- DeepSeek, Qwen, Meta Llama, Microsoft Phi: the models' cards; for Qwen the native length, without YaRN. Hosts of an
+  open model often serve a smaller window: pass the host's size.
 - Amazon: docs.aws.amazon.com/nova/latest/userguide. Cohere: docs.cohere.com/docs/models. xAI: docs.x.ai/docs/models.
 """
 
@@ -30,11 +30,11 @@ from buoyline.errors import ConfigError, NotFoundError
 
 
 class ModelLimits(NamedTuple):
-    """What one request to a model may hold.
+    """The limits of one request to a model.
 
     Attributes:
-        context_tokens: The window: what is sent and, but for Google's models, what is answered.
-        max_output_tokens: What is answered at most; None where the vendor states no number of its own.
+        context_tokens: The window: the request and, except for Google's models, the answer.
+        max_output_tokens: The longest answer; None if the vendor states no number of its own.
     """
 
     context_tokens: int
@@ -263,32 +263,26 @@ _SPELLINGS = (
 
 
 def context_size(model: str, sizes: Mapping[str, int] | None = None) -> int:
-    """Return how many tokens the window of *model* holds.
+    """Return the tokens of the window of *model*, at least 1.
 
-    Dates, revisions and the names of those who serve a model make no difference: ``claude-sonnet-4-5-20250929``,
+    Dates, revisions and the names of hosts make no difference: ``claude-sonnet-4-5-20250929``,
     ``openai/gpt-4o-2024-08-06``, ``us.anthropic.claude-sonnet-4-5-20250929-v1:0`` and ``models/gemini-2.5-pro`` are all
-    found. Anything else that follows a known name may be another model, and is not guessed at.
+    found. A known name with any other suffix may be another model, and is not guessed at.
 
     Args:
         model: The name as it is sent to the provider.
-        sizes: Tokens by name, asked before the table, with the same tolerance.
-
-    Returns:
-        Tokens, at least 1.
+        sizes: Tokens by name; they take precedence over the table, with the same tolerance.
 
     Raises:
-        NotFoundError: *model* is neither in *sizes* nor in the table; the error names what is similar.
-        ConfigError: A size in *sizes* is no whole number above 0.
+        NotFoundError: *model* is neither in *sizes* nor in the table; the error names similar models.
+        ConfigError: A size in *sizes* is not a whole number above 0.
     """
     own = {name: ModelLimits(_require_size(name, size)) for name, size in (sizes or {}).items()}
     return _find(model, own).context_tokens
 
 
 def max_output(model: str) -> int | None:
-    """Return how many tokens *model* answers at most, or None where its vendor states no number of its own.
-
-    Args:
-        model: See `context_size`.
+    """Return the most tokens that *model* answers with, or None if its vendor states no number of its own.
 
     Raises:
         NotFoundError: *model* is not in the table.
@@ -309,7 +303,7 @@ def _find(model: str, own: Mapping[str, ModelLimits]) -> ModelLimits:
 
 
 def _names(model: str) -> Iterator[str]:
-    """Yield *model* in one spelling, then without those who serve it."""
+    """Yield the canonical spelling of *model*, then of its name without each prefix of a host."""
     if not isinstance(model, str):
         raise ConfigError("model", f"must be a text, not {type(model).__name__}")
     name = model.strip().lower()
@@ -322,7 +316,7 @@ def _names(model: str) -> Iterator[str]:
 
 
 def _longest_match(name: str, table: Mapping[str, ModelLimits]) -> str | None:
-    """Return the longest name in *table* that *name* begins with, and after which only a variant is named."""
+    """Return the longest name in *table* that *name* begins with, if only a variant follows."""
     for end in range(len(name), 0, -1):
         if name[:end] in table and _VARIANT.fullmatch(name, end):
             return name[:end]

@@ -1,4 +1,4 @@
-"""The default counter: exact for o200k_base, offline, and not to be stalled."""
+"""The default counter: exact for o200k_base, offline, and fast on any text."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -11,11 +11,11 @@ from buoyline.tokens.vocabulary import o200k_base
 if TYPE_CHECKING:
     from buoyline.tokens.counter import TextCounter
 
-# Halves of characters in a text: what tools that cut JSON, or that decode bytes with ``surrogateescape``, give.
+# Surrogates, which tools that cut JSON, or that decode bytes with ``surrogateescape``, leave in a text.
 #
-# tiktoken takes the way over UTF-16 for a text that holds one: random bytes so decoded take 0.30 s for a megabyte,
-# replaced here 0.21. And where pairs are joined, positions in the text are no longer those of its tokens: without
-# `source_chars` the first 10,000 tokens of a run of pairs took 0.8 s to find, with it 0.03.
+# tiktoken converts a text that holds one through UTF-16: a megabyte of random bytes so decoded takes 0.30 s, and
+# replaced here 0.21. Joining pairs moves the positions in the text: without `source_chars` the first 10,000 tokens
+# of a run of pairs took 0.8 s to find, with it 0.03.
 
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -25,11 +25,7 @@ _REPLACEMENT = "\ufffd"
 
 
 def without_surrogates(text: str) -> str:
-    """Return *text* with each pair of surrogates as the character that it stands for, and U+FFFD for each lone one.
-
-    Returns:
-        *text* itself where it holds none. The same as tiktoken makes of it.
-    """
+    """Return *text* as tiktoken reads it: a pair of surrogates is one character, and a lone one U+FFFD."""
     if text.isascii() or not _HALF.search(text):
         return text
     return _HALF.sub(_REPLACEMENT, _PAIR.sub(_join, text))
@@ -54,22 +50,22 @@ class O200kCounter:
     """Count the tokens of o200k_base, the vocabulary of GPT-4o and later OpenAI models.
 
     The counts are those of ``len(tiktoken.get_encoding("o200k_base").encode_ordinary(text))``: text that
-    spells a special token, such as ``<|endoftext|>``, is ordinary text, since in a tool result it is one;
-    surrogates are paired up where they can be, and each lone one counts as U+FFFD. Only in a run of more than
-    65,280 characters that the vocabulary treats as one piece may a count differ, by what `MAX_CHUNK_CHARS`
-    says; it is still the same for the same text, and `exceeds`, `head` and `tail` agree with it.
+    spells a special token, such as ``<|endoftext|>``, is ordinary text, as it is in a tool result;
+    surrogates are paired up if possible, and each lone one counts as U+FFFD. A count may differ only for a run of
+    more than 65,280 characters that the vocabulary treats as one piece, by the figures at `MAX_CHUNK_CHARS`;
+    the same text still has the same count, and `exceeds`, `head` and `tail` agree with it.
 
-    Texts are counted in chunks, so memory stays flat and a decision needs no more of a text than `max_tokens`
-    tokens. An instance holds no state and may be used by several threads; tiktoken releases the interpreter
+    Texts are counted in chunks, so memory stays flat and a decision reads no more of a text than `max_tokens`
+    tokens. An instance holds no state and several threads may use it; tiktoken releases the interpreter
     lock while it counts.
     """
 
     def __init__(self, *, chunk_chars: int = CHUNK_CHARS, max_chunk_chars: int = MAX_CHUNK_CHARS) -> None:
-        """Set the sizes of the chunks, which no one but a test should need.
+        """Set the sizes of the chunks; only tests should need this.
 
         Args:
             chunk_chars: Characters that are counted at a time, at least 1.
-            max_chunk_chars: Characters after which a run without a safe cut is cut; at least *chunk_chars*.
+            max_chunk_chars: Most characters of a chunk without a safe cut, at least *chunk_chars*.
 
         Raises:
             ValueError: The sizes are not in this order.
@@ -85,10 +81,10 @@ class O200kCounter:
         return sum(len(_encode(text[chunk.start : chunk.end])) for chunk in self._chunker.forward(text))
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
-        """Tell whether *text* has more than *max_tokens* tokens.
+        """Return whether *text* has more than *max_tokens* tokens.
 
-        Most texts are far from the limit, and their length alone decides; of others no more is counted than
-        it takes to know.
+        The length alone decides for most texts, which are far from the limit; other texts are counted only until
+        the answer is known.
 
         Raises:
             CorruptError: The vocabulary of the installed package is damaged.
@@ -104,8 +100,8 @@ class O200kCounter:
     def head(self, text: str, max_tokens: int) -> str:
         """Return the prefix of *text* that its first *max_tokens* tokens spell.
 
-        It ends where a token ends, or before the character that the last token holds only a part of. About
-        one text in a hundred gets a token or two less, where the cut makes it split in another way.
+        It ends at the end of a token, or before a character that the last token holds only a part of. About
+        one text in a hundred gets a token or two less, because the cut changes how it splits.
 
         Raises:
             ValueError: *max_tokens* is negative.
@@ -117,7 +113,7 @@ class O200kCounter:
         overflow = _find_overflow(text, self._chunker.forward(text), max_tokens)
         if overflow is None:
             return text
-        # What is settled needs no recount, even if cut by force: a prefix is walked in the same chunks.
+        # The text before the chunk needs no recount, even after an unsafe cut: a prefix has the same chunks.
         start, end = overflow.chunk.start, overflow.chunk.end
         cut = start + _spelled_chars(text[start:end], overflow.tokens, slice(overflow.kept))
         return text[:start] + self._shrink(text[start:cut], overflow.kept, _first)
@@ -125,8 +121,8 @@ class O200kCounter:
     def tail(self, text: str, max_tokens: int) -> str:
         """Return the suffix of *text* that its last *max_tokens* tokens spell.
 
-        It starts where a token starts, or after the character that the first token holds only a part of, and
-        like `head` it may be a token or two short.
+        It starts at the start of a token, or after a character that the first token holds only a part of. Like
+        the prefix of `head`, it may be a token or two short.
 
         Raises:
             ValueError: *max_tokens* is negative.
@@ -136,7 +132,7 @@ class O200kCounter:
         if not self.exceeds(text, max_tokens):
             return text
         overflow = _find_overflow(text, self._chunker.backward(text), max_tokens)
-        if overflow is None:  # cut by force at other places than forward, it comes out just within the limit
+        if overflow is None:  # unsafe cuts at other places than forward give a count just within the limit
             return self._shrink(text, max_tokens, _last)
         start, end = overflow.chunk.start, overflow.chunk.end
         dropped = len(overflow.tokens) - overflow.kept
@@ -146,9 +142,9 @@ class O200kCounter:
         return self._shrink(text[cut:end], overflow.kept, _last) + text[end:]
 
     def _shrink(self, part: str, max_tokens: int, keep: Callable[[str, int], str]) -> str:
-        """Return as much of *part* as has no more than *max_tokens* tokens: mostly all of it.
+        """Return as much of *part* as has at most *max_tokens* tokens.
 
-        Else it is mostly one token too many, so the search begins next to the whole.
+        That is usually all of it, or one token less, so the search begins next to the whole.
         """
 
         def fits(chars: int) -> bool:
@@ -162,14 +158,14 @@ class O200kCounter:
 
 
 class _Overflow(NamedTuple):
-    """The chunk in which the tokens run over the limit."""
+    """The chunk in which the tokens exceed the limit."""
 
     chunk: TextChunk
     tokens: list[int]
     kept: int
-    """How many of *tokens* are still within the limit."""
+    """The number of *tokens* within the limit."""
     is_safe: bool
-    """Whether all cuts up to the chunk were safe, so that counting from elsewhere gives the same sum."""
+    """All cuts up to the chunk were safe, so that counting from another place gives the same sum."""
 
 
 def _find_overflow(text: str, chunks: Iterable[TextChunk], max_tokens: int) -> _Overflow | None:
@@ -184,7 +180,7 @@ def _find_overflow(text: str, chunks: Iterable[TextChunk], max_tokens: int) -> _
 
 
 def _exceeds_by_length(text: str, max_tokens: int, start: int = 0) -> bool | None:
-    """Tell whether ``text[start:]`` exceeds *max_tokens* where its length alone decides, else None.
+    """Return whether ``text[start:]`` exceeds *max_tokens* if its length alone decides, else None.
 
     A token has 1 to 128 bytes, a character 1 to 4 bytes of UTF-8.
     """
@@ -197,7 +193,7 @@ def _exceeds_by_length(text: str, max_tokens: int, start: int = 0) -> bool | Non
 
 
 def _spelled_chars(chunk: str, tokens: list[int], kept: slice) -> int:
-    """Return how many characters of *chunk* the *kept* ones of its *tokens*, first or last, spell completely."""
+    """Return how many characters of *chunk* the *kept* tokens, its first or last ones, spell completely."""
     spelled = len(_decode(tokens[kept]))
     if len(_decode(tokens)) == len(chunk):
         return spelled
@@ -211,8 +207,8 @@ def _decode(tokens: list[int]) -> str:
 def _encode(chunk: str) -> list[int]:
     """Return the tokens of *chunk*, in halves if tiktoken panics on the whole.
 
-    It does so on a million blanks, and the panic is no `Exception`. Chunks are too short for that; should a
-    later release panic earlier, a count that is off by a token is better than the end of an agent's run.
+    It panics on a million blanks, and the panic is no `Exception`. Chunks are too short for that. If a later
+    release panics earlier, a count that is off by a token is better than the end of an agent's run.
     """
     try:
         return o200k_base().encode_ordinary(without_surrogates(chunk))
@@ -235,7 +231,7 @@ _SHARED = O200kCounter()
 
 
 def default_counter() -> O200kCounter:
-    """Return the counter that buoyline uses where none is given: one object for the whole process."""
+    """Return the counter that buoyline uses by default: one object for the whole process."""
     return _SHARED
 
 

@@ -1,4 +1,4 @@
-"""What a provider says a request took, read from whatever its package answers with."""
+"""The token usage of a request, read from a provider's response."""
 
 import operator
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ class Usage:
     """Tokens of one request, by the provider's own count.
 
     Attributes:
-        input_tokens: All that was sent, what came from a cache and what was put into one included.
-        output_tokens: What was answered and will be sent again; 0 where it is not known.
+        input_tokens: Of the whole request, including tokens read from a cache and written to one.
+        output_tokens: Of the part of the answer that will be sent again; 0 if unknown.
 
     Raises:
-        UsageError: One of them is no whole number, or negative.
+        UsageError: One of them is not a whole number, or is negative.
     """
 
     input_tokens: int
@@ -31,14 +31,14 @@ class Usage:
 
 class _Form(NamedTuple):
     sent: tuple[str, ...]
-    """Names of the fields that add up to the input; the first one makes the form known."""
+    """Names of the fields that add up to the input; the first one identifies the form."""
     answered: str
     discarded: tuple[str, str] | None = None
-    """The answer's part that is not sent again, and where it stands."""
+    """The part of the answer that is not sent again: the object that holds its field, and the field."""
 
 
 # LiteLLM gives Anthropic's cache fields beside OpenAI's prompt_tokens, which include them: that form comes first.
-# Anthropic and Bedrock leave out of their input what was read from or written to the cache; the others include it.
+# The input tokens of Anthropic and Bedrock exclude tokens read from or written to the cache; the others include them.
 _FORMS = (
     _Form(("prompt_tokens",), "completion_tokens", ("completion_tokens_details", "reasoning_tokens")),
     _Form(("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"), "output_tokens"),
@@ -52,17 +52,17 @@ _HOLDERS = ("usage", "usage_metadata", "usageMetadata")
 def usage_of(response: object) -> Usage | None:
     """Read the usage from a provider's response, or from the usage object in it.
 
-    Known are OpenAI's chat completions and responses (and those who imitate them), Anthropic, Bedrock and Strands,
-    Gemini, and LangChain's ``usage_metadata``; as objects or as their JSON. Nothing is imported for it.
+    Known are OpenAI's chat completions and responses (and compatible ones), Anthropic, Bedrock and Strands,
+    Gemini, and LangChain's ``usage_metadata``, as objects or as JSON. Their packages are not imported.
 
     Args:
         response: The response, its usage, or a `Usage`.
 
     Returns:
-        The usage; None where there is none in the response, as in a stream that was not asked for it.
+        The usage; None if the response has a field for it but no value, as in a stream that was not asked for it.
 
     Raises:
-        UsageError: *response* has no field for a usage, or a number in it is none.
+        UsageError: *response* has no field for a usage, or a value in it is not a whole number of tokens.
     """
     if response is None or isinstance(response, Usage):
         return response
