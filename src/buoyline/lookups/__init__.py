@@ -1,7 +1,10 @@
-"""Look things up in a workspace: `read`, `grep`, `search`, `glob` and `query`, with answers that never flood a context.
+"""Look things up in a workspace: `read`, `grep`, `search`, `glob`, `query` and `retrieve`.
 
-Each answer is bounded in tokens, numbers its lines, is labelled as data, and says how to go on where it is cut.
-Nothing outside the workspace is reached, and nothing is written.
+Each answer is bounded in tokens, numbers its lines, is labelled as data, and says how to go on if it is cut. The
+lookups reach nothing outside the workspace and write nothing.
+
+They read a workspace through `sources.WorkspaceFiles` alone: names, sizes and ranges of bytes. Code that opens, renames
+or locks files belongs in `buoyline.workspace`; code that talks to a framework belongs in `buoyline.integrations`.
 """
 
 from buoyline.lookups.answer import Answer, Line, Spelling

@@ -1,4 +1,4 @@
-"""`glob`: names of files in the workspace."""
+"""`glob`: names of files in the workspace; and the files and lines that a search goes through."""
 
 import fnmatch
 from collections.abc import Iterator, Sequence
@@ -31,24 +31,24 @@ def glob(
 ) -> Answer:
     """List files and directories whose path matches a pattern, with their sizes.
 
-    Hidden names, links and pipes are left out. Blocking.
+    Hidden names, links and pipes are not listed. Blocking.
 
     Args:
         workspace: Where to look.
         pattern: Relative to the workdir or absolute below it, with ``*``, ``?`` and ``[...]`` within a name and
             ``**`` for any number of directories. A pattern without ``/`` matches names at any depth.
-        after: Skip paths up to this one, as an earlier answer has spelled it.
-        session: List only what is in this session's directory, to which *pattern* is then relative.
+        after: Skip paths up to this one, as in an earlier answer.
+        session: List only the directory of this session, to which *pattern* is then relative.
         confined: Accepted as by the other lookups; with *session* nothing else is listed anyway.
         max_tokens: For the whole text of the answer.
-        counter: Counts them; the default counter where it is None.
+        counter: Counts tokens; None for the default counter.
         spelling: Says in the answer how to go on.
 
     Returns:
         Paths relative to the workdir in the order of names, each directory before what it holds.
 
     Raises:
-        ConfigError: *workspace* is not on disk, *pattern* is empty, absolute or too long, or *max_tokens* is too few.
+        ConfigError: *workspace* is not on disk, *pattern* is empty, absolute or too long, or *max_tokens* is too small.
         NotFoundError: There is no such session.
         StorageError: A directory cannot be read.
     """
@@ -75,7 +75,7 @@ def glob(
 def files_matching(
     workspace: LocalWorkspace, pattern: str, session: str | None, *, confined: bool = False
 ) -> list[str]:
-    """Return the files that match *pattern* in the directory of *session*, or else, unless *confined*, in the workdir.
+    """Return the files that match *pattern* in the directory of *session*, else in the workdir unless *confined*.
 
     Raises:
         NotFoundError: There is no such session.
@@ -92,13 +92,13 @@ def files_matching(
 
 
 def _within(directory: str, pattern: str) -> str:
-    """Return *pattern* relative to *directory*, also where it is spelled as the answers spell paths."""
+    """Return *pattern* relative to *directory*; answers show paths relative to the workdir."""
     return pattern.removeprefix(f"{directory}/") if directory else pattern
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A file, or a directory, which has no size and a path that ends in ``/``."""
+    """A file, or a directory without a size and with a path that ends in ``/``."""
 
     path: str
     size_bytes: int | None = None
@@ -109,7 +109,7 @@ class _Entry:
         return _order(self.path)
 
     def shortened(self, chars: int) -> Self:
-        del chars  # half a path is none
+        del chars  # half a path is no path
         return self
 
 
@@ -126,7 +126,7 @@ def _entries(tree: FileTree, directory: str, pattern: str) -> Iterator[_Entry]:
 
 
 def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Match in the product of both lengths: only the last ``**`` passed can still take in one name more."""
+    """Match in time of the product of both lengths: only the last ``**`` passed can still take one more name."""
     name = part = 0
     retried: tuple[int, int] | None = None
     while name < len(names) or part < len(parts):
@@ -145,7 +145,7 @@ def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The text of an answer that lists some of the entries *left*, of *total*."""
+    """The text of an answer that lists some of the entries *left*, out of *total*."""
 
     total: int
     left: Sequence[_Entry]
@@ -163,7 +163,7 @@ class _Page:
         return self._heading(entries) + "".join(map(self.row, entries)) + self._footer(entries)
 
     def following(self, entries: Sequence[_Entry]) -> dict[str, Any]:
-        """Return where to go on behind *entries*; empty when nothing is left."""
+        """Return where to go on after *entries*; empty at the end."""
         return {"after": entries[-1].path} if entries and len(entries) < len(self.left) else {}
 
     def _heading(self, entries: Sequence[_Entry]) -> str:
@@ -177,9 +177,6 @@ class _Page:
         return f"[Cut here. To go on, {self.spelling(following)}]\n" if following else ""
 
 
-# Which lines of which files a search goes through, and in what order.
-
-
 MAX_PATHS = 100
 
 _RESULT = "tool_result-"
@@ -188,7 +185,7 @@ _GLOB = frozenset("*?[")
 
 
 class Rank(NamedTuple):
-    """Where a hit is, in the order of searching: a session's transcript, its results, what is text in ``data/``."""
+    """The search order: a session's transcript, its results, then text in ``data/``."""
 
     is_data: bool
     directory: str
@@ -199,7 +196,7 @@ class Rank(NamedTuple):
 
 
 def rank_of(path: str, number: int = 0, column: int = 0) -> Rank:
-    """Return the rank of a place in the file *path*, which is relative to the workdir."""
+    """Return the rank of a place in the file *path*, relative to the workdir."""
     directory, _, name = path.rpartition("/")
     return Rank(directory == layout.DATA, directory, name != layout.TRANSCRIPT_FILE, path, number, column)
 
@@ -207,20 +204,19 @@ def rank_of(path: str, number: int = 0, column: int = 0) -> Rank:
 def files_to_search(
     workspace: LocalWorkspace, path: str | Sequence[str] | None, session: str | None, *, confined: bool = False
 ) -> LineRanges:
-    """Return what to search, in order.
+    """Return which lines of which files to search, in order.
 
     Args:
         workspace: Where to search.
-        path: A file, a pointer, a directory, a glob, or several of these; None for transcripts and tool results,
-            with what of these is text in ``data/``.
-        session: The one session to search where *path* is None; else whose directory a relative path is looked
-            for in first.
-        confined: Whether nothing else is there but this directory, and what is in ``data/`` by its whole name.
+        path: A file, a citation, a directory, a glob, or several of these. None for transcripts and tool results,
+            with those of their blobs in ``data/`` that are text.
+        session: The only session to search if *path* is None; else the session whose directory is tried first.
+        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
 
     Raises:
         ConfigError: More than 100 paths are given, or none.
-        InvalidNameError: A path leads out of the workspace, or to a hidden file.
-        NotFoundError: There is no such file or session, or nothing that a glob matches.
+        InvalidNameError: A path leads out of the workspace or to a hidden file.
+        NotFoundError: There is no such file or session, or a glob matches nothing.
     """
     ranges: dict[str, list[tuple[int, int]]] = {}
     found = (
@@ -246,7 +242,7 @@ def _given(
             names = set(files_matching(workspace, each, session, confined=confined) if _GLOB & set(each) else ())
             if not names:
                 raise
-            # Of a result with a view, the one that can be read: both say the same.
+            # Of a result with a view only the view, which can be read: both have the same content.
             yield from (FileLines(name) for name in names if layout.view_name(name) not in names)
         else:
             yield from _files(workspace.tree, resolved)
@@ -276,11 +272,11 @@ def _text_data(tree: FileTree) -> Iterator[str]:
 
 
 def _text_data_of(workspace: LocalWorkspace, session: str) -> Iterator[str]:
-    """Yield what of a session's results stands as text in ``data/``: JSON or tables that a tool gave as documents."""
+    """Yield the text in ``data/`` that a session's results hold: JSON or tables that a tool returned as documents."""
     try:
         records = workspace.session(session).index().results.values()
     except CorruptError:
-        return  # what can be found without the journal is found all the same
+        return  # the search goes on without the journal
     for part in (part for record in records for part in record.get("parts", ()) if is_object(part)):
         path, is_text = str(part.get("path", "")), is_text_type(part.get("media_type", ""))
         is_document = layout.digest_in(path) is not None and part.get("kind") not in _UNSEEN
@@ -289,7 +285,7 @@ def _text_data_of(workspace: LocalWorkspace, session: str) -> Iterator[str]:
 
 
 def _readable_files(tree: FileTree, directory: str) -> Iterator[str]:
-    """Yield the transcript of a session, and its tool results: the view of one, where there is one."""
+    """Yield the transcript of a session and its tool results, or their views."""
     names = set(tree.names(directory)) if tree.is_directory(directory) else set[str]()
     for name in names:
         is_result = name.startswith(_RESULT) and name.endswith(".txt") and layout.view_name(name) not in names

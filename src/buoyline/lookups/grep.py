@@ -17,11 +17,8 @@ from buoyline.lookups.lines import lines_around
 from buoyline.lookups.sources import FileTree, require_files
 from buoyline.workspace import LocalWorkspace
 
-# What an answer without a hit suggests: the same in another case, and words that are spelled nearly so.
-
-
 MAX_LOOKING_S = 2.0
-"""A suggestion is worth no longer wait, for each of the two."""
+"""How long to look for each of the two suggestions in an answer without a hit."""
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]{4,60}")
 _MAX_HITS = 1_000
@@ -31,13 +28,13 @@ _LINE_BYTES = 1 << 12
 
 
 def suggestion_for(tree: FileTree, ranges: LineRanges, pattern: str, *, literal: bool) -> str:
-    """Return a line that says what would have been found in *ranges*; empty where nothing would.
+    """Return a line about hits without regard to case, or about similar words; empty if there are neither.
 
     Args:
         tree: Where the files are.
-        ranges: What was searched.
-        pattern: What was searched for, with regard to case.
-        literal: Whether it is the text itself.
+        ranges: Which lines were searched.
+        pattern: The pattern that had no hit.
+        literal: Whether it is plain text.
     """
     folded = search_for(pattern, Deadline(MAX_LOOKING_S), literal=literal, ignore_case=True)
     path, hit, count = "", LineHit(0, 0), 0
@@ -55,13 +52,13 @@ def suggestion_for(tree: FileTree, ranges: LineRanges, pattern: str, *, literal:
 
 
 def _near_words(tree: FileTree, ranges: LineRanges, word: str) -> list[str]:
-    """Return up to three words of the files that are spelled nearly as *word*: those that share a half with it."""
+    """Return up to three words that are similar to *word*, out of those that share a half with it."""
     half = len(word) // 2
     begin, end = re.escape(word[:half]), re.escape(word[half:])
     expression = rf"\b{begin}[\w.-]{{0,60}}|[\w.-]{{0,60}}{end}\b"
     try:
         search = search_for(expression, Deadline(MAX_LOOKING_S), literal=False, ignore_case=True)
-    except ConfigError:  # what Python escapes, RE2 may not know
+    except ConfigError:  # RE2 may not know an escape of Python
         return []
     near: dict[str, None] = {}
     either = re.compile(expression, re.IGNORECASE | re.ASCII)
@@ -84,7 +81,7 @@ def _hits(tree: FileTree, ranges: LineRanges, search: Search) -> Iterator[tuple[
 
 MAX_CONTEXT_LINES = 100
 
-# Hits of early files may fill an answer: an eighth of it or so says where the others are. A small one has no room.
+# Hits of early files may fill an answer. About an eighth of it says where the others are; a small answer has no room.
 _LEAST_TOKENS_TO_LIST = 300
 _LISTED_CHARS_PER_TOKEN = 0.3
 _AFTER = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
@@ -108,38 +105,38 @@ def grep(
 ) -> Answer:
     """Search files of the workspace line by line.
 
-    Blocking; the cost is linear in the bytes that are searched, for any pattern, and they are never held whole.
+    Blocking; the time is linear in the bytes that are searched, for any pattern, and no file is held whole.
 
     Args:
         workspace: Where to search.
-        pattern: A regular expression in RE2 syntax, or with *literal* the text itself.
-        path: A file, the lines of a pointer, a directory with all that is below it, a glob such as
-            ``tool_result-*.txt``, or several of these. None searches what left the contexts: transcripts, and tool
-            results in their readable form.
+        pattern: A regular expression in RE2 syntax, or plain text with *literal*.
+        path: A file, the lines of a citation, a directory with everything below it, a glob such as
+            ``tool_result-*.txt``, or several of these. None searches all that was archived or offloaded: transcripts,
+            and tool results in their readable form.
         context: How many lines to show before and after each hit, at most 100.
-        literal: Whether *pattern* is the text itself.
+        literal: Whether *pattern* is plain text.
         ignore_case: Whether upper and lower case are the same.
-        after: Skip hits up to this one, as an earlier answer has spelled it: ``path:line:column``.
-        session: The one session to search where *path* is None; else whose directory a relative *path* is looked
-            for in first.
-        confined: Whether nothing else is reached but that directory, and payloads in ``data/`` by their whole name.
-        timeout_s: After how many seconds to answer with what was found until then.
+        after: Skip hits up to this one; ``path:line:column`` as in an earlier answer.
+        session: The only session to search if *path* is None; else the session whose directory is tried first for a
+            relative *path*.
+        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
+        timeout_s: After how many seconds to answer with the hits so far.
         max_tokens: For the whole text of the answer.
-        counter: Counts them; the default counter where it is None.
+        counter: Counts tokens; None for the default counter.
         spelling: Says in the answer how to go on.
 
     Returns:
-        Below each path, after ``==``, its hits as ``line: text`` and lines of context as ``line- text``, groups apart
-        by ``--``: a path in each line would take half of the room. Of a line over 1,000 characters that many are
-        shown around the match, as ``line:column: text``. `Answer.total` counts the hits up to 10,000 behind *after*.
+        Each path after ``==``, and below it hits as ``line: text`` and lines of context as ``line- text``, with ``--``
+        between groups: a path in each line would take half of the tokens. A line over 1,000 characters is shown around
+        the match, as ``line:column: text``. `Answer.total` counts up to 10,000 hits after *after*.
 
-        Without a hit it says whether there are some without regard to case, or else which words are spelled nearly so.
-        Where hits of further files are cut, it says how many are left in which, as far as an eighth of it names them.
+        An answer without a hit says whether ignoring case finds any, or which words are similar. If hits of further
+        files are cut, it says how many each file has, as far as an eighth of the answer can name them.
 
     Raises:
-        ConfigError: *workspace* is not on disk, *pattern* is not RE2 syntax, *context* or *after* cannot be, or
-            *max_tokens* is too few.
-        InvalidNameError: *path* leads out of the workspace, or to a hidden file.
+        ConfigError: *workspace* is not on disk, *pattern* is not RE2 syntax, *context* or *after* is invalid, or
+            *max_tokens* is too small.
+        InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session.
         StorageError: A file cannot be read.
     """
@@ -166,7 +163,7 @@ def grep(
     page = _Page(found, suggestion, spelling, len(lines), _first_by_path(lines), context > 0, listed_chars)
     shown = budget.fill(lines, page)
     if not any(line.is_hit for line in shown):
-        # The lines before the first hit have used up the budget. It is the hit that was asked for.
+        # The lines before the first hit have used up the budget, but the caller asked for the hit.
         only_hits = [line for line in lines if line.is_hit]
         page = replace(page, firsts=_first_by_path(only_hits))
         shown = budget.fill(only_hits, page)
@@ -204,9 +201,9 @@ def _first_by_path(lines: Iterable[Line]) -> Mapping[str, Line]:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The text of an answer about what was found, of which *count* lines could be shown, by path the first *firsts*.
+    """The text of an answer about *found*, out of *count* lines; *firsts* has the first line of each path.
 
-    Files with hits that are cut are named in up to *listed_chars* characters; none of them where that is 0.
+    Up to *listed_chars* characters name the files whose hits are cut.
     """
 
     found: Found
@@ -232,7 +229,7 @@ class _Page:
         return self._heading(lines) + "".join(rows) + self._parts(lines) + self._footer(lines)
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Return where to go on behind *lines*; empty when no hit is left."""
+        """Return where to go on after *lines*; empty if no hit is left."""
         shown = [line for line in lines if line.is_hit]
         is_at_end = self.found.is_all or self.found.stopped_in
         if is_at_end and len(shown) >= sum(map(len, self.found.hits.values())):
@@ -277,7 +274,7 @@ class _Page:
         return "" if is_whole else f"[Context is cut here. To see more, read from line {lines[-1].number + 1}.]\n"
 
     def _left(self, lines: Sequence[Line]) -> str:
-        """Say how many hits are left in which files; nothing where they are all in the file that is shown last."""
+        """Say how many hits are left in which files; nothing if all are in the file that is shown last."""
         shown = collections.Counter(line.path for line in lines if line.is_hit)
         left = {path: len(hits) - shown[path] for path, hits in self.found.hits.items()}
         here = left.pop(lines[-1].path, 0)
@@ -296,7 +293,7 @@ class _Page:
 
 
 def _named(counts: Mapping[str, int], max_chars: int) -> dict[str, int]:
-    """Return the first of *counts*, as many as have up to *max_chars* characters of paths together."""
+    """Return the first of *counts* whose paths have up to *max_chars* characters together."""
     ends = itertools.accumulate(len(path) for path in counts)
     return {path: count for (path, count), end in zip(counts.items(), ends, strict=True) if end <= max_chars}
 

@@ -1,7 +1,7 @@
-"""Hits of a pattern in a file of any size, out of a stream of bytes.
+"""Hits of a pattern in files of any size.
 
-The file is searched in blocks of whole lines, not line by line: a call per line costs 4 s on 100 MB. A line
-longer than a block is searched in windows that overlap.
+A file is searched in blocks of whole lines, since a call per line costs 4 s on 100 MB. A line longer than a block is
+searched in windows that overlap.
 """
 
 import time
@@ -14,11 +14,11 @@ from buoyline.lookups.sources import ByteSource
 from buoyline.previews.source import MAX_LINE_CHARS
 
 OVERLAP_BYTES = 4096
-"""In a line over `BLOCK_BYTES`, a match up to this long is found wherever it lies; a longer one may be missed."""
+"""In a line over `BLOCK_BYTES`, a match of up to this size is always found; a longer one may be missed."""
 
 BLOCK_BYTES = (1 << 20) + OVERLAP_BYTES  # so that chunks of a megabyte need not be cut, see `_pieces`
 
-# RE2 is not to be interrupted: the slowest patterns then take 0.7 s for a block, after which the time is looked at.
+# RE2 cannot be interrupted. The slowest patterns take 0.7 s for a block; then the deadline is checked.
 _BLOCK_STEPS = 10**8
 
 _CHARS_BEFORE_MATCH = 100
@@ -27,12 +27,12 @@ _LONGEST_CHAR_BYTES = 4
 
 
 class LineHit(NamedTuple):
-    """A place that matches.
+    """A line that matches, or a place in a long line.
 
     Attributes:
-        number: Of the line, 1-based.
-        column: Where to begin to show the line so that the match is seen: 1 in a line of up to 1,000 characters.
-        offset: Of the line's first byte in the file.
+        number: The line's number, 1-based.
+        column: Where to begin to show the line so that the match is visible: 1 in a line of up to 1,000 characters.
+        offset: Where the line begins in the file, in bytes.
     """
 
     number: int
@@ -41,12 +41,7 @@ class LineHit(NamedTuple):
 
 
 class LineStart(NamedTuple):
-    """Where a line begins.
-
-    Attributes:
-        number: Of the line, 1-based.
-        offset: Of its first byte in the file.
-    """
+    """A line's number, 1-based, and the offset of its first byte in the file."""
 
     number: int = 1
     offset: int = 0
@@ -59,12 +54,12 @@ class SearchBlock(NamedTuple):
     r"""Bytes that are searched at once.
 
     Attributes:
-        line: The line that it begins in.
-        column: Of the first character in that line; over 1 where the block begins inside a line.
-        offset: Of the first byte in the file.
-        content: Whole lines, or a part of one line and whole lines behind it.
-        last_start: Where the last match may begin; what begins behind it is found in the next block.
-        last_end: Where a match may end. Where the line goes on, this is before the last byte, so that ``$`` and
+        line: The line that the block begins in.
+        column: The column of its first character in that line; over 1 if the block begins inside a line.
+        offset: Where it begins in the file, in bytes.
+        content: Whole lines, or a part of one line and whole lines after it.
+        last_start: Where the last match may begin; the next block finds those that begin later.
+        last_end: Where a match may end. If the line goes on, this is before the last byte, so that ``$`` and
             ``\b`` see that it does.
     """
 
@@ -90,16 +85,16 @@ def hits(
 ) -> Iterator[LineHit]:
     """Yield the hits of a pattern in a file, in order.
 
-    A line of up to 1,000 characters is one hit, however often it matches. A longer one has a hit for about each
-    1,000 characters that hold a match, so that none of its matches is out of reach. What is found in a line
-    depends on that line alone, not on the chunks.
+    A line of up to 1,000 characters is one hit, however often it matches. A longer line has a hit for about each 1,000
+    characters with a match, so that every match can be reached. The hits of a line depend on that line alone, not on
+    the chunks.
 
     Args:
         chunks: The file, none of them empty.
-        pattern: What is found.
-        is_over: Asked before each block and behind each hit, tells whether to stop there.
-        block_bytes: How much of one line is searched at once; None: as much as the pattern is simple.
-        overlap_bytes: How much of it is searched again with what follows; less than *block_bytes*.
+        pattern: The pattern.
+        is_over: Called before each block and after each hit; returns whether to stop.
+        block_bytes: How much of one line is searched at once; None for a size that suits the pattern.
+        overlap_bytes: How much of a block is searched again with the next one; less than *block_bytes*.
     """
     newest = LineHit(0, 0)
     if block_bytes is None:
@@ -108,7 +103,7 @@ def hits(
         if is_over():
             return
         for hit in _hits_in(block, pattern.find_first):
-            if hit > newest:  # two windows of a line may both show the first match of the second
+            if hit > newest:  # two windows of a line may both hold the first match of the second
                 newest = hit
                 yield hit
             if is_over():
@@ -118,7 +113,7 @@ def hits(
 def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Iterator[SearchBlock]:
     """Yield a file in blocks of whole lines; a line over *block_bytes* in windows that overlap.
 
-    The windows of a line are counted from its beginning, so they are the same wherever the chunks end.
+    The windows of a line are counted from its beginning, so they do not depend on the chunks.
     """
     line, column, offset, held = FIRST_LINE, 1, 0, b""
     for piece in _pieces(chunks, block_bytes - overlap_bytes):
@@ -143,7 +138,7 @@ def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Ite
 
 
 def _pieces(chunks: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
-    """Yield chunks in pieces so small that only the first line of what is held can be too long for a block."""
+    """Yield chunks in pieces so small that only the first line held can be too long for a block."""
     for chunk in chunks:
         if len(chunk) <= max_bytes:
             yield chunk
@@ -152,20 +147,20 @@ def _pieces(chunks: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
 
 
 def _is_too_long(held: bytes, block_bytes: int) -> bool:
-    """Tell whether the line that *held* begins with is, as far as is known, too long for one block."""
+    """Return whether the line at the beginning of *held* is, as far as is known, too long for one block."""
     return len(held) > block_bytes and held.find(b"\n", 0, block_bytes + 1) < 0
 
 
 def _hits_in(block: SearchBlock, find_first: FindFirst) -> Iterator[LineHit]:
     content = block.content
-    # Inside a line, the first byte was the last one to be searched before, and is the context of `^` and `\b`.
+    # Inside a line, the first byte has been searched already. It is the context of `^` and `\b`.
     position = 0 if block.column == 1 else 1
     cursor = _Cursor(block)
     while (
         position < block.last_end and 0 <= (start := find_first(content, position, block.last_end)) <= block.last_start
     ):
         begin = content.rfind(b"\n", 0, start) + 1
-        if begin == len(content):  # an empty match behind the last line
+        if begin == len(content):  # an empty match after the last line
             return
         end = content.find(b"\n", start)
         end = len(content) if end < 0 else end
@@ -181,7 +176,7 @@ def _hits_in(block: SearchBlock, find_first: FindFirst) -> Iterator[LineHit]:
 
 
 class _Cursor:
-    """Counts lines and columns up to places that come in ascending order, looking at each byte once."""
+    """Counts lines and columns up to ascending positions, and looks at each byte once."""
 
     def __init__(self, block: SearchBlock) -> None:
         self._content = block.content
@@ -190,7 +185,7 @@ class _Cursor:
         self._at = 0
 
     def column_at(self, place: int, line_begin: int) -> int:
-        """Return the column of *place*, which is in the line from *line_begin* on; `number` is then that line's."""
+        """Return the column of *place* in the line that begins at *line_begin*, and set `number` to that line."""
         if line_begin > self._at:
             self.number += self._content.count(b"\n", self._at, line_begin)
             self._at, self._column = line_begin, 1
@@ -222,41 +217,36 @@ def _boundary(content: bytes, place: int) -> int:
 
 
 class Deadline:
-    """When to stop looking, since somebody waits."""
+    """When a search stops."""
 
     def __init__(self, timeout_s: float | None) -> None:
-        """Stop after *timeout_s* seconds from now; never where it is None."""
+        """Stop *timeout_s* seconds from now; never if it is None."""
         self.timeout_s = timeout_s
         self._end = None if timeout_s is None else time.monotonic() + timeout_s
 
     def is_over(self) -> bool:
-        """Tell whether the time is up."""
+        """Return whether the time is up."""
         return self._end is not None and time.monotonic() > self._end
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is searched for.
-
-    Attributes:
-        pattern: The pattern.
-        deadline: When to stop.
-    """
+    """A pattern and a deadline."""
 
     pattern: CompiledPattern
     deadline: Deadline
 
 
 def search_for(pattern: str, deadline: Deadline, *, literal: bool, ignore_case: bool) -> Search:
-    """Prepare a search for *pattern*; see `compile_pattern`, which says what is raised."""
+    """Prepare a search for *pattern*. Raises as `compile_pattern`."""
     return Search(compile_pattern(pattern, literal=literal, ignore_case=ignore_case), deadline)
 
 
 LineRanges = Mapping[str, Sequence[tuple[int, int]]]
-"""First and last line of each range to search, by file, in the order of searching."""
+"""First and last line of each range to search, by file, in search order."""
 
 MAX_COUNTED_HITS = 10_000
-"""They cost 4 s a million. Whoever finds more has asked for too much to read, and can still go on."""
+"""A million hits cost 4 s. Nobody reads more than this, and the answer says how to go on."""
 
 
 @dataclass(slots=True)
@@ -268,8 +258,8 @@ class Found:
         total: How many hits were counted.
         before: How many of these an earlier answer has shown.
         hits: The others, by file, in order; only files with hits.
-        is_all: Whether counting came to the end.
-        stopped_in: The file in which the time was up; empty if it was not.
+        is_all: Whether the search reached the end.
+        stopped_in: The file in which the time was up, if it was.
     """
 
     files: int = 0
@@ -281,13 +271,13 @@ class Found:
 
 
 def find(source: ByteSource, ranges: LineRanges, search: Search, is_before: Callable[[str, LineHit], bool]) -> Found:
-    """Find the hits in *ranges*, up to the deadline and to 10,000 that no earlier answer has shown.
+    """Find the hits in *ranges*, up to the deadline and up to 10,000 new ones.
 
     Args:
-        source: What the files are read from.
-        ranges: What is searched.
-        search: What is searched for.
-        is_before: Tells whether an earlier answer has shown a hit of a file.
+        source: Where the files are.
+        ranges: Which lines to search.
+        search: The pattern and the deadline.
+        is_before: Returns whether an earlier answer has shown a hit of a file.
     """
     found = Found(files=len(ranges))
     for name in ranges:

@@ -1,7 +1,7 @@
-r"""Lines of a file of any size, out of a stream of bytes.
+r"""Lines of a file of any size: by number, from a column on, and around hits.
 
-Lines end at ``\n`` alone, so numbers equal those of ``grep -n`` and ``sed``. A line may be as long as the file:
-it is never held whole, only looked through.
+Lines end at ``\n`` alone, so their numbers equal those of ``grep -n`` and ``sed``. A line may be as long as the file;
+it is never held whole.
 """
 
 import codecs
@@ -24,31 +24,21 @@ _NEAR_BYTES = 1 << 16
 
 
 class Fragment(NamedTuple):
-    """What one chunk of a file holds of one line.
-
-    Attributes:
-        number: Of the line, 1-based.
-        content: Without the line's end.
-    """
+    """The part of a line that is in one chunk of a file, without the line's end."""
 
     number: int
     content: bytes
 
 
 class LineParts(NamedTuple):
-    """Parts of a line.
-
-    Attributes:
-        texts: One for each column asked for.
-        chars: How many characters the whole line has.
-    """
+    """Texts from some columns of a line, and the number of characters of the whole line."""
 
     texts: list[str]
     chars: int
 
 
 def count_lines(chunks: Iterable[bytes]) -> int:
-    r"""Count lines as ``grep -c ''`` does: a last line need not end in ``\n``."""
+    r"""Count lines as ``grep -c ''`` does; the last line need not end in ``\n``."""
     lines, last = 0, b"\n"
     for chunk in chunks:
         lines += chunk.count(b"\n")
@@ -59,17 +49,15 @@ def count_lines(chunks: Iterable[bytes]) -> int:
 def fragments(chunks: Iterable[bytes], ranges: Iterable[tuple[int, int]], *, first: int = 1) -> Iterator[Fragment]:
     """Yield some lines of a file.
 
-    Chunks without a wanted line are only counted, at the speed of memory.
+    Only the line ends are counted in a chunk without a wanted line.
 
     Args:
         chunks: The file from the beginning of a line on, none of them empty.
-        ranges: First and last line of each range, 1-based and inclusive, in ascending order, apart from each
-            other.
-        first: The number of that line.
+        ranges: First and last line of each range, 1-based and inclusive, in ascending order, without overlap.
+        first: The number of the line that *chunks* begin with.
 
     Yields:
-        The fragments of these lines in order: one for a line within a chunk, more for one that is cut by the
-        end of a chunk.
+        The fragments of these lines in order. A line that goes on in the next chunk has several.
     """
     wanted = deque(ranges)
     number = first
@@ -87,12 +75,12 @@ def fragments(chunks: Iterable[bytes], ranges: Iterable[tuple[int, int]], *, fir
 def windows(line: Iterable[Fragment], columns: Sequence[int], size: int) -> LineParts:
     r"""Cut windows of *size* characters out of one line.
 
-    Invalid UTF-8 is replaced by U+FFFD; the ``\r`` of a line that ends in ``\r\n`` is left out.
+    Invalid UTF-8 becomes U+FFFD. The ``\r`` of a line that ends in ``\r\n`` is left out.
 
     Args:
-        line: All its fragments.
+        line: All fragments of the line.
         columns: Where the windows begin, 1-based; a window behind the end of the line is empty.
-        size: Characters of a window at most.
+        size: The characters of a window, at most.
     """
     texts = [""] * len(columns)
     seen = 0
@@ -106,14 +94,14 @@ def windows(line: Iterable[Fragment], columns: Sequence[int], size: int) -> Line
 
 
 def _wanted(parts: Sequence[bytes], number: int, ranges: Iterable[tuple[int, int]]) -> Iterator[Fragment]:
-    """Yield those of the lines *parts*, of which *number* is the first, that are in *ranges*."""
+    """Yield the lines in *ranges* out of the lines *parts*, the first of which has *number*."""
     last = number + len(parts) - 1
     for first, end in ranges:
         if first > last:
             return
         for wanted in range(max(first, number), min(end, last) + 1):
             content = parts[wanted - number]
-            # Nothing behind the last line end: the line begins in the next chunk, or there is none.
+            # Nothing follows the last line end: the line begins in the next chunk, or there is none.
             if content or wanted < last:
                 yield Fragment(wanted, content)
 
@@ -129,14 +117,17 @@ def _decoded(line: Iterable[Fragment]) -> Iterator[str]:
 
 
 def lines_of(source: ByteSource, name: str, first: int, last: int) -> Iterator[Line]:
-    """Yield lines of file *name* from *first* to *last*, each with 1,000 characters at most."""
+    """Yield lines of file *name* from *first* to *last*, each cut after 1,000 characters."""
     chosen = fragments(source.chunks(name), [(first, last)])
     for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
         yield from _parts(name, number, line, [1], is_hit=False)
 
 
 def lines_from(source: ByteSource, name: str, lines: tuple[int, int], column: int, max_chars: int) -> Iterator[Line]:
-    """Yield *lines*, the first one from *column* on in parts of 1,000 characters where it is asked for whole."""
+    """Yield *lines*, each cut after 1,000 characters.
+
+    A single line, or the first one if *column* is not 1, comes in parts of 1,000 characters up to *max_chars*.
+    """
     first, last = lines
     if first > last:
         return
@@ -154,7 +145,7 @@ def lines_from(source: ByteSource, name: str, lines: tuple[int, int], column: in
 def lines_around(
     source: ByteSource, name: str, hits: Sequence[LineHit], context: int, *, first: int = 1, last: int = sys.maxsize
 ) -> Iterator[Line]:
-    """Yield the lines with *hits*, and *context* lines before and after each that are within *first* to *last*.
+    """Yield the lines with *hits*, and up to *context* lines before and after each, within *first* to *last*.
 
     A line over 1,000 characters is shown around each of its hits.
     """
@@ -173,7 +164,7 @@ def lines_around(
 
 
 def lines_before(source: ByteSource, name: str, line: LineStart, count: int) -> LineStart:
-    """Return where the line begins that is *count* lines before *line*, or the first one of the file."""
+    """Return the start of the line that is *count* lines before *line*, or of the first line."""
     if count == 0:
         return line
     if count >= line.number - 1:
@@ -192,7 +183,7 @@ def lines_before(source: ByteSource, name: str, line: LineStart, count: int) -> 
 
 
 def _parts(name: str, number: int, line: Iterable[Fragment], columns: Sequence[int], *, is_hit: bool) -> Iterator[Line]:
-    """Yield what is shown of a line: 1,000 characters from each of *columns* on."""
+    """Yield 1,000 characters of a line from each of *columns* on."""
     texts, chars = windows(line, columns, MAX_LINE_CHARS)
     for column, text in zip(columns, texts, strict=True):
         rest = max(chars - (column - 1) - len(text), 0)
@@ -200,7 +191,7 @@ def _parts(name: str, number: int, line: Iterable[Fragment], columns: Sequence[i
 
 
 def _groups(numbers: Iterable[int], context: int, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yield groups of lines: the first one, the first hit, and the last line; *numbers* are those of the hits."""
+    """Merge the context of hits in lines *numbers*; yield first line, first hit and last line of each group."""
     group: tuple[int, int, int] | None = None
     for number in numbers:
         begin, end = max(number - context, first), min(number + context, last)
@@ -215,7 +206,7 @@ def _groups(numbers: Iterable[int], context: int, first: int, last: int) -> Iter
 
 
 def _runs(groups: Iterable[tuple[int, int, int]], offsets: Mapping[int, int]) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield groups that are near each other together: what is between them is read faster than a file is opened."""
+    """Join groups that are near each other: reading on costs less than opening the file again."""
     run: list[tuple[int, int, int]] = []
     for group in groups:
         if run and offsets[group[1]] - offsets[run[-1][1]] > _NEAR_BYTES:

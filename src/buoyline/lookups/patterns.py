@@ -1,4 +1,4 @@
-"""How a pattern is found in bytes, in time linear in the bytes, whoever wrote the pattern."""
+"""Patterns that are found in time linear in the bytes, whoever wrote them."""
 
 import importlib
 import re
@@ -27,14 +27,15 @@ _BEGINNING_CHARS = 3
 
 
 def required_text(pattern: str) -> str:
-    """Return the longest text that is plainly a part of whatever *pattern* matches.
+    """Return a text that every match of *pattern* holds, to look for before RE2 is asked.
 
     Args:
         pattern: In RE2 syntax, accepted by RE2.
 
     Returns:
-        Nothing where there is none, where *pattern* is not understood, and where it begins with text: RE2 makes use
-        of that by itself. No blanks at the ends: what begins with a rare character is found faster.
+        The longest such text, without blanks at the ends, since a text that begins with a rare character is found
+        faster. Empty if there is none, if *pattern* has a part that is not understood, or if it begins with text,
+        which RE2 uses by itself.
     """
     runs = [""]
     depth, at = 0, 0
@@ -57,17 +58,17 @@ def required_text(pattern: str) -> str:
 MAX_PATTERN_CHARS = 1_000
 
 FindFirst = Callable[[bytes, int, int], int]
-r"""Returns where the first match between two positions begins, or -1. A match lies within one line, and ``^``, ``$``
-and ``\b`` heed what stands before the first position and behind the second."""
+r"""Returns where the first match between two positions begins, or -1. A match lies within one line; ``^``, ``$`` and
+``\b`` see the bytes before the first position and after the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledPattern:
-    """Finds a pattern.
+    """A compiled pattern.
 
     Attributes:
         find_first: Finds the first match.
-        program_size: Instructions of the compiled pattern. The slowest take 7 ns a byte for each of them.
+        program_size: The number of its instructions. The slowest patterns take 7 ns a byte for each.
     """
 
     find_first: FindFirst
@@ -80,22 +81,22 @@ _COMPILED_BYTES = 1 << 20
 
 _LEAST_TEXT_CHARS = 2
 
-# As often as this a line that holds a text may turn out not to match before it is no longer looked for.
+# After so many lines with the text but without a match, the prefilter is given up.
 _MAX_IDLE_LINES = 1_000
 
-# Blocks of lines are searched at once, so what stands for the ends of a text must stand for those of a line.
+# Blocks of lines are searched at once, so anchors of a text become anchors of a line.
 _ESCAPE = re.compile(rb"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
 
 def compile_pattern(pattern: str, *, literal: bool = False, ignore_case: bool = False) -> CompiledPattern:
     """Prepare *pattern* for searching lines of UTF-8.
 
-    RE2 is what keeps a pattern that a model wrote from hanging the process: Python's own `re` takes more than
-    ten seconds for ``(a+)+$`` on thirty characters, and holds the interpreter lock all the while.
+    With RE2 no pattern that a model wrote can hang the process. Python's own `re` takes more than ten seconds for
+    ``(a+)+$`` on thirty characters and holds the interpreter lock meanwhile.
 
     Args:
-        pattern: A regular expression in RE2 syntax, or the text itself.
-        literal: Whether it is the text itself.
+        pattern: A regular expression in RE2 syntax, or plain text.
+        literal: Whether it is plain text.
         ignore_case: Whether upper and lower case are the same, in all scripts.
 
     Raises:
@@ -118,9 +119,9 @@ def compile_pattern(pattern: str, *, literal: bool = False, ignore_case: bool = 
 
 
 def _prefiltered(find_text: FindFirst, find: FindFirst) -> FindFirst:
-    """Find what *find* finds, looking only into lines with a text that is in all of its matches.
+    """Find the same as *find*, and ask it only about lines in which *find_text* finds something.
 
-    RE2 looks for a text ten times as fast as for an expression that does not begin with one.
+    RE2 finds a text ten times as fast as an expression that does not begin with one.
     """
     idle_lines = 0
 

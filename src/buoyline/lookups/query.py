@@ -68,11 +68,11 @@ def query(
             ``t1_items``. A name in double quotes is a column or an error, and never text.
         start: First line of the result to show, 1-based.
         column: Character of line *start* to begin with, 1-based.
-        session: Whose directory a relative *path* is looked for in first.
-        confined: Whether nothing else is reached but that directory, and payloads in ``data/`` by their whole name.
+        session: The session whose directory is tried first for a relative *path*.
+        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
         timeout_s: Processor time for *expression*, in whole seconds; 25 s more by the clock may pass before.
         max_tokens: For the whole text of the answer.
-        counter: Counts them; the default counter where it is None.
+        counter: Counts tokens; None for the default counter.
         spelling: Says in the answer how to go on.
 
     Returns:
@@ -84,7 +84,7 @@ def query(
         ConfigError: *workspace* is not on disk; *expression* is none, takes too long or gives more than 8 MB; *start*
             or *column* cannot be; there are no files, over 20, or over 64 MB in all; or *max_tokens* is too few.
         CorruptError: A file holds nothing of this.
-        InvalidNameError: *path* leads out of the workspace, or to a hidden file.
+        InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is no regular file, or cannot be read.
 

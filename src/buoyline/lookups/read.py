@@ -16,12 +16,9 @@ from buoyline.offloader.dimensions import dimensions
 from buoyline.previews.source import MAX_LINE_CHARS
 from buoyline.workspace import LocalWorkspace, layout
 
-# What `read` says of a picture, a document or another file that has no lines.
-
-
 _SNIFFED_BYTES = 1 << 13
 
-# How files begin, as their formats' specifications have it.
+# The first bytes of files, by the specifications of their formats.
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "PNG image"),
     (b"\xff\xd8\xff", "JPEG image"),
@@ -42,10 +39,10 @@ _CONTAINERS = {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"
 
 
 def description_of(tree: FileTree, name: str) -> str | None:
-    """Describe the file *name* by type, sides and size; None when it is text to be read.
+    """Describe the file *name* by type, dimensions and size; None if it is text.
 
-    Files that begin as UTF-8 without NUL are text. Outside of ``data/`` so is whatever is called so, or is none of
-    the known formats: a log with a few bad bytes is worth reading.
+    A file that begins as UTF-8 without NUL is text. Outside ``data/`` so is a file with the suffix of a text, and one
+    of no known format: a log with a few bad bytes is worth reading.
     """
     head = tree.read(name, 0, _SNIFFED_BYTES)
     is_payload = layout.digest_in(name) is not None
@@ -77,7 +74,7 @@ def _kind(head: bytes) -> str | None:
 
 
 MAX_WHOLE_CHARS = 20_000_000
-"""More is not shown at once even on request: no context takes it."""
+"""The most that `whole` shows: no context takes more."""
 
 
 def read(
@@ -96,33 +93,35 @@ def read(
 ) -> Answer:
     """Read lines of a file in the workspace.
 
-    Of a line over 1,000 characters the first 1,000 are shown, with the column to go on from, so that one long
-    line does not hide those after it. When a single line or a *column* is asked for, the line is shown for as
-    long as the budget lasts. Blocking; the cost grows with the size of the file, not with the memory.
+    A line over 1,000 characters is cut there, with the column to go on from, so that one long line does not hide those
+    after it. A single line, or the first one if *column* is given, is shown as far as the budget allows. Blocking; the
+    time grows with the size of the file, the memory does not.
 
     Args:
         workspace: Where the file is.
-        path: Absolute below the workdir, or relative to it; a pointer such as ``transcript.md:120-135`` narrows
-            what is read to its lines.
+        path: Absolute below the workdir, or relative to it. A citation such as ``transcript.md:120-135`` reads its
+            lines
+            only.
         start: First line, 1-based.
         end: Last line, inclusive; None for the end of the file.
         column: Character of line *start* to begin with, 1-based.
         whole: Show every line in full and ignore *max_tokens*, up to 20 million characters.
-        session: Whose directory a relative *path* is looked for in first.
-        confined: Whether nothing else is reached but that directory, and payloads in ``data/`` by their whole name.
+        session: The session whose directory is tried first for a relative *path*.
+        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
         max_tokens: For the whole text of the answer.
-        counter: Counts them; the default counter where it is None.
+        counter: Counts tokens; None for the default counter.
         spelling: Says in the answer how to go on.
 
     Returns:
-        At least one line, or a part of one, unless there are none from *start* on. Invalid UTF-8 stands as U+FFFD,
-        control and bidirectional characters as escapes. A picture or another file without lines is described by
-        type and size instead.
+        At least one line, or a part of one, unless the file ends before *start*. Invalid UTF-8 becomes U+FFFD; control
+        and bidirectional characters become escapes. An image or another file without lines is described by type and
+        size.
 
     Raises:
-        ConfigError: *workspace* is not on disk, *start*, *end* or *column* cannot be, *max_tokens* is too few, or
-            *whole* asks for more than 20 million characters.
-        InvalidNameError: *path* leads out of the workspace, or to a hidden file.
+        ConfigError: *workspace* is not on disk; *start*, *end* or *column* is below 1 or behind the other;
+            *max_tokens* is
+            too small; or *whole* asks for more than 20 million characters.
+        InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is no regular file, or cannot be read.
     """
@@ -176,7 +175,7 @@ def _whole_lines(source: ByteSource, name: str, lines: tuple[int, int], column: 
 
 @dataclass(frozen=True, slots=True)
 class LinePage:
-    """The text of an answer about lines *first* to *last* of what *about* says, which has *total* lines."""
+    """The text of an answer about lines *first* to *last* of *about*, which has *total* lines."""
 
     about: str
     first: int
@@ -203,7 +202,7 @@ class LinePage:
         return self._heading(lines) + "".join(map(self.row, lines)) + self._footer(lines)
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Return where to go on behind *lines*; empty at the end."""
+        """Return where to go on after *lines*; empty at the end."""
         if not lines:
             return {}
         newest = lines[-1]

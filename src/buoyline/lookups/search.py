@@ -371,16 +371,16 @@ def search(
     Args:
         workspace: Where to search.
         query: A question, or some words.
-        path: A file, the lines of a pointer, a directory with all that is below it, a glob such as
-            ``tool_result-*.txt``, or several of these. None searches what left the contexts: transcripts, and tool
-            results in their readable form.
+        path: A file, the lines of a citation, a directory with everything below it, a glob such as
+            ``tool_result-*.txt``, or several of these. None searches all that was archived or offloaded: transcripts,
+            and tool results in their readable form.
         start: Rank of the first passage to show, 1-based; an earlier answer says where it has ended.
-        session: The one session to search where *path* is None; else whose directory a relative *path* is looked
-            for in first.
-        confined: Whether nothing else is reached but that directory, and payloads in ``data/`` by their whole name.
-        timeout_s: After how many seconds to answer with what was found until then.
+        session: The only session to search if *path* is None; else the session whose directory is tried first for a
+            relative *path*.
+        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
+        timeout_s: After how many seconds to answer with the hits so far.
         max_tokens: For the whole text of the answer.
-        counter: Counts them; the default counter where it is None.
+        counter: Counts tokens; None for the default counter.
         spelling: Says in the answer how to go on.
 
     Returns:
@@ -391,7 +391,7 @@ def search(
     Raises:
         ConfigError: *workspace* is not on disk, *query* has no word or over 2,000 characters, *start* cannot be,
             or *max_tokens* is too few.
-        InvalidNameError: *path* leads out of the workspace, or to a hidden file.
+        InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session.
         StorageError: A file cannot be read.
     """

@@ -1,4 +1,4 @@
-"""What offloaded content is read from: a workspace on disk, or one in memory."""
+"""The part of a workspace that lookups read: names, sizes and ranges of bytes, on disk or in memory."""
 
 import sys
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class FileTree(ByteSource, Protocol):
     """Files by names relative to the workdir."""
 
     def path(self, name: str, /) -> str:
-        """Return the path or reference by which a model knows *name*."""
+        """Return the path or reference that a model sees for *name*."""
         ...
 
     def names(self, name: str, /) -> list[str]:
@@ -74,7 +74,7 @@ class SessionFiles(Protocol):
 
 
 class WorkspaceFiles(Protocol):
-    """What lookups read of a workspace."""
+    """A workspace as far as lookups read it."""
 
     @property
     def workdir(self) -> PurePath:
@@ -125,7 +125,7 @@ def files_of(workspace: object) -> WorkspaceFiles:
 
 
 def require_files(workspace: object) -> None:
-    """Refuse what has no files on disk, which search by other programs and child processes need.
+    """Refuse a workspace without files on disk.
 
     Raises:
         ConfigError: *workspace* is no `LocalWorkspace`.
