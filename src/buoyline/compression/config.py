@@ -255,7 +255,7 @@ SMALL_SUMMARY_TOKENS: Final = 400
 
 
 def summary_budget_tokens(
-    leaving_tokens: int,
+    archived_tokens: int,
     limit_tokens: int,
     *,
     replaced_tokens: int = 0,
@@ -279,7 +279,7 @@ def summary_budget_tokens(
         window_room_tokens: What there is in the window besides all that is kept.
         has_answer_room: Room for the model's answer is kept outside of *window_room_tokens*.
     """
-    wanted = min(limit_tokens, max(replaced_tokens + leaving_tokens // 2, least_tokens))
+    wanted = min(limit_tokens, max(replaced_tokens + archived_tokens // 2, least_tokens))
     if trigger_room_tokens is not None and trigger_room_tokens < wanted:
         left = window_room_tokens if has_answer_room else window_room_tokens // 2
         wanted = min(wanted, max(trigger_room_tokens, left))
