@@ -1,4 +1,8 @@
-"""Compression: older messages become a structured summary that refers to the archive."""
+"""Compression: older messages become a summary that cites the archive.
+
+Here are the configuration, the plan of what is archived, the compressor, the checks of a summary and the summarisers.
+Nothing here holds a context or decides when it is compacted: `buoyline.window` does.
+"""
 
 from buoyline.compression.compressor import CompressionResult, Compressor, MessageRange
 from buoyline.compression.config import ContextConfig

@@ -1,4 +1,4 @@
-"""Check a summary without a model: what it claims exactly must stand exactly in what it is about."""
+"""Check a summary without a model: its exact claims must occur in its sources, its citations must back them."""
 
 import re
 from bisect import bisect_right
@@ -24,25 +24,25 @@ from buoyline.messages import Part, Role, ToolResult
 from buoyline.offloader.transcript import render_parts
 
 MARK: Final = " (unverified)"
-"""Set behind a claim that nothing backs. In the words of people, since the next reader may be one."""
+"""Follows a claim that was found nowhere. It is in words, since the next reader may be a person."""
 
 CUT: Final = "…"
-"""Stands where a quotation was cut; what touches it may be half a word and claims nothing."""
+"""Marks a cut in a quotation; a string that touches it may be incomplete and is no claim."""
 
 ARROW: Final = " \u2192 "
-"""Stands between what was called and how it ended."""
+"""Separates a call from its outcome."""
 
 BETWEEN: Final = " \u00b7 "
-"""Stands between sentences that share a line."""
+"""Separates sentences that share a line."""
 
 MIN_DIGITS: Final = 2
 
-# A pointer names lines of the archive, and the sign of multiplication a count that we made ourselves.
+# A pointer names lines of the archive, and a multiplication sign precedes a count that buoyline added.
 _NO_CLAIM = re.compile(rf"{POINTER.pattern}| \u00d7\d{{1,9}}(?![{WORD}])")
 _QUOTED = re.compile(r"\"([^\"]{8,300})\"|`([^`]{8,300})`")
 _BORDER = re.compile(rf"[\u201c\u201d\n]|{ARROW}|{BETWEEN}")
 
-# How a text may be spelled inside of JSON: ``\n`` in front of a name is no letter of the name.
+# In JSON a name may follow an escape: the ``n`` of ``\n`` is no letter of the name.
 _NAME_BEGINS = re.compile(rf"(?<![{WORD}])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{{4}})")
 _NAME_ENDS = rf"(?![{WORD}])"
 
@@ -53,28 +53,28 @@ class _Claim(NamedTuple):
 
 
 def claims(text: str) -> tuple[str, ...]:
-    """Return what *text* says that is either exact or wrong.
+    """Return the exact strings that *text* claims.
 
     Returns:
-        Paths, URLs, identifiers (with a digit, an underscore, a capital or a dot inside), hashes, versions,
-        numbers of at least two digits, and quoted error messages; in the order of the text, each once. Pointers
-        and the counts that buoyline adds behind a sign of multiplication are not among them, nor what stands at a cut.
+        Paths, URLs, identifiers (with a digit, an underscore, an inner capital or a dot), hashes, versions, numbers of
+        at least two digits, and quoted error messages; in the order of the text, each once. Pointers, the counts that
+        buoyline adds behind a multiplication sign, and strings at a cut are left out.
     """
     return tuple(dict.fromkeys(claim.text for claim in _claims(text.replace(MARK, ""))))
 
 
 def unverified(text: str, haystacks: Iterable[str]) -> tuple[str, ...]:
-    """Return those claims of *text* that stand in none of the texts that should back it.
+    """Return the claims of *text* that occur in none of *haystacks*.
 
-    A claim has to stand there as a whole: ``80`` is not backed by ``8080``. Blanks and line ends count as the
-    same in an error message, and ``12,345`` is backed by ``12345``.
+    A claim has to occur as a whole: ``8080`` does not verify ``80``. In an error message any blank or line end equals
+    any other, and ``12345`` verifies ``12,345``.
 
     Args:
         text: A summary.
-        haystacks: The messages it is about, as text or as JSON; each is searched once.
+        haystacks: Its messages, as text or as JSON; each is searched once.
 
     Returns:
-        The claims without backing, in the order of the text.
+        In the order of the text.
     """
     open_claims = dict.fromkeys(claims(text))
     for text_that_backs in haystacks:
@@ -85,7 +85,7 @@ def unverified(text: str, haystacks: Iterable[str]) -> tuple[str, ...]:
 
 
 def contains_whole(text: str, name: str) -> bool:
-    """Tell whether *name* stands in *text* as a whole, and not as a part of a longer one."""
+    """Tell whether *name* occurs in *text* as a whole, not as part of a longer name."""
     if name not in text:
         return False
     as_a_whole = re.compile(re.escape(name) + _NAME_ENDS)
@@ -98,10 +98,10 @@ def contains_whole(text: str, name: str) -> bool:
 
 
 def mark(text: str, unverified: Iterable[str]) -> str:
-    """Set `MARK` behind every place in *text* that makes one of these claims.
+    """Add `MARK` behind every place in *text* that makes one of these claims.
 
     Args:
-        text: A summary; marks that it has already are set anew, so that marking twice changes nothing.
+        text: A summary; its old marks are replaced, so that marking twice changes nothing.
         unverified: Claims as `unverified` returns them.
     """
     plain = text.replace(MARK, "")
@@ -140,8 +140,7 @@ def _exact_claims(text: str) -> Iterator[_Claim]:
 def _quoted_errors(text: str) -> Iterator[_Claim]:
     """Yield error messages in quotation marks or backticks.
 
-    Lines, curly quotation marks and the signs above part what came from different places, so nothing is read
-    across them.
+    Line ends, curly quotation marks and the separators above part texts from different places; no message crosses them.
     """
     start = 0
     for border in [*_BORDER.finditer(text), None]:
@@ -154,7 +153,7 @@ def _quoted_errors(text: str) -> Iterator[_Claim]:
 
 
 class _Haystack:
-    """A text that claims are looked up in, in the forms that this takes."""
+    """A text that is searched for claims, in each form once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -171,20 +170,20 @@ class _Haystack:
         )
 
 
-# The messages that leave, line by line as the transcript has them, each line with the place it is cited by.
+# The archived messages line by line, numbered as in the transcript.
 #
-# Pure. A summariser that sees the very numbers of ``transcript.md`` can cite lines that are there, and what it cites
-# can be looked up without reading a file.
+# A summariser that sees the numbers of ``transcript.md`` can cite lines that exist, and its citations can be checked
+# without reading a file.
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedLine:
-    """A line that may be cited.
+    """A line that can be cited.
 
     Attributes:
-        path: File that it stands in, relative to the session's directory; empty where no lines are known.
-        number: Counted from 1; 0 where no lines are known.
-        text: What stands there.
+        path: Its file, relative to the session's directory; empty if no lines are known.
+        number: Counted from 1; 0 if no lines are known.
+        text: The line.
     """
 
     path: str
@@ -194,12 +193,12 @@ class NumberedLine:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptBlock:
-    """Lines of one message that one hand wrote.
+    """Lines of one message that have one author.
 
     Attributes:
-        role: Who says the message.
+        role: The role of the message.
         is_result: A tool wrote the lines, so they are data and never an instruction.
-        is_heading: The line that says who speaks.
+        is_heading: It is the line that names the speaker.
         lines: In order; may be empty.
     """
 
@@ -210,10 +209,10 @@ class TranscriptBlock:
 
 
 def blocks_of(sources: Sequence[SourceMessage]) -> Iterator[TranscriptBlock]:
-    """Yield the lines of *sources* in reading order, those that stubs show of offloaded results behind their notices.
+    """Yield the lines of *sources* in reading order; lines that a stub shows follow its reference line.
 
-    Where a message takes other lines in the transcript than it does here, because another version rendered it, its
-    lines have no numbers: a wrong number is worse than none.
+    A message may take other lines in the transcript than here, because another version rendered it. Its lines then
+    have no numbers: a wrong number is worse than none.
     """
     first = sources[0].index if sources else 0
     notices = {excerpt.stub: _notice(excerpt) for source in sources for excerpt in _offloaded(source)}
@@ -250,26 +249,26 @@ def _blocks(source: SourceMessage, pieces: Sequence[Sequence[str]]) -> Iterator[
 
 
 def pointer_to(lines: Sequence[NumberedLine]) -> Pointer | None:
-    """Return what names *lines*, which stand in one file in order; None where they have no numbers, or are none."""
+    """Return the pointer to *lines*, which are in one file and in order; None if they have no numbers or are empty."""
     if not lines or not lines[0].number:
         return None
     return Pointer(lines[0].path, lines[0].number, lines[-1].number)
 
 
-# Check that the lines which a summary cites hold what it says; correct or take out citations that do not.
+# Check that cited lines hold what the summary says; correct or remove citations that do not.
 #
-# Pure: the lines are those of the messages at hand. A model miscounts lines more often than it misquotes them, so a
-# wrong citation is first looked for where its claims really stand.
+# A model miscounts lines more often than it misquotes them, so a wrong citation is moved to the place of its claims if
+# there is one.
 
 
 MAX_CITED_LINES: Final = 80
-"""Of one citation; one that names more is narrowed where its claims can be found, since it leads to nothing else."""
+"""Of one citation. A longer one is narrowed if its claims can be found, since it leads to no place in particular."""
 
 NEAR_LINES: Final = 12
-"""Claims within so many lines are cited as one place."""
+"""Claims within this distance are cited as one place."""
 
 MAX_HITS: Final = 200
-"""Of one claim that are looked at; what stands in more places tells none of them from the others."""
+"""Of one claim. A claim with more hits does not tell one place from another."""
 
 _GROUP = re.compile(rf"{POINTER.pattern}(?:[ \t,;]{{0,3}}{POINTER.pattern})*")
 
@@ -283,19 +282,19 @@ class _Hit(NamedTuple):
 def with_checked_citations(
     draft: Draft, request: SummaryRequest, place: ArchiveLocation
 ) -> tuple[Draft, tuple[str, ...]]:
-    """Return *draft* with citations that hold, and those that were taken out.
+    """Return *draft* with citations that hold, and the citations that were removed.
 
-    A citation stays if its lines are there and at least one of the exact strings of its sentence stands in them; a
-    sentence without any, if the lines are there. Citations of the previous summary stay as they are: their lines are
-    not at hand, and were checked when it was written.
+    A citation holds if its lines exist and contain at least one exact string of its sentence. A sentence without exact
+    strings needs only lines that exist. Citations of the previous summary are kept: their lines are not at hand, and
+    were checked when it was written.
 
     Args:
         draft: A summariser's.
-        request: What it was asked; its messages are the lines at hand.
-        place: Which lines there are.
+        request: What the summariser was asked; its messages are the lines at hand.
+        place: Which lines exist.
 
     Returns:
-        The draft, and the citations that were taken out, as ``path:start-end`` in reading order, each once.
+        The draft, and the removed citations as ``path:start-end`` in reading order, each once.
     """
     if not POINTER.search("\n".join(draft.fields.values())):
         return draft, ()
@@ -376,13 +375,13 @@ class _Lines:
         self._starts = {path: [0, *accumulate(len(text) + 1 for text in found)] for path, found in self._texts.items()}
 
     def text_of(self, pointer: Pointer) -> str | None:
-        """Return what is at hand of the lines that *pointer* names; None where nothing is."""
+        """Return the known lines that *pointer* names; None if none is known."""
         numbers = self._numbers.get(pointer.path, [])
         first, last = bisect_right(numbers, pointer.start - 1), bisect_right(numbers, pointer.end)
         return "\n".join(self._texts[pointer.path][first:last]) if first < last else None
 
     def place_of(self, said: Sequence[str]) -> Pointer | None:
-        """Return the narrow place that holds most of these claims, the newest among equals; None where none is."""
+        """Return the narrow place with most of these claims, the newest among equals; None if there is none."""
         hits = sorted(hit for claim in said for hit in self._hits(claim))
         best: tuple[int, int, Pointer] | None = None
         start = 0

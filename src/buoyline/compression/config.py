@@ -1,6 +1,6 @@
-"""`ContextConfig`: when a context is compressed and what is kept.
+"""`ContextConfig`: when a context is compacted and what is kept.
 
-Source: AgentScope's ``ContextConfig``, whose six parameters keep their names and defaults; unlike there, a
+Source: AgentScope's ``ContextConfig``, whose six parameters keep their names and defaults. Unlike there, a
 configuration that cannot work is refused when it is built.
 """
 
@@ -17,7 +17,7 @@ from buoyline.offloader import ToolRule, rule_for
 from buoyline.offloader.policy import require_count
 
 MAX_TRIGGER_RATIO: Final = 0.9
-"""The rest of the window is what a model that writes the summary needs for itself."""
+"""A model that writes the summary needs the rest of the window for itself."""
 
 _PREVIEW_TOKENS = 1_000
 _RESULTS_IN_A_TURN = 4
@@ -61,33 +61,31 @@ def default_schema() -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextConfig:
-    """When a context is compressed, what is kept, and what a summary looks like.
+    """When a context is compacted, what is kept, and how a summary looks.
 
     Attributes:
-        trigger_ratio: Share of the window above which the context is compressed; above 0, at most 0.9.
-        reserve_ratio: Share of the window that the most recent messages may take after a compression; from 0
-            to below *trigger_ratio*.
-        tool_result_limit: Tokens of one tool result above which it is offloaded; at least 2.
-        preview_tokens: Tokens of what stays in its place; from 1 to below *tool_result_limit*. The default of
-            1,000 becomes a third of a limit that it does not fit.
-        turn_results_limit: Tokens of all results between two model calls, above which the largest of them are offloaded
-            although each keeps its own limit; at least the largest limit of one result. Left out: four times
-            *tool_result_limit*, but at most three tenths of the window and at least the largest limit.
-        tool_rules: `ToolRule` by the tool's name, or a pattern such as ``mcp__*``; the first that matches holds.
-            Mappings with a rule's fields will do.
-        compression_prompt: Tells a model how to summarise; not empty. The extractive summariser needs none.
+        trigger_ratio: Share of the window above which the context is compacted; above 0, at most 0.9.
+        reserve_ratio: Share of the window that the newest messages may take after a compaction; from 0 to below
+            *trigger_ratio*.
+        tool_result_limit: Tokens above which a tool result is offloaded; at least 2.
+        preview_tokens: Tokens of a stub; from 1 to below *tool_result_limit*. If the default of 1,000 does not fit the
+            limit, a third of the limit is used.
+        turn_results_limit: Tokens of all results between two model calls. Above it the largest are offloaded, even if
+            each keeps its own limit; at least the largest limit of one result. Default: four times
+            *tool_result_limit*, at most three tenths of the window, and at least the largest limit.
+        tool_rules: `ToolRule` by tool name or pattern such as ``mcp__*``; the first match holds. A mapping with the
+            fields of a rule is accepted.
+        compression_prompt: Instructs the model that summarises; not empty. The extractive summariser ignores it.
         summary_template: Text with the fields of *summary_schema* in braces, each at most once.
         summary_schema: JSON Schema of an object; its ``properties`` are the fields of the summary.
-        summary_tokens: Tokens of the whole summary; at least 1. Left out: a sixteenth of the window, from 400 to
-            4,000.
-        background_ratio: Share of the window above which a compression is made ready in the background, to be there
-            when *trigger_ratio* is exceeded; above 0 and below *trigger_ratio*, e.g. 0.6. None: nothing is done in the
-            background.
-        max_images: So many pictures may stand in the context; beyond that the oldest are offloaded, a quarter of the
-            limit at once. From 0; None: any number. The default is what Anthropic's API takes in one request.
+        summary_tokens: Tokens of the whole summary; at least 1. Default: a sixteenth of the window, from 400 to 4,000.
+        background_ratio: Share of the window above which a compaction is prepared in the background, to be ready at
+            *trigger_ratio*; above 0 and below *trigger_ratio*, e.g. 0.6. None: no background work.
+        max_images: Images in the context. Beyond that the oldest are offloaded, a quarter of the limit at once. From 0;
+            None: no limit. The default is the limit of Anthropic's API for one request.
 
     Raises:
-        ConfigError: A value cannot work; it says which would.
+        ConfigError: A value cannot work; the error says which values would.
         TypeError: A parameter has no such name.
     """
 
@@ -105,7 +103,7 @@ class ContextConfig:
     max_images: int | None = 100
 
     def __post_init__(self) -> None:
-        """Check every value, and fill in what follows from the others."""
+        """Check every value and fill in defaults that depend on others."""
         _require_number("trigger_ratio", self.trigger_ratio)
         if not 0 < self.trigger_ratio <= MAX_TRIGGER_RATIO:
             raise ConfigError("trigger_ratio", f"{self.trigger_ratio} is not above 0 and at most {MAX_TRIGGER_RATIO}")
@@ -132,7 +130,7 @@ class ContextConfig:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The summary's fields in the order of the schema."""
+        """The fields of the summary, in the order of the schema."""
         properties = self.summary_schema.get("properties") if is_object(self.summary_schema) else None
         if not is_object(properties) or not properties:
             raise ConfigError("summary_schema", "must be a JSON Schema of an object with 'properties'")
@@ -143,9 +141,10 @@ class ContextConfig:
         return self.summary_tokens if self.summary_tokens is not None else min(4_000, max(400, size // 16))
 
     def turn_limit(self, size: int) -> int:
-        """Return how many tokens all results of one turn may take in a window of *size* tokens.
+        """Return how many tokens the results of one turn may take in a window of *size* tokens.
 
-        Source: Claude Code and Hermes take four times the limit of one result; Hermes, at most 30 % of a small window.
+        Source: Claude Code and Hermes take four times the limit of one result; Hermes takes at most 30 % of a small
+        window.
         """
         if self.turn_results_limit is not None:
             return self.turn_results_limit
@@ -153,7 +152,7 @@ class ContextConfig:
         return max(usual, self._largest_limit())
 
     def rule_for(self, tool: str) -> ToolRule:
-        """Return the rule for *tool*, with the limit and the preview that hold for it filled in."""
+        """Return the rule for *tool* with its limit and preview filled in."""
         rule = rule_for(self.tool_rules, tool)
         limit = self.tool_result_limit if rule.limit is None else rule.limit
         preview_tokens = rule.preview_tokens
@@ -187,10 +186,10 @@ class ContextConfig:
 
 
 def config_of(config: object) -> ContextConfig:
-    """Return *config*, or the usual one in place of None.
+    """Return *config*, or the default for None.
 
     Raises:
-        ConfigError: *config* is something else; it may well have the same name, as AgentScope's has.
+        ConfigError: *config* is another type, even one of the same name such as AgentScope's.
     """
     if config is None:
         return ContextConfig()
@@ -201,7 +200,7 @@ def config_of(config: object) -> ContextConfig:
 
 
 def _rules(rules: object) -> dict[str, ToolRule]:
-    """Return *rules* in a dict of our own, made from their fields where they come back from disk."""
+    """Return a copy of *rules*; rules read from disk are mappings of their fields."""
     if not is_object(rules):
         raise ConfigError("tool_rules", "must be a mapping from names of tools, or patterns, to ToolRule")
     found: dict[str, ToolRule] = {}
@@ -246,12 +245,12 @@ def _braced(names: Sequence[str]) -> str:
     return ", ".join(f"{{{name}}}" for name in names)
 
 
-# How many tokens a summary may take. Pure.
+# How many tokens a summary may take.
 
 
 LEAST_SUMMARY_TOKENS: Final = 64
 SMALL_SUMMARY_TOKENS: Final = 400
-"""Below some hundred tokens a summary holds its frame, and not the task."""
+"""With fewer tokens a summary holds its frame but not the task."""
 
 
 def summary_budget_tokens(
@@ -264,20 +263,20 @@ def summary_budget_tokens(
     window_room_tokens: int = 0,
     has_answer_room: bool = False,
 ) -> int:
-    """Return what the summary of *leaving_tokens* may take.
+    """Return how many tokens the summary of *archived_tokens* may take.
 
-    Besides all that the last summary said, half of what leaves still makes room. The context stays below the trigger if
-    it can. If what is kept takes too much for that, the summary may take what the window has left, or half of it if no
-    room is kept for the answer: a summary without facts costs more.
+    The summary may repeat all that the last one said, and half of the archived tokens become free. The context stays
+    below the trigger if it can. If the kept messages take too much for that, the summary may take the rest of the
+    window, or half of the rest if no room is reserved for the answer: a summary without facts costs more.
 
     Args:
-        leaving_tokens: What leaves takes, without the summary that is replaced.
-        limit_tokens: Most that any summary may take.
-        replaced_tokens: What the summary takes that is replaced.
-        least_tokens: A summary of few messages may take so many.
-        trigger_room_tokens: What there is below the trigger besides all that is kept; None if nothing triggers.
-        window_room_tokens: What there is in the window besides all that is kept.
-        has_answer_room: Room for the model's answer is kept outside of *window_room_tokens*.
+        archived_tokens: Tokens of the archived messages, without the replaced summary.
+        limit_tokens: Upper limit of any summary.
+        replaced_tokens: Tokens of the replaced summary.
+        least_tokens: Allowed even for a summary of few messages.
+        trigger_room_tokens: Tokens below the trigger that no kept message takes; None if nothing triggers.
+        window_room_tokens: Tokens of the window that no kept message takes.
+        has_answer_room: *window_room_tokens* already excludes room for the model's answer.
     """
     wanted = min(limit_tokens, max(replaced_tokens + archived_tokens // 2, least_tokens))
     if trigger_room_tokens is not None and trigger_room_tokens < wanted:

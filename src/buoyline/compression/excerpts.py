@@ -1,4 +1,4 @@
-"""What a context still shows of tool results that were offloaded, told from the stubs' records.
+"""The lines of offloaded tool results that a context still shows.
 
 Pure.
 """
@@ -23,8 +23,8 @@ class ResultExcerpt:
     Attributes:
         path: File whose lines are counted, relative to the session's directory; empty without files.
         lines: Number and text of each line, in order; empty for a stub without a preview.
-        stub: The stub's text, which tells its block from the others of the result.
-        whole: The file's lines from its first on, as many as were read; empty where it was not.
+        stub: Text of the stub, which tells its block from the others of the result.
+        whole: Lines of the file from the first on, as many as were read; empty if it was not read.
     """
 
     path: str
@@ -34,19 +34,19 @@ class ResultExcerpt:
 
     @property
     def numbered(self) -> tuple[tuple[int, str], ...]:
-        """All lines that are known, in order: those that were read, and behind them what else the stub shows."""
+        """All known lines in order: those that were read, then other lines of the stub."""
         return (*enumerate(self.whole, 1), *(line for line in self.lines if line[0] > len(self.whole)))
 
 
 def excerpts_of(message: Message, stubs: Mapping[str, StoredResult]) -> tuple[ResultExcerpt | None, ...]:
-    """Tell which results of *message* are stubs, and what these show.
+    """Return the excerpt of each tool result of *message*.
 
     Args:
         message: The view of a message.
-        stubs: Text of each stub, and where its result is: stubs are known by record, not by their looks.
+        stubs: Stored results by the text of their stubs: a stub is known by record, not by its form.
 
     Returns:
-        One for each result, None for a result that stands there whole; empty where all do.
+        None for each result that is in the context whole; empty if all are.
     """
     excerpts = [_excerpt_in(result, stubs) for result in message.results] if stubs else []
     return tuple(excerpts) if any(excerpts) else ()
@@ -63,16 +63,16 @@ def _excerpt_in(result: ToolResult, stubs: Mapping[str, StoredResult]) -> Result
 
 
 def lines_of_files(results: Iterable[StoredResult]) -> dict[str, int]:
-    """Return how many lines each file has that stubs of these results number."""
+    """Return the number of lines of each file whose lines stubs number."""
     return {name: stored.lines for stored in results if (name := counted_file(stored))}
 
 
 def counted_file(stored: StoredResult) -> str:
-    """Return the name of the file whose lines a stub numbers: the view's where there is one; empty without files."""
+    """Return the file whose lines a stub numbers: the view if there is one; empty without files."""
     return re.split(r"[/\\]", stored.view)[-1] or stored.name
 
 
 def _whole_words(line: PreviewLine) -> str:
-    """Return what is shown of a line; where it was cut, without the word there, which may be half of one."""
+    """Return the shown part of a line; at a cut, without the word there, which may be half of one."""
     text = _FIRST_WORD.sub("", line.text) if line.column > 1 else line.text
     return _LAST_WORD.sub("", text) if line.cut_chars else text

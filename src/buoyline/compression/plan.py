@@ -1,6 +1,6 @@
-"""What leaves the context and what stays.
+"""Which messages are archived and which are kept.
 
-Pure: views and counts in, a cut out. Pairs of call and result are never parted, however ids repeat or are missing.
+Pure. A call is never parted from its result, even if ids repeat or are missing.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ Spans = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which messages leave.
+    """Which messages are archived.
 
     Attributes:
-        cut: So many of the oldest leave; 0 when none can.
-        archived_tokens: What they take.
-        kept_tokens: What the others take.
-        reason: Why the cut is where it is, in words.
+        cut: How many of the oldest messages are archived; 0 if none may be.
+        archived_tokens: Their tokens.
+        kept_tokens: Tokens of the others.
+        reason: Why the cut is there, for people.
     """
 
     cut: int
@@ -30,20 +30,20 @@ class Plan:
 
 
 def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens: int, at_least: int = 0) -> Plan:
-    """Decide what leaves: as little as brings the rest to *max_kept_tokens*.
+    """Archive as few messages as bring the rest to *max_kept_tokens*.
 
-    The newest message stays together with the call or results it belongs to, even where it alone takes more. A
-    call that still waits for its result stays too, unless the rest is too large then: calls that are never
-    answered are on record, and one of them must not hold all that follows it in the context.
+    The newest message is kept together with its call or results, even if it alone takes more. A call that waits for its
+    result is kept too, unless the rest is then too large: recorded sessions have calls that are never answered, and one
+    of them must not hold all later messages in the context.
 
     Args:
-        messages: Views of what stands in the context behind its head, in order.
+        messages: Views of the messages behind the prefix, in order.
         counts: Tokens of each.
-        max_kept_tokens: What the kept ones may take together.
-        at_least: So many must leave, because they are archived already.
+        max_kept_tokens: Tokens that the kept messages may take together.
+        at_least: How many must be archived, because they already are.
 
     Returns:
-        The plan; its cut is 0 when no message may leave.
+        The plan; its cut is 0 if no message may be archived.
     """
     archived_tokens = [0, *accumulate(counts)]
     total_tokens = archived_tokens[-1]
@@ -62,18 +62,18 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
 
 
 def legal_cut_before(messages: Sequence[Message], position: int) -> int:
-    """Return the last cut at or before *position* that parts no call from its result; 0 where there is none."""
+    """Return the last cut at or before *position* that parts no call from its result; 0 if there is none."""
     spans = pair_spans(messages)
     cuts = range(min(position, len(messages)), 0, -1)
     return next((cut for cut in cuts if not any(start < cut <= end for start, end in spans)), 0)
 
 
 def legal_cuts(messages: Sequence[Message], *, hold_pending: bool = True) -> list[int]:
-    """Return the numbers of oldest messages that may leave, ascending, the newest message never among them.
+    """Return how many of the oldest messages may be archived, ascending; never all messages.
 
     Args:
         messages: Views in order.
-        hold_pending: Keep calls without a result that no user message has passed over, since a result may come.
+        hold_pending: Keep calls without a result while one may still come, that is, until a user speaks.
     """
     spans = pair_spans(messages)
     if hold_pending:
@@ -92,10 +92,10 @@ def legal_cuts(messages: Sequence[Message], *, hold_pending: bool = True) -> lis
 
 
 def pair_spans(messages: Sequence[Message]) -> Spans:
-    """Return the position of each call with that of its result, for pairs in different messages.
+    """Return the positions of each call and its result, for pairs in different messages.
 
-    A result belongs to the nearest earlier call of its id that has none yet. Sessions on record repeat ids,
-    leave them all empty, answer late, and hold results of no call at all.
+    A result belongs to the nearest earlier call of its id that has none yet. In recorded sessions ids repeat or are
+    empty, answers come late, and some results belong to no call.
     """
     waiting: dict[str, list[int]] = {}
     spans: Spans = []

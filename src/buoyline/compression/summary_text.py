@@ -1,4 +1,4 @@
-"""How a summary reads in the context: where things are, then the fields in the user's template.
+"""How a summary reads in the context: where the messages are, then the fields in the user's template.
 
 Pure.
 """
@@ -15,24 +15,24 @@ _NOTHING = "Nothing noted."
 
 _FIRST_NAMED: Final = 4
 _LAST_NAMED: Final = 12
-"""So many batches are named with their references, of 10 to 30 tokens each; how these go on is seen from them."""
+"""More batches are not named: a reference takes 10 to 30 tokens, and the reader sees how the series goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLocation:
-    """Where the messages are that a summary stands for.
+    """Where the messages of a summary are.
 
     Attributes:
-        first: Index of the first message, counted over the whole session.
-        end: Index behind the last one.
-        reference: What the offloader returned; empty when the messages are gone.
-        transcript: Absolute path of the text that pointers count lines in; empty without one.
-        transcript_name: How pointers call it.
+        first: Session index of the first message.
+        end: Session index behind the last one.
+        reference: The offloader's answer; empty if the messages are gone.
+        transcript: Absolute path of the text whose lines pointers count; empty without one.
+        transcript_name: How pointers name it.
         lines: First and last line of each message in it, 1-based and inclusive; empty without one.
-        results: Lines of each file of an offloaded result that pointers may name.
-        carried: Pointers of the summary that is replaced: what they name was there when it was written.
-        covers_from: Index of the first message that the summary stands for, those of the replaced one included.
-        batches: Which messages are behind which reference, with an offloader that knows no lines.
+        results: Number of lines of each result file that pointers may name.
+        carried: Pointers of the replaced summary: their lines existed when it was written.
+        covers_from: Session index from which the summary covers messages, the replaced summary's included.
+        batches: References of the messages, for an offloader that knows no lines.
     """
 
     first: int
@@ -52,20 +52,20 @@ class ArchiveLocation:
         return self.lines[-1][1] if self.lines else 0
 
     def pointer(self, position: int) -> Pointer | None:
-        """Return where the message at *position* stands, counted from the first of these; None without lines."""
+        """Return the pointer to the message at *position*, counted from the first of these; None without lines."""
         return Pointer(self.transcript_name, *self.lines[position]) if self.lines else None
 
     def resolves(self, pointer: Pointer) -> bool:
-        """Tell whether the pointer's lines are there."""
+        """Tell whether the pointer's lines exist."""
         last_line = self.last_line if pointer.path == self.transcript_name else self.results.get(pointer.path, 0)
         return 1 <= pointer.start <= pointer.end <= last_line or pointer in self.carried
 
     def with_results(self, results: Mapping[str, int], previous: Draft | None) -> "ArchiveLocation":
-        """Return the same place, where pointers may also name lines of results, and what they named before.
+        """Return the location with files of results, and with the pointers and batches of the replaced summary.
 
         Args:
-            results: Lines of each file of an offloaded result.
-            previous: The draft that is replaced; None when there is none.
+            results: Number of lines of each result file.
+            previous: The replaced draft; None if there is none.
         """
         if previous is None:
             return replace(self, results=results)
@@ -75,11 +75,11 @@ class ArchiveLocation:
 
     @property
     def references(self) -> str:
-        """Say in words which messages are behind which reference; empty if the messages are gone."""
+        """Which messages have which reference, in words; empty if the messages are gone."""
         found: list[BatchReference] = []
         for batch in self.batches:
             if found and (found[-1].end, found[-1].reference) == (batch.first, batch.reference):
-                batch = found.pop()._replace(end=batch.end)  # noqa: PLW2901 - the two are one
+                batch = found.pop()._replace(end=batch.end)  # noqa: PLW2901 - both have one reference
             found.append(batch)
         if len({batch.reference for batch in found}) < 2:  # noqa: PLR2004 - one name needs no ranges
             return f"{self.reference} holds them" if self.reference else ""
@@ -91,7 +91,10 @@ class ArchiveLocation:
 
 
 def header(place: ArchiveLocation) -> str:
-    """Say what the summary stands for and how to find what it leaves out, in few tokens: small windows have few."""
+    """Return the line that says which messages the summary replaces and where to find them.
+
+    It is short, since small windows have few tokens.
+    """
     first = place.first if place.covers_from is None else place.covers_from
     which = f"[Summary of messages {first}-{place.end - 1}, which are no longer in the context."
     if place.transcript:
@@ -112,15 +115,15 @@ def render(place: ArchiveLocation, template: str, fields: Mapping[str, str]) -> 
 
 
 def frame_tokens(place: ArchiveLocation, template: str, fields: Sequence[str], counter: TextCounter) -> int:
-    """Count what the header and the template take, with a few tokens in hand for where texts join.
+    """Count the tokens of the header and the template, with a small reserve for the joins of texts.
 
-    Two for each field are enough for one that is empty, too, which says so.
+    Two tokens a field are enough, even for an empty field, which says so.
     """
     return counter.count(render(place, template, dict.fromkeys(fields, "-"))) + 2 * len(fields)
 
 
 def with_resolved_pointers(draft: Draft, place: ArchiveLocation) -> Draft:
-    """Return *draft* without the pointers that name lines that are not there."""
+    """Return *draft* without pointers to lines that do not exist."""
     shown: dict[Pointer, None] = {}
 
     def kept(match: re.Match[str]) -> str:
