@@ -46,37 +46,36 @@ from buoyline.offloader import Abilities, Offloader, ResultStreams, StoredResult
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
 
-# Set the ledger beside a summary that somebody else wrote: what must stay exact is taken from the messages.
+# Facts beside a summary that a model or a function wrote.
 #
-# Published comparisons find the same weakness in every compaction by a model: the exact path, identifier and number.
-# Those are read from the messages without a model, and said where the prose does not say them.
+# Published comparisons find the same weakness in every compaction by a model: exact paths, identifiers and numbers.
+# These are extracted from the messages without a model, and added if the prose lacks them.
 
 
 PROSE_SHARE: Final = 0.6
-"""Of the tokens that a summariser is given; the ledger has what it leaves."""
+"""Of the summary's tokens; extracted facts take the rest."""
 
 STRINGS_FIELD: Final = "context_to_preserve"
 
 FACT_FIELDS: Final = ("current_state", "important_discoveries", STRINGS_FIELD)
-"""Fields that facts are added to: files and commands, errors, and strings."""
+"""Fields that facts are added to: files and commands, errors, and exact strings."""
 
 NOTE: Final = "note"
-"""Kind of an item that is a sentence of somebody's prose."""
+"""Kind of a fact that is a sentence of a summariser's prose."""
 
 _LEAST_TOKENS = 40
 _JOIN_TOKENS = 8
 
 
 def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = ()) -> Draft:
-    """Return *draft* with the facts of the messages that it does not tell, as far as the tokens go.
+    """Return *draft* with facts of the messages that it does not say, as many as the tokens allow.
 
-    Its items then hold both its own sentences and the facts, so that whoever writes the next summary, a model or
-    not, can carry both on.
+    Its items then hold its own sentences and the facts, so that the next summariser, a model or not, can carry on both.
 
     Args:
         draft: A summariser's, within ``request.max_tokens``.
-        request: With the tokens of the whole.
-        doubtful: Claims that will be marked; the marks take tokens, too, and an answer full of such claims is cut.
+        request: With the tokens of the whole summary.
+        doubtful: Claims that will be marked. The marks take tokens, and an answer full of such claims is cut.
     """
     marked = {name: mark(text, doubtful) for name, text in draft.fields.items()}
     marks_tokens = max(_tokens(marked, request) - _tokens(draft.fields, request), 0)
@@ -84,7 +83,7 @@ def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = 
     draft = replace(draft, fields=shortened(draft.fields, limit, request.counter))
     first = request.sources[0].index
     notes = carried(replace(draft, items=()), first) if not draft.items else list(draft.items)
-    # Without the prose of the last summary: the summariser has brought that up to date.
+    # Without the prose of the last summary, which the summariser has updated.
     previous = request.previous
     old = () if previous is None else tuple(fact for fact in previous.items if fact.kind != NOTE)
     names = tuple(name for name in FACT_FIELDS if name in request.fields)
@@ -104,7 +103,7 @@ def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = 
 
 
 def _says_more(line: str, prose: str, *, is_preserved: bool) -> bool:
-    """Tell whether *line* holds an exact string that the prose does not; of the user's rules, whether they are new."""
+    """Tell whether *line* holds an exact string that the prose lacks; a rule of the user always counts."""
     if exact := claims(line):
         return not all(contains_whole(prose, claim) for claim in exact)
     return is_preserved and bool(POINTER.search(line))
@@ -114,37 +113,36 @@ def _tokens(fields: Mapping[str, str], request: SummaryRequest) -> int:
     return request.counter.count("\n".join(fields.values()))
 
 
-# Offloaded tool results, read again for the summary: much of what is needed next stands in no preview.
+# Offloaded tool results are read again for the summary, since previews lack much that is needed next.
 #
-# Of all that left a context, results that were too loud for it hold most, and their stubs show a page of each. What
-# the
-# offloader lets us read in pieces is looked at whole, up to a limit that keeps a compression quick.
+# Large results hold most of the archived text, and a stub shows a page of each. If the offloader can read results in
+# pieces, they are read whole, up to a limit that keeps a compaction quick.
 
 
 MAX_RESULT_CHARS: Final = 400_000
-"""So much of one result is looked at, from its start; what its stub shows of the rest is known anyway."""
+"""Of one result, from its start; of the rest only the lines of its stub are known."""
 
 MAX_CHARS: Final = 4_000_000
-"""So much of all results, the newest first: about a million tokens, far more than any window holds beside them."""
+"""Of all results, the newest first: about a million tokens, far more than any window holds."""
 
 
 _ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})")
-"""How a view shows what nobody can see: letters that the tool never gave, and that no name begins with."""
+"""How a view shows control characters. The tool never wrote these letters, and no name begins with them."""
 
 
 async def with_whole_results(
     request: SummaryRequest, streams: ResultStreams | None, session_id: str, stubs: Mapping[str, StoredResult]
 ) -> SummaryRequest:
-    """Return *request* with the lines of the results that its messages hold only stubs of.
+    """Return *request* with the lines of those results of which its messages hold only stubs.
 
     Args:
         request: Its excerpts say which results those are.
-        streams: Reads results; None for an offloader that cannot, and then the request stays as it is.
-        session_id: Whose results.
-        stubs: Text of each stub, and where its result is.
+        streams: Reads results; None leaves the request as it is.
+        session_id: The session of the results.
+        stubs: Stored results by the text of their stubs.
 
     Returns:
-        The request; a result that is gone by now is known from its stub alone.
+        The request; of a result that no longer exists only the stub's lines are known.
     """
     if streams is None or not stubs:
         return request
@@ -160,7 +158,7 @@ async def with_whole_results(
 def _read(
     request: SummaryRequest, streams: ResultStreams, session_id: str, stubs: Mapping[str, StoredResult]
 ) -> dict[str, tuple[str, ...]]:
-    """Read the files that excerpts count their lines in, the newest first while there is room."""
+    """Read the files whose lines excerpts count, the newest first, until `MAX_CHARS` are read."""
     stored_as = {counted_file(stored): stored for stored in stubs.values()}
     found: dict[str, tuple[str, ...]] = {}
     left = MAX_CHARS
@@ -176,7 +174,7 @@ def _read(
 
 
 def _head(streams: ResultStreams, session_id: str, stored: StoredResult, max_chars: int) -> str:
-    """Return the first whole lines of a result; nothing of one that was evicted or removed."""
+    """Return the first whole lines of a result; empty if it was evicted or removed."""
     try:
         text = next(streams.result_source(session_id, stored).blocks(), "")
     except NotFoundError:
@@ -189,27 +187,27 @@ def _head(streams: ResultStreams, session_id: str, stored: StoredResult, max_cha
 logger = logging.getLogger(__name__)
 
 _SQUEEZED_SHARE: Final = 0.9
-"""Of what the last summary took. Rooms differ by some tokens anyway, as the numbers in the header grow."""
+"""Of the last summary's tokens. Limits differ by some tokens anyway, as the numbers in the header grow."""
 
 _MAX_SHORTENINGS: Final = 4
-"""Of a summary that takes more than it may: by a counter that adds up in parts, one is enough."""
+"""Of a summary that is too large. One is enough for a counter that adds up."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRange:
-    """The messages that leave a context.
+    """The messages that a compaction archives.
 
     Attributes:
-        session_id: The session they belong to.
-        first: Index of the first one, counted over the whole session.
+        session_id: Their session.
+        first: Session index of the first one.
         messages: The native messages, in order; not empty.
-        tokens: What they take.
-        archived: How many of the first of them are known to be archived.
-        attempts: How many of them earlier attempts tried to archive, of which it is not known whether they did.
-        dialect: Name of the form of all messages; None where it is detected for each.
-        stubs: Which texts of results are stubs, and where the whole results are.
-        times: When each was added, ISO 8601 in UTC, empty where that is not known; may be left out.
-        batches: Where earlier messages are, with an offloader that answers each batch with a reference of its own.
+        tokens: Of all of them.
+        archived: How many of the first are known to be archived.
+        attempts: Ends of earlier attempts to archive them whose outcome is not known.
+        dialect: Name of the dialect of all messages; None: detected for each.
+        stubs: Stored results by the text of their stubs.
+        times: When each was added, ISO 8601 in UTC; empty if not known; may be left out.
+        batches: References of earlier messages, for an offloader that answers each batch with its own.
     """
 
     session_id: str
@@ -230,19 +228,19 @@ class MessageRange:
 
     @property
     def end(self) -> int:
-        """Index behind the last one."""
+        """Session index behind the last one."""
         return self.first + len(self.messages)
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionResult:
-    """What a whole compression gives.
+    """A whole compaction.
 
     Attributes:
-        summary: What stands in the place of the messages that left.
-        prefix: Native messages to begin the context with: the system messages that left, the same objects, and the
+        summary: Replaces the archived messages.
+        prefix: Native messages to begin the context with: the archived system messages, the same objects, and the
             summary as a user message.
-        kept: The messages that stay, the same objects, in order.
+        kept: The messages that were not archived, the same objects, in order.
     """
 
     summary: Summary
@@ -251,10 +249,9 @@ class CompressionResult:
 
 
 class Compressor:
-    """Turns messages into a summary that refers to the archive they went to.
+    """Archives messages and summarises them with citations of the archive.
 
-    The archive comes first, so that every pointer can be checked before it is shown, and a summary that fails
-    loses nothing.
+    Archiving comes first, so that every pointer can be checked before it is shown, and a failed summary loses nothing.
     """
 
     def __init__(
@@ -266,19 +263,19 @@ class Compressor:
         summarizer: Summarizer | SummaryFunction | None = None,
         on_event: OnSummaryEvent | None = None,
     ) -> None:
-        """Compose a compressor.
+        """Set up a compressor.
 
         Args:
-            offloader: Takes the messages; None drops them.
-            config: Left out: `ContextConfig` with its defaults.
-            counter: Left out: the exact counter for ``o200k_base``.
-            summarizer: What writes summaries, or an async function that takes a `SummaryRequest` and returns a text, a
-                mapping of fields or a `Draft`. Left out: the extractive one, which needs no model and is also the
-                fallback.
-            on_event: Told of each summary that was verified, and of each summariser that failed.
+            offloader: Archives the messages; None drops them.
+            config: Default: `ContextConfig()`.
+            counter: Default: exact, for ``o200k_base``.
+            summarizer: Writes summaries: a `Summarizer`, or an async function that takes a `SummaryRequest` and
+                returns a text, a mapping of fields or a `Draft`. Default: the extractive one, which needs no model and
+                is also the fallback.
+            on_event: Called for each verified summary and each summariser that failed.
 
         Raises:
-            ConfigError: *summarizer* is neither, or *config* is none of ours.
+            ConfigError: *summarizer* is neither, or *config* is no `ContextConfig` of buoyline.
         """
         self._offloader = offloader
         self._abilities: Abilities = abilities_of(offloader)
@@ -291,12 +288,12 @@ class Compressor:
     def plan(
         self, messages: Sequence[Any], counts: Sequence[int], config: ContextConfig | None = None, *, size: int
     ) -> Plan:
-        """Decide what leaves a window of *size* tokens and what stays. Pure; see `buoyline.compression.plan`.
+        """Decide which messages of a window of *size* tokens are archived; see `buoyline.compression.plan`.
 
         Args:
             messages: Native messages or views, in order.
             counts: Tokens of each.
-            config: Left out: the compressor's own.
+            config: Default: the compressor's own.
             size: Tokens of the window.
 
         Raises:
@@ -316,22 +313,22 @@ class Compressor:
         config: ContextConfig | None = None,
         focus: str = "",
     ) -> "CompressionResult | None":
-        """Do a whole compression: plan, archive, summarise, check.
+        """Plan, archive, summarise and check in one call.
 
-        `ContextWindow` does the same step by step, because it also keeps the state on disk between the steps. This
-        is for those who keep the messages themselves.
+        This is for callers that keep the messages themselves. `ContextWindow` takes the same steps one by one, because
+        it writes its state to disk between them.
 
         Args:
-            session_id: Names the session at the offloader.
-            messages: Native messages that stand in the context, in order, without an earlier summary.
+            session_id: The session at the offloader.
+            messages: Native messages of the context, in order, without an earlier summary.
             size: Tokens of the window.
-            first: Index of the first of them, counted over the whole session.
-            previous: What the summary that is replaced held, to be carried on.
-            config: Left out: the compressor's own.
-            focus: What shall be kept above all, in words.
+            first: Session index of the first message.
+            previous: Draft of the replaced summary, to carry on its facts.
+            config: Default: the compressor's own.
+            focus: What to keep above all, in words.
 
         Returns:
-            What to put in the place of *messages*; None where none of them may leave.
+            What replaces *messages*; None if none may be archived.
 
         Raises:
             MessageError: One of *messages* is no message; nothing was written.
@@ -355,12 +352,12 @@ class Compressor:
         return CompressionResult(summary, prefix=[*system, summary_message], kept=list(messages[cut:]))
 
     async def archive(self, span: MessageRange) -> ArchiveLocation:
-        """Persist those messages of *span* that are not archived yet, and say where all of them are.
+        """Archive the messages of *span* that are not archived yet, and return where all of them are.
 
-        Each attempt whose outcome is not known is repeated as it was, under the same batch id, so that it counts once.
+        An attempt whose outcome is not known is repeated under its own batch id, so that it counts once.
 
         Raises:
-            StaleWindowError: Something else was archived in the session meanwhile; nothing was changed.
+            StaleWindowError: Other messages were archived in the session meanwhile; nothing was changed.
             StorageError: The file system refused; nothing was changed.
         """
         if self._offloader is None:
@@ -402,19 +399,19 @@ class Compressor:
         focus: str = "",
         use_model: bool = True,
     ) -> Summary:
-        """Summarise an archived extent and check the summary; `record` keeps it.
+        """Summarise archived messages and check the summary; `record` stores it.
 
         Args:
             span: The messages.
             location: Where `archive` put them.
-            previous: What the summary that is replaced held, to be carried on.
-            max_tokens: For the whole text that the model sees.
-            config: Left out: the compressor's own.
-            focus: What the caller wants kept above all.
-            use_model: Off: the extractive summariser, whatever was given.
+            previous: Draft of the replaced summary, to carry on its facts.
+            max_tokens: Of the whole text that the model sees.
+            config: Default: the compressor's own.
+            focus: What to keep above all, in words.
+            use_model: False: use the extractive summariser even if another was given.
 
         Returns:
-            The summary; its pointers all resolve, and what it claims without backing is marked.
+            The summary. All its pointers resolve, and claims that were found nowhere are marked.
         """
         settings = config or self._config
         location = location.with_results(lines_of_files(span.stubs.values()), previous)
@@ -486,7 +483,7 @@ class Compressor:
         return summary
 
     async def record(self, session_id: str, summary: Summary) -> Summary:
-        """Keep *summary* in the session's log, and return it with its number there.
+        """Append *summary* to the session's log and return it with its number there.
 
         Raises:
             StorageError: The file system refused; nothing was changed.
@@ -496,7 +493,7 @@ class Compressor:
         return summary.numbered(await self._abilities.summaries.append_summary(session_id, summary.to_json()))
 
     async def _lines(self, span: MessageRange, location: ArchiveLocation) -> Sequence[Sequence[str]]:
-        """Return the transcript's lines of each message; none of any where they are not those that *location* names."""
+        """Return the transcript's lines of each message; all empty if they do not fit *location*."""
         unknown: list[Sequence[str]] = [()] * len(span.messages)
         if self._abilities.transcript is None or not location.lines:
             return unknown
@@ -507,7 +504,7 @@ class Compressor:
     async def _asked(
         self, request: SummaryRequest, span: MessageRange, location: ArchiveLocation
     ) -> tuple[Draft, tuple[str, ...]]:
-        """Return the given summariser's draft with the facts it lacks, and the citations that were taken out.
+        """Return the given summariser's draft with the facts it lacks, and the citations that were removed.
 
         Raises:
             SummaryError: The summariser failed, or its draft cannot be used.
@@ -521,10 +518,10 @@ class Compressor:
         return await asyncio.to_thread(with_facts, draft, request, doubtful), dropped
 
     async def _extracted(self, request: SummaryRequest, count: Callable[[Draft], int], max_tokens: int) -> Draft:
-        """Return what the extractive summariser says, in at most *max_tokens* as it is shown.
+        """Return an extractive draft that takes at most *max_tokens* as it is shown.
 
-        Frame and fields were counted apart, and a counter need not add up: one that tells JSON by its first bracket
-        takes the whole for JSON because of the header's, and counts it at twice the rate of its fields.
+        Frame and fields were counted apart, and a counter need not add up: one that recognises JSON by its first
+        bracket takes the whole for JSON because of the header's, and counts it at twice the rate of its fields.
         """
         room, draft = request.max_tokens, await self._fallback.summarize(request)
         for _ in range(_MAX_SHORTENINGS):
@@ -548,7 +545,7 @@ class Compressor:
             raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens, its source only {source_tokens:,}")
 
     def _warn_of_squeeze(self, draft: Draft, request: SummaryRequest, messages: tuple[int, int]) -> None:
-        """Report facts of the last summary that this one has no room for; between equal rooms it is a choice."""
+        """Report facts of the last summary that this one has no room for; between equal limits it is a choice."""
         if request.previous is None:
             return
         told = {(item.kind, item.text) for item in request.previous.items if item.is_shown and item.kind != NOTE}
@@ -570,7 +567,7 @@ class Compressor:
     async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         text = "\n".join(draft.fields.values())
         known = [source.message.spoken for source in request.sources]
-        # What the last summary claims was checked when it was written, and is known but for what it marks.
+        # Claims of the last summary were checked when it was written; those that it does not mark are known.
         known += (
             []
             if request.previous is None
@@ -583,4 +580,4 @@ class Compressor:
 
 
 def _ignore(_: object) -> None:
-    """Take an event that nobody asked for."""
+    """Drop an event."""

@@ -1,8 +1,7 @@
 """Find the exact strings in a text: paths, URLs, identifiers, hashes, versions, numbers.
 
-These are what a compacted agent misses most, since a paraphrase of them is worthless. Every pattern here takes
-linear time on any input: a text is cut into runs of characters by one expression without alternatives to go
-back to, and each run is then judged on its own.
+A compacted agent misses these most, since a paraphrase of them is worthless. Every pattern here takes linear time on
+any input: one expression without backtracking cuts a text into runs of characters, and each run is judged on its own.
 """
 
 import re
@@ -12,16 +11,16 @@ from typing import Literal, NamedTuple, TypeAlias
 Kind: TypeAlias = Literal["path", "url", "identifier", "hash", "version", "number"]
 
 MAX_CHARS = 300
-"""A longer run is base64 or minified code, and nothing that anybody writes again."""
+"""A longer run is base64 or minified code, which nobody writes again."""
 
 WORD = r"A-Za-z0-9_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0370-\u052f"
-"""Inside of a character class: what identifiers consist of, in the scripts that set blanks between words.
+r"""Characters of identifiers, for a character class, in the scripts that separate words by blanks.
 
 Chinese and Japanese do not: ``使用pandas_x库`` holds the identifier ``pandas_x``, which ``\\w`` would not see.
 """
 
-# The first alternative takes the escapes of JSON inside of text out of the way: in ``a\nfoo_bar`` with a
-# literal backslash, the identifier is not ``nfoo_bar``.
+# The first alternative skips escapes of JSON: in ``a\nfoo_bar`` with a literal backslash, the identifier is not
+# ``nfoo_bar``.
 _RUN = re.compile(
     r"\\[bfnrt]"
     r"|https?://[^\s<>\"'`|\\^{}\[\]()\u2018-\u2026\u3000-\u303f\uff00-\uffef]+"
@@ -49,11 +48,11 @@ _EXTENSIONS = frozenset(_EXTENSION_WORDS.split())
 
 
 class Mention(NamedTuple):
-    """An exact string where it stands in a text.
+    """An exact string at its place in a text.
 
     Attributes:
         kind: What it looks like.
-        text: The string, without punctuation of the sentence around it.
+        text: Without punctuation of the sentence around it.
         start: Position of its first character.
     """
 
@@ -63,10 +62,10 @@ class Mention(NamedTuple):
 
 
 def mentions(text: str) -> Iterator[Mention]:
-    """Yield every exact string in *text*, in order, as long as it is written.
+    """Yield every exact string in *text*, in order, at its full length.
 
-    A dotted name is one mention (``store.ReadCommitted``), a path is one (``cmd/explain.go``, without the line
-    number behind it).
+    A dotted name is one mention (``store.ReadCommitted``), and so is a path (``cmd/explain.go``, without a line number
+    behind it).
     """
     for match in _RUN.finditer(text):
         found = classify(match[0])
@@ -76,12 +75,12 @@ def mentions(text: str) -> Iterator[Mention]:
 
 
 def runs(text: str) -> set[str]:
-    """Return the distinct runs of characters in *text* that `classify` may tell something about."""
+    """Return the distinct runs of characters in *text* that `classify` may recognise."""
     return {run for run in _RUN.findall(text) if 2 < len(run) <= MAX_CHARS}  # noqa: PLR2004 - too short to miss
 
 
 def classify(run: str) -> tuple[Kind, str] | None:
-    """Tell what a run of characters is.
+    """Recognise a run of characters.
 
     Args:
         run: Characters without blanks, as `runs` finds them.
@@ -103,9 +102,9 @@ def classify(run: str) -> tuple[Kind, str] | None:
 
 
 def atoms(kind: Kind, text: str) -> tuple[tuple[Kind, str], ...]:
-    """Break a dotted name into those of its parts that mean something alone.
+    """Split a dotted name into those parts that mean something alone.
 
-    Counting ``store.ReadCommitted`` and ``ReadCommitted`` as one tells better how much a name is in use.
+    If ``store.ReadCommitted`` and ``ReadCommitted`` count as one, the count tells better how much a name is used.
 
     Returns:
         The parts that are identifiers themselves, else the string as it is; never empty.
@@ -132,7 +131,7 @@ def _is_path(text: str) -> bool:
 
 
 def _first_part(text: str) -> tuple[Kind, str] | None:
-    """Of words side by side (``and/or``, ``HEAD~1``), return the first that is an identifier."""
+    """Return the first identifier among joined words (``and/or``, ``HEAD~1``)."""
     for part in _PART.findall(text):
         if _is_identifier(part):
             return "identifier", part
@@ -148,7 +147,7 @@ def _kind_of_name(text: str) -> Kind | None:
 
 
 def _kind_of_code(text: str) -> Kind | None:
-    """Judge what begins with a digit or may be written in hexadecimal."""
+    """Judge a string that begins with a digit or may be hexadecimal."""
     if _MEASURE.fullmatch(text):
         return "version" if text.count(".") > 1 else "number"
     if _UUID.fullmatch(text) or (_HEX.fullmatch(text) and not text.isalpha()):
@@ -157,7 +156,7 @@ def _kind_of_code(text: str) -> Kind | None:
 
 
 def _is_identifier(text: str) -> bool:
-    """Tell whether *text* is no word of prose: it has a digit, an underscore or a capital inside."""
+    """Tell whether *text* is no word of prose: it has a digit, an underscore or an inner capital."""
     if not _LETTER.search(text):
         return False
     return "_" in text.strip("_") or bool(_HUMP.search(text)) or any(char.isdigit() for char in text)
@@ -168,20 +167,20 @@ def _is_dotted(text: str) -> bool:
     return len(parts) > 1 and all(len(part) > 1 and _LETTER.match(part) for part in parts)
 
 
-# What a text gives away without being understood: sentences, errors, outcomes.
+# Sentences, errors and outcomes in a text, recognised by their form.
 #
-# Words decide nothing alone, since they are those of one language: they stand beside the forms that programs
-# write in every language (``ValueError:``, ``exit code 1``), and there are several languages of them.
+# Words alone decide nothing, since they belong to one language: they supplement the forms that programs write in every
+# language (``ValueError:``, ``exit code 1``), and come from several languages.
 
 
 MAX_LINE_CHARS = 1_000
-"""So much of a line is looked at; what says something about a result stands at the start of its lines."""
+"""Of one line; the start of a line says what it is about."""
 
 MAX_LINES = 400
-"""So many lines of a result are looked at from its start, and as many from its end."""
+"""From the start of a result, and as many from its end."""
 
 MAX_TEXT_CHARS = 400_000
-"""So much of one text is searched for exact strings."""
+"""Of one text that is searched for exact strings."""
 
 _UNREADABLE = re.compile(
     "\x1b\\[[0-9;?]{0,20}[A-Za-z]"  # colours of a terminal
@@ -192,13 +191,13 @@ _BLANKS = re.compile(r"\s+")
 # After a full stop a sentence goes on if the next word begins small: "e.g. this".
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])|(?<=[\u3002\uff01\uff1f])")
 LIST_MARK = re.compile(r"\s{0,40}(?:[-*+\u2022]|\d{1,3}[.)]|#{1,6}|>)\s+")
-"""How a line begins that is an entry of a list, a heading or a quotation."""
+"""Begins an entry of a list, a heading or a quotation."""
 _TAG = re.compile(r"\s{0,80}</?[A-Za-z][^<>]{0,200}>\s*")
 FENCES = ("```", "~~~")
-"""How a line begins that opens or closes code in Markdown."""
+"""Opens or closes code in Markdown."""
 
-# Three ways to tell an error from a text that speaks of one: the word begins the line (behind a place, a time or
-# a tag), or a colon follows it, or it is a phrase that nobody uses for anything else.
+# Three signs tell an error from a text about one: the word begins the line (behind a place, a time or a tag), a colon
+# follows it, or the phrase has no other use.
 _ERROR = re.compile(
     r"(?:Error|Exception)\b(?=\s{0,3}:|\s{0,3}$)"
     r"|^[^\w]{0,20}(?:\[[^\]]{0,60}\]\s{0,5}|[^\s:]{1,200}:(?:\d{1,6}:){0,2}\s{1,5}|[\d:.,TZ-]{5,30}\s{1,5})?"
@@ -227,16 +226,16 @@ _EXIT = re.compile(
 def readable(text: str) -> str:
     """Return *text* on one line: control characters and colours become blanks, runs of blanks become one.
 
-    A blank, not nothing: two names that were apart stay apart.
+    They become a blank and not nothing, so that two separate names stay separate.
     """
     return _BLANKS.sub(" ", _UNREADABLE.sub(" ", text)).strip()
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a text in Markdown, each on one line, without marks of lists and headings.
+    """Yield the sentences of a Markdown text, each on one line, without marks of lists and headings.
 
-    A line ends a sentence. Code in fences is left out: it was written to a file, or can be read again there; so are
-    lines that are a tag.
+    A line end ends a sentence. Code in fences is left out, since it was written to a file or can be read again there;
+    so are lines that consist of a tag.
     """
     is_code = False
     for line in text.splitlines():
@@ -267,7 +266,7 @@ def error_lines(text: str) -> Iterator[str]:
 
 
 def exit_status(text: str) -> int | None:
-    """Return the exit status that a command's output names in its first or last lines; None if it names none."""
+    """Return the exit status in the first or last lines of a command's output; None if there is none."""
     lines = text[:MAX_LINE_CHARS].splitlines()[:3] + text[-MAX_LINE_CHARS:].splitlines()[-3:]
     for line in lines:
         if (found := _EXIT.search(line)) is not None and len(line) < 100:  # noqa: PLR2004 - else it is prose
@@ -276,7 +275,7 @@ def exit_status(text: str) -> int | None:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of *text* that says something; empty if there is none."""
+    """Return the last line of *text* with a letter or digit; empty if there is none."""
     for line in reversed(text[-20 * MAX_LINE_CHARS :].splitlines()):
         shown = readable(line[:MAX_LINE_CHARS])
         if any(char.isalnum() for char in shown):
@@ -285,12 +284,12 @@ def last_line(text: str) -> str:
 
 
 def outer_lines(text: str) -> Iterator[str]:
-    """Yield the first and the last lines of *text*, each cut to `MAX_LINE_CHARS`; all of a short text."""
+    """Yield the first and the last lines of *text*, each cut to `MAX_LINE_CHARS`; all lines of a short text."""
     lines = text.splitlines()
     chosen = lines if len(lines) <= 2 * MAX_LINES else lines[:MAX_LINES] + lines[-MAX_LINES:]
     return (line[:MAX_LINE_CHARS] for line in chosen)
 
 
 def outer_text(text: str) -> str:
-    """Return *text*, or the start and the end of one that is longer than any result that was not offloaded."""
+    """Return *text*, or the start and the end of one that exceeds `MAX_TEXT_CHARS`."""
     return text if len(text) <= MAX_TEXT_CHARS else f"{text[: MAX_TEXT_CHARS // 2]}\n{text[-MAX_TEXT_CHARS // 2 :]}"

@@ -1,4 +1,4 @@
-"""What a summary is made of, and what a summariser is given and gives back."""
+"""What a summary is made of, and what a summariser takes and returns."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,18 +13,18 @@ from buoyline.messages import Message
 from buoyline.tokens import TextCounter
 
 FIELDS = ("task_overview", "current_state", "important_discoveries", "next_steps", "context_to_preserve")
-"""The five fields of a summary, in the order in which they are read. Source: AgentScope's `ContextConfig`."""
+"""The five fields of a summary, in reading order. Source: AgentScope's `ContextConfig`."""
 
 POINTER: Final = re.compile(r"\[([^\[\]\s:]{1,200}):(\d{1,9})(?:-(\d{1,9}))?((?:,\d{1,9}(?:-\d{1,9})?){0,99})\]")
-"""Pointers to one file as they stand in a text: ``[transcript.md:12-15,31]``; give a match to `Pointer.all_of`."""
+"""Pointers to one file in a text: ``[transcript.md:12-15,31]``; give a match to `Pointer.all_of`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pointer:
-    """The lines that back a sentence.
+    """Lines that a sentence cites.
 
     Attributes:
-        path: File relative to the session's directory: ``transcript.md``, or that of an offloaded tool result.
+        path: File relative to the session's directory: ``transcript.md`` or the file of an offloaded tool result.
         start: First line, 1-based.
         end: Last line, inclusive.
     """
@@ -35,12 +35,12 @@ class Pointer:
 
     @classmethod
     def of(cls, match: "re.Match[str]") -> "Pointer":
-        """Return what a match of `POINTER` points to first."""
+        """Return the first pointer of a match of `POINTER`."""
         return cls(match[1], int(match[2]), int(match[3] or match[2]))
 
     @classmethod
     def all_of(cls, match: "re.Match[str]") -> "tuple[Pointer, ...]":
-        """Return all that a match of `POINTER` points to, in its order."""
+        """Return all pointers of a match of `POINTER`, in its order."""
         spans = (span.partition("-") for span in match[4].split(",")[1:])
         return (cls.of(match), *(cls(match[1], int(start), int(end or start)) for start, _, end in spans))
 
@@ -55,13 +55,13 @@ class Pointer:
 
 
 def pointers_in(text: str) -> Iterator[Pointer]:
-    """Yield all pointers that stand in *text*, in order."""
+    """Yield all pointers in *text*, in order."""
     for match in POINTER.finditer(text):
         yield from Pointer.all_of(match)
 
 
 def citation_marks(pointers: Iterable[Pointer]) -> list[str]:
-    """Spell pointers as they stand in a text; those to one file that follow each other share a mark.
+    """Return pointers as they are written in a text; neighbours that name one file share a mark.
 
     The name of a file takes more tokens than its lines, that of a tool result six times as many.
 
@@ -77,13 +77,12 @@ class SourceMessage:
     """One archived message as a summariser sees it.
 
     Attributes:
-        index: Position in the whole session, 0-based.
-        message: The view; an offloaded tool result says what its stub says.
-        pointer: Where the message stands in the transcript; None with an offloader that knows no lines.
-        excerpts: For each of its tool results what the stub shows, None for one that stands there whole; empty
-            where all do.
-        lines: The transcript's lines that *pointer* names, so that some of them can be cited; empty where they are
-            not known, and then the whole message is.
+        index: Session index.
+        message: The view; an offloaded tool result reads as its stub.
+        pointer: Its lines in the transcript; None with an offloader that knows no lines.
+        excerpts: The stub's lines for each of its tool results, None for a whole one; empty if all are whole.
+        lines: The transcript's lines that *pointer* names, so that some of them can be cited; empty if not known, and
+            then the whole message is cited.
     """
 
     index: int
@@ -98,16 +97,16 @@ class Fact:
     """One fact of a summary, kept apart from the prose so that the next summary can carry it on.
 
     Attributes:
-        field: Which of `FIELDS` it belongs to.
-        kind: What it is, e.g. ``"request"``, ``"file"``, ``"error"``, ``"identifier"``.
-        text: As it stands in the summary, without its pointer.
-        pointer: The lines that back it, the first ones where they stand apart; None where there are none.
-        last_seen: Index of the newest message that holds it.
-        count: In how many messages it was seen.
-        weight: How likely it is needed again; higher comes first. Only comparable within a kind.
-        order: Position among what one message says, for reading in order.
-        also: The other lines that back it; a call and its result may stand far apart, or in two files.
-        is_shown: The summary says it. If not, there was no room, and the next summary may.
+        field: The field of the summary that says it.
+        kind: For example ``"request"``, ``"file"``, ``"error"``, ``"identifier"``.
+        text: As in the summary, without its pointer.
+        pointer: Lines that back it, the first of several; None if there are none.
+        last_seen: Session index of the newest message that holds it.
+        count: How many messages hold it.
+        weight: How likely it is needed again; only comparable within a kind.
+        order: Position among the facts of one message, for reading in order.
+        also: Further lines that back it: a call and its result may be far apart or in two files.
+        is_shown: The summary says it. If not, it lacked room, and the next summary may say it.
     """
 
     field: str
@@ -131,9 +130,9 @@ class BatchReference(NamedTuple):
     """Messages that an offloader without line ranges took in one call.
 
     Attributes:
-        first: Index of the first message, counted over the whole session.
-        end: Index behind the last one.
-        reference: What the offloader returned for them.
+        first: Session index of the first message.
+        end: Session index behind the last one.
+        reference: The offloader's answer.
     """
 
     first: int
@@ -143,16 +142,14 @@ class BatchReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a summariser gives back.
+    """What a summariser returns.
 
     Attributes:
-        summarizer: Who wrote it, e.g. ``"extractive"``.
-        fields: Text for each field asked for; sentences that rest on the archive end in ``[path:start-end]``,
-            or in several of these.
-        pointers: Those that stand in the text, in reading order, each once.
-        items: Facts to carry into the next summary, most needed first; empty from most model summarisers.
-        batches: Where all messages are that the summary stands for; empty if one transcript holds them. The compressor
-            sets it.
+        summarizer: Its name, e.g. ``"extractive"``.
+        fields: Text of each requested field; sentences cite the archive as ``[path:start-end]``.
+        pointers: Pointers in the text, in reading order, each once.
+        items: Facts for the next summary, most needed first; empty from most model summarisers.
+        batches: Where all summarised messages are; empty if one transcript holds them. The compressor sets it.
     """
 
     summarizer: str
@@ -167,14 +164,14 @@ class SummaryRequest:
     """What a summariser is asked.
 
     Attributes:
-        sources: The messages that leave the context, in order; never empty.
-        previous: The draft that stands in the context now and is replaced; None the first time.
-        max_tokens: For the text of all fields together.
+        sources: The archived messages, in order; never empty.
+        previous: The draft that is replaced; None the first time.
+        max_tokens: Of the text of all fields together.
         counter: Counts those tokens.
-        fields: Names of the fields wanted, in order.
-        focus: What the caller wants kept above all; empty for no preference.
-        prompt: Instruction for a model; ignored without one.
-        schema: JSON Schema of the answer; ignored without a model.
+        fields: Names of the requested fields, in order.
+        focus: What the caller wants kept above all; may be empty.
+        prompt: Instruction for a model.
+        schema: JSON Schema of a model's answer.
     """
 
     sources: Sequence[SourceMessage]
@@ -188,18 +185,18 @@ class SummaryRequest:
 
 
 class Summarizer(Protocol):
-    """Turns messages that leave the context into the fields of a summary."""
+    """Turns archived messages into the fields of a summary."""
 
     async def summarize(self, request: SummaryRequest) -> Draft:
-        """Return a draft. Raise `SummaryError`, or whatever the model behind it raises, when there is none."""
+        """Return a draft; raise `SummaryError`, or any error of the model behind it, if there is none."""
         ...
 
 
 def require_draft(answer: object) -> Draft:
-    """Return *answer* if it is a draft through and through: a summariser may be anybody's code.
+    """Return *answer* if it and all its parts have the right types: a summariser may be anybody's code.
 
     Raises:
-        SummaryError: It is something else, or holds something else.
+        SummaryError: It or a part of it is something else.
     """
     if not isinstance(answer, Draft):
         raise SummaryError("the summariser", f"answered with {type(answer).__name__}, not with a Draft")
@@ -212,24 +209,24 @@ def require_draft(answer: object) -> Draft:
     return answer
 
 
-# A summary as it stands in ``summaries.jsonl``. Source: docs/format.md, "summaries.jsonl".
+# A summary as a line of ``summaries.jsonl``. Source: docs/format.md, "summaries.jsonl".
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What stands in the context for messages that left it.
+    """The summary that replaces archived messages in the context.
 
     Attributes:
-        number: Position among the session's summaries, counted from 1; 0 without a log.
-        messages: Index of the first message that it replaced, and index behind the last, over the session.
-        draft: Its fields, pointers and facts.
-        unverified: Claims found nowhere in the archive, which are marked in the text; behind them the citations that
-            were taken out, as ``path:start-end``, since their lines are not there or do not hold what was said.
-        source_tokens: What the messages took.
-        tokens: What the text takes.
+        number: Position among the session's summaries, from 1; 0 without a log.
+        messages: Session index of the first replaced message, and behind the last.
+        draft: Fields, pointers and facts.
+        unverified: Claims that were found nowhere, which the text marks; then the citations that were removed, as
+            ``path:start-end``, because their lines do not exist or do not back the sentence.
+        source_tokens: Of the messages.
+        tokens: Of the text.
         text: What the model sees.
         created_at: ISO 8601, UTC.
-        fell_back: Why another summariser than the one that was given wrote it; empty where it did not.
+        fell_back: Why the extractive summariser wrote it in place of the given one; else empty.
     """
 
     number: int
@@ -266,7 +263,7 @@ class Summary:
 
 
 def summary_from(line: Mapping[str, Any]) -> Summary:
-    """Read a line of ``summaries.jsonl``; keys that are not known are ignored.
+    """Read a line of ``summaries.jsonl``; unknown keys are ignored.
 
     Raises:
         KeyError: A key that every summary has is missing.
@@ -292,7 +289,7 @@ def _pointer(found: Mapping[str, Any]) -> Pointer:
 
 
 def _item_json(item: Fact) -> dict[str, Any]:
-    """Return an item as JSON; only one that the summary does not say has the key ``shown``."""
+    """Return a fact as JSON; only one that the summary does not say has the key ``shown``."""
     found = asdict(item)
     return found if found.pop("is_shown") else {**found, "shown": False}
 
@@ -313,21 +310,21 @@ def _item(found: Mapping[str, Any]) -> Fact:
     )
 
 
-# What a compressor tells of what it does, in passing: how a summary was come by.
+# Events of a compressor.
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryVerified:
-    """A summary was checked against the messages that it stands for; it is shown next, its doubts marked.
+    """A summary was checked against its messages; it is shown next, with its doubtful claims marked.
 
     Attributes:
-        messages: Index of the first message that it is about, and index behind the last, over the session.
-        summarizer: Who wrote it, e.g. ``"extractive"``.
-        claims: How many paths, identifiers, numbers and quoted errors it states, each counted once.
-        unverified: Those of them that stand nowhere in the archive.
-        pointers: How many places its sentences refer to; all of them are there.
-        source_tokens: What the messages took.
-        tokens: What the summary takes.
+        messages: Session index of the first summarised message, and behind the last.
+        summarizer: Name of its author, e.g. ``"extractive"``.
+        claims: How many distinct paths, identifiers, numbers and quoted errors it states.
+        unverified: Those that the archive does not hold.
+        pointers: How many places it cites; all of them exist.
+        source_tokens: Of the messages.
+        tokens: Of the summary.
     """
 
     messages: tuple[int, int]
@@ -344,10 +341,10 @@ class SummaryFellBack:
     """A summariser failed, and the extractive one takes over: nothing is lost, and the text is drier.
 
     Attributes:
-        messages: Index of the first message to be summarised, and index behind the last, over the session.
-        summarizer: Whose answer is refused.
+        messages: Session index of the first message, and behind the last.
+        summarizer: Name of the one that failed.
         reason: Why, in words.
-        source_tokens: What the messages take.
+        source_tokens: Of the messages.
     """
 
     messages: tuple[int, int]
@@ -358,14 +355,14 @@ class SummaryFellBack:
 
 @dataclass(frozen=True, slots=True)
 class SummarySqueezed:
-    """A summary has less room than the one that it replaces, and does not say all that this one said.
+    """A summary has less room than the one that it replaces, and omits some of its facts.
 
-    What it does not say is kept with it in the log of summaries, and the next one says it if there is room.
+    The log of summaries keeps those facts, and the next summary says them if there is room.
 
     Attributes:
-        messages: Index of the first message that the summary is about, and index behind the last, over the session.
+        messages: Session index of the first summarised message, and behind the last.
         facts: How many facts the last summary said.
-        unsaid: How many of them this one does not say.
+        unsaid: How many of them this one omits.
         max_tokens: Of its fields together.
     """
 
