@@ -1,4 +1,4 @@
-"""Summarisers that are somebody else's: a function, or a model."""
+"""Summarisers of others: a function, or a model. The one that needs neither is `buoyline.compression.extractive`."""
 
 from buoyline.compression.summarizers.attempts import Retries
 from buoyline.compression.summarizers.callables import (

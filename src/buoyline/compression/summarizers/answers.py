@@ -1,7 +1,7 @@
-"""Read an answer, whatever form it has, into the fields of a summary.
+"""Read an answer of any form into the fields of a summary.
 
-Pure. Models wrap JSON in fences and prose, and leave raw line ends in its strings; none of that is worth a second
-request. What is missing or of another kind is.
+Pure. Models wrap JSON in fences and prose, and leave raw line ends in its strings; neither is worth a second request. A
+missing field or another kind of answer is.
 """
 
 import json
@@ -14,10 +14,10 @@ from buoyline.compression.summarizers.attempts import Failure, FailureKind
 from buoyline.compression.summary import Draft, SummaryRequest
 from buoyline.messages import is_array, is_object
 
-# Take out of an answer what would pass for words of buoyline in the context.
+# Remove text that the context would take for buoyline's own.
 #
-# Pure. A model repeats what it reads, and a tool can make it read anything: the frame of a summary, the notice of a
-# stub or the heading of a field must come from us alone.
+# A model repeats its input, and a tool can make it read anything: only buoyline may write the frame of a summary, the
+# first line of a stub or the heading of a field.
 
 
 _FENCES = re.compile(r"</?(?:conversation|previous-summary)(?:-[0-9a-f]{0,12})?>")
@@ -31,13 +31,13 @@ _HEADING = re.compile(r"^(\s{0,3})#{1,6}[ \t]+")
 _CODE_FENCE = re.compile(r"^\s{0,3}(?:```|~~~)")
 
 DEMOTED: Final = "- "
-"""Takes the place of a heading's signs: the fields stand under headings of the template, and under no others."""
+"""Replaces the signs of a heading: only the template's headings may stand above fields."""
 
 
 def cleaned(text: str) -> str:
-    """Return *text* of one field without marks, frames, notices and headings of ours; clean text as it is.
+    """Return the text of one field without chat marks, frames, stubs and headings; clean text is returned as it is.
 
-    Lines in a block of code keep their signs: there, ``#`` begins a comment.
+    Lines in a block of code keep their signs: there ``#`` begins a comment.
     """
     plain = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     for pattern in (_FENCES, _CHAT_MARKS, _OUR_FRAME):
@@ -52,7 +52,7 @@ def cleaned(text: str) -> str:
 
 
 def _gone(pattern: re.Pattern[str], text: str) -> str:
-    """Take out every match, also those that arise when what stood between two halves is gone; a few times at most."""
+    """Remove every match, and matches that arise when the text between two halves is removed, a few times at most."""
     for _ in range(5):
         text, count = pattern.subn("", text)
         if not count:
@@ -61,7 +61,7 @@ def _gone(pattern: re.Pattern[str], text: str) -> str:
 
 
 NOTHING_NOTED: Final = "Nothing noted."
-"""Said of a field that was left empty on purpose: the model was asked for it and had nothing to say."""
+"""Fills a field that the model left empty on purpose."""
 
 _FENCED = re.compile(r"\A\s*```[a-zA-Z]{0,10}\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
 _MAX_STARTS = 20
@@ -70,17 +70,17 @@ _SHOWN_CHARS = 80
 
 
 def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
-    """Return the fields that *answer* holds, cleaned.
+    """Return the fields of *answer*, cleaned.
 
     Args:
-        answer: A text (JSON, text under the names of fields) or a mapping.
-        request: Says which fields are wanted.
+        answer: A text (JSON, or text under the names of fields) or a mapping.
+        request: Names the requested fields.
 
     Returns:
-        Text for each field that was asked for, in their order, none of them empty.
+        Text for each requested field, in their order, none of them empty.
 
     Raises:
-        Failure: The answer is empty, is of another form, or lacks a field.
+        Failure: The answer is empty, has another form, or lacks a field.
     """
     if isinstance(answer, str):
         if not answer.strip():
@@ -104,7 +104,7 @@ def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
 
 
 def sections(text: str, names: Sequence[str]) -> dict[str, str] | None:
-    """Return what stands under the names of fields, spelled as headings or with a colon; None where none does."""
+    """Return the text under each field name that is a heading or ends in a colon; None if there is no such name."""
     spelled = {name.replace("_", " ").casefold(): name for name in names}
     pattern = "|".join(re.escape(name).replace(r"\ ", "[ _]") for name in spelled)
     heading = re.compile(
@@ -123,7 +123,7 @@ def sections(text: str, names: Sequence[str]) -> dict[str, str] | None:
 
 
 def _object_in(text: str) -> Mapping[str, object] | None:
-    """Return the JSON object that *text* is, or the first one in it."""
+    """Return the first JSON object in *text*, which may be all of it."""
     wrapped = _FENCED.match(text)
     body = wrapped[1] if wrapped else text
     decoder = json.JSONDecoder(strict=False)
@@ -142,7 +142,7 @@ def _object_in(text: str) -> Mapping[str, object] | None:
 
 
 def text_of(value: object, depth: int = 0) -> str:
-    """Return a JSON value as text: a list is one line each, which models give where a text was asked for."""
+    """Return a JSON value as text; each entry of a list becomes a line, since models give lists for texts."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -155,13 +155,13 @@ def text_of(value: object, depth: int = 0) -> str:
 
 
 def draft_of(answer: object, request: SummaryRequest, name: str) -> Draft:
-    """Return what a function of the user's gave as a draft.
+    """Return the answer of a user's function as a draft.
 
-    A text without fields is taken as a whole for ``current_state``, and the other fields refer to it: to refuse it
-    would be to refuse the simplest summariser there is.
+    A text without fields becomes ``current_state``, and the other fields refer to it: to refuse it would be to refuse
+    the simplest summariser there is.
 
     Raises:
-        Failure: There is nothing in it, or it lacks fields.
+        Failure: The answer is empty or lacks fields.
     """
     if isinstance(answer, Draft):
         return answer

@@ -1,7 +1,4 @@
-"""How often, and how long, a summariser is asked again.
-
-Pure: decides, and waits for nobody.
-"""
+"""How often, and for how long, a summariser is asked again."""
 
 import asyncio
 import logging
@@ -17,25 +14,23 @@ from buoyline.compression.summary import Draft
 from buoyline.errors import ConfigError, SummaryError
 from buoyline.tokens import TextCounter
 
-# Why there is no answer, in words that decide what to do about it.
-#
-# Pure.
+# Why there is no answer. The kind decides the remedy.
 
 
 class FailureKind(Enum):
-    """What went wrong, by what helps."""
+    """What went wrong, by the remedy."""
 
     BUSY = auto()
-    """Too many requests, a server's error, no connection, no answer in time: ask again later."""
+    """Too many requests, a server error, no connection or no answer in time: ask again later."""
 
     OVERFLOW = auto()
     """The request is too large for the model: ask again with less."""
 
     REJECTED = auto()
-    """The request is not understood as it is formed: ask in a plainer form."""
+    """The server does not accept the form of the request: ask in a plainer form."""
 
     HOPELESS = auto()
-    """No key, no such model, no credit: nothing helps."""
+    """No key, no such model or no credit: nothing helps."""
 
     EMPTY = auto()
     """The model said nothing."""
@@ -44,20 +39,20 @@ class FailureKind(Enum):
     """The model, or a filter, would not answer."""
 
     MALFORMED = auto()
-    """The answer is not of the schema: show what is wrong and ask again."""
+    """The answer does not follow the schema: show what is wrong and ask again."""
 
     TRUNCATED = auto()
     """The answer was cut off: ask for a shorter one."""
 
     INFLATED = auto()
-    """The answer is longer than allowed, or than what it sums up: ask for a shorter one."""
+    """The answer is longer than allowed, or longer than its source: ask for a shorter one."""
 
 
 class Failure(Exception):  # noqa: N818 - never leaves this package: `SummaryError` says it to callers
-    """There is no answer that can be used."""
+    """There is no usable answer."""
 
     def __init__(self, kind: FailureKind, reason: str, retry_after_s: float | None = None) -> None:
-        """Keep what went wrong, in which words, and how many seconds the provider asked to wait, if it said."""
+        """Keep the kind, the reason in words, and the seconds that the provider asked to wait, if it did."""
         super().__init__(kind, reason, retry_after_s)
         self.kind = kind
         self.reason = reason
@@ -79,14 +74,14 @@ _REPAIRS: Final[Mapping[FailureKind, int]] = MappingProxyType(
         FailureKind.HOPELESS: 0,
     }
 )
-"""So many times each is worth another request; what is busy or overflows is bounded by the attempts alone."""
+"""How many repeated requests each kind is worth; for busy and overflow only the attempts count."""
 
 
 OVERFLOW_SHRINK: Final = 0.6
-"""The next request's share of one that was too large."""
+"""Size of the next request as a share of one that was too large."""
 
 SHORTER: Final = 0.7
-"""Of the tokens allowed that are asked for after an answer that took too many."""
+"""Share of the allowed tokens that is asked for after an answer that was too long."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,9 +90,9 @@ class Retries:
 
     Attributes:
         max_attempts: Requests in all, the first one included; at least 1.
-        timeout_s: Seconds for one request; above 0.
-        first_wait_s: Seconds before the second request to a provider that is busy; doubled each time.
-        max_wait_s: Seconds to wait at most. A provider that asks for more is not waited for.
+        timeout_s: Of one request; above 0.
+        first_wait_s: Before the second request to a busy provider; doubled each time.
+        max_wait_s: Longest wait. If a provider asks for more, the summariser gives up.
 
     Raises:
         ConfigError: A value cannot work.
@@ -128,7 +123,7 @@ class Attempts:
     seen: Counter[FailureKind] = field(default_factory=Counter[FailureKind])
 
     def wait_s(self, failure: Failure) -> float | None:
-        """Count *failure* and return how many seconds to wait before asking again; None where it is given up."""
+        """Count *failure* and return the seconds to wait before the next request; None to give up."""
         self.made += 1
         self.seen[failure.kind] += 1
         if self.made >= self.bounds.max_attempts or self.seen[failure.kind] > _REPAIRS.get(failure.kind, self.made):
@@ -140,22 +135,22 @@ class Attempts:
         return min(self.bounds.first_wait_s * 2.0 ** (self.seen[FailureKind.BUSY] - 1), self.bounds.max_wait_s)
 
 
-# Asking again after a failure, for every summariser that asks somebody.
+# Repeated requests, for every summariser that makes requests.
 
 
 logger = logging.getLogger(__name__)
 
 
 async def repeated(ask_once: Callable[[], Awaitable[Draft]], *, name: str, retries: Retries) -> Draft:
-    """Ask until there is a draft, as often as that may help and *retries* allow.
+    """Ask until there is a draft, as often as another request may help and *retries* allow.
 
     Args:
-        ask_once: Gives the draft, or raises a `Failure`, whose kind says whether to ask again and after how long.
-        name: Who is asked.
+        ask_once: Returns the draft, or raises a `Failure` whose kind says if and when to ask again.
+        name: Of the summariser.
         retries: The bounds.
 
     Raises:
-        SummaryError: There was no draft within the bounds; it says why, and how often was asked.
+        SummaryError: There was no draft within the bounds; it says why, and how many requests were made.
     """
     attempts = Attempts(retries)
     while True:
@@ -170,9 +165,9 @@ async def repeated(ask_once: Callable[[], Awaitable[Draft]], *, name: str, retri
             await asyncio.sleep(wait_s)
 
 
-# Bring the fields of a summary within their tokens by taking out whole lines and sentences, the last ones first.
+# Cut fields to their tokens by whole lines and sentences, from the end.
 #
-# Pure. For a model that was asked twice and still writes too much: what it wrote first is what it held most needed.
+# For a model that was asked twice and still writes too much: it writes first what it holds most needed.
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?\])])\s+|(?<=[\u3002\uff01\uff1f])")
@@ -181,15 +176,15 @@ _MAX_TRIES = 30
 
 
 def total(fields: Mapping[str, str], counter: TextCounter) -> int:
-    """Count the tokens of all fields as they are shown, one below the other."""
+    """Count the tokens of all fields, one below the other."""
     return counter.count("\n".join(fields.values()))
 
 
 def shortened(fields: Mapping[str, str], max_tokens: int, counter: TextCounter) -> dict[str, str]:
-    """Return *fields* within *max_tokens* together, each cut by as much as it exceeds what the shorter ones leave.
+    """Return *fields* within *max_tokens* together; the longest are cut first.
 
     Returns:
-        The same fields; each keeps its beginning, up to the end of a sentence where one is near.
+        The same fields; each keeps its beginning, up to the end of a sentence if one is near.
     """
     found = dict(fields)
     room: float = max_tokens
@@ -203,7 +198,7 @@ def shortened(fields: Mapping[str, str], max_tokens: int, counter: TextCounter) 
 
 
 def _cap(counts: list[int], room: float) -> int:
-    """Return the most that one field may take so that all go into *room*."""
+    """Return the largest limit of one field with which all fit *room*."""
     waiting = sorted(counts)
     for position, count in enumerate(waiting):
         share = room / (len(waiting) - position)

@@ -1,7 +1,7 @@
-"""Asking a model for a summary, whatever it is reached through: what is sent, and what a bad answer changes in it.
+"""Ask a model for a summary through any client: what is sent, and how a bad answer changes the next request.
 
-A summariser says how one request is sent and which `Failure` each error of its client is. All else is here: how much of
-the transcript a request shows, what the model is told of an answer that cannot be used, and what is done in the end.
+A summariser sends one request and maps each error of its client to a `Failure`. The rest is here: how much of the
+transcript a request shows, and what the model is told about an answer that cannot be used.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ _SHOWN_ANSWER_TOKENS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What is wrong with an answer.
+    """A comment on a bad answer.
 
     Attributes:
-        answer: It, to be shown to the model again; empty where that would be too much.
+        answer: Shown to the model again; empty if that would be too much.
         words: What to do instead.
     """
 
@@ -54,7 +54,7 @@ class Question:
         prompt: What is asked.
         remarks: On the answers so far; they follow the prompt.
         schema: JSON Schema of the answer.
-        is_plain: The prompt spells the schema: the answer is text, and the provider need not know of it.
+        is_plain: The prompt spells the schema: the answer is text, and the provider need not know the schema.
     """
 
     prompt: Prompt
@@ -65,12 +65,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered.
+    """A model's answer.
 
     Attributes:
         content: An object of the schema, else the text.
         is_cut: The model ran out of tokens.
-        refusal: Why it would not answer; empty where it did.
+        refusal: Why it refused; empty if it did not.
     """
 
     content: object
@@ -79,27 +79,27 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """How the answer reads, for showing it to the model again."""
+        """The answer as text, to show it to the model again."""
         if isinstance(self.content, str):
             return self.content
         return json.dumps(self.content, ensure_ascii=False, default=str)
 
 
 Send: TypeAlias = Callable[[Question], Awaitable[Reply]]
-"""Sends one request; raises a `Failure` where there is no answer."""
+"""Sends one request; raises a `Failure` if there is no answer."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ModelExchange:
-    """The requests for one summary: how the next one is made, which each failure changes.
+    """The requests for one summary; each failure changes the next request.
 
     Attributes:
         name: Of the model.
         request: What is asked.
-        send: Sends one.
+        send: Sends one request.
         retries: Bounds.
-        max_tokens: For the request itself, remarks included.
-        answer_tokens: For the answer; what the first request says is the limit for all.
+        max_tokens: Of the request itself, remarks included.
+        answer_tokens: Of the answer; its first value is the limit for all answers.
         is_plain: See `Question`.
     """
 
@@ -119,10 +119,10 @@ class ModelExchange:
         self._limit = self.answer_tokens
 
     async def draft(self) -> Draft:
-        """Return the model's summary; one that is too long each time is cut to its tokens.
+        """Return the model's summary; if every answer is too long, the last one is cut.
 
         Raises:
-            SummaryError: There was no answer that can be used within the bounds; it says why.
+            SummaryError: There was no usable answer within the bounds; it says why.
         """
         try:
             return await repeated(self._once, name=self.name, retries=self.retries)
@@ -157,7 +157,7 @@ class ModelExchange:
         return Question(prompt=prompt, remarks=tuple(self._remarks), schema=schema, is_plain=self.is_plain)
 
     def _fields(self, reply: Reply) -> dict[str, str]:
-        """Return the fields of an answer that can be used."""
+        """Return the fields of a usable answer."""
         if reply.refusal:
             raise Failure(FailureKind.REFUSED, f"the model refused: {reply.refusal}")
         if reply.is_cut:
@@ -177,7 +177,7 @@ class ModelExchange:
         return fields
 
     def _change(self, failure: Failure) -> None:
-        """Change the next request by what was wrong with this one."""
+        """Change the next request by the failure of this one."""
         match failure.kind:
             case FailureKind.OVERFLOW:
                 self.max_tokens = int(self.max_tokens * OVERFLOW_SHRINK)
@@ -191,20 +191,20 @@ class ModelExchange:
                 pass
 
 
-# `CallableSummarizer`: a function of the user's that summarises, in as few lines as it likes.
+# `CallableSummarizer`: a function of the user.
 
 
 SummaryAnswer: TypeAlias = "str | Mapping[str, object] | Draft"
-"""What a function may give: a text, texts by field, or a draft."""
+"""What a function may return: a text, texts by field, or a draft."""
 
 SummaryFunction: TypeAlias = Callable[[SummaryRequest], Awaitable[SummaryAnswer]]
 
 
 class CallableSummarizer:
-    """Asks a function for the summary, and makes a draft of what it gives.
+    """Asks a function for the summary and makes a draft of its answer.
 
-    What the function raises, and what it gives that is no summary, ends in a `SummaryError`, so that the extractive
-    summariser takes over: the function may be anybody's code over anybody's network, and an agent need not stop for it.
+    An exception of the function, and an answer that is no summary, become a `SummaryError`, so that the extractive
+    summariser takes over: the function may be anybody's code over anybody's network, and must not stop an agent.
     """
 
     def __init__(
@@ -221,15 +221,14 @@ class CallableSummarizer:
 
         Args:
             function: Takes a `SummaryRequest` and returns a text, a mapping of fields, or a `Draft`.
-            name: Stands in the log of summaries; left out: the function's own.
+            name: For the log of summaries; default: the function's own.
             max_attempts: See `Retries`.
             timeout_s: See `Retries`.
             first_wait_s: See `Retries`.
-            failures: What the function may raise in place of an answer; anything else reaches whoever asked for the
-                next model call.
+            failures: Exceptions that count as no answer; any other one reaches the caller of the next model call.
 
         Raises:
-            ConfigError: *function* cannot be called, or a bound cannot work.
+            ConfigError: *function* is not callable, or a bound cannot work.
         """
         if not callable(function):
             raise ConfigError("summarizer", f"{type(function).__name__} can neither be called nor summarise")
@@ -239,10 +238,10 @@ class CallableSummarizer:
         self.name = name or str(getattr(function, "__name__", type(function).__name__))
 
     async def summarize(self, request: SummaryRequest) -> Draft:
-        """Return the function's answer as a draft; one that is too long is cut to the tokens there are.
+        """Return the function's answer as a draft; one that is too long is cut.
 
         Raises:
-            SummaryError: There was no answer that can be used within the bounds.
+            SummaryError: There was no usable answer within the bounds.
         """
         return await repeated(partial(self._asked, request), name=self.name, retries=self._retries)
 
@@ -251,7 +250,7 @@ class CallableSummarizer:
             async with asyncio.timeout(self._retries.timeout_s):
                 answer = await self._function(request)
         except self._failures as error:
-            # By default every exception: nothing is known of the function, and nothing else runs here.
+            # By default every exception: the function is unknown, and nothing else runs here.
             raise Failure(FailureKind.BUSY, f"{type(error).__name__}: {error}") from error
         draft = draft_of(answer, request, self.name)
         require_draft(draft)
@@ -265,11 +264,11 @@ if TYPE_CHECKING:
 
 
 def summarizer_from(summarizer: "Summarizer | SummaryFunction") -> Summarizer:
-    """Return *summarizer* itself where it has the method, else a `CallableSummarizer` that calls it.
+    """Return *summarizer* itself if it has the method, else a `CallableSummarizer` that calls it.
 
     Raises:
-        ConfigError: It is neither a summariser nor an async function. (What merely returns an awaitable cannot be told
-            from what does not before it is called; give it to `CallableSummarizer`.)
+        ConfigError: It is neither a summariser nor an async function. (A plain function that returns an awaitable
+            cannot be recognised before it is called; give it to `CallableSummarizer`.)
     """
     if callable(getattr(summarizer, "summarize", None)):
         return summarizer  # type: ignore[return-value]

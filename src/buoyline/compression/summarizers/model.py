@@ -1,4 +1,4 @@
-"""`ModelSummarizer`: a model writes the summary, is asked again within bounds, and is never trusted."""
+"""`ModelSummarizer`: a model writes the summary; it is asked again within bounds, and its answer is checked."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from buoyline.compression.summarizers.provider import OutputMode
 
 UNKNOWN_CONTEXT_SIZE: Final = 32_000
-"""Taken for a model that nobody knows: what nearly all have today. One with less says so, and is asked with less."""
+"""For an unknown model; nearly all have as much today. A model with less refuses, and is asked with less."""
 
 REASONING_TOKENS: Final = 4_096
-"""Beside the answer: many models think before they write, and their thoughts count as output."""
+"""Added to the answer: many models reason before they write, and reasoning counts as output."""
 
 MAX_OUTPUT_SHARE: Final = 0.33
-"""Of the window, for the answer with the thoughts."""
+"""Of the window, for the answer with the reasoning."""
 
 _MODES: Final = ("auto", "native", "tool", "text")
 
@@ -31,10 +31,10 @@ _MODES: Final = ("auto", "native", "tool", "text")
 class ModelSummarizer:
     """Lets a model write the summary, through the model classes of pydantic-ai.
 
-    The model sees the transcript with its line numbers and brings the previous summary up to date. Its answer has to
-    be of the summary's schema and within its tokens; what it cites and claims is checked by the `Compressor`. It is
-    asked again a few times where that may help; then a `SummaryError` says why not, and the extractive summariser
-    takes over.
+    The model sees the transcript with its line numbers and updates the previous summary. Its answer must follow the
+    schema of the summary and keep to its tokens; the `Compressor` checks its citations and claims. If an answer cannot
+    be used, the model is asked again a few times; then a `SummaryError` says why, and the extractive summariser takes
+    over.
     """
 
     def __init__(
@@ -52,25 +52,25 @@ class ModelSummarizer:
         first_wait_s: float = 1.0,
         max_wait_s: float = 30.0,
     ) -> None:
-        """Name the model, and say how long and how often it is asked.
+        """Name the model and the bounds of its requests.
 
         Args:
             model: ``"provider:model"`` as pydantic-ai spells it, e.g. ``"anthropic:claude-haiku-4-5"``, or one of its
                 model objects.
-            base_url: Of a server that speaks the API of OpenAI's chat completions, such as a local one.
+            base_url: Of a server with the API of OpenAI's chat completions, such as a local one.
             api_key: For *base_url*.
-            provider: One of pydantic-ai's, with a client of your own.
-            context_size: Tokens of the model's window. Left out: what is known of the model, else 32,000.
-            output: How the provider is told of the schema: ``"native"``, as the output of a ``"tool"``, as ``"text"``
-                in the prompt, or what the model does best.
-            settings: pydantic-ai's ``ModelSettings`` such as ``temperature``; they go before our own.
+            provider: A provider object of pydantic-ai, with a client of your own.
+            context_size: Tokens of the model's window. Default: as known for the model, else 32,000.
+            output: How the provider gets the schema: ``"native"``, as the output of a ``"tool"``, as ``"text"`` in the
+                prompt, or ``"auto"``, the best that the model offers.
+            settings: pydantic-ai's ``ModelSettings`` such as ``temperature``; they override our own.
             max_attempts: See `Retries`.
             timeout_s: See `Retries`.
             first_wait_s: See `Retries`.
             max_wait_s: See `Retries`.
 
         Raises:
-            ConfigError: pydantic-ai or the provider's package is not installed, there is no such model, or a value
+            ConfigError: pydantic-ai or the provider's package is not installed, the model does not exist, or a value
                 cannot work.
         """
         self._retries = Retries(
@@ -90,7 +90,7 @@ class ModelSummarizer:
         self._max_output = _max_output(found)
 
     def _model(self) -> "Model":
-        """Return the model; one that was named anew for each summary, since a client belongs to one event loop."""
+        """Return the model. A named one is built for each summary, since a client belongs to one event loop."""
         provider = _provider()
         if not isinstance(self._given, str):
             return self._given
@@ -101,10 +101,10 @@ class ModelSummarizer:
         """Return the model's summary.
 
         Raises:
-            SummaryError: There was no answer that can be used within the bounds; it says why.
+            SummaryError: There was no usable answer within the bounds; it says why.
         """
         answer_tokens = max(min(request.max_tokens, _source_tokens(request) - 1), 1)
-        # JSON takes its signs and escapes beside the text, and the model's tokens are not ours.
+        # JSON adds signs and escapes to the text, and the model counts other tokens than buoyline.
         output = min(2 * answer_tokens + REASONING_TOKENS, int(self.context_size * MAX_OUTPUT_SHARE))
         output = max(min(output, self._max_output or output), 1)
         async with self._model() as model:
@@ -143,7 +143,7 @@ def _max_output(model: "Model") -> int | None:
 
 
 def _provider() -> Any:
-    """Import pydantic-ai, which nobody needs who lets no model summarise.
+    """Import pydantic-ai, which only a model summariser needs.
 
     Raises:
         ConfigError: It is not installed.

@@ -1,7 +1,7 @@
-"""What a model is told that summarises: the rules, the summary so far, the messages that leave, the wish.
+"""The prompt of a model that summarises: the rules, the previous summary, the archived messages, the request.
 
-Pure. The previous summary is there to be brought up to date: one that is written anew each time forgets what the
-messages before said, which nobody sees any more.
+Pure. The previous summary is included so that the model updates it: a summary written from scratch each time forgets
+the earlier messages, which nobody sees any more.
 """
 
 import hashlib
@@ -15,20 +15,20 @@ from buoyline.compression.citations import NumberedLine, TranscriptBlock, blocks
 from buoyline.compression.summary import SummaryRequest
 from buoyline.tokens import TextCounter
 
-# How messages are spelled for a model that summarises them: every line numbered, none that can pass for ours.
+# Messages as a model reads them: every line has a number and an author.
 #
-# Pure. Each line begins with a gutter of ours, so that no text of a message can begin a line, close the fence around
-# it, or speak with the voice of somebody else.
+# Each line begins with a gutter, so that no text of a message can begin a line, close the fence around it, or pass for
+# another author's.
 
 
 SPOKEN: Final = "|"
-"""Ends the gutter of what a person or the model said."""
+"""Ends the gutter of a line that a person or the model wrote."""
 
 DATA: Final = ">"
-"""Ends the gutter of what a tool gave."""
+"""Ends the gutter of a line that a tool wrote."""
 
 OMITTED: Final = "\u2026"
-"""Begins the line that stands for lines left out; no gutter begins so."""
+"""Begins the line that replaces omitted lines; no gutter begins with it."""
 
 
 def spelled(block: TranscriptBlock, transcript: str) -> str:
@@ -36,25 +36,25 @@ def spelled(block: TranscriptBlock, transcript: str) -> str:
 
     Args:
         block: Lines.
-        transcript: Path whose lines are numbered without their path, since most are its.
+        transcript: Path whose lines are numbered without their path, since most lines are from there.
     """
     return spelled_lines(block.lines, transcript, DATA if block.is_result else SPOKEN)
 
 
 def spelled_lines(lines: Iterable[NumberedLine], transcript: str, bar: str) -> str:
-    """Return *lines* with gutters that end in *bar*; a last empty line end is not part of it."""
+    """Return *lines* with gutters that end in *bar*, without a line end at the end."""
     return "\n".join(f"{_gutter(line, transcript)}{bar} {line.text}" for line in lines)
 
 
 def omission(lines: Sequence[NumberedLine], what: str = "lines") -> str:
-    """Return the line that stands for *lines* that are left out for want of room, with the numbers they have."""
+    """Return the line that replaces *lines*, which had no room, with their numbers."""
     places = ", ".join(str(pointer) for span in _by_file(lines) if (pointer := pointer_to(span)) is not None)
     named = f" ({places})" if places else ""
     return f"{OMITTED} {len(lines):,} {what} left out here for length{named} {OMITTED}"
 
 
 def fenced(name: str, text: str) -> str:
-    """Return *text* between marks that it cannot contain: they are named after its own hash."""
+    """Return *text* in a fence that it cannot contain: the fence is named after the text's own hash."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"<{name}-{digest}>\n{text}\n</{name}-{digest}>"
 
@@ -72,25 +72,24 @@ def _by_file(lines: Sequence[NumberedLine]) -> Iterator[list[NumberedLine]]:
     yield from list(files.values())[:3]
 
 
-# Make the messages fit the window of the model that summarises them, whatever their number and size.
+# Fit the messages into the window of the model that summarises them, whatever their number and size.
 #
-# Pure. The loudest blocks are cut first, results before words; where even that is too much, the middle goes. What is
-# left out is named by its lines, so the reader knows that it is there. Nothing here fails: the last resort is to cut
-# the text where the room ends.
+# The largest blocks are cut first, results before words; if that is not enough, the middle is omitted. Omitted
+# lines are named, so that the reader knows of them. This never fails: the last resort is to cut the text at its limit.
 
 
 LEAST_TOKENS: Final = 40
-"""Of a block that is cut: below, the notice of what was left out would take the room of the text itself."""
+"""Of a block that is cut: with fewer, the note of the omission would take the room of the text."""
 
 HEAD_SHARE: Final = 0.6
-"""Of a cut block, for its beginning; the rest is for its end, where outcomes stand."""
+"""Of a cut block, for its beginning; the rest is for its end, which holds outcomes."""
 
 FIRST_SHARE: Final = 0.25
-"""Of the whole where the middle goes, for the beginning, which holds the task; the rest is for the newest."""
+"""If the middle is omitted: of the whole, for the beginning, which holds the task; the rest is for the end."""
 
 USER_WEIGHT: Final = 6
 ASSISTANT_WEIGHT: Final = 2
-"""So many times what a result may take, before words are cut."""
+"""Words may take so many times the tokens of a result before they are cut."""
 
 _MAX_TRIES = 12
 _SHRINK = 0.8
@@ -114,12 +113,12 @@ class _Piece:
 
 
 def fit(blocks: Sequence[TranscriptBlock], transcript: str, max_tokens: int, counter: TextCounter) -> str:
-    """Return *blocks* as text of at most *max_tokens*, as much of them as goes.
+    """Return as much of *blocks* as fits *max_tokens*, as text.
 
     Args:
         blocks: In reading order.
         transcript: Path whose lines need no path.
-        max_tokens: For the text; nothing at all below 1.
+        max_tokens: Of the text; below 1 it is empty.
         counter: Counts them.
     """
     pieces = [
@@ -147,7 +146,7 @@ def _joined(pieces: Sequence[_Piece], transcript: str, room: float) -> str:
 
 
 def _cap(pieces: Sequence[_Piece], room: float) -> float | None:
-    """Return how much a result may take so that all goes into *room*; None where not even the least does."""
+    """Return the largest size of a result with which all fit *room*; None if not even the least does."""
     if sum(piece.allowed(0) for piece in pieces) > room:
         return None
     low, high = 0.0, room
@@ -161,7 +160,7 @@ def _cap(pieces: Sequence[_Piece], room: float) -> float | None:
 
 
 def _ends(pieces: Sequence[_Piece], room: float) -> tuple[int, int]:
-    """Return how many pieces of the beginning stay, and from which one on those of the end do."""
+    """Return how many pieces of the beginning are kept, and the first piece of the end that is."""
     first, taken = 0, 0.0
     while first < len(pieces) and taken + pieces[first].allowed(0) <= FIRST_SHARE * room:
         taken += pieces[first].allowed(0)
@@ -193,7 +192,7 @@ def _cut(piece: _Piece, max_tokens: float, transcript: str) -> str:
 
 
 def _fitting(lines: Sequence[NumberedLine], chars: int, transcript: str) -> int:
-    """Return how many of *lines* go into so many characters."""
+    """Return how many of *lines* fit so many characters."""
     count = 0
     for line in lines:
         chars -= len(spelled_lines([line], transcript, SPOKEN)) + 1
@@ -204,13 +203,13 @@ def _fitting(lines: Sequence[NumberedLine], chars: int, transcript: str) -> int:
 
 
 TRANSCRIPT: Final = "transcript.md"
-"""How pointers call the transcript where no message says it."""
+"""Name of the transcript in pointers if no message gives it."""
 
 PREVIOUS_SHARE: Final = 0.4
-"""Of the room, at most, for the summary that is brought up to date."""
+"""Of the room, at most, for the previous summary."""
 
 MARGIN: Final = 0.9
-"""Of the room that is used: the model's own tokens are not those that were counted."""
+"""Of the room that is used: the model counts other tokens than buoyline."""
 
 _RULES = """
 Rules:
@@ -230,11 +229,11 @@ change what has changed, and take out only what no longer matters.
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is sent to a model.
+    """The texts for a model.
 
     Attributes:
         system: Instructions.
-        user: The record, and what to do with it.
+        user: The record, and the request.
     """
 
     system: str
@@ -242,13 +241,13 @@ class Prompt:
 
 
 def prompt_for(request: SummaryRequest, *, max_tokens: int, answer_tokens: int, spell_schema: bool) -> Prompt:
-    """Write the prompt for *request* so that it takes at most *max_tokens*.
+    """Write the prompt for *request* within *max_tokens*.
 
     Args:
         request: What is asked.
-        max_tokens: For both texts together.
-        answer_tokens: What the fields of the answer may take.
-        spell_schema: The provider does not hand the schema to the model, so the text has to.
+        max_tokens: Of both texts together.
+        answer_tokens: Limit of the answer's fields.
+        spell_schema: Include the schema, since the provider does not pass it to the model.
     """
     transcript = next((source.pointer.path for source in request.sources if source.pointer is not None), TRANSCRIPT)
     system = request.prompt + "\n" + _RULES.format(transcript=transcript)

@@ -1,8 +1,7 @@
-"""Talk to a model through pydantic-ai, the one module that imports it.
+"""Reach a model through pydantic-ai; the only module that imports it.
 
-Its model classes cover the providers and sort their errors, so that neither has to be done here again. Requests
-are made directly, without its agents: how often to ask again, and what for, is decided in one place, and that is
-`buoyline.compression.summarizers.callables`.
+Its model classes cover the providers and classify their errors. Requests are made directly, without its agents:
+`buoyline.compression.summarizers.callables` alone decides if a request is repeated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,16 +38,16 @@ _MAX_REASON_CHARS: Final = 300
 
 
 def model_named(name: str, *, base_url: str | None, api_key: str | None, provider: Any) -> Model:
-    """Return the model that *name* stands for, with a client of its own.
+    """Return the model *name*, with a client of its own.
 
     Args:
-        name: ``"provider:model"``; with *base_url*, what stands before the colon does not matter.
-        base_url: Of a server that speaks the API of OpenAI's chat completions.
-        api_key: For *base_url*; left out: a dummy, since most local servers want none.
-        provider: A provider of pydantic-ai, used in place of the one that *name* says.
+        name: ``"provider:model"``; with *base_url* the part before the colon is ignored.
+        base_url: Of a server with the API of OpenAI's chat completions.
+        api_key: For *base_url*. Default: a dummy, since most local servers want none.
+        provider: A provider of pydantic-ai that replaces the one in *name*.
 
     Raises:
-        ConfigError: There is no such provider, its package is not installed, or it has no key.
+        ConfigError: The provider does not exist, its package is not installed, or it has no key.
     """
     try:
         if base_url is not None:
@@ -69,17 +68,17 @@ def _compatible(name: str, base_url: str, api_key: str | None) -> Model:
 
 
 def window_of(model: Model) -> int | None:
-    """Return the size of the model's window as far as pydantic-ai knows it."""
+    """Return the size of the model's window if pydantic-ai knows it."""
     return model.profile.get("context_window")
 
 
 async def ask(model: Model, question: Question, *, mode: OutputMode, settings: Mapping[str, object]) -> Reply:
-    """Send one request and return the answer. Nothing is asked again here, also not by the provider's client.
+    """Send one request and return the answer; neither buoyline nor the provider's client repeats it here.
 
     Args:
         model: Entered, so that it has a client of the running loop.
         question: What is sent.
-        mode: How the provider is told of the schema, where the question itself does not spell it.
+        mode: How the provider gets the schema, unless the question itself spells it.
         settings: pydantic-ai's ``ModelSettings``.
 
     Raises:
@@ -98,7 +97,7 @@ async def ask(model: Model, question: Question, *, mode: OutputMode, settings: M
     except (exceptions.AgentRunError, exceptions.UserError, exceptions.FallbackExceptionGroup) as error:
         raise _failure(error) from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        # An answer without choices, or of broken JSON, is nothing that pydantic-ai foresees: it trips over them.
+        # pydantic-ai does not expect an answer without choices or of broken JSON, and fails with any of these.
         raise Failure(
             FailureKind.BUSY, f"the server's answer has no known form ({type(error).__name__}: {error})"
         ) from error
@@ -163,17 +162,17 @@ _KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], FailureKind]]] = (
     ((exceptions.ModelRequestRejectedError,), FailureKind.REJECTED),
     ((exceptions.ContentFilterError,), FailureKind.REFUSED),
     ((_OUTPUT_LIMIT,), FailureKind.TRUNCATED),
-    # An answer that is not of the provider's own form is the server's fault, and not the model's.
+    # If an answer does not have the provider's own form, the server is at fault, not the model.
     ((exceptions.UnexpectedModelBehavior, exceptions.ModelRequestTimeout), FailureKind.BUSY),
     ((exceptions.UserError,), FailureKind.REJECTED),
 )
-"""In the order in which they are asked: the narrower before the wider."""
+"""The first match holds: narrower classes come first."""
 
 _OVERFLOW_WORDS: Final = ("context length", "context_length", "context window", "too many tokens", "prompt is too long")
 
 
 def _failure(error: Exception) -> Failure:
-    """Return what *error* means for us, with the provider's words and its wish for a pause."""
+    """Return *error* as a `Failure`, with the provider's words and the wait that it asks for."""
     if isinstance(error, exceptions.FallbackExceptionGroup):
         found = [_failure(inner) for inner in error.exceptions if isinstance(inner, Exception)]
         return next((one for one in found if one.kind in {FailureKind.BUSY, FailureKind.OVERFLOW}), found[0])
@@ -187,7 +186,7 @@ def _failure(error: Exception) -> Failure:
 
 
 def _by_status(error: exceptions.ModelHTTPError) -> FailureKind:
-    """Judge what pydantic-ai leaves open: servers that only resemble a known API have codes of their own."""
+    """Judge an error that pydantic-ai leaves open: servers that only resemble a known API have codes of their own."""
     said = str(error.body).casefold()
     if error.status_code == 413 or any(words in said for words in _OVERFLOW_WORDS):  # noqa: PLR2004 - HTTP's
         return FailureKind.OVERFLOW
