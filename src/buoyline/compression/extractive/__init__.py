@@ -1,8 +1,8 @@
-"""The summariser that needs no model: facts are gathered, ranked and worded, each with the lines that back it.
+"""The summariser without a model: it extracts facts, ranks them, and words each with the lines that back it.
 
-Read it in this order: `extractive` composes, `conversation` reads the messages (`calls`, `steps`, `occurrences`),
-`gathering` finds what each field could say, `carrying` adds what the last summary said, `selection` chooses within the
-budget, `wording` writes it down.
+In reading order: `summarizer` composes a summary; `conversation` reads the messages (`speech`, `steps`, `occurrences`,
+`lines`); `facts` finds candidates for each field; `selection` and `snippets` choose within the budget; `fact_text`
+writes the text. Nothing here asks a model or reads a file.
 """
 
 from buoyline.compression.extractive.summarizer import Extractive, extract

@@ -1,4 +1,4 @@
-"""The messages that leave the context, read once for all fields of their summary."""
+"""The archived messages, read once for all fields of their summary."""
 
 import math
 from collections.abc import Sequence
@@ -26,15 +26,15 @@ from buoyline.messages import Role
 from buoyline.tokens import TextCounter
 
 MIN_WORDS_CHARS: Final = 11
-"""A shorter message or sentence of a user says nothing without what it answers."""
+"""A shorter message or sentence of a user means nothing without the question that it answers."""
 
 MADE_ALIKE: Final = 3
-"""So many messages that end in the same line were made by a program."""
+"""So many messages with the same last line were made by a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotationLimits:
-    """How long one quotation may be, in tokens: a summary of 400 quotes a line where one of 4,000 quotes more."""
+    """Longest quotations, in tokens: a summary of 400 tokens quotes a line if one of 4,000 quotes more."""
 
     counter: TextCounter
     max_tokens: int
@@ -59,16 +59,16 @@ class QuotationLimits:
 
 
 class Conversation:
-    """Messages, the calls in them joined with their results, and every exact string with its places.
+    """Messages, their calls joined with the results, and the places of every exact string.
 
     Attributes:
         citations: Finds the lines of quotations.
         sections: Finds the lines of exact strings.
-        typed: The messages that the user typed, in order; all of the user's where none looks typed.
+        typed: The messages that the user typed, in order; all of the user's if none looks typed.
     """
 
     def __init__(self, sources: Sequence[SourceMessage], limits: QuotationLimits, *, has_task: bool = False) -> None:
-        """Read *sources*, which are in order and not empty; *has_task* if the first request stands in a summary."""
+        """Read *sources*, which are in order and not empty; *has_task*: the last summary says the first request."""
         self.sources = sources
         self.has_task = has_task
         self.limits = limits
@@ -96,7 +96,7 @@ class Conversation:
         return likelihood(occurrence.weight, count=occurrence.count, age=self.end - 1 - occurrence.last_seen)
 
     def value_in(self, text: str) -> float:
-        """Return how many strings of *text* are needed again, on average."""
+        """Return how many strings of *text* are likely needed again."""
         return math.fsum(self._values.get(string, 0.0) for _, string in self._index.strings(text))
 
     def strings_in(self, text: str) -> set[str]:
@@ -104,23 +104,23 @@ class Conversation:
         return {string for _, string in self._index.strings(text)}
 
     def is_made(self, source: SourceMessage) -> bool:
-        """Tell whether a message in the user's name was made by a program: a notice, a prompt of a shell."""
+        """Tell whether a program made a user message: a notification, a shell prompt."""
         text = source.message.text
         is_task = source is self._first and not self.has_task
         return is_made_by_machine(text) or (ending_of(text) in self._endings and not is_task)
 
     @property
     def last_operation(self) -> int:
-        """Index of the newest message of the user, or with a call that has a result; -1 without any.
+        """Index of the newest message of the user, or of the newest call with a result; -1 without any.
 
-        What was announced before is done.
+        Earlier announcements are done.
         """
         users = self.spoken("user")[-1:]
         calls = (step.call.index for step in self.steps if step.answer is not None)
         return max((*calls, *(source.index for source in users)), default=-1)
 
     def quoted(self, source: SourceMessage, max_tokens: int) -> Passage:
-        """Return what a user said with its lines; before a mere "yes" the question that it answers."""
+        """Quote a user with the lines; a mere "yes" follows the question that it answers."""
         said = cut(source.message.text, max_tokens, self.limits.counter)
         pointers = self.citations.of(source, said)
         if self.says_something(source.message.text):
@@ -137,17 +137,17 @@ class Conversation:
         return Passage(f"{shown}{ANSWERED}{said}", merged_pointers((*self.citations.of(asked, shown), *pointers)))
 
     def says_something(self, text: str) -> bool:
-        """Tell whether a user's words say anything alone: "yes" and "go on" do not."""
+        """Tell whether a user's words mean anything alone: "yes" and "go on" do not."""
         return chars_of(readable(text[:MAX_TYPED_CHARS])) >= MIN_WORDS_CHARS or self.value_in(text) > 0
 
     def item(self, field: str, kind: str, text: str, source: SourceMessage, *, weight: float, order: int = 0) -> Fact:
-        """Return *text*, which *source* says, with its lines."""
+        """Return the fact *text* of *source*, with its lines."""
         pointers = self.citations.of(source, text)
         first, also = (pointers[0], pointers[1:]) if pointers else (None, ())
         return Fact(field, kind, text, first, source.index, weight=weight, order=order, also=also)
 
     def file_at(self, pointer: Pointer) -> str:
-        """Return the name of the file that a call wrote or read whose lines, or whose result's, *pointer* names."""
+        """Return the name of the file that the call at *pointer* wrote or read; empty if there is none."""
         step = self._step_at(pointer)
         name = step.action.paths[0].rpartition("/")[2] if step is not None and step.action.paths else ""
         return name if "." in name[1:] else ""  # a directory says too little
@@ -160,15 +160,15 @@ class Conversation:
         return None
 
     def spoken(self, role: Role) -> list[SourceMessage]:
-        """Return the messages of one side that have text, in order."""
+        """Return the messages of one role that have text, in order."""
         return [source for source in self.sources if source.message.role == role and source.message.text.strip()]
 
 
 def _errors(made: Sequence[Step]) -> tuple[list[Step], list[Step], list[Step]]:
-    """Part the failed steps into those that are open, those whose files were changed since, and those that are over.
+    """Part the failed steps into open ones, those whose files were changed since, and resolved ones.
 
-    The last try of the same decides: if it failed, its errors are open and those of earlier tries are not, but for
-    the same words, which are told once. What tries more at once tries the same, too.
+    The last try of the same subject decides: if it failed, its errors are open and those of earlier tries are not, and
+    equal words are said once. A call that tries several subjects counts for each.
     """
     last_try: dict[str, int] = {}
     last_change: dict[str, int] = {}
@@ -193,7 +193,7 @@ def _errors(made: Sequence[Step]) -> tuple[list[Step], list[Step], list[Step]]:
 
 
 def _without_repetitions(sources: Sequence[SourceMessage]) -> list[SourceMessage]:
-    """Leave out what a later message says again from its first word on: it was interrupted, and said in full then."""
+    """Drop messages that a later one repeats from its first word on: they were interrupted, and completed then."""
     texts = [readable(source.message.text) for source in sources]
     stems = [text.rstrip("?!. ") for text in texts]
     later = [any(other.startswith(stem) for other in texts[at + 1 : at + 4]) for at, stem in enumerate(stems)]

@@ -1,4 +1,4 @@
-"""What each field of a summary may say, taken from the messages: candidates, more than there is room for."""
+"""Candidates for each field of a summary, more than there is room for."""
 
 import math
 import re
@@ -31,22 +31,22 @@ from buoyline.compression.summary import Fact, Pointer, SourceMessage
 if TYPE_CHECKING:
     from buoyline.compression.extractive.steps import Step
 
-# Weights are log odds, as those of `occurrences`, but set by judgement and by reading summaries, not fitted.
+# Weights are log odds, like those of `occurrences`, but set by judgement and by reading summaries, not fitted.
 TASK: Final = 9.0
-"""The first request is kept whatever else goes."""
+"""The first request is kept above all else."""
 
 REQUEST: Final = 2.0
 LAST_REPORT: Final = 5.0
 NEWER_REPORT: Final = 5.0
-"""The newest one, where something was done since."""
+"""The newest report, if something was done since."""
 REPORT: Final = 2.5
 INTENT: Final = 4.0
 CHANGED: Final = 4.0
 DONE: Final = 1.5
 LATELY: Final = 0.5
-"""Added for what was done since the agent's last words: nothing else says that it is done."""
+"""Added for work since the agent's last words: nothing else says that it is done."""
 SERIES: Final = 4.5
-"""Several such deeds: who goes on must not do them again."""
+"""Several similar calls: the next agent must not repeat them."""
 FAILED: Final = 1.0
 LOOKED: Final = -1.0
 READ: Final = -0.5
@@ -59,44 +59,46 @@ REMARK: Final = 0.0
 
 PASTED: Final = 0.5
 MADE: Final = -1.0
-"""For messages in the user's name that no person typed."""
+"""For user messages that no person typed."""
 
 MAX_AGENT_CHARS: Final = 40_000
 
 UNTRIED_MESSAGES: Final = 50
-"""An error so long ago that nobody has tried the same again is said to be that."""
+"""An error that nobody tried again for so many messages is reported as untried."""
 
 ANNOUNCEMENT: Final = 2.0
-"""Taken from the weight of a sentence that says what the agent was about to do, or asks: that was done since, or
-answered. What goes before a call announces it, and what ends a message looks ahead, in any language."""
+"""Subtracted from the weight of a sentence that announces or asks something: by now that was done or answered.
+Sentences before a call announce it, and the last ones of a message look ahead, in any language.
+"""
 
 USUAL_CHARS: Final = 80
-"""Of a message that asks for something. One of half as much has half the odds to matter later, but for corrections."""
+"""Of a request. One half as long has half the odds to matter later, except for corrections."""
 
 MIN_SUBSTANCE: Final = -2.5
 
 NEWEST: Final = 3
-"""So many of the user's last messages come before older ones that say more, but for a mere "ok": the work goes on from
-them."""
+"""So many of the user's last messages precede older ones that say more, except for a mere "ok": the work continues from
+them.
+"""
 
 _ONLY_COUNTS = re.compile(r"^\W*(?:found )?\d+ (?:failed|errors?|failures?|problems?)\b", re.IGNORECASE)
-"""The line of a report that says how many errors there are, and not which."""
+"""A line of a report that counts errors without naming them."""
 
 POINTER_TOKENS: Final = 12
 
 REPORT_LINES: Final = 24
-"""A report of so many lines is cited as a whole where its quotation was cut."""
+"""A report of at most so many lines is cited whole if its quotation was cut."""
 
 CHANGE_LINES: Final = 12
-"""So many lines behind a file's name show what was changed in it."""
+"""So many lines behind a file's name show the change."""
 
 
 def overview(conversation: Conversation, *, without: SourceMessage | None = None) -> Iterator[Fact]:
-    """Yield what the user said, in the user's words.
+    """Yield the user's requests in the user's words.
 
     Args:
-        conversation: Where to look.
-        without: The message that is quoted elsewhere; the first request is quoted here whatever that is.
+        conversation: The messages.
+        without: A message that is quoted elsewhere; the first request is quoted here even so.
     """
     limits = conversation.limits
     typed = conversation.typed
@@ -117,7 +119,7 @@ def overview(conversation: Conversation, *, without: SourceMessage | None = None
 
 
 def state(conversation: Conversation) -> Iterator[Fact]:
-    """Yield what was done: files changed, calls and how they ended, what the agent reported."""
+    """Yield changed files, calls with their outcomes, and the agent's reports."""
     for step in conversation.steps:
         if step.action.operation == "change" and not step.has_failed:
             for path in step.action.paths:
@@ -131,7 +133,7 @@ def state(conversation: Conversation) -> Iterator[Fact]:
 
 
 def discoveries(conversation: Conversation) -> Iterator[Fact]:
-    """Yield errors, open and resolved, and the sentences of the agent that say most about what is at work."""
+    """Yield errors, open and resolved, and the most telling sentences of the agent."""
     for step in conversation.open_errors:
         is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
         yield _error(conversation, step, *(("untried", UNTRIED_ERROR) if is_old else ("error", OPEN_ERROR)))
@@ -154,7 +156,7 @@ def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -
 
 
 def preserved(conversation: Conversation) -> Iterator[Fact]:
-    """Yield the user's rules and remarks sentence by sentence, and the exact strings in use, these without lines."""
+    """Yield the user's rules and remarks by sentence, and the exact strings in use, which have no lines yet."""
     limits = conversation.limits
     for source in conversation.typed:
         if _is_pasted(source):
@@ -178,13 +180,13 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
 
 
 def _operations(conversation: Conversation) -> Iterator[Fact]:
-    """Yield each distinct call with its newest outcome; those that differ in one argument alone together."""
+    """Yield each distinct call with its newest outcome; calls that differ in one argument are one fact."""
     limits = conversation.limits
     words = conversation.spoken("assistant")[-1:]
     said = words[0].index if words else -1
     newest: dict[str, Step] = {}
     for step in conversation.steps:
-        # What failed with words is told as an error, which says whether it is open.
+        # A failure with an error message is an error, which says if it is open.
         is_deed = step.action.operation in {"run", "act"} or (step.action.operation == "look" and not step.action.paths)
         if is_deed and not step.errors:
             spoken = readable(step.action.spoken())
@@ -206,7 +208,7 @@ def _operations(conversation: Conversation) -> Iterator[Fact]:
 
 
 def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Fact]:
-    """Yield one item for calls that differ in one argument: what was called, and what with, the newest of them."""
+    """Yield one fact for calls that differ in one argument: the tool and the newest values."""
     limits = conversation.limits
     key, values = varying_argument(made)
     pointers: tuple[Pointer, ...] = ()
@@ -223,7 +225,7 @@ def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -
 
 
 def _reports(conversation: Conversation) -> Iterator[Fact]:
-    """Yield what the agent told the user at the end of its turns, and its last words whatever they were."""
+    """Yield what the agent told the user at the end of its turns, and its last words."""
     limits = conversation.limits
     agents = conversation.spoken("assistant")
     reports = [source for source in agents if not source.message.calls]
@@ -247,7 +249,7 @@ def _reports(conversation: Conversation) -> Iterator[Fact]:
 
 
 def _with_all_lines(item: Fact, source: SourceMessage) -> Fact:
-    """Return *item* with the lines of the whole message, of one that is not too long: what was cut is there."""
+    """Return *item* with the lines of the whole message if that is not too long: they hold what was cut."""
     whole = source.pointer
     if item.pointer is None or whole is None or item.also or whole.end - item.pointer.start > REPORT_LINES:
         return item
@@ -289,9 +291,9 @@ def _request_weight(conversation: Conversation, source: SourceMessage, *, is_new
 
 
 def _substance(conversation: Conversation, text: str) -> float:
-    """Return what a message is worth beside others of its kind: "go on" and "hello" say less than a sentence does.
+    """Return the worth of a message among others of its kind: "go on" and "hello" say less than a sentence.
 
-    An exact string makes up for many words; the ideographs of one language say as much as three letters of another.
+    An exact string makes up for many words; an ideograph says as much as three letters.
     """
     words = math.log2((chars_of(text[:MAX_TYPED_CHARS]) + 1) / USUAL_CHARS)
     return max(MIN_SUBSTANCE, min(words, 0.0)) + min(conversation.value_in(text[:MAX_TYPED_CHARS]), 1.0)
@@ -302,7 +304,7 @@ def _is_pasted(source: SourceMessage) -> bool:
 
 
 def _with_lines_behind(pointer: Pointer, source: SourceMessage) -> Pointer:
-    """Return the lines of *pointer* and some that follow in the same message: what was written to a file."""
+    """Return *pointer* with some lines behind it in the same message, which show what was written to the file."""
     if source.pointer is None or pointer == source.pointer:
         return pointer
     return replace(pointer, end=min(pointer.start + CHANGE_LINES, source.pointer.end))
@@ -312,22 +314,22 @@ def _citing(item: Fact, pointers: Sequence[Pointer]) -> Fact:
     return replace(item, pointer=pointers[0], also=tuple(pointers[1:])) if pointers else item
 
 
-# What is open: the plan, calls that wait, what the user asked for last, what the agent waits for.
+# Next steps: the plan, calls without a result, the user's newest request, the agent's question.
 
 
 FIELD: Final = "next_steps"
 
-# Weights as those of `gathering`.
+# Weights, as above.
 TODO: Final = 4.0
 PENDING: Final = 4.0
 QUESTION: Final = 6.0
 WORKING: Final = 6.0
-"""The user's newest request comes before everything that was to be done for it."""
+"""The user's newest request precedes everything that was planned for it."""
 CLOSING: Final = 3.0
 
 
 def next_steps(conversation: Conversation) -> Iterator[Fact]:
-    """Yield what is open: the newest plan, calls that wait, what the user asked for last, what the agent asks."""
+    """Yield open work: the newest plan, calls without a result, the user's newest request, the agent's question."""
     yield from _plan(conversation)
     yield from _waiting(conversation)
     yield from _asked(conversation)
@@ -335,9 +337,9 @@ def next_steps(conversation: Conversation) -> Iterator[Fact]:
 
 
 def newest_request(conversation: Conversation) -> SourceMessage | None:
-    """Return the user's newest message where it is told what is open: nobody has answered it, or the agent is at it.
+    """Return the user's newest message if it is open: nobody has answered it, or the agent works on it.
 
-    The first request stands in the overview, and all that is done is done for it.
+    The first request is in the overview instead, and all work serves it.
     """
     source = next(reversed(conversation.typed), None)
     if source is None or (source is conversation.typed[0] and not conversation.has_task):
@@ -371,7 +373,7 @@ def _waiting(conversation: Conversation) -> Iterator[Fact]:
 
 
 def _asked(conversation: Conversation) -> Iterator[Fact]:
-    """Yield the user's newest message where nobody has answered it, or where the agent is at it."""
+    """Yield the user's newest message if nobody has answered it or the agent works on it."""
     limits = conversation.limits
     for source in conversation.typed[-1:]:
         is_pasted = len(source.message.text) > MAX_TYPED_CHARS
@@ -383,7 +385,7 @@ def _asked(conversation: Conversation) -> Iterator[Fact]:
 
 
 def _awaited(conversation: Conversation) -> Iterator[Fact]:
-    """Yield what the agent's last message ends with, if nothing was done since: what comes next, or what it asks."""
+    """Yield the end of the agent's last message if nothing was done since: the next step, or a question."""
     limits = conversation.limits
     for source in conversation.spoken("assistant")[-1:]:
         if not source.message.calls and source.index > conversation.last_operation:

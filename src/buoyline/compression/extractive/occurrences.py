@@ -1,4 +1,4 @@
-"""Where each exact string of a conversation was seen, and how likely it is needed again."""
+"""Where each exact string of a conversation occurs, and how likely it is needed again."""
 
 import math
 import re
@@ -22,12 +22,11 @@ _MEMORABLE = re.compile(r"(?<![0-9.])[0-9]{5}|[0-9]{4}-[0-9]{2}-[0-9]{2}$|,[0-9]
 
 _KEY = re.compile(r'"([A-Za-z_][\w.-]{0,60})\\?" ?:')
 
-# Log odds that an agent writes a string again, fitted on 14,031 strings of the recorded sessions without a compaction
-# on record, cut at a third, at three fifths and at four fifths, and rounded. Of 15,835 strings of the other sessions,
-# which were not fitted on, the 300 that come first in a cut hold 79 % of those written again (77 % with the weights
-# before, which were fitted on them as well). Whether a file that was changed holds a string, what tool showed it and
-# how many strings stand beside it told nothing more. By judgement "user" (0.3 to 0.6 in fits) is higher, "change"
-# (-0.3) is zero, and "error" is what it is.
+# Log odds that an agent writes a string again, fitted on 14,031 strings of recorded sessions without a recorded
+# compaction, cut at a third, three fifths and four fifths, and rounded. Of 15,835 strings of the other sessions, which
+# were not fitted on, the first 300 in a cut hold 79 % of those written again (77 % with the earlier weights, which were
+# fitted on them as well). It added nothing to know if a changed file holds a string, which tool showed it and how many
+# strings are near it. By judgement "user" (0.3 to 0.6 in fits) is higher, "change" (-0.3) is zero, and "error" was set.
 CHANNEL_WEIGHTS: Final[Mapping[Channel, float]] = MappingProxyType(
     {"user": 1.0, "call": 1.0, "assistant": 0.8, "reasoning": 0.0, "result": 0.0, "change": 0.0, "error": 0.6}
 )
@@ -37,9 +36,10 @@ KIND_WEIGHTS: Final[Mapping[Kind, float]] = MappingProxyType(
 CALL_COUNT_WEIGHT: Final = 0.3
 """For each doubling of the number of calls that hold the string."""
 KEY_WEIGHT: Final = -1.2
-"""For what results alone hold, and only as a key of a JSON object: the form of an answer, and nothing of what it says.
-Fitted: 3 % of these are written again, of other strings of results 5 %. How often a form is filled in says nothing
-more, so their count is taken out again."""
+"""For a string that only results hold, and only as a key of a JSON object: it is the form of an answer and not its
+content. Fitted: 3 % of these are written again, of other strings of results 5 %. How often a form is filled in says
+nothing more, so their count is taken out again.
+"""
 
 COUNT_WEIGHT: Final = 0.45
 """For each doubling of the number of messages."""
@@ -54,9 +54,9 @@ def likelihood(weight: float, *, count: int, age: int) -> float:
     """Return how likely a fact is needed again, from 0 to 1.
 
     Args:
-        weight: Log odds of what it is and where it was seen.
-        count: In how many messages it was seen, 1 or more.
-        age: How many messages ago it was last seen, 0 or more.
+        weight: Log odds of its kind and its channels.
+        count: How many messages hold it, 1 or more.
+        age: How many messages ago it occurred last, 0 or more.
     """
     odds = INTERCEPT + weight + COUNT_WEIGHT * math.log2(count) + AGE_WEIGHT * math.log2(1 + age)
     return 1 / (1 + math.exp(-odds))
@@ -69,11 +69,11 @@ class Occurrences:
     Attributes:
         kind: What it looks like.
         text: The string.
-        count: In how many messages it was seen.
-        calls: In the arguments of how many of them.
-        keys: In how many of them a JSON object had it as a key.
-        channels: Where in a message it was seen.
-        last_seen: Index of the newest of them.
+        count: How many messages hold it.
+        calls: How many of them hold it in the arguments of a call.
+        keys: How many of them hold it as a key of a JSON object.
+        channels: Parts of messages that hold it.
+        last_seen: Index of the newest message.
     """
 
     kind: Kind
@@ -86,18 +86,18 @@ class Occurrences:
 
     @property
     def weight(self) -> float:
-        """Log odds that the string is needed again, but for its age and its count."""
+        """Log odds that the string is needed again, without its age and its count."""
         channels = sum(CHANNEL_WEIGHTS[channel] for channel in self.channels)
         key = KEY_WEIGHT - COUNT_WEIGHT * math.log2(self.count) if self.is_mere_key else 0.0
         return channels + key + KIND_WEIGHTS[self.kind] + CALL_COUNT_WEIGHT * math.log2(1 + self.calls)
 
     @property
     def is_mere_key(self) -> bool:
-        """Whether it names a field of what tools answer, and nobody has spoken of it."""
+        """Whether it only names a field of tools' answers."""
         return self.keys == self.count and self.channels == {"result"}
 
     def add(self, index: int, channel: Channel) -> None:
-        """Note that message *index* holds the string; messages come in order, calls first within one."""
+        """Count message *index*; messages come in order, calls first within one."""
         self.channels.add(channel)
         if index != self.last_seen:
             self.last_seen = index
@@ -113,19 +113,19 @@ class Occurrences:
 
 
 class OccurrenceIndex:
-    """Collects the sightings of one conversation.
+    """Collects the occurrences of all strings of one conversation.
 
-    Each distinct run of characters is judged once, so that a name that stands in a thousand places costs one
-    look at it and a thousand look-ups.
+    Each distinct run of characters is judged once: a name in a thousand places costs one judgement and a thousand
+    look-ups.
     """
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start empty."""
         self._known: dict[str, tuple[tuple[Kind, str], ...]] = {}
         self._found: dict[str, Occurrences] = {}
 
     def add(self, source: SourceMessage, actions: Iterable[ParsedCall]) -> None:
-        """Note all strings of one message; *actions* are what its calls do."""
+        """Count all strings of one message; *actions* are its parsed calls."""
         for channel, text in _channels(source, actions):
             for kind, string in self.strings(text):
                 self._occurrences_of(kind, string).add(source.index, channel)
@@ -150,11 +150,10 @@ class OccurrenceIndex:
         return {found for run in runs(text) for found in self._judged(run)}
 
     def occurrences(self) -> list[Occurrences]:
-        """Return all sightings in the order of their strings; of a path only the longest spelling.
+        """Return all strings in their own order; of a path only the longest spelling.
 
-        The order in which sets hand out strings differs from process to process, and a summary must not.
-
-        What was only thought is left out: it may never have been there.
+        The order of sets differs from process to process, and a summary must not. A string that only reasoning holds
+        is left out: it may never have existed.
         """
         said = [found for found in self._found.values() if found.channels != {"reasoning"}]
         return _without_short_spellings(sorted(said, key=lambda found: found.text))
@@ -174,7 +173,7 @@ class OccurrenceIndex:
 
 
 def _channels(source: SourceMessage, actions: Iterable[ParsedCall]) -> Iterator[tuple[Channel, str]]:
-    """Yield what a message says, and in which way."""
+    """Yield the texts of a message, each with its channel."""
     message = source.message
     for action, call in zip(actions, message.calls, strict=True):
         text = "\n".join(json_texts(action.arguments)) or call.arguments
@@ -193,20 +192,20 @@ def _channels(source: SourceMessage, actions: Iterable[ParsedCall]) -> Iterator[
 
 
 def _keys(source: SourceMessage) -> set[str]:
-    """Return the keys of JSON objects in the results of a message, whether the whole result is JSON or not."""
+    """Return the keys of JSON objects in the results of a message, even if a result is only partly JSON."""
     texts = (outer_text(reading.searched) for reading in result_texts(source))
     return {key for text in texts if '":' in text or '" :' in text for key in _KEY.findall(text)}
 
 
 def _is_noise(kind: Kind, text: str) -> bool:
-    """Tell whether a number is of the kind that nobody looks up: line numbers, durations, sizes."""
+    """Tell whether a number is a line number, a duration or a size, which nobody looks up."""
     return kind == "number" and not _MEMORABLE.search(text)
 
 
 def _without_short_spellings(occurrences: Sequence[Occurrences]) -> list[Occurrences]:
-    """Let ``/home/me/app/main.py`` stand for ``app/main.py`` as well, which it contains.
+    """Merge ``app/main.py`` into ``/home/me/app/main.py``, which contains it.
 
-    A shorter spelling that fits several paths counts for the one seen most.
+    A shorter spelling that fits several paths counts for the most frequent one.
     """
     longer: dict[str, Occurrences] = {}
     for occurrence in occurrences:
@@ -224,7 +223,7 @@ def _without_short_spellings(occurrences: Sequence[Occurrences]) -> list[Occurre
 
 
 def _tails(path: str) -> Iterator[str]:
-    """Yield what stands behind each slash of *path*, at most 30 of them."""
+    """Yield the text behind each slash of *path*, at most 30."""
     position = path.find("/", 1 if path.startswith("/") else 0)
     for _ in range(30):
         if position < 0 or position == len(path) - 1:

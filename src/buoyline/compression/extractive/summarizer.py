@@ -25,28 +25,28 @@ from buoyline.compression.extractive.steps import Step, subjects_of
 from buoyline.compression.identifiers import sentences
 from buoyline.compression.summary import POINTER, Draft, Fact, Pointer, Summarizer, SummaryRequest, pointers_in
 
-# What a summary held, brought into the next one: merged with what is new, or replaced by it.
+# Facts of the last summary: merged with new facts, or replaced by them.
 
 
 NOTE_WEIGHT: Final = 2.0
-"""Of a sentence that a model, or an unknown summariser, wrote."""
+"""Of a sentence that a model or an unknown summariser wrote."""
 
 _MARKS = re.compile(rf"{POINTER.pattern}(?:\s{{0,9}}{POINTER.pattern})*")
 _NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
 
 OPEN_ERRORS: Final = frozenset({"error", "untried", "tackled"})
 _STALE: Final = frozenset({"pending", "closing", "intent"})
-"""What was next when the last summary was written: it was done since, or answered, or something else was."""
+"""Next steps of the last summary: by now they were done, answered, or replaced by others."""
 _ASKED: Final = frozenset({"working", "question"})
-"""What the user asked for last: it is one request of several now."""
+"""The user's newest request in the last summary: it is one request of several now."""
 
 
 def carried(previous: Draft | None, first: int) -> list[Fact]:
-    """Return the items of a draft; from one without items, such as a model's, its sentences.
+    """Return the facts of a draft; its sentences if it has no facts, like most drafts of models.
 
     Args:
-        previous: The draft that is replaced; None when there is none.
-        first: Index of the first message since, counted over the whole session.
+        previous: The draft that is replaced; None if there is none.
+        first: Session index of the first message since.
     """
     if previous is None:
         return []
@@ -69,19 +69,19 @@ def carried(previous: Draft | None, first: int) -> list[Fact]:
 
 
 def merged(old: Iterable[Fact], new: Iterable[Fact], made: Sequence[Step], *, end: int) -> list[Fact]:
-    """Join the items of the last summary with those since.
+    """Join the facts of the last summary with those since.
 
-    The same fact becomes one item with its newest pointer, seen as often as both together. A newer plan replaces
-    an older one, a newer outcome of a call the older one, and an error whose subject succeeded since is resolved.
+    Equal facts become one with the newest pointer and the sum of the counts. A newer plan replaces an older one, a
+    newer outcome of a call the older one, and an error is resolved if its subject succeeded since.
 
     Args:
-        old: Items of the summary that is replaced.
-        new: Items from the messages since.
+        old: Facts of the summary that is replaced.
+        new: Facts of the messages since.
         made: The calls since.
         end: Index behind the newest message.
 
     Returns:
-        Items in the order given, old ones first, each (field, kind, text) once.
+        Facts in the order given, old ones first, each (field, kind, text) once.
     """
     fresh = list(new)
     found: dict[tuple[str, str, str], Fact] = {}
@@ -118,7 +118,7 @@ def _still_true(old: Iterable[Fact], fresh: Iterable[Fact], made: Sequence[Step]
 
 @dataclass(frozen=True, slots=True)
 class _Tries:
-    """What was tried since the last summary, by how its last try ended, and the names of the files that changed."""
+    """Subjects tried since the last summary, by the outcome of the last try, and the names of the changed files."""
 
     succeeded: frozenset[str]
     failed: frozenset[str]
@@ -136,7 +136,7 @@ class _Tries:
         )
 
     def outcome(self, error: Fact, end: int) -> Iterator[Fact]:
-        """Yield what an open error is now; nothing where it failed again, as the newest try says in its own item."""
+        """Yield the present state of an open error; nothing if it failed again: the newest try is a fact itself."""
         subjects = subjects_of(_call_in(error))
         if not self.failed.isdisjoint(subjects):
             return
@@ -173,29 +173,28 @@ NAME: Final = "extractive"
 
 
 class Extractive:
-    """Quotes what is needed to go on, and says where the rest is.
+    """Quotes what is needed to continue, and cites where the rest is.
 
-    The default, and the fallback where a model fails: it needs no network, costs no tokens, and cannot claim
-    what nobody said. Everything in it is a sentence, a call or a string of the conversation.
+    It is the default, and the fallback if a model fails: it needs no network, costs no tokens, and cannot claim what
+    nobody said. Everything in it is a sentence, a call or a string of the conversation.
     """
 
     async def summarize(self, request: SummaryRequest) -> Draft:
-        """Return `extract` of *request*, worked out in a thread."""
+        """Return `extract` of *request*, computed in a thread."""
         return await asyncio.to_thread(extract, request)
 
 
 def extract(request: SummaryRequest) -> Draft:
-    """Summarise a conversation by what it says itself.
+    """Summarise a conversation in its own words.
 
-    Facts are gathered from the messages and from the last summary, merged, ranked by how likely they are needed
-    again, and said as far as the tokens go. Takes time in proportion to the messages.
+    Facts of the messages and of the last summary are merged, ranked by how likely they are needed again, and said as
+    far as the tokens allow. The time is proportional to the messages.
 
     Args:
         request: Its sources are not empty; ``prompt`` and ``schema`` are ignored.
 
     Returns:
-        A draft whose fields take at most ``request.max_tokens`` together; fields without content say so where
-        there is room for it, else they are empty.
+        A draft whose fields take at most ``request.max_tokens`` together. Empty fields say so if there is room.
     """
     limits = QuotationLimits.within(request.max_tokens, request.counter)
     old = carried(request.previous, request.sources[0].index)
@@ -217,9 +216,9 @@ def extract(request: SummaryRequest) -> Draft:
 
 
 def _fitting(choice: SelectedFacts, request: SummaryRequest) -> dict[str, str]:
-    """Return the fields' text within the limit; the least needed items are taken out of *choice* until it is.
+    """Return the text of the fields within the limit, without the least needed facts if it is exceeded.
 
-    What lines cost was counted one by one, and a counter need not add up.
+    The tokens of lines were counted one by one, and a counter need not add up.
     """
     while True:
         fields = {name: field_text(items) for name, items in choice.shown.items()}
