@@ -1,4 +1,4 @@
-"""How an item reads: one line each, or a share of a line in the ledger, with its pointer behind it."""
+"""How facts read: a line each, or a share of a line for exact strings, with their pointers behind them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,19 +16,19 @@ from buoyline.tokens import TextCounter
 NOTHING: Final = "None seen."
 
 STRING_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash", "version", "number"})
-"""Kinds whose items are bare strings; they share lines."""
+"""Kinds of facts that are bare strings; they share lines."""
 
 JOINED_KINDS: Final = frozenset({"finding", "closing", "note"})
-"""Kinds whose sentences share a line, and its pointer, where they come from the same lines."""
+"""Kinds whose sentences share a line and its pointer if they come from the same lines."""
 
 COUNTED_KINDS: Final = frozenset({"changed", "read", "error", "untried", "tackled", "resolved"})
-"""Kinds of which it is said how often they were seen."""
+"""Kinds whose text includes their count."""
 
 MAX_TEXT_CHARS: Final = 20_000
-"""So much of a text is looked at when it is quoted; no summary has room for more of one."""
+"""Of a quoted text; no summary has room for more."""
 
 ANSWERED: Final = "\u201d \u2013 \u201c"
-"""Stands in a quotation between a question and its answer."""
+"""Separates a question from its answer in a quotation."""
 
 _FORMS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -53,15 +53,15 @@ _SENTENCE_END = re.compile(r"[.!?;](?= )|[\u3002\uff01\uff1f\uff1b]")
 
 
 def cut(text: str, max_tokens: int, counter: TextCounter) -> str:
-    """Return *text* on one line, cut behind a word and marked where it is longer than *max_tokens*.
+    """Return *text* on one line, cut behind a word and marked if it exceeds *max_tokens*.
 
     Args:
         text: What is quoted.
-        max_tokens: For the quotation with its mark.
+        max_tokens: Of the quotation with its mark.
         counter: Counts them.
 
     Returns:
-        At most *max_tokens* tokens, unless even a single mark has more; empty if nothing of the text fits.
+        At most *max_tokens* tokens, unless a single mark has more; empty if nothing of the text fits.
     """
     shown = readable(text[:MAX_TEXT_CHARS])
     if len(text) <= MAX_TEXT_CHARS and not counter.exceeds(shown, max_tokens):
@@ -74,38 +74,38 @@ def cut(text: str, max_tokens: int, counter: TextCounter) -> str:
 
 
 def _good_end(text: str) -> int:
-    """Return where the last sentence in *text* ends, else the last word; 0 where that would lose too much of it."""
+    """Return the end of the last sentence in *text*, else of the last word; 0 if too much would be lost."""
     least = len(text) * 3 // 5
     ends = [match.end() for match in _SENTENCE_END.finditer(text, least)]
     return ends[-1] if ends else max(text.rfind(" ", least), 0)
 
 
 def said(item: Fact) -> str:
-    """Return the words that say *item*, without its pointer."""
+    """Return the words of *item* without its pointer."""
     count = f" \u00d7{item.count}" if item.count > 1 and item.kind in COUNTED_KINDS else ""
     return f"{_FORMS.get(item.kind, '{}').format(item.text)}{count}"
 
 
 def line_of(item: Fact) -> str:
-    """Return the line that says *item* alone."""
+    """Return the line of *item* alone."""
     return f"- {said(item)}{mark_of(item.pointers)}"
 
 
 def mark_of(pointers: Iterable[Pointer]) -> str:
-    """Return the marks that lead to the lines behind a sentence; empty without any."""
+    """Return the citation marks behind a sentence; empty without pointers."""
     return "".join(f" {mark}" for mark in citation_marks(pointers))
 
 
 def field_text(items: Iterable[Fact]) -> str:
     """Return the text of one field.
 
-    Sentences come in the order of the conversation; the ledger follows, strings from the same file together.
+    Sentences come in the order of the conversation, then exact strings, those of one file together.
     """
     return "\n".join(f"- {text}{mark_of(pointers)}" for text, pointers in _lines(items))
 
 
 def pointers_of(items: Iterable[Fact]) -> Iterator[Pointer]:
-    """Yield the pointers in `field_text` of the same items, in reading order."""
+    """Yield the pointers in `field_text` of the same facts, in reading order."""
     return (pointer for _, pointers in _lines(items) for pointer in pointers)
 
 
@@ -122,14 +122,14 @@ def _lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
 
 
 def _reading_order(item: Fact) -> tuple[int, str, int, str]:
-    """Sort by time, and what one message says in its own order."""
+    """Sort by time, and facts of one message in its own order."""
     return item.last_seen, item.kind, item.order, item.text
 
 
 def _sharing(item: Fact) -> tuple[int, tuple[Pointer, ...]] | None:
-    """Return what sentences on one line have in common; None for an item with a line of its own.
+    """Return what sentences on one line have in common; None for a fact with a line of its own.
 
-    Those that the agent said in one message stand together. What a model's summary said may point anywhere.
+    Sentences of one message of the agent share a line. Sentences of a model's summary may point anywhere.
     """
     if item.kind not in JOINED_KINDS:
         return None

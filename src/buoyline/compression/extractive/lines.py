@@ -1,7 +1,7 @@
-"""Tool results as the extraction reads them, and which lines hold what it takes from them.
+"""Tool results as the extraction reads them, and the lines that hold what it takes from them.
 
-An offloaded result is read in the lines that its stub shows, without the stub's own words. The transcript does not
-hold these lines, so what is taken from them points into the result's own file.
+Of an offloaded result it reads the lines that the stub shows, without the stub's own words. The transcript does not
+hold these lines, so facts from them cite the result's own file.
 """
 
 import re
@@ -17,10 +17,10 @@ from buoyline.compression.identifiers import readable
 from buoyline.compression.summary import Pointer, SourceMessage
 from buoyline.previews.source import CONTINUED
 
-# The lines of a message that hold certain words, so that a summary cites these and not the whole message.
+# Find the lines of a message that hold certain words, to cite these and not the whole message.
 
 
-# What a transcript shows as an escape is a blank in a quotation, and where blanks stand depends on line ends.
+# An escape in a transcript is a blank in a quotation, and line ends change blanks.
 _BLANK = re.compile(
     "(?:\\\\x1b|\x1b)\\[[0-9;?]{0,20}[A-Za-z]|\\\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})"
     "|[\\s\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -28,10 +28,10 @@ _BLANK = re.compile(
 
 
 class LineFinder:
-    """Finds words in the lines of messages; each message is looked at closely once."""
+    """Finds words in the lines of messages; each message is prepared once."""
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start empty."""
         self._folded: dict[int, _Folded] = {}
 
     def of(self, source: SourceMessage, text: str) -> tuple[Pointer, ...]:
@@ -39,10 +39,10 @@ class LineFinder:
 
         Args:
             source: A message.
-            text: Words of it, blanks between them spelled in any way, cut anywhere at an ellipsis.
+            text: Words of it; blanks may differ, and an ellipsis may stand for any cut.
 
         Returns:
-            One pointer, to all its lines where the words are not found in them; nothing where no lines are known.
+            One pointer, to the whole message if its lines do not hold the words; empty if no lines are known.
         """
         if source.pointer is None:
             return ()
@@ -59,7 +59,7 @@ class LineFinder:
 
 
 class _Folded:
-    """Lines without their blanks, put together."""
+    """The lines of a message joined without their blanks."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         folded = [_BLANK.sub("", line.removeprefix(CONTINUED)) for line in lines]
@@ -67,7 +67,7 @@ class _Folded:
         self._starts = list(accumulate(map(len, folded), initial=0))[:-1]
 
     def lines_of(self, pieces: Iterable[str]) -> tuple[int, int] | None:
-        """Return the first and the last line of *pieces*, which come in order; None where one is missing."""
+        """Return the first and the last line of *pieces*, which come in order; None if one is missing."""
         start = end = -1
         for piece in pieces:
             at = self._text.find(piece, max(end, 0))
@@ -81,11 +81,11 @@ class _Folded:
 
 
 MAX_GAP_LINES: Final = 20
-"""Lines so near to each other are one place: to read what lies between costs no more than a second pointer."""
+"""Lines no further apart are one place: to read between them costs no more than a second pointer."""
 
 
 class Passage(NamedTuple):
-    """Words taken from a message, and the lines that hold them; none where no lines are known."""
+    """Words of a message, and the lines that hold them; empty if no lines are known."""
 
     text: str
     pointers: tuple[Pointer, ...] = ()
@@ -99,9 +99,9 @@ class ResultText:
     """The text of one tool result.
 
     Attributes:
-        text: The result, or the previewed lines of one that was offloaded.
-        source: The message that it stands in.
-        excerpt: What its stub shows; None for a result that stands there whole.
+        text: The result, or the lines of an offloaded one that its stub shows.
+        source: Its message.
+        excerpt: The stub's lines; None for a whole result.
     """
 
     text: str
@@ -110,18 +110,18 @@ class ResultText:
 
     @property
     def searched(self) -> str:
-        """The text in which exact strings are looked for: of an offloaded result all that was read of it."""
+        """The text to search for exact strings: all lines that were read of an offloaded result."""
         if self.excerpt is None or not self.excerpt.whole:
             return self.text
         return "\n".join(line for _, line in self.excerpt.numbered).replace(f"\n{CONTINUED}", "")
 
     @property
     def has_own_lines(self) -> bool:
-        """Whether its lines stand in a file of its own, and not in the transcript."""
+        """Whether its lines are in a file of its own and not in the transcript."""
         return self.excerpt is not None and bool(self.excerpt.path)
 
     def passage(self, words: str, citations: LineFinder) -> Passage:
-        """Return *words*, part of one of the text's lines as `readable` shows it, with their place."""
+        """Return *words*, part of one line as `readable` shows it, with their place."""
         if words and self.excerpt is not None and self.has_own_lines:
             for number, text in self.excerpt.lines:
                 if words in readable(text):
@@ -139,10 +139,10 @@ def result_texts(source: SourceMessage) -> list[ResultText]:
 
 
 def merged_pointers(pointers: Iterable[Pointer]) -> tuple[Pointer, ...]:
-    """Return as few pointers as name all these lines; what is near in the same file becomes one.
+    """Return as few pointers as cover all these lines; near ones of one file become one.
 
     Returns:
-        The files in the order in which they came, the lines of each in their own.
+        The files in the order in which they came, the lines of each ascending.
     """
     found = list(pointers)
     files = list(dict.fromkeys(pointer.path for pointer in found))

@@ -1,4 +1,4 @@
-"""Which candidates are said: the most needed ones within the budget, every field with a share of it."""
+"""Choose the facts of a summary: the most needed ones within the budget, each field with its share."""
 
 import math
 import re
@@ -24,22 +24,21 @@ from buoyline.compression.extractive.snippets import (
 from buoyline.compression.summary import FIELDS, Fact, Pointer, SummaryRequest
 from buoyline.tokens import TextCounter
 
-# Exact strings with the lines behind them: those of this conversation, and those that the last summary held.
+# Exact strings with their lines: those of this conversation, and those of the last summary.
 
 
 STRINGS_PER_TOKEN: Final = 2.0
-"""Of the most needed strings so many are looked at for each token that there is room for: an eighth of them is said,
-and lines are named where more of the others stand."""
+"""Candidates for each token of room: an eighth of them is said, and lines are cited that hold more of the others."""
 
 LINES_OF_OLD: Final = 12
-"""What naming a place of the last summary counts as; its lines are not at hand."""
+"""Assumed lines of a place of the last summary, whose lines are not at hand."""
 
 
 class SnippetIndex:
-    """Knows where strings stand, and chooses among them."""
+    """Knows the places of exact strings, and chooses strings and places."""
 
     def __init__(self, conversation: Conversation, old: Iterable[Fact], counter: TextCounter) -> None:
-        """Know the lines of *conversation*, and those of the strings in *old*, items of the last summary."""
+        """Read the lines of *conversation*, and the places of the strings in *old*, facts of the last summary."""
         self._conversation = conversation
         self._sections = conversation.sections
         self._counter = counter
@@ -59,16 +58,16 @@ class SnippetIndex:
         cited: Iterable[Pointer] = (),
         said: Iterable[Fact] = (),
     ) -> tuple[list[Fact], int]:
-        """Choose strings and their lines.
+        """Choose strings and the lines that are cited for them.
 
         Args:
             needs: Strings, and how likely each is needed.
-            max_tokens: For the lines that say them, pointers included.
-            cited: Lines that are named already; what stands there is only one look away.
-            said: What the ledger says already: a place in one of its files shares a line with these.
+            max_tokens: Of the lines that say them, pointers included.
+            cited: Lines that are cited already; their strings are only one look away.
+            said: Facts that are said already: a place in one of their files shares a line with them.
 
         Returns:
-            The strings with their pointers, most needed first, and what they take.
+            The strings with their pointers, most needed first, and their tokens.
         """
         near = self._sections.strings_at(cited)
         ranked = sorted(needs, key=lambda found: found[1], reverse=True)[: int(STRINGS_PER_TOKEN * max_tokens)]
@@ -99,12 +98,12 @@ class SnippetIndex:
         return [*labels, *(item for _, item in sorted(chosen, key=lambda pair: pair[0]))], used
 
     def alongside(self, needs: Iterable[tuple[Fact, float]], named: Iterable[Fact], max_tokens: float) -> list[Fact]:
-        """Choose strings that stand in lines which the ledger names anyway: each costs its own tokens and no mark.
+        """Choose strings of lines that are cited anyway: each costs its own tokens and no mark.
 
         Args:
             needs: Strings, and how likely each is needed.
-            named: The ledger's items so far.
-            max_tokens: For the strings.
+            named: The strings so far, with their pointers.
+            max_tokens: Of the strings.
 
         Returns:
             The strings with the pointers of their lines, those most needed for their tokens first.
@@ -120,11 +119,11 @@ class SnippetIndex:
         return chosen
 
     def _tokens(self, string: str) -> int:
-        """Count a string as it stands among others; nothing is free, also where a counter rounds down."""
+        """Count a string among others; it counts at least 1, even if a counter rounds down."""
         return max(self._counter.count(f" {string}"), 1)
 
     def _numbers(self, string: str, held: dict[tuple[Pointer, ...], int]) -> list[int]:
-        """Return the numbers of the places that hold *string*; *held* numbers those of the last summary behind ours."""
+        """Return the places that hold *string*; *held* numbers those of the last summary behind the others."""
         if here := self._sections.holding(string):
             return here
         key = self._held.get(string, ())
@@ -138,7 +137,7 @@ class SnippetIndex:
         return self._sections.lines_of(span.first, span.last, (item.text for item in strings))
 
     def _labelled(self, pointers: tuple[Pointer, ...], first: Fact) -> tuple[tuple[Pointer, ...], list[Fact]]:
-        """Return the lines, and the name of the file that they say they are of."""
+        """Return the lines, and the name of their file if they contain it."""
         if pointers in self._labels:
             return pointers, [self._labels[pointers]]
         name = self._conversation.file_at(pointers[0]) if len(pointers) == 1 else ""
@@ -154,7 +153,7 @@ class SnippetIndex:
         return self._on(item, lines[0] if lines else self._held.get(item.text, ()))
 
     def _old_place(self, pointers: tuple[Pointer, ...]) -> Snippet:
-        """Return a place of the last summary; those of several files stand alone, as those without any."""
+        """Return a place of the last summary; one with several files, or with none, shares its mark with no other."""
         alone, more = prices(pointers, self._counter)
         files = {pointer.path for pointer in pointers}
         return Snippet(alone, LINES_OF_OLD, file=files.pop() if len(files) == 1 else "", more_tokens=more)
@@ -169,11 +168,11 @@ TASK_KIND: Final = "task"
 
 NEXT_FIELD: Final = "next_steps"
 NEXT_TOKENS: Final = 40
-"""So many tokens what comes next may take, however small the summary is: without it nobody goes on."""
+"""Next steps may always take so many tokens, however small the summary is: without them nobody can continue."""
 
 ASKED_KINDS: Final = frozenset({"question", "working"})
 ASKED_TOKENS: Final = 300
-"""The same for the user's newest request: cut before its content, it was worth nothing."""
+"""The same for the user's newest request: a quotation that was cut before its content was worth nothing."""
 
 STRINGS_FIELD: Final = "context_to_preserve"
 
@@ -186,71 +185,73 @@ SHARES: Final[Mapping[str, float]] = MappingProxyType(
         STRINGS_FIELD: 0.52,
     }
 )
-"""In the order in which the fields choose. What one leaves goes to the next."""
+"""In the order in which the fields choose. Unused tokens go to the next field."""
 
 CUSTOM_SHARE: Final = 0.2
-"""Of a field that is none of the five; all shares are then brought to a sum of 1."""
+"""Of a field that is not one of the five; all shares are then scaled to a sum of 1."""
 
 CARRIED_SHARE: Final = 0.4
-"""Of a field's share: what the last summary held chooses first, so that new things do not crowd it out."""
+"""Of a field's share: facts of the last summary choose first, so that new ones do not crowd them out."""
 
 CARRIED_STRINGS_SHARE: Final = 0.2
 """The same for exact strings."""
 
 MAX_STRINGS_SHARE: Final = 0.46
-"""Of the whole, while there are sentences left to say: nobody can go on from a bare list of names."""
+"""Of the whole, while there are sentences left to say: nobody can continue from a bare list of names."""
 
 LEAST_NEED: Final = 0.045
 """Of a string, while there are sentences left to say: one in 22 is written again."""
 
 MAX_RULES_SHARE: Final = 0.1
-"""Of the ledger's field, for what the user said."""
+"""Of the field of exact strings, for the user's rules."""
 
 STALE_RANKS: Final = 40
-"""So many places later comes a sentence whose exact strings have all been said."""
+"""A sentence whose exact strings have all been said falls behind by so many places."""
 
 MAX_MISSES: Final = 30
-"""So many candidates in a row may be too large before the rest is given up."""
+"""After so many candidates in a row that are too large, the rest is given up."""
 
 MAX_TASK_SHARE: Final = 0.5
 TASK_TOKENS: Final = 100
-"""A summary of fewer tokens may be nothing but the task."""
+"""A summary of fewer tokens may consist of the task alone."""
 
 REQUEST_KIND: Final = "request"
 
 NEWEST_REQUESTS: Final = 3
 NEWEST_REQUEST_TOKENS: Final = 80
-"""A longer quotation competes with everything else; a shorter one is chosen before all but the task."""
+"""A shorter quotation precedes everything but the task; a longer one competes with all other facts."""
 
 NEWEST_REQUESTS_SHARE: Final = 0.1
-"""Of the whole summary, for the newest short requests: one of them may have been crowded out by a long first task."""
+"""Of the whole summary, for the newest short requests: a long first task could crowd one of them out."""
 
 DURABLE_KINDS: Final = frozenset(
     {"task", "request", "working", "question", "changed", "done", "report", "todo", "constraint"}
     | {"error", "untried", "tackled", "resolved", "note"}
 )
-"""Kinds of facts that the next summary may say if this one has no room: the work, and what the user said about it."""
+"""Kinds of facts that the next summary may say if this one has no room: the work, and the user's words about it."""
 
 UNSAID_FACTS: Final = 60
 UNSAID_STRINGS: Final = 40
-"""So many that a summary does not say are carried on, the most needed ones, so that a line of the log stays bounded. A
-summary that says less than the last one carries on as many as that one held."""
+"""So many unsaid facts and strings, the most needed, are carried on: a line of the log stays bounded.
+
+A summary that says less than the last one carries on as many as that one held.
+"""
 
 FOCUS_WEIGHT: Final = 2.5
-"""For what the caller wants kept above all, and for what a field is named after."""
+"""For facts that match the caller's focus, or the name of a field."""
 
 _TERM = re.compile(r"[^\W_]{3,}|[\u3040-\u9fff]{2}")
 
 
 @dataclass(slots=True)
 class SelectedFacts:
-    """What was chosen.
+    """The facts that were chosen.
 
     Attributes:
-        shown: Items for each field, in the order in which they were chosen, most needed first.
-        covered: What a chosen sentence holds already: not said again, but carried on.
-        task: The first request in full, to be carried on: beside one huge message there is no room for a word of it.
-        shortened: Pairs of a candidate and of what is shown of it, with fewer words.
+        shown: Facts of each field, in the order in which they were chosen, most needed first.
+        covered: Facts that a chosen sentence says already: carried on, but not said again.
+        task: The whole first request, to carry it on: beside one huge message there is no room for a word of it.
+        shortened: Pairs of a candidate and its shorter form that is shown.
         ranked: All candidates, most needed first.
     """
 
@@ -261,11 +262,11 @@ class SelectedFacts:
     ranked: Sequence[Fact] = ()
 
     def carried(self, old: Sequence[Fact], placed: Callable[[Fact], Fact]) -> tuple[Fact, ...]:
-        """Return everything that the next summary begins from.
+        """Return all facts for the next summary.
 
         Args:
-            old: What this one began from.
-            placed: Gives a string the lines that it is in.
+            old: The facts of the last summary.
+            placed: Adds its lines to a string.
         """
         shown = [item for items in self.shown.values() for item in items]
         said = [*shown, *self.covered]
@@ -276,7 +277,7 @@ class SelectedFacts:
         return (task, *(item for item in items if item.kind != TASK_KIND))
 
     def _unsaid(self, said: Sequence[Fact], old: Iterable[Fact], placed: Callable[[Fact], Fact]) -> Iterator[Fact]:
-        """Yield candidates for which there was no room, and which the next summary may say."""
+        """Yield candidates that lacked room, for the next summary."""
         keys = {(item.kind, item.text) for item in said}
         keys |= {(whole.kind, whole.text) for whole, cut_one in self.shortened if any(cut_one is item for item in said)}
         rest = [item for item in self.ranked if (item.kind, item.text) not in keys]
@@ -290,16 +291,16 @@ class SelectedFacts:
 
 
 def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetIndex, *, end: int) -> SelectedFacts:
-    """Choose what the fields of *request* say.
+    """Choose the facts of each field of *request*.
 
     Args:
         items: Candidates for the five fields, each fact once.
         request: Fields, tokens and focus.
         snippets: Finds the lines behind exact strings.
-        end: Index behind the newest message, which ages are counted from.
+        end: Index behind the newest message, from which ages are counted.
 
     Returns:
-        The choice. Its text takes about ``request.max_tokens``: how lines join decides about the last few.
+        Facts that take about ``request.max_tokens``; the last few tokens depend on how lines join.
     """
     selection = Selection(request, snippets, end=end)
     ranked = selection.choice.ranked = selection.ranked(items, _terms(request.focus))
@@ -317,7 +318,7 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
         prose.append(name)
     if STRINGS_FIELD in queues:
         _fill_strings(selection, queues[STRINGS_FIELD], {name: queues[name] for name in prose}, _terms(request.focus))
-    # Twice: how lines join decides what they take, and the last tokens are room for one fact more.
+    # Twice: joined lines take fewer tokens, and the rest may hold one fact more.
     for _ in range(2):
         for name in prose:
             selection.fill(queues[name], share=1.0)
@@ -330,7 +331,7 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
 def _fill_strings(
     selection: "Selection", queue: Sequence[Fact], prose: Mapping[str, list[Fact]], terms: frozenset[str]
 ) -> None:
-    """Fill the ledger; what it leaves goes to sentences, and what they leave to the ledger again."""
+    """Fill the field of exact strings; unused tokens go to sentences, and theirs back to strings."""
     rules = [item for item in queue if item.kind not in STRING_KINDS]
     strings = [item for item in queue if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
     share = selection.share_of(STRINGS_FIELD)
@@ -345,7 +346,7 @@ def _fill_strings(
 
 
 def _digest(ranked: Iterable[Fact], name: str) -> list[Fact]:
-    """Return for a field of the caller's own every sentence that another field could hold."""
+    """Return the sentences of all fields, as candidates for a field of the caller's own."""
     return [replace(item, field=name) for item in ranked if item.kind not in STRING_KINDS]
 
 
@@ -354,7 +355,7 @@ def _terms(text: str) -> frozenset[str]:
 
 
 class Selection:
-    """Fills fields with items, and keeps account of tokens and of what has been said."""
+    """Fills fields with facts, and accounts for tokens and for what has been said."""
 
     def __init__(self, request: SummaryRequest, snippets: SnippetIndex, *, end: int) -> None:
         """Start with nothing chosen; *end* is the index behind the newest message."""
@@ -376,11 +377,11 @@ class Selection:
         return SHARES.get(name, CUSTOM_SHARE) / self._all_shares
 
     def ranked(self, items: Iterable[Fact], terms: frozenset[str]) -> list[Fact]:
-        """Return *items*, most needed first; those that hold one of *terms* are needed more."""
+        """Return *items*, most needed first; one that holds a term of *terms* is needed more."""
         return sorted(items, key=lambda item: self._need(item, terms), reverse=True)
 
     def choose_first(self, queue: list[Fact]) -> None:
-        """Choose the first of *queue*, the task itself, cut as far as it takes: even a few of its words help."""
+        """Choose the first of *queue*, the task, cut as far as necessary: even a few of its words help."""
         self.choice.task = next((item for item in queue if item.kind == TASK_KIND), None)
         for item in queue[:1]:
             room = max(MAX_TASK_SHARE * self.max_tokens, min(self.max_tokens, TASK_TOKENS))
@@ -389,7 +390,7 @@ class Selection:
                 self._choose_first_of(queue, item, shown)
 
     def choose_newest(self, queue: list[Fact]) -> None:
-        """Choose the newest requests in *queue* whose quotation is short: the agent works on from them."""
+        """Choose the newest requests in *queue* with short quotations: the agent works on from them."""
         room = NEWEST_REQUESTS_SHARE * self.max_tokens
         requests = [item for item in queue if item.kind == REQUEST_KIND and self._cost(item) <= NEWEST_REQUEST_TOKENS]
         for item in sorted(requests, key=lambda request: request.last_seen, reverse=True)[:NEWEST_REQUESTS]:
@@ -399,7 +400,7 @@ class Selection:
                 self._choose_first_of(queue, item, item)
 
     def assure(self, queue: list[Fact], tokens: int) -> None:
-        """Choose the first of *queue*, cut to so many tokens, but to no more than a sixth of what there is.
+        """Choose the first of *queue*, cut to *tokens* but to at most a sixth of all.
 
         The user's newest request may take `ASKED_TOKENS`.
         """
@@ -410,7 +411,7 @@ class Selection:
                 self._choose_first_of(queue, item, shown)
 
     def _choose_first_of(self, queue: list[Fact], item: Fact, shown: Fact) -> None:
-        """Choose *item* before its field has its share; *shown* is as much of it as is said."""
+        """Choose *item* before its field has its share; *shown* is the part of it that is said."""
         queue.remove(item)
         if shown is not item:
             self.choice.shortened.append((item, shown))
@@ -420,7 +421,7 @@ class Selection:
         self._choose(shown, is_said=False)
 
     def _cut_to(self, item: Fact, room: float) -> Fact | None:
-        """Return *item* with less text, at last without its pointer, so that it costs *room*; None if it cannot."""
+        """Return *item* with less text, or at last without its pointer, so that it costs *room*; None if it cannot."""
         for candidate in (item, replace(item, pointer=None, also=())):
             if self._cost(candidate) <= room:
                 return candidate
@@ -432,11 +433,11 @@ class Selection:
         return None
 
     def fill(self, queue: list[Fact], *, share: float) -> None:
-        """Choose from *queue* in its order, carried items first for a part of the tokens.
+        """Choose from *queue* in its order, carried facts first for a part of the tokens.
 
         Args:
-            queue: Candidates, most needed first; those that are chosen are taken out.
-            share: Of all tokens; what earlier fields left of theirs is added, and what this one leaves goes on.
+            queue: Candidates, most needed first; chosen ones are removed.
+            share: Of all tokens. Unused tokens of earlier fields are added, and those of this one are passed on.
         """
         room = min(share * self.max_tokens + self._unused, self._left)
         old = [item for item in queue if self._was_shown(item)]
@@ -446,7 +447,7 @@ class Selection:
         self._unused = room - used
 
     def _was_shown(self, item: Fact) -> bool:
-        """Tell whether the last summary said it; what it had no room for competes with what is new."""
+        """Tell whether the last summary said it; a fact that it had no room for competes with new ones."""
         return item.is_shown and item.last_seen < self._first
 
     def fill_strings(self, queue: list[Fact], terms: frozenset[str], *, share: float) -> None:
@@ -475,7 +476,7 @@ class Selection:
         self._unused = room - used
 
     def top_up(self, queue: list[Fact], terms: frozenset[str]) -> None:
-        """Spend the tokens that no line has room in on strings from *queue* beside those that are said."""
+        """Spend the last tokens on strings of lines that are cited anyway."""
         said = {item.text for item in self.choice.shown[STRINGS_FIELD]}
         needs = [
             (item, self._need(item, terms))
@@ -486,7 +487,7 @@ class Selection:
         self.choice.shown[STRINGS_FIELD] += chosen
 
     def count_again(self) -> None:
-        """Count what the chosen items really take together, where lines are joined, and free the rest."""
+        """Count the chosen facts together, since they join lines, and free the rest."""
         texts = (field_text(items) for items in self.choice.shown.values())
         self._left = self.max_tokens - sum(self._counter.count(text) for text in texts if text)
         self._unused = 0.0
@@ -498,7 +499,7 @@ class Selection:
         return likelihood(weight, count=item.count, age=max(self._end - 1 - item.last_seen, 0))
 
     def spread(self, queues: Mapping[str, list[Fact]]) -> None:
-        """Share what is left among *queues* as all tokens are shared: else the first field takes all of it."""
+        """Share the unused tokens among *queues* by their shares: else the first field takes all."""
         left = self._left / self.max_tokens if self.max_tokens else 0.0
         shares = sum(self.share_of(name) for name in queues)
         for name, queue in queues.items():
@@ -523,7 +524,7 @@ class Selection:
         return used
 
     def _freshest_first(self, candidates: Sequence[Fact]) -> Iterator[Fact]:
-        """Yield *candidates* in their order, but sentences later whose exact strings have been said meanwhile."""
+        """Yield *candidates* in their order; sentences whose exact strings were said meanwhile come later."""
         heap = [(float(at), 1.0, at) for at in range(len(candidates))]
         while heap:
             rank, known, at = heappop(heap)
@@ -535,14 +536,14 @@ class Selection:
                 yield item
 
     def _freshness(self, item: Fact) -> float:
-        """Return which share of what a sentence says exactly was not said before; 1 of a plain one."""
+        """Return the share of a sentence's exact strings that was not said before; 1 for a sentence without any."""
         if item.kind != "finding":
             return 1.0
         strings = self._snippets.strings_in(item.text)
         return len(strings - self._said_strings) / len(strings) if strings else 1.0
 
     def _is_said(self, item: Fact) -> bool:
-        """Tell whether a chosen sentence says it already; that something is open is news even of what was quoted."""
+        """Tell whether a chosen sentence says it already; an open state is news even of quoted words."""
         if item.kind in OPEN_KINDS:
             return False
         return item.text.removesuffix(CUT).rstrip() in self._said
@@ -557,7 +558,7 @@ class Selection:
         self._said_strings |= self._snippets.strings_in(item.text)
 
     def _cost(self, item: Fact) -> int:
-        """Count what *item* adds to the text; where items share a line, only the first pays for the mark."""
+        """Count the tokens that *item* adds; if facts share a line, only the first pays for the mark."""
         if item.kind not in JOINED_KINDS:
             return self._counter.count(f"{line_of(item)}\n")
         is_first = self._line_of(item) not in self._lines

@@ -1,4 +1,4 @@
-"""Where exact strings stand: short runs of lines, in the order of the conversation."""
+"""The places of exact strings, short runs of lines in the order of the conversation, and which of them to cite."""
 
 import re
 from bisect import bisect_left
@@ -14,18 +14,18 @@ from buoyline.compression.extractive.lines import result_texts
 from buoyline.compression.summary import Fact, Pointer, SourceMessage, citation_marks
 from buoyline.tokens import TextCounter
 
-# Which strings are said, and which lines are named beside them: much needed ones, and few places to look at.
+# Select strings to say and lines to cite: strings that are likely needed, at few places.
 
 
 ROUNDS: Final = 10
 """Of halving the price of a token: 10 find it to a part in a thousand."""
 
 NEARNESS: Final = 0.45
-"""How much of a string's worth it has to stand in lines that are named, without being said itself: one look away."""
+"""Share of a string's worth if it is in cited lines without being said itself: it is one look away."""
 
 
 LEAST_PRICE: Final = 0.005
-"""Of a token, where lines are named: tokens may be plenty, and a reader's time is not."""
+"""Of a token of cited lines: tokens may be plentiful, but the reader's time is not."""
 
 
 class StringCandidate(NamedTuple):
@@ -33,9 +33,9 @@ class StringCandidate(NamedTuple):
 
     Attributes:
         need: How likely it is needed, above 0.
-        tokens: What it takes to say it.
-        places: Numbers of the places that hold it; none is empty.
-        is_near: It stands in lines that are named already.
+        tokens: Its cost.
+        places: Numbers of the snippets that hold it; not empty.
+        is_near: It is in lines that are cited already.
     """
 
     need: float
@@ -45,14 +45,14 @@ class StringCandidate(NamedTuple):
 
 
 class Snippet(NamedTuple):
-    """Some lines that may be named.
+    """Some lines that may be cited.
 
     Attributes:
-        mark_tokens: What it takes to name them, or a run of places that begins with them.
+        mark_tokens: Cost of citing them, or a span that begins with them.
         lines: How many they are; a long one counts as several.
-        follows: They may be named together with the place before.
-        file: Where they stand; empty for a place that shares its mark with none.
-        more_tokens: What it takes to name them where another place of the same file is named.
+        follows: One pointer may name them together with the snippet before.
+        file: Their file; empty if they share their mark with no other snippet.
+        more_tokens: Cost of citing them if another snippet of the file is cited.
     """
 
     mark_tokens: float
@@ -63,14 +63,14 @@ class Snippet(NamedTuple):
 
 
 class CitedSpan(NamedTuple):
-    """Places in a row that are named by one pointer.
+    """Neighbouring snippets that one pointer names.
 
     Attributes:
-        first: Number of the first place.
+        first: Number of the first snippet.
         last: Number of the last one.
         said: Positions of the strings that are said beside the pointer, never empty.
         near: Positions of those that can be looked up there.
-        mark_tokens: What it takes to name the places.
+        mark_tokens: Cost of citing the span.
     """
 
     first: int
@@ -89,25 +89,25 @@ def selected_spans(
     line_tokens: float = 0.0,
     named: Iterable[str] = (),
 ) -> list[CitedSpan]:
-    """Choose strings, and for each of them the place that is named with it, so that much is said that is needed.
+    """Choose strings, and for each a place that is cited with it, so that the most needed strings are said.
 
-    A place that is named costs its mark, so that a string which stands beside others is cheaper than one alone; and
-    what stands there unsaid is worth something, too. The name of a file is paid for once: its first place is taken
-    where all that is worth a look in the file pays for the name together. A token has a price; at a price, a string is
-    worth its need less the price of its tokens, or a part of its need if it is only near. The place with the most worth
-    comes first and takes in neighbours that are worth their lines; a string counts once. The lowest price that keeps
-    to *max_tokens* is looked for: a Lagrangian relaxation of the budgeted maximum coverage problem, solved greedily.
+    Citing a place costs its mark, so a string near others is cheaper than one alone, and unsaid strings at the place
+    are worth something too. The name of a file is paid for once: its first place is taken if all worthwhile places of
+    the file together pay for the name. A token has a price; at a price, a string is worth its need less the price of
+    its tokens, or a part of its need if it is only near. The place with the most worth comes first and takes in
+    neighbours that are worth their lines; a string counts once. The search finds the lowest price that keeps to
+    *max_tokens*: a Lagrangian relaxation of the budgeted maximum coverage problem, solved greedily.
 
     Args:
         wanted: The strings.
-        places: Where they stand, in the order of the conversation.
-        max_tokens: For strings and marks.
-        max_places: So many in a row may share a pointer, at least 1.
-        line_tokens: What it costs to name a line, in tokens: whoever follows a pointer reads all of its lines.
+        places: Their places, in the order of the conversation.
+        max_tokens: Of strings and marks.
+        max_places: So many neighbours may share a pointer, at least 1.
+        line_tokens: Cost of citing a line, in tokens: whoever follows a pointer reads all of its lines.
         named: Files that are named anyway.
 
     Returns:
-        What is named, most worth first.
+        The cited spans, most valuable first.
 
     >>> here = Snippet(8, lines=1)
     >>> strings = [StringCandidate(0.5, 2, [0, 1]), StringCandidate(0.5, 2, [1]), StringCandidate(0.2, 2, [2])]
@@ -130,7 +130,7 @@ def selected_spans(
 
 
 def _lightened(found: Iterable[CitedSpan], wanted: Sequence[StringCandidate], max_tokens: float) -> Iterator[CitedSpan]:
-    """Yield stretches with as many of their strings as there are tokens for: no price parts strings that are alike."""
+    """Yield spans with as many of their strings as fit: no price separates strings that are alike."""
     for span in found:
         room = max_tokens - span.mark_tokens
         said: list[int] = []
@@ -148,7 +148,7 @@ def _tokens(found: Iterable[CitedSpan], wanted: Sequence[StringCandidate]) -> fl
 
 
 class _Auction:
-    """What is worth naming where a token has a certain price."""
+    """The spans that are worth citing at a given price of a token."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class _Auction:
         self._seeds = self._sown()
 
     def spans(self) -> Iterator[CitedSpan]:
-        """Yield what is worth its price, the place that holds most first."""
+        """Yield the spans that are worth their price, the most valuable first."""
         heap = [(self._cost(seed) - self._gain(seed), seed) for seeds in self._seeds.values() for seed in seeds]
         heapify(heap)
         while heap:
@@ -197,9 +197,9 @@ class _Auction:
                     yield self._opened(found)
 
     def _sown(self) -> defaultdict[str, list[int]]:
-        """Return by file the places that a stretch may begin with.
+        """Return the snippets that a span may begin with, by file.
 
-        What a place and all in reach hold bounds what it can become: most places are done with after one look.
+        The worth of a snippet and all in reach is an upper bound for a span: most snippets are dropped after one look.
         """
         alone = [sum(map(self._gains.__getitem__, held)) for held in self._held]
         sums = [0.0, *accumulate(alone)]
@@ -212,7 +212,7 @@ class _Auction:
         return seeds
 
     def _is_worth_naming(self, file: str) -> bool:
-        """Tell whether a file is named already, or all that is worth a look in it pays for its name together."""
+        """Tell whether a file is named already, or all its worthwhile snippets together pay for its name."""
         if not file or file in self._paid:
             return True
         if file not in self._closed and not self._pays_for_its_name(file):
@@ -232,7 +232,7 @@ class _Auction:
         return owed < 0
 
     def _opened(self, found: CitedSpan) -> CitedSpan:
-        """Return *found*, with the price of the name of its file if nothing else has paid for that."""
+        """Return *found*, with the cost of its file's name if nothing else has paid for it."""
         place = self._places[found.first]
         if not place.file or place.file in self._paid:
             return found
@@ -240,12 +240,12 @@ class _Auction:
         return found._replace(mark_tokens=place.mark_tokens)
 
     def _mark(self, place: int) -> float:
-        """Return what it takes to name *place* beside others of its file."""
+        """Return the cost of citing *place* beside others of its file."""
         found = self._places[place]
         return found.more_tokens if found.file else found.mark_tokens
 
     def _cost(self, place: int) -> float:
-        """Return what a pointer to *place* alone costs."""
+        """Return the cost of a pointer to *place* alone."""
         return self._price * self._mark(place) + self._line_price * self._places[place].lines
 
     def _gain(self, place: int, also: frozenset[int] | set[int] = frozenset()) -> float:
@@ -256,7 +256,7 @@ class _Auction:
         )
 
     def _grown(self, seed: int) -> tuple[CitedSpan | None, float]:
-        """Return the best stretch around *seed* and what it is worth; None where that is not worth its mark."""
+        """Return the best span around *seed* and its worth; None if that is less than its mark."""
         first = last = seed
         held = {position for position in self._held[seed] if position not in self._taken}
         worth = self._gain(seed) - self._cost(seed)
@@ -274,7 +274,7 @@ class _Auction:
         return CitedSpan(first, last, said, sorted(held.difference(said)), self._mark(seed)), worth
 
     def _extended(self, first: int, last: int, held: set[int]) -> tuple[float, int, int]:
-        """Take in the neighbours on one side that are worth most, and add what they hold to *held*."""
+        """Take in the most valuable neighbours on one side, and add their strings to *held*."""
         room = self._max_places - (last - first + 1)
         ahead = self._best_run(self._following(last, room), held)
         behind = self._best_run(self._preceding(first, room), held)
@@ -312,27 +312,27 @@ class _Auction:
             yield place - 1
 
 
-# Lines of the ledger: exact strings in the order of their places, several places of one file on a line.
+# Lines of exact strings in the order of their places, several places of one file on a line.
 
 
 LABEL_KIND: Final = "label"
-"""The kind of the name that stands before bare strings and says which file they stand in."""
+"""Kind of a file name that stands before bare strings and says where they are from."""
 
 MAX_RANGES: Final = 6
 """So many places of a file share a line and its mark. More save little: four take 8 tokens each, six 7, one alone 12.
 
-And of a string on such a line it is known only by its rank among the others which of these places it is from.
+And of a string on such a line only its rank tells which of these places it is from.
 """
 
 
 @dataclass(slots=True)
 class Row:
-    """One line of the ledger.
+    """One line of exact strings.
 
     Attributes:
-        label: Name of the file that the strings stand in; empty where none is known.
-        pointers: Where they stand, in order, those that touch as one.
-        strings: Place by place, and in one place paths first: they say what the names behind them belong to.
+        label: Name of their file; empty if not known.
+        pointers: Their places, in order; touching ones are one.
+        strings: Place by place, and paths first in each: they say what the names behind them belong to.
     """
 
     label: str
@@ -356,14 +356,14 @@ class Row:
 
 
 def rows(items: Iterable[Fact]) -> list[Row]:
-    """Put strings on lines: those from one file together, unless their labels differ.
+    """Put strings on lines, those of one file together unless their labels differ.
 
     Args:
-        items: Of the ledger's kinds, in any order.
+        items: Exact strings and labels, in any order.
 
     Returns:
-        Rows in the order of their first places. No row has more places than `MAX_RANGES` but one for strings that had
-        more by themselves.
+        Rows in the order of their first places. Only a row for strings with more places of their own exceeds
+        `MAX_RANGES`.
     """
     found: list[Row] = []
     waiting: dict[tuple[frozenset[str], str], Row] = {}
@@ -383,7 +383,7 @@ def rows(items: Iterable[Fact]) -> list[Row]:
 
 
 def prices(pointers: Sequence[Pointer], counter: TextCounter) -> tuple[float, float]:
-    """Return the tokens that naming *pointers* takes alone on a line, and on average beside others of their file."""
+    """Return the cost of citing *pointers* alone on a line, and on average beside others of their file."""
     alone = counter.count(_frame(pointers))
     more = counter.count(_frame((*pointers, *pointers))) - alone
     return alone, more + (alone - more) / MAX_RANGES
@@ -394,47 +394,49 @@ def _frame(pointers: Sequence[Pointer]) -> str:
 
 
 def _unparted(string: str) -> str:
-    """Return a string so that blanks part it from the next: few have blanks themselves, and commas take tokens."""
+    """Return a string so that blanks separate it from the next: few contain blanks, and commas take tokens."""
     return f"“{string}”" if " " in string else string
 
 
 SECTION_LINES: Final = 4
-"""So many lines are one section. With six, more lines are named for as many strings; with three, more marks."""
+"""Lines of a section. With six, more lines are cited for as many strings; with three, more marks."""
 
 MAX_WINDOW_LINES: Final = 96
 MIN_WINDOW_LINES: Final = 12
-"""Strings in so many lines may share a pointer: with more a pointer names too much, with less there are too many."""
+"""Strings within so many lines may share a pointer: with more it cites too much, with fewer there are too many."""
 
 LINES_PER_TOKEN: Final = 36
-"""The same for each line that there is and each token of the summary: so that more tokens do not mean more lines that
-are cited, but shorter runs of them; a quarter of all at most, measured on recorded sessions."""
+"""The same for each line and each token of the summary, at most a quarter of all lines.
+
+More tokens then shorten the runs instead of citing more lines. Measured on recorded sessions.
+"""
 
 USUAL_LINE_CHARS: Final = 100
-"""A longer line counts as several: it takes as long to read."""
+"""A longer line counts as several, since it takes as long to read."""
 
 LINE_PRICE: Final = 0.5
-"""What it costs to name all lines, as a share of the summary's tokens: where there are many lines one costs little."""
+"""Cost of citing all lines, as a share of the summary's tokens: among many lines one costs little."""
 
 MAX_LINE_TOKENS: Final = 0.25
-"""Of the price of a line, in a conversation of few lines."""
+"""Limit of the cost of one line, for a conversation of few lines."""
 
 MAX_LEAD_LINES: Final = 12
-"""So many lines before the first string are cited as well to show which file it stands in."""
+"""So many lines before the first string are also cited to show the file that it is from."""
 
 MAX_PLACES: Final = 6
-"""So many sections that hold a string are looked at, the newest: an older place is seldom the better one to read."""
+"""Of the sections that hold a string the newest are considered: an older one is seldom better to read."""
 
 
 _DIGIT = re.compile("[0-9]")
 
 
 class Section(NamedTuple):
-    """Some lines in a row.
+    """Consecutive lines.
 
     Attributes:
-        pointer: What they are; None where no lines are known.
-        lines: Their text; a message whose lines are not known is one line, cited as a whole.
-        is_whole: They cannot be parted, or named together with others.
+        pointer: Their place; None if no lines are known.
+        lines: Their text; a message without known lines is one line, cited as a whole.
+        is_whole: They cannot be divided, or cited together with others.
     """
 
     pointer: Pointer | None
@@ -443,12 +445,12 @@ class Section(NamedTuple):
 
 
 class Sections:
-    """The lines of a conversation, and which exact strings stand in them."""
+    """The lines of a conversation, and the exact strings in them."""
 
     def __init__(
         self, sources: Iterable[SourceMessage], strings: Callable[[str], Iterable[str]], *, max_tokens: int
     ) -> None:
-        """Read *sources*, whose exact strings *strings* finds in a text, for a summary of *max_tokens*."""
+        """Read *sources* for a summary of *max_tokens*; *strings* finds the exact strings in a text."""
         self._sections = [section for source in sources for section in _sections(source)]
         self._numbered = {
             (section.pointer.path, section.pointer.start + at): line
@@ -472,11 +474,11 @@ class Sections:
         return len(self._sections)
 
     def holding(self, string: str) -> list[int]:
-        """Return the numbers of the newest sections that hold *string*; none for what stands nowhere here."""
+        """Return the numbers of the newest sections that hold *string*; empty if none does."""
         return self._holding.get(string, [])[-MAX_PLACES:]
 
     def place(self, number: int, counter: TextCounter) -> Snippet:
-        """Return what it takes to name a section."""
+        """Return the cost of citing a section."""
         section = self._sections[number]
         lines = sum(max(len(line) / USUAL_LINE_CHARS, 1.0) for line in section.lines)
         alone, more = self._prices_of(section.pointer, counter)
@@ -484,7 +486,7 @@ class Sections:
         return Snippet(alone, lines, self._follows(number), file, more)
 
     def strings_at(self, pointers: Iterable[Pointer]) -> set[str]:
-        """Return the exact strings in the lines that *pointers* name, as far as these are known."""
+        """Return the exact strings in the lines that *pointers* name, as far as the lines are known."""
         lines = (
             self._line(pointer, at)
             for pointer in dict.fromkeys(pointers)
@@ -493,7 +495,7 @@ class Sections:
         return set(self._strings("\n".join(lines)))
 
     def lines_of(self, first: int, last: int, strings: Iterable[str]) -> tuple[Pointer, ...]:
-        """Return the lines of a run of sections from the first to the last that it takes to see each of *strings*."""
+        """Return the lines in a run of sections that show each of *strings*."""
         pointers: list[Pointer] = []
         for string in strings:
             held = self._holding[string]
@@ -506,7 +508,7 @@ class Sections:
         return (Pointer(pointers[0].path, start, end),)
 
     def led_by(self, pointer: Pointer, name: str) -> Pointer | None:
-        """Return the lines of *pointer*, with a few before them if these name *name*; None if none of them does."""
+        """Return the lines of *pointer*, with some before them if these contain *name*; None if none does."""
         named = (
             at for at in range(pointer.end, pointer.start - MAX_LEAD_LINES - 1, -1) if name in self._line(pointer, at)
         )
@@ -520,7 +522,7 @@ class Sections:
         return self._numbered.get((pointer.path, number), "")
 
     def _prices_of(self, pointer: Pointer | None, counter: TextCounter) -> tuple[float, float]:
-        """Return what naming *pointer* takes; numbers of as many digits take the same."""
+        """Return the cost of citing *pointer*; numbers of as many digits cost the same."""
         key = ("", "") if pointer is None else (pointer.path, _DIGIT.sub("0", pointer.lines))
         if key not in self._prices:
             self._prices[key] = prices(() if pointer is None else (pointer,), counter)
@@ -554,7 +556,7 @@ def _sections(source: SourceMessage) -> Iterator[Section]:
 
 
 def _said(source: SourceMessage) -> Iterator[str]:
-    """Yield what a message says whose lines are not known; of an offloaded result with lines of its own nothing."""
+    """Yield the texts of a message without known lines, except offloaded results with lines of their own."""
     yield source.message.text
     yield from (call.arguments for call in source.message.calls)
     yield from (reading.text for reading in result_texts(source) if not reading.has_own_lines)
@@ -567,7 +569,7 @@ def _parted(path: str, first: int, lines: Sequence[str]) -> Iterator[Section]:
 
 
 def _runs(numbered: Sequence[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first number and the texts of lines that follow each other without a gap."""
+    """Yield the first number and the texts of consecutive lines."""
     run: list[str] = []
     first = 0
     for number, text in numbered:

@@ -1,4 +1,4 @@
-"""What people and agents say, told from its form: what is a rule, an announcement, a question, the end of a report."""
+"""Tool calls and sentences, recognised by their form: a rule, an announcement, a question, a closing."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from buoyline.compression.citations import CUT
 from buoyline.compression.identifiers import FENCES, LIST_MARK, sentences
 from buoyline.messages import ToolCall, is_object
 
-# What a tool call does, told from its name and the keys of its arguments; no tool is known by itself.
+# The operation of a tool call follows from its name and the keys of its arguments; no tool is known by itself.
 
 
 Operation: TypeAlias = Literal["change", "run", "plan", "look", "act"]
@@ -51,11 +51,11 @@ class ParsedCall:
 
     Attributes:
         operation: ``"change"`` files, ``"run"`` a command, ``"plan"`` (a list of tasks with a status), ``"look"`` at
-            something without changing it, or ``"act"`` in any other way.
+            something without changing it, or any other ``"act"``.
         name: The tool's name.
-        paths: Files and directories that the arguments name, in order.
-        command: The command of a ``"run"``; empty otherwise.
-        arguments: All arguments; empty where they are no JSON object.
+        paths: Files and directories in the arguments, in order.
+        command: The command of a ``"run"``; else empty.
+        arguments: All arguments; empty if they are no JSON object.
     """
 
     operation: Operation
@@ -66,11 +66,11 @@ class ParsedCall:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether it only looked at something, as far as can be told."""
+        """Whether it only looked at something, as far as its form tells."""
         return self.operation == "look" or (self.operation == "run" and _only_reads(self.command))
 
     def spoken(self) -> str:
-        """Say in one text what was called: the command itself, else the name with its arguments."""
+        """Return the call as a text: the command, else the name with its arguments."""
         if self.command:
             return self.command
         arguments = [
@@ -90,7 +90,7 @@ class Task:
 
 
 def action_of(call: ToolCall) -> ParsedCall:
-    """Tell what *call* does. Never raises: a call that cannot be read is an ``"act"`` without arguments."""
+    """Parse *call*. It never raises: a call that cannot be read is an ``"act"`` without arguments."""
     arguments = arguments_of(call)
     paths = tuple(dict.fromkeys(_paths(arguments)))
     command = _command(arguments)
@@ -99,7 +99,7 @@ def action_of(call: ToolCall) -> ParsedCall:
 
 
 def arguments_of(call: ToolCall) -> Mapping[str, Any]:
-    """Return the arguments of *call*; empty where they are not a JSON object, which models do write."""
+    """Return the arguments of *call*; empty if a model wrote something else than a JSON object."""
     try:
         found: object = json.loads(call.arguments)
     except (ValueError, RecursionError):
@@ -108,7 +108,7 @@ def arguments_of(call: ToolCall) -> Mapping[str, Any]:
 
 
 def tasks_of(arguments: Mapping[str, Any]) -> tuple[Task, ...]:
-    """Return the entries of a plan: of the first list whose objects have a status; empty if there is none."""
+    """Return the tasks of a plan, that is, of the first list of objects with a status; empty if there is none."""
     for value in arguments.values():
         if tasks := tuple(_tasks(_entries(value))):
             return tasks
@@ -153,7 +153,7 @@ def _paths(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts_under(value: object) -> Iterator[str]:
-    """Yield a path, each path of a list, or the paths of a list of objects that have one."""
+    """Yield a path, the paths of a list, or the paths in a list of objects."""
     for inner in _entries(value) or [value]:
         if isinstance(inner, str):
             yield inner
@@ -173,7 +173,7 @@ def _command(arguments: Mapping[str, Any]) -> str:
 
 
 def _entries(value: object) -> list[object]:
-    """Return *value* if it is a list, else no entries."""
+    """Return *value* if it is a list, else an empty list."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
@@ -195,20 +195,20 @@ def _only_reads(command: str) -> bool:
 
 
 MIN_SENTENCE_CHARS: Final = 25
-"""A shorter sentence of an agent says nothing alone."""
+"""A shorter sentence of an agent means nothing alone."""
 
 CLOSING_SENTENCES: Final = 3
 """At the end of a message: they say what comes next."""
 
 CLOSING_LINES: Final = 6
-"""A longer list at the end of a message is its contents, and not what it asks for."""
+"""A longer list at the end of a message is content and not a question."""
 
 LAST_SENTENCES: Final = 3
-"""Of a message that goes over into calls: they say what the calls are for."""
+"""Of a message before its calls: they say what the calls are for."""
 
 _IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
-# How users word a rule, in the languages that we know such words of; rules in others stand in their messages.
+# Words of rules in some languages; rules in other languages are found in the quoted messages.
 _RULE = re.compile(
     r"\b(?:must|never|always|don't|do not|only|should|shouldn't|instead|prefer|please|make sure|without|avoid"
     r"|muss|nie|immer|nicht|nur|bitte|jamais|toujours|doit|nunca|siempre|debe)\b"
@@ -231,7 +231,7 @@ _MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\]|/[\w:-
 
 
 def chars_of(text: str) -> int:
-    """Count characters; the ideographs of one language say as much as three letters of another."""
+    """Count characters; an ideograph counts as three, since it says as much as three letters."""
     return len(text) + 2 * len(_IDEOGRAPH.findall(text))
 
 
@@ -241,7 +241,7 @@ def is_rule(sentence: str) -> bool:
 
 
 def leads_in(sentence: str) -> bool:
-    """Tell whether a sentence says nothing without the list or the code behind it."""
+    """Tell whether a sentence only introduces the list or the code behind it."""
     return _LEADS_IN.search(sentence) is not None
 
 
@@ -251,19 +251,19 @@ def asks(sentence: str) -> bool:
 
 
 def announces(sentence: str) -> bool:
-    """Tell whether a sentence says what somebody is about to do, in one of several languages."""
+    """Tell whether a sentence announces an action, in one of several languages."""
     return _INTENDS.match(sentence) is not None
 
 
 def is_made_by_machine(text: str) -> bool:
-    """Tell whether a message is wholly in a tag or in brackets, or a bare command of the program: nobody's words."""
+    """Tell whether a whole message is in a tag or in brackets, or is a bare command of the program."""
     return _MADE_BY_MACHINE.fullmatch(text) is not None
 
 
 def plain_text(text: str) -> str:
-    """Return a text; of a JSON object or list, as some agents answer, the texts in it, each on a line of its own.
+    """Return a text; of a JSON object or list, as some agents answer, the texts in it, a line each.
 
-    A mark of omission stands between them, since in the message other things do.
+    A mark of omission separates them, since the message has other characters between them.
     """
     stripped = text.strip()
     if not (stripped.startswith(("{", "[")) and stripped.endswith(("}", "]"))):
@@ -276,7 +276,7 @@ def plain_text(text: str) -> str:
 
 
 def without_blocks(text: str) -> str:
-    """Return a message without its tables and its code, cut where they stood: on one line nobody can read them."""
+    """Return a message with marks of omission for its tables and code, which nobody can read on one line."""
     kept: list[str] = []
     is_code = False
     for line in text.splitlines():
@@ -291,14 +291,14 @@ def without_blocks(text: str) -> str:
 
 
 def split_closing(text: str) -> tuple[str, list[str]]:
-    """Part what a message ends with, a question or what comes next, from what stands before it.
+    """Part the end of a message, a question or the next step, from the text before it.
 
-    That are the sentences of its last line, or a short list that asks, with the line that leads in to it. Other
-    lists, links, code and tags are contents, and ask for nothing.
+    The end consists of the sentences of the last line, or of a short list that asks, with the line that introduces it.
+    Other lists, links, code and tags are content and ask for nothing.
 
     Returns:
-        What stands before, and the sentences at the end; all of it and none where the end is none, or where it is
-        no question and too little stands before it.
+        The text before, and the sentences at the end. If there is no such end, or it is no question and too little text
+        precedes it, all of the text and an empty list.
     """
     lines = text.rstrip().split("\n")
     start = len(lines) - 1
@@ -322,7 +322,7 @@ def split_closing(text: str) -> tuple[str, list[str]]:
 
 
 def last_words(text: str) -> str:
-    """Return what a message ends with: its last sentence, and those before it in the last lines that say something."""
+    """Return the last sentences of a message, those of its last lines that mean something."""
     kept = ""
     for line in reversed(without_blocks(text).rstrip().split("\n")):
         is_cut = line.strip() == CUT
@@ -339,13 +339,13 @@ def last_words(text: str) -> str:
 
 
 def repeated_endings(texts: Sequence[str], *, at_least: int) -> frozenset[str]:
-    """Return the last lines in which so many of some texts of several lines end: no person ends so often alike."""
+    """Return the last lines that so many texts of several lines share: no person ends so many messages alike."""
     seen = Counter(ending for text in texts if (ending := ending_of(text)))
     return frozenset(ending for ending, count in seen.items() if count >= at_least)
 
 
 def ending_of(text: str) -> str:
-    """Return the last line of a text of several lines; empty of one line."""
+    """Return the last line of a text of several lines; empty if it has one line."""
     body, _, last = text.rstrip().rpartition("\n")
     return last.strip() if body.strip() else ""
 

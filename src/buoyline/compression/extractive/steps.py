@@ -22,19 +22,19 @@ from buoyline.compression.identifiers import error_lines, exit_status, last_line
 from buoyline.compression.summary import Pointer, SourceMessage
 
 MAX_ERRORS: Final = 3
-"""Of one result; the first ones are the cause more often than the last."""
+"""Of one result, the first ones: they are the cause more often than the last."""
 
 MAX_VALUE_CHARS: Final = 60
-"""A longer argument is a text, and no name of what was acted on."""
+"""A longer argument is a text and not a name."""
 
 _SHORT_CHARS: Final = 400
-"""A result this short that begins like an error is one, whatever the tool."""
+"""A result at most this long that begins like an error is one, whatever the tool."""
 
 MAX_COMMAND_CHARS: Final = 4_000
-"""What follows is a script or a text that is piped in."""
+"""The rest is a script or a piped text."""
 
 _DATA = re.compile(r'\s{0,9}(?:\[\s{0,9})?\{\s{0,9}"(?!err|exception|fail|message|detail|code|status)', re.IGNORECASE)
-"""A line that is a value of JSON and does not begin with an error: what stands in it are the words of others."""
+"""A line of JSON that does not begin with an error quotes others."""
 
 _PROGRAM = re.compile(r"[\w./-]{1,200}")
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
@@ -45,13 +45,13 @@ class Step:
     """A call and its result.
 
     Attributes:
-        action: What was called.
+        action: The parsed call.
         call: The message with the call.
-        answer: The message with the result; None while there is none.
-        errors: Lines of the result that read like errors, at most `MAX_ERRORS`; empty for a success. One without
-            words stands for a failure of which nothing is shown.
+        answer: The message with the result; None if there is none yet.
+        errors: Lines of the result that read like errors, at most `MAX_ERRORS`; empty for a success. A line without
+            words stands for a failure that shows nothing.
         has_failed: The result says so, by its mark, its exit status or its words.
-        outcome: The lines of the result that tell most; no words without a result.
+        outcome: The most telling lines of the result; no words without a result.
     """
 
     action: ParsedCall
@@ -63,31 +63,31 @@ class Step:
 
     @property
     def subject(self) -> str:
-        """What is tried again when this failed: a changed file, the program of a command, a tool."""
+        """What would be tried again: a changed file, the program of a command, a tool."""
         if self.action.operation == "change":
             return self.action.paths[0]
         return _program(self.action.command) if self.action.command else self.action.name
 
     @property
     def tried(self) -> frozenset[str]:
-        """All subjects that were tried at once: every file that was changed, every program of a command."""
+        """All subjects of the call: every changed file, every program of a command."""
         if self.action.operation == "change":
             return frozenset(self.action.paths)
         return frozenset({self.subject, *_programs(self.action.command)})
 
     def citations_for(self, said: str, passage: Passage, citations: LineFinder) -> tuple[Pointer, ...]:
-        """Return the lines that hold *said* of the call, and *passage* of its result if that has words."""
+        """Return the lines that hold *said* of the call, and those of *passage* of its result."""
         return merged_pointers((*citations.of(self.call, said), *passage.pointers))
 
 
 def subjects_of(subject: str) -> list[str]:
-    """Return a subject, and the program alone: ``pytest`` tries ``pytest tests/test_store.py`` as well."""
+    """Return a subject, and its program alone: ``pytest`` also tries ``pytest tests/test_store.py``."""
     program, _, rest = subject.partition(" ")
     return [subject, program] if rest else [subject]
 
 
 def varying_argument(made: Sequence[Step]) -> tuple[str, list[str]]:
-    """Return the first argument in which calls of one tool differ, and what each says there; both empty for none."""
+    """Return the first argument in which calls of one tool differ, and its values; both empty if there is none."""
     for key in made[0].action.arguments:
         values = [step.action.arguments.get(key) for step in made]
         short = [readable(str(value)) for value in values if isinstance(value, str | int)]
@@ -97,10 +97,10 @@ def varying_argument(made: Sequence[Step]) -> tuple[str, list[str]]:
 
 
 def grouped_calls(made: Iterable[Step]) -> tuple[list[list[Step]], list[Step]]:
-    """Part calls into those that one line can tell, since they differ in an argument, and all others.
+    """Part calls into those that one line can report, since they differ in one argument, and the others.
 
     Returns:
-        Series of calls of one tool that act and have not failed, and the other calls, each in order.
+        Series of successful calls of one tool, and the other calls, each in order.
     """
     by_name: defaultdict[str, list[Step]] = defaultdict(list)
     apart: list[Step] = []
@@ -119,8 +119,8 @@ def grouped_calls(made: Iterable[Step]) -> tuple[list[list[Step]], list[Step]]:
 def steps(sources: Sequence[SourceMessage], citations: LineFinder) -> list[Step]:
     """Join each call with its result.
 
-    Recorded sessions repeat ids, and some have none at all, so a result answers the oldest call under its id
-    that is still open; an id that no open call has answers nothing.
+    In recorded sessions ids repeat or are empty, so a result answers the oldest open call of its id; if none is open,
+    it answers nothing.
 
     Returns:
         A step for each call, in the order of the calls.
@@ -154,7 +154,7 @@ def _answered(step: Step, reading: ResultText, citations: LineFinder, *, is_erro
 
 
 def _errors(action: ParsedCall, reading: ResultText, *, is_error: bool) -> Iterator[str]:
-    """Yield the error lines of a result; what was only read is full of words such as "failed" and no error."""
+    """Yield the error lines of a result; a file that was only read may be full of words such as "failed"."""
     text = reading.text
     if is_error or (action.operation == "run" and not action.is_harmless):
         # A line in the command is printed by it, as by ``grep x f || echo "Not found"``; a line of JSON is data.
@@ -172,7 +172,7 @@ def _errors(action: ParsedCall, reading: ResultText, *, is_error: bool) -> Itera
 
 
 def _gist(reading: ResultText) -> str:
-    """Return what a result says at its start and at its end; of an offloaded one the end, for want of one place."""
+    """Return the first and the last line of a result; of a long or offloaded one the last, to cite one place."""
     first, last = _first_line(reading.text), last_line(reading.text)
     if reading.excerpt is not None or reading.text.count("\n") > MAX_GAP_LINES:
         return next((line for line in (last, first) if _is_said(line)), "")
@@ -181,7 +181,7 @@ def _gist(reading: ResultText) -> str:
 
 
 def _is_said(line: str) -> bool:
-    """Tell whether a line says something alone: not a piece of JSON, a bracket, a rule."""
+    """Tell whether a line means something alone: it is no piece of JSON, bracket or rule."""
     return bool(line) and line[0] not in "[]{}\"'<|=" and ':"' not in line and '": ' not in line
 
 
@@ -192,7 +192,7 @@ def _first_line(text: str) -> str:
 def _program(command: str) -> str:
     """Return the program and its subcommand, without the directory, variables and options.
 
-    The first step that is no ``cd`` counts, since what follows is mostly a filter.
+    The first step that is no ``cd`` counts, since later ones are mostly filters.
     """
     return next(_programs(command), readable(command[:40]))
 
