@@ -1,6 +1,7 @@
-"""What is shown of a text that is too long: what it is, what is wrong or odd in it, its head and its tail.
+"""Previews of long texts: the kind of text, errors and outliers, the first and last lines.
 
-All lines bear the numbers that they have in their file. Pure and deterministic.
+All lines carry their numbers in the file. This package is pure and deterministic: it opens no files and knows nothing
+of stubs or workspaces.
 """
 
 from buoyline.previews.layout import PreviewLine, parse_preview

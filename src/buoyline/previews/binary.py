@@ -1,4 +1,4 @@
-"""What is no text: bytes that were decoded as if they were, and bytes that are spelled in base64 or hexadecimal."""
+"""Data that is not text: decoded bytes, hex dumps, and bytes in base64 or hexadecimal."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ _LONGEST = 5
 _SHOWN_CHARS = 60
 _MAX_RUNS = 200_000
 
-# Decoding puts U+FFFD where a byte is no UTF-8, or a surrogate; a view writes control characters as escapes.
+# Decoding replaces a byte that is not UTF-8 by U+FFFD or a surrogate; a view writes control characters as escapes.
 _STRANGE = re.compile("[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd\udc80-\udcff]")
 _ESCAPE = re.compile(r"\\[xu]([01][0-9a-f]|00(?:7f|[89][0-9a-f])|dc[89a-f][0-9a-f])")
 _HIGH = re.compile("[\x80-\xff\ufffd\udc80-\udcff]")
@@ -30,10 +30,10 @@ _DUMP = re.compile(r"[0-9a-fA-F]{4,16}:?\s{1,3}((?:[0-9a-fA-F]{2,8}\s{1,3}){2,32
 _ARMOUR = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,60})-----")
 _DATA_URI = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,80});base64,")
 
-# Lengths of digests: lines of these are what was computed of files, and no file.
+# Lengths of checksums: such lines list the checksums of files, they are not a file.
 _DIGEST_CHARS = frozenset({32, 40, 56, 64, 96, 128})
 
-# U+FFFD stands for any byte over 127: what it was is lost.
+# U+FFFD replaces any byte over 127, so its value is lost.
 _ANY = "\ufffd"
 _SIGNATURES = (
     (f"{_ANY}PNG\r\n", "PNG image"),
@@ -85,13 +85,14 @@ class _Run(NamedTuple):
 
 
 def binary_digest(lines: Sequence[str]) -> Digest | None:
-    """Say of what is mostly not text what it may be, and what can be read in it.
+    """Describe data that is mostly not text.
 
     Args:
-        lines: Of the text, without line ends.
+        lines: The lines of the text, without line ends.
 
     Returns:
-        A guess by the first bytes, how much is printable, and the longest runs of printable characters. None of a text.
+        The type as the first bytes suggest it, the printable share, and the longest runs of printable characters. None
+        for a text.
     """
     return _decoded(lines) or _dumped(lines) or _spelled(lines)
 
@@ -124,14 +125,14 @@ def _decoded(lines: Sequence[str]) -> Digest | None:
 
 
 def _sample(lines: Sequence[str]) -> str:
-    """Return the beginning and some of the middle: what begins with a header may be a text nevertheless."""
+    """Return the beginning and a part of the middle: a text may follow a binary header."""
     head = "\n".join(line[:_SAMPLE_CHARS] for line in lines[:400])[:_SAMPLE_CHARS]
     middle = "\n".join(line[:_HEAD_CHARS] for line in lines[len(lines) // 2 :][:100])[:_SAMPLE_CHARS]
     return f"{head}\n{middle}" if len(lines) > 800 else head  # noqa: PLR2004 - of fewer the head is the half
 
 
 def _bytes_of(text: str) -> str:
-    r"""Return *text* with one character a byte: escapes read back, and U+FFFD for all that is over 127."""
+    """Return *text* with one character per byte: decoded escapes, and U+FFFD for each byte over 127."""
     text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
     return _HIGH.sub(_ANY, text)
 
@@ -144,7 +145,7 @@ def _is_utf16(head: str) -> bool:
 
 
 def _type_of(head: str) -> str:
-    """Return what the first bytes say, one character each; empty where they say nothing."""
+    """Return the file type by its first bytes, one character each; empty if unknown."""
     for signature, kind in _SIGNATURES:
         if head.startswith(signature):
             return kind
@@ -168,7 +169,7 @@ def _runs(lines: Sequence[str]) -> Iterator[_Run]:
         chars += len(line)
         if chars > _MAX_CHARS or count > _MAX_RUNS:
             return
-        # A view's escapes are bytes of noise, not letters.
+        # The escapes of a view are noise bytes, not letters.
         for found in _RUN.finditer(_ESCAPE.sub(lambda escape: "\x00" * len(escape[0]), line) if "\\" in line else line):
             count += 1
             if _WORDS.search(found[0]):
@@ -176,7 +177,7 @@ def _runs(lines: Sequence[str]) -> Iterator[_Run]:
 
 
 def _worth(text: str) -> int:
-    """Return how many characters stand in words: noise is printable, too."""
+    """Count the characters in words: noise is printable, too."""
     return min(sum(map(len, _WORDS.findall(text[:400]))), 4 * _SHOWN_CHARS)
 
 
@@ -221,7 +222,7 @@ def _spelled(lines: Sequence[str]) -> Digest | None:
 
 
 def _are_words(lines: Sequence[str]) -> bool:
-    """Tell whether *lines* are of one alphabet's letters alone, as long words and rules are, and blobs are not."""
+    """Check whether *lines* hold letters only or no letters, as long words and rules do, but encoded data does not."""
     text = "".join(lines)[:_HEAD_CHARS]
     return not any(character.isdigit() for character in text) or not any(character.isalpha() for character in text)
 
@@ -243,7 +244,7 @@ def _unbased(text: str) -> str:
 
 
 def _size_of(head: str, kind: str) -> str:
-    """Return the measures of an image whose first bytes are known, all of them."""
+    """Return the width and height of a PNG image from its header."""
     if "PNG" not in kind.upper() or len(head) < 24:  # noqa: PLR2004 - where its header ends
         return ""
     width, height = (int.from_bytes(head[place : place + 4].encode("latin-1"), "big") for place in (16, 20))

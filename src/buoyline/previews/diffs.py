@@ -1,4 +1,4 @@
-"""Diffs: which files they change, by how much, and where each begins.
+"""Diffs: the files that they change, by how much, and where each begins.
 
 Source: the unified format of GNU diffutils, and git-diff's "extended headers" and "combined diff format".
 """
@@ -26,7 +26,7 @@ _MAX_ODD = 12
 _MAX_PATH_CHARS = 400
 _SHOWN_FILES = 5
 
-# So much of a text must belong to its diff: a report that quotes one is not one.
+# This share of the text must belong to the diff: a report that quotes a diff is not a diff.
 _MOSTLY = 0.5
 _ODD_IN_A_ROW = 3
 _ENDLESS = 1 << 60
@@ -55,14 +55,14 @@ _CONFLICT = re.compile(r"[-+ ]{0,3}(?:<{7} |>{7} |<{7}$|>{7}$)")
 
 
 def diff_digest(lines: Sequence[str]) -> Digest | None:
-    """Say of a diff which files it changes.
+    """Summarize the changes of a diff by file.
 
     Args:
-        lines: Of the text, without line ends.
+        lines: The lines of the text, without line ends.
 
     Returns:
-        Counts, the files by changed lines and the largest hunks, each with the line where it begins; conflict markers
-        and lines that no diff has as findings. None where less than half of the text is a diff.
+        Counts, the files with most changed lines and the largest hunks with their first lines; findings for conflict
+        markers and for lines that a diff cannot have. None if less than half of the text is a diff.
     """
     if not any(line.startswith(("@@ ", "@@@", "diff --", "\x1b[", "\\x1b[")) for line in lines):
         return None
@@ -81,7 +81,7 @@ class _Hunk(NamedTuple):
 
 @dataclass(slots=True)
 class _File:
-    """What a diff does to one file."""
+    """The changes to one file."""
 
     number: int
     old: str = ""
@@ -101,7 +101,7 @@ class _File:
 
 
 class _DiffReader:
-    """Reads a diff line by line; hunks end where their headers say, so that a removed ``-- x`` begins no file."""
+    """Reads a diff line by line; a hunk ends where its header says, so a removed ``-- x`` does not begin a file."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
@@ -239,11 +239,11 @@ class _DiffReader:
 
 
 def _header_paths(line: str) -> tuple[str, str]:
-    """Return the paths that a line names with which a file of a diff begins."""
+    """Return the old and the new path of a line that begins a file."""
     line = line[: 2 * _MAX_PATH_CHARS]
     if line.startswith("diff --git "):
         names = line.removeprefix("diff --git ")
-        # Both names are one, but for a file that is renamed; and either may hold blanks.
+        # Both paths are equal unless the file was renamed; either may contain spaces.
         old, new = names[: len(names) // 2], names[len(names) // 2 + 1 :]
         if old[2:] != new[2:]:
             old, _, new = names.partition(" b/")

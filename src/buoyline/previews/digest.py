@@ -1,4 +1,7 @@
-"""What reading a text brings to light, before anything is known of how much of it can be shown."""
+"""Digests: what the readers of a text found, before the preview chooses what fits.
+
+This module also holds what the readers share: the wording of facts, and linear-time patterns over many lines.
+"""
 
 import importlib
 import re
@@ -11,29 +14,29 @@ from buoyline.previews.lines import FAR_CHARS
 from buoyline.previews.source import visible
 
 MUST_SHOW_WEIGHT = 80.0
-"""From this weight on a line is worth narrowing the others for."""
+"""From this weight on, other lines are cut shorter to make room for a line."""
 
 MAX_ERROR_KINDS = 400
-"""So many kinds of lines of trouble are told apart in a text."""
+"""A preview tells at most this many kinds of error lines apart."""
 
 _SEEN_CHARS = 400
 
 OUTLIER_NOTE = "unlike all others"
-"""The note of a line that is shown for nothing else; of one that is shown anyway it says nothing of use."""
+"""The note of a line that is shown only as an outlier; it is dropped if another finding shows the line anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A line that is worth more than its neighbours.
+    """A line that is more important than its neighbors.
 
     Attributes:
-        number: Of the line, 1-based.
-        weight: From 0 to 100; what is shown is chosen by it.
-        column: The character of the line that it is about, 0-based.
-        count: How many lines are of its kind, itself included.
-        similar: The numbers of some of these, ascending; not all, and never its own.
-        note: What is odd about it, where the line does not say so itself; empty where it does.
-        word: Of a line of trouble, characters by which a search finds it and all of its kind; empty of others.
+        number: Line number, 1-based.
+        weight: Importance from 0 to 100; the preview takes the highest first.
+        column: The character that the finding is about, 0-based.
+        count: The number of lines of this kind, this one included.
+        similar: The numbers of some of the other lines of this kind, ascending.
+        note: What is odd about the line, if the line does not say so itself.
+        word: For an error line, characters that find every line of its kind; else empty.
     """
 
     number: int
@@ -47,13 +50,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What is known of a text.
+    """What a reader knows about a text.
 
     Attributes:
-        facts: Rows that say what the text is as a whole, the most important first. None begins with a digit, which
-            is how a numbered line begins.
-        findings: Lines worth showing, in no order; one line may be found several times.
-        alerts: Rows like facts that say what is odd where a line for each would take too much room.
+        facts: Rows about the text as a whole, the most important first. No row begins with a digit, as numbered lines
+            do.
+        findings: Lines worth showing, in any order; a line may occur several times.
+        alerts: Rows about outliers that are too many for a line each.
     """
 
     facts: tuple[str, ...] = ()
@@ -61,14 +64,15 @@ class Digest:
     alerts: tuple[str, ...] = ()
 
     def __add__(self, other: "Digest") -> "Digest":
-        """Return what both have brought to light."""
+        """Return both digests as one."""
         return Digest(self.facts + other.facts, self.findings + other.findings, self.alerts + other.alerts)
 
 
 def by_place(findings: Iterable[Finding]) -> list[Finding]:
-    """Return one finding a place, the heaviest, with what the others know beside it; the heaviest place first.
+    """Merge the findings of each place into the heaviest one; the heaviest place comes first.
 
-    A place is a line, or so much of a long one as is seen at once.
+    A finding without a note takes that of another one at its place. A place is a whole line, or the part of a long line
+    that a preview shows at once.
     """
     found: dict[tuple[int, int], Finding] = {}
     for finding in sorted(findings, key=lambda finding: -finding.weight):
@@ -79,12 +83,12 @@ def by_place(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(found.values(), key=lambda finding: (-finding.weight, finding.number, finding.column))
 
 
-# How facts are worded: short rows on one line, whatever the text holds that they quote.
+# Facts: short rows on one line, even if they quote a text with control characters.
 
 
 MAX_FACT_CHARS = 300
 
-# About 50 tokens of paths and numbers: a preview of 300 has room for several such rows.
+# About 50 tokens of paths and numbers: a preview of 300 tokens has room for several rows.
 ROW_CHARS = 170
 _ITEM_CHARS = 90
 _SAMPLED_CHARS = 400
@@ -94,22 +98,22 @@ _COLOUR = re.compile(r"(?:\x1b|\\x1b)\[[0-9;]{0,20}[A-Za-z]")
 
 
 def fact(text: str) -> str:
-    """Return *text* as a row: one line, at most 300 characters, with nothing in it that a terminal would act on."""
+    """Return *text* as a row: one line, at most 300 characters, without terminal control characters."""
     row = " ".join(visible(text[: 2 * MAX_FACT_CHARS]).split())
     return row if len(row) <= MAX_FACT_CHARS else f"{row[: MAX_FACT_CHARS - 3]}..."
 
 
 def rows(label: str, items: Iterable[str], *, most: int = 3, chars: int = ROW_CHARS) -> list[str]:
-    """Return rows that list *items*, as many in each as fit; the last says how many are left out.
+    """List *items* in rows, as many in each row as fit; the last row says how many are missing.
 
     Args:
         label: Begins each row.
-        items: The most important first; each is cut where it is long.
-        most: How many rows there are at most.
-        chars: How long one is at most, but for a single item.
+        items: The most important first; long items are cut in the middle.
+        most: Maximum number of rows.
+        chars: Maximum length of a row with more than one item.
 
     Returns:
-        ``["Files: a :1, b :20", "Files, more: c :33; 12 more"]``; none without items.
+        ``["Files: a :1, b :20", "Files, more: c :33; 12 more"]``; no rows without items.
     """
     waiting = [shortened(item, _ITEM_CHARS) for item in items]
     found: list[str] = []
@@ -133,7 +137,7 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def shortened(text: str, chars: int) -> str:
-    """Return *text*, or its two ends where it is longer than *chars*: a path tells most at its end."""
+    """Return *text*, cut in the middle if it is longer than *chars*: the end of a path says most."""
     if len(text) <= chars:
         return text
     head = chars // 3
@@ -141,7 +145,7 @@ def shortened(text: str, chars: int) -> str:
 
 
 def sampled(lines: Sequence[str], most: int = 400) -> list[str]:
-    """Return some lines that are not blank: the first of all, and others from everywhere, cut to 400 characters."""
+    """Return lines that are not blank, cut to 400 characters: the first ones, then an even sample of the rest."""
     head = lines[: most // 2]
     step = max(1, (len(lines) - len(head)) // max(most - len(head), 1))
     rest = lines[len(head) :: step][: most - len(head)]
@@ -149,24 +153,24 @@ def sampled(lines: Sequence[str], most: int = 400) -> list[str]:
 
 
 def without_colors(lines: Sequence[str]) -> Sequence[str]:
-    r"""Return *lines* without colours and ``\r`` at their ends."""
+    r"""Return *lines* without color codes and without ``\r`` at their ends."""
     if not any("\x1b[" in line or "\\x1b[" in line or line.endswith("\r") for line in lines):
         return lines
     return [_COLOUR.sub("", line).rstrip("\r") for line in lines]
 
 
 def is_continued(line: str) -> bool:
-    """Tell whether *line* goes on with the line above it, as a view writes one that is too long."""
+    """Check whether *line* continues the line above it, as a view wraps long lines."""
     return line.startswith(_CONTINUED)
 
 
 def share(part: int, whole: int) -> float:
-    """Return *part* of *whole* as a number from 0 to 1; 0 of nothing."""
+    """Return *part* / *whole*, or 0 if *whole* is 0."""
     return part / whole if whole else 0.0
 
 
 def common_folder(paths: Sequence[str]) -> str:
-    """Return the folder that all *paths* lie in, with a slash at its end; empty where it is not worth a word."""
+    """Return the common folder of all *paths* with a final slash; empty if it is very short or too long to print."""
     if len(paths) < 2:  # noqa: PLR2004 - a single path is shown whole
         return ""
     first, last = min(paths), max(paths)
@@ -176,7 +180,7 @@ def common_folder(paths: Sequence[str]) -> str:
 
 
 def _fitting(items: Sequence[str], chars: int) -> int:
-    """Return how many of the first items fit; at least one."""
+    """Return how many items fit; at least one."""
     for place, item in enumerate(items):
         chars -= len(item) + 2
         if chars < -2 and place:  # noqa: PLR2004 - the last one needs no comma
@@ -184,20 +188,20 @@ def _fitting(items: Sequence[str], chars: int) -> int:
     return len(items)
 
 
-# Patterns that look at many lines at once, in time linear in them, whatever the lines hold.
+# Patterns that search many lines at once, in linear time for every input.
 
 
-# As much of a text is looked at as a reader needs to know its kind and its parts: 0.1 s of RE2's time.
+# Enough to know the kind of a text and its parts; RE2 needs 0.1 s for it.
 _MAX_BYTES = 16_000_000
 
 
 class PatternMatch(NamedTuple):
-    """Where a pattern was found.
+    """A match of a pattern.
 
     Attributes:
-        number: Of the line, 1-based.
+        number: Line number, 1-based.
         column: The byte of the line at which the match begins, 0-based.
-        groups: What its groups hold; empty where one has no part in it.
+        groups: The matched groups; empty strings for groups that took no part.
     """
 
     number: int
@@ -206,14 +210,14 @@ class PatternMatch(NamedTuple):
 
 
 class LinearPattern:
-    """A pattern in RE2's syntax, for bytes of UTF-8.
+    """A pattern in RE2 syntax for UTF-8 bytes.
 
-    ``^`` and ``$`` are the ends of a line, which a match never leaves. It is compiled, and RE2 imported, when it is
-    first used: a program that only appends needs none of it.
+    ``^`` and ``$`` match at line ends, and no match spans lines. The first use imports RE2 and compiles the pattern, so
+    a program that only appends pays for neither.
     """
 
     def __init__(self, pattern: str) -> None:
-        """Take *pattern* without looking at it."""
+        """Keep *pattern* for the first use."""
         self._pattern = pattern
 
     @cached_property
@@ -227,13 +231,13 @@ class LinearPattern:
 
 
 def encoded_lines(lines: Sequence[str], chars: int) -> bytes:
-    r"""Return *lines* in UTF-8, each cut to *chars*, with ``\n`` between them; at most 16 MB."""
+    r"""Encode *lines*, each cut to *chars* and joined with ``\n``; at most 16 MB."""
     text = "\n".join([line[:chars] for line in lines] if any(len(line) > chars for line in lines) else lines)
     return text.encode("utf-8", "replace")[:_MAX_BYTES]
 
 
 def matches(pattern: LinearPattern, text: bytes, most: int) -> Iterator[PatternMatch]:
-    """Yield where *pattern* is found in *text*, in order; no more than *most*."""
+    """Yield the first *most* matches of *pattern* in *text*, in order."""
     number, position = 1, 0
     for count, found in enumerate(pattern.compiled.finditer(text)):
         if count >= most:
@@ -246,5 +250,5 @@ def matches(pattern: LinearPattern, text: bytes, most: int) -> Iterator[PatternM
 
 
 def match_count(pattern: LinearPattern, text: bytes) -> int:
-    """Return how often *pattern* is found in *text*."""
+    """Count the matches of *pattern* in *text*."""
     return sum(1 for _ in pattern.compiled.finditer(text))

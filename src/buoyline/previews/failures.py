@@ -1,6 +1,10 @@
-"""What failed tests of Go and Rust say in lines that have no word of trouble, and look alike where none failed.
+"""Test failures and stack traces.
 
-Where a run of Go's tests tells all, a test's lines stand above its result; where it tells failures alone, below it.
+Failed tests of Go and Rust explain themselves in lines without an error word, which look the same if the test passes. A
+verbose run of Go tests prints the lines of a test above its result, a quiet run below it.
+
+Stack traces are those of Python and pytest, Java, JavaScript, .NET, Go and Rust, also behind the line prefixes of
+loggers and build servers.
 """
 
 import re
@@ -30,7 +34,7 @@ _WEIGHT = 93.0
 _LOOKED_AT = LinearPattern(
     r"^\s{0,20}--- (FAIL|PASS|SKIP|BENCH)|^\s{0,20}=== (?:RUN|CONT)|^(?:FAIL|PASS|ok)\b|(_test\.go:)\d+: "
 )
-# A test that fails says what it wanted; the others of its lines tell how far it came.
+# A failed test says what it expected; its other lines report progress.
 _COMPLAINT = re.compile(
     r"\b(?:expect\w{0,10}|want\w{0,4}|got|should\w{0,3}|fail\w{0,4}|error\w{0,3}|not|no|unexpected|missing|mismatch|must|invalid)\b"
     r"|n't\b|[!=]=|\u2260",
@@ -44,14 +48,14 @@ _WORD = "_test.go:"
 
 
 def failure_digest(lines: Sequence[str]) -> Digest:
-    """Find what tests that failed say of it.
+    """Find the messages of failed tests.
 
     Args:
-        lines: Of the text, without line ends.
+        lines: The lines of the text, without line ends.
 
     Returns:
-        A finding for each complaint of a failed test, or for its last line where none complains; those that say
-        the same of different places are one.
+        A finding for each complaint of a failed test, or for its last line if it has none. Complaints with the same
+        words share a finding.
     """
     text = encoded_lines(lines, _FAILURE_CHARS)
     complaints = _complaints(lines, text) if _WORD.encode() in text else ()
@@ -70,7 +74,7 @@ def _complaints(lines: Sequence[str], text: bytes) -> Iterator[Finding]:
 
 
 def _assertion_sides(lines: Sequence[str], text: bytes) -> Iterator[Finding]:
-    """Find the two values below a failed assertion of Rust; a style sheet has lines like these, too."""
+    """Find the two values below a failed Rust assertion; a style sheet has similar lines."""
     for hit in matches(_ASSERTION, text, _MAX_FINDINGS):
         for number in range(hit.number + 1, min(hit.number + 3, len(lines)) + 1):
             if _SIDE.match(lines[number - 1]):
@@ -78,7 +82,7 @@ def _assertion_sides(lines: Sequence[str], text: bytes) -> Iterator[Finding]:
 
 
 def _of_failed_tests(found: Iterator[PatternMatch]) -> Iterator[list[PatternMatch]]:
-    """Yield the lines of each test that failed, as far as they stand on one side of its result."""
+    """Yield the lines of each failed test, on whichever side of the result they are."""
     lines_of_test, has_failed = list[PatternMatch](), False
     for hit in found:
         result, place = hit.groups
@@ -93,15 +97,8 @@ def _of_failed_tests(found: Iterator[PatternMatch]) -> Iterator[list[PatternMatc
 
 
 def _message(line: str) -> str:
-    """Return what a line says, without the place where it says so."""
+    """Return the message of a line, without its place."""
     return line.partition(_WORD)[2].partition(": ")[2][:_FAILURE_CHARS].strip()
-
-
-# Stack traces: what was raised, and where in code that is the user's own.
-#
-# Read are those of Python and pytest, of Java and JavaScript (and whoever writes frames as they do), of Go and of
-# Rust,
-# also behind the prefixes that loggers and build servers set before each line.
 
 
 _TRACE_CHARS = 2_000
@@ -150,13 +147,13 @@ class _Trace:
     """A stack trace.
 
     Attributes:
-        number: Of the line that says what was raised.
-        raised: What, in short.
-        frame: The number of the line of the innermost frame of the user's own code; 0 where none is known.
-        place: Where that is.
-        end: The number of its last line.
-        count: How many are alike.
-        similar: The numbers of some of these.
+        number: The line with the error.
+        raised: The error, in short.
+        frame: The line of the innermost frame in the user's own code; 0 if unknown.
+        place: File and line of that frame.
+        end: The last line of the trace.
+        count: The number of equal traces.
+        similar: The line numbers of some of these.
     """
 
     number: int
@@ -169,13 +166,13 @@ class _Trace:
 
 
 def trace_digest(lines: Sequence[str]) -> Digest | None:
-    """Say what stack traces a text holds, each that is unlike the others once.
+    """Summarize the stack traces in a text, each kind once.
 
     Args:
-        lines: Of the text, without line ends. It may be a log that holds much else.
+        lines: The lines of the text, without line ends, for example a whole log.
 
     Returns:
-        What was raised and where; findings for the lines that say so. None where there is no trace.
+        Errors with their places, and findings for their lines. None if there is no trace.
     """
     text = encoded_lines(lines, _TRACE_CHARS)
     beginnings = [hit.number for hit in matches(_BEGINNING, text, _MAX_BEGINNINGS)]
@@ -245,7 +242,7 @@ def _pytest(lines: Sequence[str], number: int, line: str) -> _Trace | None:
 
 
 def _frames_at(lines: Sequence[str], number: int) -> _Trace | None:
-    """Read a trace of Java, JavaScript or .NET, that begins in the line above *number*."""
+    """Read a trace of Java, JavaScript or .NET whose first frame is in line *number*."""
     first, frame, place, end = number, 0, "", number - 1
     for current in range(number, min(number + _MAX_FRAMES, len(lines)) + 1):
         found = _AT_FRAME.search(lines[current - 1][:_TRACE_CHARS])
@@ -275,7 +272,7 @@ def _at_place(text: str) -> str:
 
 
 def _message_above(lines: Sequence[str], number: int) -> int:
-    """Return the number of the line that says what was raised, 0 where nothing above the frames does."""
+    """Return the line above the frames that names the error; 0 if none does."""
     for place in list(_above(number))[:10]:
         if _raised(lines[place - 1]):
             return place
@@ -301,7 +298,7 @@ def _go(lines: Sequence[str], number: int, line: str) -> _Trace | None:
         end = current
         if not frame or (_FOREIGN.search(place) and not _FOREIGN.search(str(found))):
             frame, place = current, str(found)
-    # A program that talks of panic has no frames below it.
+    # A program that only mentions a panic has no frames below it.
     if not frame:
         return None
     start = min(at for at in (line.find("panic: "), line.find("fatal error: "), line.find("DATA RACE")) if at >= 0)
@@ -331,7 +328,7 @@ def _rust(lines: Sequence[str], number: int, line: str) -> _Trace | None:
 
 
 class _Place(NamedTuple):
-    """A file and a line of it, and where in a text it is named."""
+    """A file and a line number, and where a text names them."""
 
     path: str
     number: str
@@ -343,7 +340,7 @@ class _Place(NamedTuple):
 
 
 def _place(line: str, ending: str) -> _Place | None:
-    """Return the first place in a file whose name ends so, e.g. in ``".go:"``."""
+    """Return the first file and line with this ending, such as ``".go:"``."""
     colon = line.find(ending) + len(ending)
     number = _NUMBER.match(line, colon) if colon >= len(ending) else None
     if number is None:
@@ -353,15 +350,15 @@ def _place(line: str, ending: str) -> _Place | None:
 
 
 def _raised(line: str) -> str:
-    """Return the name of what was raised; empty where a line names nothing of the kind."""
+    """Return the name of the error; empty if the line names none."""
     tokens = [token.rstrip(".") for token in _TOKEN.findall(line[:_MESSAGE_CHARS])]
     names = [token for token in tokens if token.endswith(_RAISED)]
-    # "Exception in thread" is what Java says before the name.
+    # Java writes "Exception in thread" before the name.
     return next((name for name in names if name not in _RAISED), names[0] if names else "")
 
 
 def _short(line: str) -> str:
-    """Return what was raised, without what its message says of this one case."""
+    """Return the error name without the message."""
     found = _NAME.search(line[:_MESSAGE_CHARS])
     name = _raised(line) or (found[1] if found is not None else line.strip())
     return name[-_SHOWN_CHARS:]

@@ -1,7 +1,7 @@
-"""JSON documents: their shape, and the values that do not belong.
+"""JSON documents and JSON lines: their shape, and the values that are outliers.
 
-Values at the same place of many records make a column, wherever in the document the records stand; what is odd in it
-is found by `buoyline.previews.outliers`. A document without records has a shape all the same.
+Values at the same place of many records form a column, wherever the records are in the document;
+`buoyline.previews.outliers` finds the outliers of a column. A document without records still has a shape.
 """
 
 import json
@@ -18,28 +18,26 @@ from buoyline.previews.digest import Digest, Finding
 from buoyline.previews.outliers import CONTAINER, ColumnValue, column_outliers
 from buoyline.previews.source import CONTINUED, visible
 
-# JSON documents value by value: what they hold, and where in the text each value begins.
-#
 # The parser of the standard library holds the interpreter for a whole document, which stops an event loop in another
-# thread for half a second at 15 MB. So the outermost one or two levels are walked here, and it parses what they hold.
+# thread for half a second at 15 MB. So this module walks the outermost one or two levels, and parses what they hold.
 
 
 ValuePath: TypeAlias = tuple[str | int, ...]
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
-# A readable view goes on in a new line within a string.
+# In a readable view, a string may contain a line break.
 _decode = json.JSONDecoder(strict=False).raw_decode
 
 
 class JsonMember(NamedTuple):
-    """A value that an array or an object holds.
+    """A value in an array or an object.
 
     Attributes:
         key: Its key or index.
-        key_at: Where its key begins; in an array where the value does.
-        at: Where the value begins.
-        end: Where it ends.
-        value: What it is.
+        key_at: The offset of the key, or of the value in an array.
+        at: The offset of the value.
+        end: The offset after the value.
+        value: The value.
     """
 
     key: str | int
@@ -50,12 +48,12 @@ class JsonMember(NamedTuple):
 
 
 def load_json(document: str) -> Any:
-    """Return the value of a JSON document.
+    """Parse a JSON document.
 
     Raises:
-        json.JSONDecodeError: It is none; ``pos`` says where it ends to be one.
+        json.JSONDecodeError: *document* is not valid JSON; ``pos`` says where.
         ValueError: A number has thousands of digits.
-        RecursionError: It is nested too deeply.
+        RecursionError: The nesting is too deep.
     """
     start = _skipped(document, 0)
     value, end = _loaded(document, start, levels=2 if document[start : start + 1] == "{" else 1)
@@ -65,13 +63,13 @@ def load_json(document: str) -> Any:
 
 
 def value_offsets(document: str, places: Sequence[ValuePath]) -> dict[ValuePath, int]:
-    """Find where values begin; of a value in an object, where its key does.
+    """Find the offsets of values; for a value in an object, the offset of its key.
 
-    Only what holds one of them is looked into, and the rest skipped at the speed of the parser, once a level.
+    The search opens only containers on the way to a place. The parser skips the rest, once per level.
 
     Args:
         document: Valid JSON.
-        places: Keys and indexes that lead from the root to each value; of keys that repeat in an object, the last.
+        places: The keys and indexes from the root to each value; for repeated keys, the last one counts.
 
     Returns:
         The offset in characters of each place that exists.
@@ -107,7 +105,7 @@ def _loaded(document: str, at: int, levels: int) -> tuple[Any, int]:
 
 
 def _members(document: str, at: int, levels: int = 0) -> Iterator[JsonMember]:
-    """Yield what the array or object that begins at *at* holds, in order."""
+    """Yield the members of the array or object that begins at *at*, in order."""
     closing = "}" if document[at] == "{" else "]"
     position, index, sign = _skipped(document, at + 1), 0, ","
     if document[position : position + 1] == closing:
@@ -127,7 +125,7 @@ def _members(document: str, at: int, levels: int = 0) -> Iterator[JsonMember]:
 
 
 def _key(document: str, position: int) -> tuple[str, int]:
-    """Return a key, and where its value begins."""
+    """Return a key and the offset of its value."""
     if document[position : position + 1] != '"':
         raise json.JSONDecodeError("no key", document, position)
     key, end = _decode(document, position)
@@ -143,7 +141,9 @@ def _skipped(document: str, position: int) -> int:
 
 
 _LinkedPath: TypeAlias = tuple[Any, ...]
-"""Linked from the inside out: ``(key, path of what holds it)``; the root's is ``()``. Records share that of theirs."""
+"""Linked from the inside out: ``(key, path of the container)``, ``()`` for the root. Records share the path of their
+array.
+"""
 
 _MAX_VALUES = 300_000
 _MAX_FINDINGS = 24
@@ -170,13 +170,13 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class OddValue:
-    """A value that does not belong.
+    """A value that is an outlier.
 
     Attributes:
-        place: Keys and indexes that lead to it.
+        place: The keys and indexes that lead to it.
         weight: See `Finding`.
-        reason: What is odd about it.
-        key: The key that hardly any other object has, if that is it.
+        reason: Why it is an outlier.
+        key: The key, if few other objects have it.
     """
 
     place: ValuePath
@@ -186,7 +186,7 @@ class OddValue:
 
 
 def shape_of(value: object, *, depth: int = 2) -> str:
-    """Describe a JSON value: its keys and their types, the length of its arrays.
+    """Describe a JSON value by its keys, their types and the lengths of arrays.
 
     >>> shape_of({"id": 1, "tags": ["a", "b"]})
     '{id: 1, tags: [2 texts]}'
@@ -208,13 +208,13 @@ def shape_of(value: object, *, depth: int = 2) -> str:
 
 
 def odd_values(document: object) -> list[OddValue]:
-    """Find what does not belong in a document: values, and objects that lack a key or have one of their own.
+    """Find the outliers of a document: values, and objects that lack a common key or have a rare one.
 
     Args:
-        document: A JSON value; no more than its first 300,000 values are looked at.
+        document: A JSON value; only its first 300,000 values count.
 
     Returns:
-        At most two dozen, the oddest first.
+        At most two dozen, the most striking first.
     """
     columns: dict[_LinkedPath, _Column] = {}
     objects: dict[_LinkedPath, list[tuple[tuple[str, ...], _LinkedPath]]] = {}
@@ -234,13 +234,13 @@ def odd_values(document: object) -> list[OddValue]:
 
 
 def spelled_path(place: ValuePath) -> str:
-    """Spell a place as JSONPath does, without the root: ``features[3].mag``."""
+    """Write a place in JSONPath syntax without the root, such as ``features[3].mag``."""
     spelled = "".join(f"[{key}]" if isinstance(key, int) else f".{_word(key)}" for key in place)
     return spelled.removeprefix(".")
 
 
 def _values(document: object) -> Iterator[tuple[_LinkedPath, _LinkedPath, object]]:
-    """Yield each value with its general path, in which records share one, and its own; not recursive."""
+    """Yield each value with its general path, which all records share, and its own path; without recursion."""
     waiting: list[tuple[_LinkedPath, _LinkedPath, object]] = [((), (), document)]
     while waiting:
         general, path, value = waiting.pop()
@@ -256,7 +256,7 @@ def _values(document: object) -> Iterator[tuple[_LinkedPath, _LinkedPath, object
 
 
 def _is_map(value: Mapping[str, Any]) -> bool:
-    """Tell whether an object holds records under keys of theirs, rather than being one."""
+    """Check whether an object maps names to records rather than being a record."""
     if len(value) < _MAP_KEYS:
         return False
     kinds = Counter(map(type, value.values()))
@@ -265,7 +265,7 @@ def _is_map(value: Mapping[str, Any]) -> bool:
 
 
 def _flat(value: object) -> ColumnValue:
-    """Return what a column holds of a value: of a container only that it is one."""
+    """Return the value as a column stores it; containers have no content there."""
     if is_object(value) or is_array(value):
         return CONTAINER
     if value is None or isinstance(value, (str, bool)):
@@ -277,7 +277,7 @@ def _flat(value: object) -> ColumnValue:
 
 
 def _spread(found: Sequence[OddValue]) -> list[OddValue]:
-    """Let no record take the room of the others: its third oddity and those after it weigh less."""
+    """Halve the weights of a record's third and later outliers, so that other records are shown, too."""
     of_record = Counter[ValuePath]()
     spread: list[OddValue] = []
     for odd in found:
@@ -306,7 +306,7 @@ def _odd_keys(members: Sequence[tuple[tuple[str, ...], _LinkedPath]]) -> Iterato
     own = {key for key, count in counts.items() if count <= few}
     missed = {key for key, count in counts.items() if 0 < len(members) - count <= few}
     if len(own) > _MOST_OWN_KEYS:
-        # Keys that differ from object to object are names, not fields.
+        # Keys that differ in each object are names, not fields.
         own = set[str]()
     odd = [(keys, path) for keys, path in members if not missed <= set(keys) or own.intersection(keys)]
     doubt = _DOUBT * max(0.0, 1 - len(members) / _SURE)
@@ -369,10 +369,10 @@ def document_digest(text: str) -> Digest | None:
     """Read *text* as one JSON document.
 
     Args:
-        text: Perhaps a readable view, in which long strings go on in further lines.
+        text: The document, or its readable view, in which long strings continue on further lines.
 
     Returns:
-        Its shape and what is odd in it; None where it is no JSON object or array.
+        Its shape and outliers; None if it is not a JSON object or array.
     """
     if len(text) > _MAX_CHARS or text.lstrip()[:1] not in {"{", "["}:
         return None
@@ -394,13 +394,13 @@ def document_digest(text: str) -> Digest | None:
     findings = [
         _finding(text, joined.offset(offsets[value.place]), value) for value in placed if value.place in offsets
     ]
-    # Each of them can be searched for: a row names what would take a line each.
+    # The agent can search for each key, so one row names all of them.
     alerts = (f"Keys that few objects have: {_listed(keys, _MAX_FINDINGS)}",) if keys else ()
     return Digest((f"JSON: {shape_of(document)}",), tuple(findings), alerts)
 
 
 def _broken(text: str, offset: int) -> Digest | None:
-    """Say where a text that begins as JSON is none any more; where that is at once, or at its end, say nothing."""
+    """Report where valid JSON ends; None if that is among the first lines or in the last one."""
     line_begin = text.rfind("\n", 0, offset) + 1
     number = text.count("\n", 0, offset) + 1
     if number < _LEAST_RECORDS or number == text.count("\n") + 1:
@@ -409,21 +409,21 @@ def _broken(text: str, offset: int) -> Digest | None:
 
 
 class _JoinedView:
-    """A document whose strings may go on in further lines, as a readable view has them, with these joined again."""
+    """A document whose wrapped lines are joined again, with offsets into its view."""
 
     def __init__(self, view: str) -> None:
-        """Join the lines of *view*; whatever is no view stays as it is, or nearly."""
+        """Join the wrapped lines of *view*; other texts hardly change."""
         parts = view.split(_CONTINUED)
         self.text = "".join(parts)
         self._ends = list(accumulate(map(len, parts)))
 
     def offset(self, offset: int) -> int:
-        """Return where in the view the character at *offset* of the document stands."""
+        """Return the offset in the view of a character of the document."""
         return offset + len(_CONTINUED) * bisect_right(self._ends, offset)
 
 
 def records_digest(lines: Sequence[str]) -> Digest | None:
-    """Read *lines* as JSON values, one a line; None where most of them are none."""
+    """Read each line as a JSON value; None if most lines are not objects or arrays."""
     parsed = [(number, record) for number, record in enumerate(map(_record, lines), 1) if record is not None]
     filled = sum(1 for line in lines if line.strip())
     if len(parsed) < 2 or len(parsed) < _MOST * filled:  # noqa: PLR2004 - one would be a document
@@ -440,7 +440,7 @@ def records_digest(lines: Sequence[str]) -> Digest | None:
 
 
 def _record(line: str) -> object:
-    """Return the value of a line; None where it is no JSON object or array."""
+    """Return the JSON object or array of a line, else None."""
     if line.lstrip()[:1] not in {"{", "["}:
         return None
     try:

@@ -1,4 +1,8 @@
-"""The numbered lines of a preview: how they are written, and read back."""
+"""The layout of a preview: which lines it shows, how much of each, and how to parse its rows.
+
+A preview takes everything that fits, by weight. The token counts of single rows nearly add up to the count of the
+whole; only the exact count of the whole decides.
+"""
 
 import re
 from collections import Counter
@@ -21,11 +25,11 @@ class PreviewLine:
     """A line of a preview, whole or in part.
 
     Attributes:
-        number: Of the line in its file, 1-based.
-        text: What is shown of it.
-        cut_chars: How many characters of the line are left out behind *text*.
-        column: The character of the line with which *text* begins, 1-based.
-        mark: What is said of the line: what is odd about it, how many are like it; empty without.
+        number: The line number in the file, 1-based.
+        text: The part that is shown.
+        cut_chars: The number of characters missing after *text*.
+        column: The character of the line at which *text* begins, 1-based.
+        mark: A remark about the line, such as why it is an outlier or how many lines are like it; may be empty.
     """
 
     number: int
@@ -35,35 +39,35 @@ class PreviewLine:
     mark: str = ""
 
     def __str__(self) -> str:
-        """Return the row as the preview has it."""
+        """Return the row of the preview."""
         place = f"{self.number}" if self.column == 1 else f"{self.number}:{self.column}"
         rest = f" [... {self.cut_chars:,} more characters]" if self.cut_chars else ""
         return f"{place}: {self.text}{rest}{_MARK + self.mark if self.mark else ''}"
 
     def narrowed(self, chars: int) -> "PreviewLine":
-        """Return the row with at most *chars* of its text; a mark may be as long again."""
+        """Return the row with at most *chars* of its text; the mark may be as long again."""
         cut = max(len(self.text) - chars, 0)
         mark = self.mark if len(self.mark) <= max(chars, _LEAST_CUT_CHARS) else self.mark[:chars] + "..."
-        # What is left out must be longer than the words that say so.
+        # A cut must save more than the words that report it.
         if cut <= _LEAST_CUT_CHARS:
             return replace(self, mark=mark)
         return replace(self, text=self.text[:chars], cut_chars=self.cut_chars + cut, mark=mark)
 
 
 def preview_line(number: int, excerpt: LineExcerpt, mark: str = "") -> PreviewLine:
-    """Show a part of the line that has this *number*; see `PreviewLine` for the *mark*."""
+    """Return a part of line *number* as a row."""
     rest = max(excerpt.chars - excerpt.first - len(excerpt.text), 0)
     return PreviewLine(number, excerpt.text, rest, excerpt.first + 1, mark)
 
 
 def parse_preview(body: str) -> list[PreviewLine]:
-    """Read a preview back.
+    """Parse a preview.
 
     Args:
-        body: What `buoyline.previews.preview` returned.
+        body: A preview by `buoyline.previews.preview`.
 
     Returns:
-        Its numbered lines in order. A line that itself ends like one that was cut or marked cannot be told from it.
+        Its numbered lines in order. A line whose own text ends like a cut or marked line is read as one.
     """
     rows = (_NUMBERED.fullmatch(row) for row in body.split("\n"))
     return [_parsed_line(int(row[1]), int(row[2] or 1), row[3]) for row in rows if row is not None]
@@ -77,9 +81,6 @@ def _parsed_line(number: int, column: int, text: str) -> PreviewLine:
     return PreviewLine(number, cut[1], int(cut[2].replace(",", "")), column, mark)
 
 
-# The row that says how many lines of trouble are not shown, and with what search all of them are found.
-
-
 _MOST_WORDS = 6
 _MOST_CHARS = 90
 _MOST_WORD_CHARS = 40
@@ -89,14 +90,14 @@ _DIGITS = re.compile(r"[0-9]+")
 
 
 def hidden_row(hidden: Sequence[Finding]) -> str:
-    """Say how many lines of trouble are not shown, and how to find them.
+    """Return the row that counts the hidden error lines and gives a search for them.
 
     Args:
-        hidden: Lines of trouble of which no kind is shown.
+        hidden: Error lines of kinds that the preview does not show.
 
     Returns:
-        ``[41 more lines of trouble, of 12 kinds: grep -nE 'error|--- FAIL']``; the pattern, which means the same to all
-        engines, finds each of them. ``""`` where there are none.
+        ``[41 more lines of trouble, of 12 kinds: grep -nE 'error|--- FAIL']``; the pattern means the same in all
+        engines. ``""`` if nothing is hidden.
     """
     if not hidden:
         return ""
@@ -111,7 +112,7 @@ def hidden_row(hidden: Sequence[Finding]) -> str:
 
 
 def _chosen_patterns(counts: Counter[str]) -> list[str]:
-    """Return the patterns that find the most, none of which finds what another does."""
+    """Return the patterns with the most matches; no pattern contains another."""
     patterns, room_tokens = list[str](), _MOST_CHARS
     for word in sorted(counts, key=lambda word: (-counts[word], len(word), word)):
         if len(patterns) >= _MOST_WORDS or (patterns and len(word) >= room_tokens):
@@ -127,17 +128,11 @@ def _is_found(word: str, patterns: Sequence[str]) -> bool:
 
 
 def _pattern(word: str) -> str:
-    """Return what finds *word* and all that differs from it in digits alone."""
+    """Return a pattern for *word* and all words that differ only in digits."""
     if word[:2].strip().upper() == "E":
         return "^E "
     escaped = _SPECIAL.sub(r"\\\g<0>", word[:_MOST_WORD_CHARS].strip())
     return _DIGITS.sub("[0-9]+", escaped)
-
-
-# Which lines of a text are shown, and how much of each: everything that fits, the weightiest first.
-#
-# Pure and deterministic. The counts of single rows are close to what they take together; only the count of the whole
-# is exact, so it has the last word.
 
 
 _WIDTHS = (MAX_SHOWN_CHARS, 400, 240, 160, 120, 90, 70, 50)
@@ -155,33 +150,33 @@ _TOKENS_PER_ROW = 4
 
 
 class PreviewBudget:
-    """How many tokens a preview may take, and by whose count."""
+    """The token limit of a preview, and the counter for it."""
 
     def __init__(self, max_tokens: int, counter: TextCounter, before: str = "") -> None:
-        """Allow *max_tokens* for *before* and the preview behind it together."""
+        """Allow *max_tokens* for *before* and the preview together."""
         self.room_tokens = max_tokens - counter.count(before)
         self.counter = counter
         self._max_tokens = max_tokens
         self._before = before
 
     def fits(self, preview: str) -> bool:
-        """Tell whether *preview* keeps within the tokens; nothing is counted beyond them."""
+        """Check whether *preview* keeps to the limit; counting stops there."""
         return not self.counter.exceeds(self._before + preview, self._max_tokens)
 
     def cost(self, row: object) -> int:
-        """Return what a row takes on its own, which is close to what it takes among others."""
+        """Return the tokens of a row alone, which is close to its share of a preview."""
         return max(1, self.counter.count(f"{row}\n"))
 
 
 class PreviewPlan(NamedTuple):
-    """Lines that may be shown, and why.
+    """The lines that a preview may show.
 
     Attributes:
         facts: See `Digest`.
         alerts: See `Digest`.
-        findings: One a place of a line, the weightiest first; head and tail of the text included.
-        total: How many lines the text has.
-        troubles: All lines of trouble, those that cannot be shown included.
+        findings: At most one per place, the heaviest first; includes the first and last lines of the text.
+        total: The number of lines in the text.
+        error_lines: All error lines, also those that the preview has no room for.
     """
 
     facts: tuple[str, ...]
@@ -192,18 +187,18 @@ class PreviewPlan(NamedTuple):
 
     @property
     def places(self) -> frozenset[LinePlace]:
-        """What is needed of the text to write them down."""
+        """The places in the text that the plan needs."""
         return frozenset((finding.number, finding.column) for finding in self.findings)
 
 
 def plan_preview(digest: Digest, total: int, chars: int, max_tokens: int) -> PreviewPlan:
-    """Choose which lines to look at: what was found, head and tail; no more than could have a few tokens each.
+    """Choose the lines that may be shown: findings, first and last lines, at most one per four tokens.
 
     Args:
-        digest: What was found.
-        total: How many lines the text has.
-        chars: And how many characters.
-        max_tokens: Of the preview.
+        digest: What the readers found.
+        total: The number of lines in the text.
+        chars: The number of characters in the text.
+        max_tokens: The limit of the preview.
     """
     most = max(max_tokens // _TOKENS_PER_ROW, 2)
     findings = by_place([*digest.findings, *_outer_lines(total, chars, most)])
@@ -212,16 +207,16 @@ def plan_preview(digest: Digest, total: int, chars: int, max_tokens: int) -> Pre
 
 
 def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], budget: PreviewBudget) -> str:
-    """Write a preview.
+    """Render a preview.
 
     Args:
         plan: The lines that may be shown.
-        lines: The lines that it names.
-        budget: For the whole preview.
+        lines: The text at the places of the plan.
+        budget: The limit of the whole preview.
 
     Returns:
-        The facts, then the lines in the order of the text, then what is left out; ``""`` where not even a part of
-        one line fits.
+        Facts, then lines in the order of the text, then the number of missing lines. ``""`` if not even a part of one
+        line fits.
     """
     rows = [*_fact_rows(plan), *(_row(finding, excerpt) for finding, excerpt in _existing(plan.findings, lines))]
     rows.sort(key=lambda row: -row.weight)
@@ -241,7 +236,7 @@ def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], bu
 
 
 def render_whole(lines: Mapping[LinePlace, LineExcerpt], total: int, budget: PreviewBudget) -> str:
-    """Write down all lines of a text; ``""`` where they do not fit, or there are none."""
+    """Render all lines of a text; ``""`` if they do not fit or there are none."""
     if len(lines) < total:
         return ""
     written = "\n".join(str(preview_line(number, excerpt)) for (number, _), excerpt in lines.items())
@@ -250,7 +245,7 @@ def render_whole(lines: Mapping[LinePlace, LineExcerpt], total: int, budget: Pre
 
 @dataclass(frozen=True, slots=True)
 class _PreviewRow:
-    """A row that may be shown: a fact, or a line."""
+    """A row that may be shown: a fact or a line."""
 
     weight: float
     fact: str = ""
@@ -267,7 +262,7 @@ class _PreviewRow:
 
 
 def _outer_lines(total: int, chars: int, most: int) -> Iterator[Finding]:
-    """Yield head and tail, the outermost lines as what must be shown, the others as what fills the room."""
+    """Yield the first and last lines: the outermost must be shown, the others fill the remaining room."""
     for number in range(1, min(most, total) + 1):
         yield Finding(number, _OUTER if number == 1 else _FILLING * (1 - number * (1 - _HEAD_SHARE) / most))
     if total == 1 and chars > MAX_SHOWN_CHARS:
@@ -280,14 +275,14 @@ def _fact_rows(plan: PreviewPlan) -> Iterator[_PreviewRow]:
     for alert in plan.alerts:
         yield _PreviewRow(_ALERT, alert)
     for place, fact in enumerate(plan.facts):
-        # What the text is as a whole comes first; what follows is worth less than a line that is odd.
+        # The first fact describes the whole text; the others weigh less than an outlier.
         yield _PreviewRow(_FACT if place == 0 else _MORE_FACTS - 6 * place, fact)
 
 
 def _existing(
     findings: Sequence[Finding], lines: Mapping[LinePlace, LineExcerpt]
 ) -> Iterator[tuple[Finding, LineExcerpt]]:
-    """Yield the findings whose place exists: what is far behind in a line of megabytes cannot be shown."""
+    """Yield the findings whose place was read: a place megabytes into a line cannot be shown."""
     for finding in findings:
         excerpt = lines.get((finding.number, finding.column))
         if excerpt is not None and (excerpt.text or not finding.column):
@@ -307,7 +302,7 @@ def _row(finding: Finding, excerpt: LineExcerpt) -> _PreviewRow:
 
 
 def _width(rows: Sequence[_PreviewRow], budget: PreviewBudget) -> int:
-    """Return how much of a line to show, so that what must be shown has room, and what is wanted too if it can be."""
+    """Return the width of a line at which the lines that must be shown fit, and if possible the wanted ones."""
     wanted = [row for row in rows if row.weight > _WANTED]
     musts = [row for row in wanted if row.weight >= MUST_SHOW_WEIGHT]
     for width in _WIDTHS:
@@ -321,7 +316,7 @@ def _cost(rows: Sequence[_PreviewRow], width: int, budget: PreviewBudget) -> int
 
 
 def _fitting(rows: Sequence[_PreviewRow], room_tokens: int, budget: PreviewBudget) -> list[_PreviewRow]:
-    """Take the weightiest rows that fit; of head and tail no more once one does not, lest they have holes."""
+    """Take the heaviest rows that fit; of the first and last lines, none after one that does not fit: no gaps."""
     taken: list[_PreviewRow] = []
     for row in rows:
         cost = budget.cost(row)
@@ -334,7 +329,7 @@ def _fitting(rows: Sequence[_PreviewRow], room_tokens: int, budget: PreviewBudge
 
 
 def _hidden(taken: Sequence[_PreviewRow], error_lines: Sequence[Finding]) -> str:
-    """Say of how many lines of trouble no kind is shown."""
+    """Return the row about the error lines of which no kind is shown."""
     shown_numbers = {row.line.number for row in taken if row.line is not None}
     return hidden_row([finding for finding in error_lines if finding.number not in shown_numbers])
 
@@ -353,7 +348,7 @@ def _rest(shown_count: int, total: int) -> str:
 
 
 def _first_line(line: LineExcerpt | None, total: int, budget: PreviewBudget) -> str:
-    """Return as much of the first line as fits beside its number."""
+    """Return as much of the first line as fits with its number."""
     if line is None:
         return ""
     for room_tokens in range(budget.room_tokens - 1, 0, -1):

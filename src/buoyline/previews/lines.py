@@ -1,7 +1,4 @@
-r"""Lines of a text of any size, by their numbers.
-
-A line ends at ``\n``, as everywhere where lines are counted.
-"""
+r"""Numbered lines of a text of any size. A line ends at ``\n`` only."""
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -10,28 +7,28 @@ from typing import NamedTuple, TypeAlias
 from buoyline.previews.source import Source
 
 MAX_HELD_CHARS = 1 << 21
-"""So much of one line is looked at; what follows is counted."""
+"""Only this much of a line is kept; the rest is counted."""
 
 MAX_SHOWN_CHARS = 1_000
-"""So much of a line is shown at most."""
+"""A preview shows at most this much of a line."""
 
 FAR_CHARS = 125
-"""From there on, a place in a line is not seen from the line's beginning."""
+"""A place from this character on is not visible from the beginning of the line."""
 
 _BEFORE_CHARS = 30
 
 LinePlace: TypeAlias = tuple[int, int]
-"""Number of a line, 1-based, and a character of it, 0-based."""
+"""A line number, 1-based, and a character of the line, 0-based."""
 
 
 class LineBlock(NamedTuple):
-    r"""Some whole lines of a text.
+    r"""Whole lines of a text.
 
     Attributes:
-        first: Number of the first line.
-        text: The lines with ``\n`` between them; the first is cut to `MAX_HELD_CHARS` if it began in an earlier one.
-        size: How many lines these are.
-        hidden_chars: How many characters of the first line are cut off.
+        first: The number of the first line.
+        text: The lines with ``\n`` between them. The first is cut to `MAX_HELD_CHARS` if it began in an earlier block.
+        size: The number of lines.
+        hidden_chars: The number of characters cut from the first line.
     """
 
     first: int
@@ -44,9 +41,9 @@ class LineExcerpt(NamedTuple):
     """A part of a line.
 
     Attributes:
-        first: The character of the line with which it begins, 0-based.
+        first: The character of the line at which the part begins, 0-based.
         text: At most `MAX_SHOWN_CHARS` characters.
-        chars: How many the whole line has.
+        chars: The length of the whole line.
     """
 
     first: int
@@ -55,7 +52,7 @@ class LineExcerpt(NamedTuple):
 
 
 def line_blocks(source: Source) -> Iterator[LineBlock]:
-    """Yield the lines of *source* in blocks of about a megabyte; no line stands in two blocks."""
+    """Yield the lines of *source* in blocks of about a megabyte; no line is in two blocks."""
     number, held, held_chars = 1, "", 0
     for text in source.blocks():
         end = text.rfind("\n")
@@ -72,14 +69,14 @@ def line_blocks(source: Source) -> Iterator[LineBlock]:
 
 
 def excerpts_at(source: Source, places: AbstractSet[LinePlace]) -> Mapping[LinePlace, LineExcerpt]:
-    r"""Return lines of *source*, each from its beginning, or from a little before the place where that is far.
+    r"""Return parts of lines, each from the beginning of its line, or from just before a place far inside it.
 
     Args:
         source: The text.
-        places: Number of the line, 1-based, and the character that it is shown for, 0-based.
+        places: The line numbers, 1-based, and the character to show, 0-based.
 
     Returns:
-        What there is of them, without a ``\r`` at the end.
+        The places that exist, without a ``\r`` at the end.
     """
     found: dict[LinePlace, LineExcerpt] = {}
     wanted = sorted(places, reverse=True)
@@ -97,7 +94,7 @@ def excerpts_at(source: Source, places: AbstractSet[LinePlace]) -> Mapping[LineP
 
 
 def _continued(held: str, text: str) -> str:
-    """Return *text* with the beginning of its first line, of which no more than `MAX_HELD_CHARS` are kept."""
+    """Return *text* after the beginning of its first line, of which at most `MAX_HELD_CHARS` are kept."""
     first, end, rest = text.partition("\n")
     return (held + first)[:MAX_HELD_CHARS] + end + rest
 

@@ -1,4 +1,4 @@
-"""Listings of files: of ``ls -l``, ``find``, ``tree``, ``du``, ``tar tv``, a search for names, and ``git status``."""
+"""Listings of files: ``ls -l``, ``find``, ``tree``, ``du``, ``tar tv``, searches for names, and ``git status``."""
 
 import re
 from collections import Counter
@@ -45,7 +45,7 @@ _STATES = {
 
 
 class _Entry(NamedTuple):
-    """A file or a folder of a listing."""
+    """A file or a folder in a listing."""
 
     number: int
     path: str
@@ -54,13 +54,13 @@ class _Entry(NamedTuple):
 
 
 def listing_digest(lines: Sequence[str]) -> Digest | None:
-    """Say of a listing how many files it has, of what sort, where, and which are the largest.
+    """Summarize a listing: number of files, kinds, folders and the largest files.
 
     Args:
-        lines: Of the text, without line ends.
+        lines: The lines of the text, without line ends.
 
     Returns:
-        Counts, and findings for the largest files, or for those in conflict. None where it is no listing.
+        Counts, and findings for the largest files or for files in conflict. None if the text is not a listing.
     """
     sample = without_colors(sampled(lines))
     if len(sample) < _LEAST_LINES:
@@ -90,7 +90,7 @@ def _covers_sized(line: str) -> bool:
 def _covers_path(line: str) -> bool:
     if _PATH.match(line) is None or "\t" in line or "  " in line:
         return False
-    # A path of several words is one where it has folders, or an ending; a sentence has neither.
+    # A path with spaces has folders or an extension; a sentence has neither.
     return "/" in line or "\\" in line or (" " not in line and "." in line[1:-1] and line[-1] not in ".,;)")
 
 
@@ -223,7 +223,7 @@ def _facts(form: str, entries: Sequence[_Entry], files: Sequence[_Entry]) -> Ite
 
 
 def _by_folder(entries: Sequence[_Entry]) -> list[str]:
-    """Return how many lie in each folder of the first level at which they part."""
+    """Count the entries in each folder of the first level at which the paths differ."""
     parents = [entry.path.removeprefix("./").split("/")[:-1] for entry in entries]
     distinct = {tuple(parent[:_MOST_LEVELS]) for parent in parents}
     level = next((level for level in range(_MOST_LEVELS) if len({parent[: level + 1] for parent in distinct}) > 1), 0)

@@ -1,8 +1,11 @@
-"""Lines that are unlike all others of their text, whatever they say.
+"""Outliers: lines, and values of a column, that differ from all others of their text.
 
-Three looks, from the strictest text to the loosest. In a text of few forms, as a log or a listing, a line of a form of
-its own is odd. Among lines of one form, what differs in one place is. In a text without forms, as a program or
-prose, the lines that are the most of their own are (`buoyline.previews.number_outliers`).
+Three searches go from regular texts to free ones. In a text of few forms, such as a log or a listing, a line of another
+form is an outlier. Among lines of one form, a value that differs in its column is. In a text without forms, such as a
+program or prose, the rarest lines are.
+
+A column holds the values at the same place of many records: a field of JSON objects, a column of a table, the n-th
+token of lines of one form. All searches are pure, and linear in the number of values except for one sort.
 """
 
 import re
@@ -16,12 +19,10 @@ from typing import NamedTuple, TypeAlias, cast
 from buoyline.previews.digest import OUTLIER_NOTE, Finding
 from buoyline.previews.source import CONTINUED
 
-# Lines that say what no other line of their text says, in whatever form.
-
-
 _LOOKED_AT_CHARS = 200
 _BEGINNING_CHARS = 6
-# Many lines in one call: 0.1 s for 40,000, not half a second. All in one would hold the interpreter as long.
+# Many lines per call: 0.1 s for 40,000 lines instead of half a second. A single call would hold the interpreter as
+# long.
 _LINES_AT_ONCE = 500
 _LEAST_WORDS = 3
 _MOST_FINDINGS = 5
@@ -29,7 +30,7 @@ _LEAST_SCORE = 2.4
 _WEIGHT = 74.0
 _RARE_SHARE = 400
 
-# A longer run of letters is data: base64, a key, a name made of many words.
+# A longer run of letters is data: base64, a key, or a name made of many words.
 _WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]{3,20}(?![^\W\d_])")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _DIGITS = re.compile(r"\d+")
@@ -37,7 +38,7 @@ _SIGNS = re.compile(r"[^\w\s]+")
 
 
 def forms_of(lines: Sequence[str]) -> list[str]:
-    """Return the form of each line: each word as ``a``, each number as ``0``, all else as it stands.
+    """Return the form of each line: words become ``a``, numbers become ``0``.
 
     >>> forms_of(["user-17 at 10.0.0.1"])
     ['a-0 a 0.0.0.0']
@@ -50,18 +51,17 @@ def forms_of(lines: Sequence[str]) -> list[str]:
 
 
 def rare_lines(lines: Sequence[str], forms: Sequence[str]) -> list[Finding]:
-    """Find the lines that are the most of their own: in words, in form, in signs, in how they begin.
+    """Find the lines with the rarest words, form, punctuation and beginning.
 
-    Each of the four may be chance, and in prose words alone often are; a line that belongs to another text altogether
-    has them all. Found by trying: in 37 recorded outputs of all kinds, a line planted anywhere was among the first five
-    in nine of ten copies.
+    Each of the four may be chance, and rare words often are in prose; a line from another text has them all. Measured:
+    in 37 recorded outputs of all kinds, a line planted anywhere was among the first five in nine of ten copies.
 
     Args:
         lines: In order, from line 1 on.
-        forms: Their forms.
+        forms: The form of each line.
 
     Returns:
-        At most five, the most of their own first.
+        At most five, the rarest first.
     """
     numbers = [number for number, line in enumerate(lines, 1) if line.strip() and not line.startswith(CONTINUED)]
     words = _Features(
@@ -89,7 +89,7 @@ def rare_lines(lines: Sequence[str], forms: Sequence[str]) -> list[Finding]:
 
 
 class _Features:
-    """What each line holds of a sort, and how many lines hold it."""
+    """The features of each line, and how many lines have each feature."""
 
     def __init__(self, held: Iterable[frozenset[str]]) -> None:
         self._held = list(held)
@@ -98,23 +98,17 @@ class _Features:
         self._shares = {feature: 1 / count for feature, count in counts.items()}
 
     def own(self, place: int) -> int:
-        """Return how many features of a line no other line has."""
+        """Count the features that only this line has."""
         return len(self._own & self._held[place])
 
     def rarity(self, place: int) -> float:
-        """Return 1 where no other line has any feature of this one, near 0 where many have all of them."""
+        """Return 1 if no other line shares a feature with this one, near 0 if many lines have all of them."""
         features = self._held[place]
         return sum(map(self._shares.__getitem__, features)) / max(len(features), _LEAST_WORDS)
 
 
-# What does not belong: values that differ from the others of their column.
-#
-# A column holds what stands at the same place of many records: a field of JSON objects, a column of a table, the n-th
-# number of lines that are otherwise alike. Pure, and linear in the number of values but for one sort.
-
-
 class Container:
-    """Stands in a column for an object or an array."""
+    """Represents an object or an array in a column."""
 
 
 CONTAINER = Container()
@@ -127,12 +121,12 @@ _SEQUENCE_WEIGHT = 80.0
 _SHOWN_CHARS = 40
 _FEW_KINDS = 12
 
-# Of how many values most must be alike for one to stand out: a field of any text has no odd ones.
+# This share of the values must be alike before one counts as an outlier: free text has no outliers.
 _MOST = 0.97
 _PREFIX_CHARS = 6
 _FAR = 10.0
 
-# Among eight values one that differs is often chance, among fifty hardly ever.
+# One odd value among eight is often chance, among fifty hardly ever.
 _SURE = 50
 _DOUBT = 16.0
 
@@ -140,12 +134,12 @@ _SHAPED_CHARS = 80
 
 
 class Outlier(NamedTuple):
-    """A value that does not belong.
+    """A value that differs from its column.
 
     Attributes:
-        place: Of the value in its column, 0-based.
+        place: The position in the column, 0-based.
         weight: From 0 to 100, see `buoyline.previews.digest.Finding`.
-        reason: What the others are, e.g. ``"text, 1,706 others are numbers"``.
+        reason: How it differs, for example ``"text, 1,706 others are numbers"``.
     """
 
     place: int
@@ -157,10 +151,10 @@ def column_outliers(values: Sequence[ColumnValue]) -> list[Outlier]:
     """Find the values that differ from the others in type, size or form.
 
     Args:
-        values: Of one column, in order.
+        values: The values of one column, in order.
 
     Returns:
-        At most three of a sort, the most striking first; none of fewer than eight values, which have no rule.
+        At most three of each kind, the most striking first; none among fewer than eight values.
     """
     if len(values) < _LEAST:
         return []
@@ -182,12 +176,12 @@ def column_outliers(values: Sequence[ColumnValue]) -> list[Outlier]:
 def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
     """Find the numbers that lie apart from all others.
 
-    A number lies apart when the gap to its neighbour is larger than all that the others span, or ten times their
-    size, or when it is the only one below zero, or the only one out of sequence.
+    A number lies apart if the gap to the next one is larger than the span of the others or ten times their size. So
+    does the only negative number, and the only number out of sequence.
     """
     if len(numbers) < _LEAST:
         return []
-    # Not sorted: that is one call, and holds the interpreter for as long as there are numbers.
+    # No sort: that is a single call, which holds the interpreter for as long as it takes.
     largest = nlargest(_MOST_PER_COLUMN + 2, range(len(numbers)), key=numbers.__getitem__)
     smallest = nsmallest(_MOST_PER_COLUMN + 2, range(len(numbers)), key=numbers.__getitem__)
     falling, rising = [numbers[index] for index in largest], [numbers[index] for index in smallest]
@@ -201,7 +195,7 @@ def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
 
 
 def text_outliers(texts: Sequence[str]) -> list[Outlier]:
-    """Find the texts whose form or value is one of a kind where all others follow a few."""
+    """Find the texts whose form or value is unique although all others follow a few."""
     shape_of = {text: shape(text) for text in set(texts)}
     shapes = [shape_of[text] for text in texts]
     found = _odd_values(texts) or _odd_beginnings(texts) or _odd_numbers(texts, shapes) or _odd_shapes(texts, shapes)
@@ -213,7 +207,7 @@ def text_outliers(texts: Sequence[str]) -> list[Outlier]:
 
 
 def shape(text: str) -> str:
-    """Return *text* with each word as ``a`` and each number as ``0``: what is left is its form.
+    """Return the form of *text*: words become ``a``, numbers become ``0``.
 
     >>> shape("user-17 at 10.0.0.1")
     'a-0 a 0.0.0.0'
@@ -249,11 +243,11 @@ def _plural(kind: str) -> str:
 
 
 def _apart(extremes: Sequence[float], other_end: float, total: int) -> int:
-    """Return how many of the largest of *total* numbers, which come first in *extremes*, lie apart; 0 to 3."""
+    """Return how many of *extremes*, the largest of *total* numbers, lie apart; 0 to 3."""
     most = max(1, min(_MOST_PER_COLUMN, total // 50))
     for count, (first, last) in enumerate(pairwise(extremes[: most + 1]), 1):
         gap, span = first - last, last - other_end
-        # Where all others are one number, one more or less is nothing to speak of in a count.
+        # If all others are equal, a count that differs by one is not an outlier.
         if gap > max(span, abs(last) / 2, 1.0) or (last > 1 and first > _FAR * last):
             return count
     return 0
@@ -264,7 +258,8 @@ def _out_of_sequence(numbers: Sequence[float]) -> list[Outlier]:
     falls = [place for place, step in enumerate(steps, 1) if step < 0]
     if len(numbers) < 5 * _LEAST or not falls or len(falls) > 2:  # noqa: PLR2004 - one value out of sequence makes two falls at most
         return []
-    # One number too large is followed by a fall, one too small by a rise: it is the one without which all rise.
+    # A fall follows a number that is too large, a rise one that is too small: the outlier is the one without which all
+    # rise.
     place = falls[0]
     is_low = place < 2 or numbers[place] < numbers[place - 2]  # noqa: PLR2004 - the one before the neighbour
     index = place if is_low and place + 1 < len(numbers) and numbers[place + 1] >= numbers[place - 1] else place - 1
@@ -294,7 +289,7 @@ def _odd_beginnings(texts: Sequence[str]) -> list[Outlier]:
 
 
 def _odd_numbers(texts: Sequence[str], shapes: Sequence[str]) -> list[Outlier]:
-    """Find texts of the most common shape in which one number lies apart from those of the others."""
+    """Find texts of the most common shape in which one number lies apart."""
     usual = Counter(shapes).most_common(1)[0][0]
     indexes = [index for index, form in enumerate(shapes) if form == usual]
     if "0" not in usual or len(indexes) < 2 * _LEAST:
@@ -328,7 +323,7 @@ def _number(number: float) -> str:
 
 
 MAX_EXAMINED_LINES = 40_000
-"""So many lines are looked at one by one."""
+"""At most this many lines are examined one by one."""
 
 _MAX_FORMS = 40
 _MAX_FINDINGS = 12
@@ -336,20 +331,20 @@ _SIGNATURE_CHARS = 200
 _MOST_TOKENS = 24
 
 _LEAST_LINES = 8
-# So much of a text must be of usual forms for the rest to be odd.
+# The usual forms must cover this share of a text before a line of another form is an outlier.
 _REGULAR = 0.88
 
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+")
 
 
 def outlier_lines(lines: Sequence[str]) -> list[Finding]:
-    """Find the lines that are unlike the others.
+    """Find the outliers among lines by all three searches.
 
     Args:
         lines: In order, from line 1 on; at most `MAX_EXAMINED_LINES`.
 
     Returns:
-        At most a dozen of each look.
+        At most a dozen from each search.
     """
     form_of_line = forms_of(lines)
     forms = defaultdict[str, list[int]](list)
@@ -374,7 +369,7 @@ def _odd_forms(forms: dict[str, list[int]], usual: Sequence[str], total: int) ->
 
 
 def _odd_places(lines: Sequence[str], forms: dict[str, list[int]], usual: Sequence[str]) -> Iterator[Finding]:
-    """Find what differs in one place from the lines of the same form."""
+    """Find values that differ from those at the same place in lines of the same form."""
     common = sorted(usual, key=lambda form: -len(forms[form]))[:_MAX_FORMS]
     found = [finding for form in common for finding in _odd_in_form(lines, forms[form])]
     found.sort(key=lambda finding: -finding.weight)
@@ -403,13 +398,13 @@ def _value(token: str) -> ColumnValue:
 
 
 def rare_kinds(kinds: Mapping[bytes, int]) -> list[bytes]:
-    """Find the kinds of lines that occur once, where nearly all lines are of a few forms and these are not.
+    """Find the kinds of lines that occur once in a text of which a few forms cover nearly everything else.
 
     Args:
         kinds: How many lines there are of each kind.
 
     Returns:
-        At most a dozen; none for a text without forms.
+        At most a dozen; none for a text without such forms.
     """
     counts = Counter[str]()
     names = list(kinds)

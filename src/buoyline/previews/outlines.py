@@ -1,6 +1,6 @@
-"""Source text: in what language, and what is defined where.
+"""Outlines: the language of a source text, and where it defines what.
 
-Also where each line bears a number of its own, as `cat -n` and the tools that read files for agents write it.
+Lines may carry numbers of their own, as `cat -n` and file readers of agents write them.
 """
 
 import re
@@ -27,7 +27,7 @@ from buoyline.previews.digest import (
     without_colors,
 )
 
-# Numbers that stand before the lines of a text, as ``cat -n`` writes them.
+# Line numbers inside the text, as ``cat -n`` writes them.
 
 
 _NUMBER = re.compile(r"\s{0,12}(\d{1,7})(?:\u2192|\t| ?\| ?|[:-] ?)")
@@ -37,11 +37,11 @@ _LEAST = 0.85
 
 @dataclass(frozen=True, slots=True)
 class UnnumberedText:
-    """A text without the numbers before its lines.
+    """A text without the numbers at the beginning of its lines.
 
     Attributes:
-        texts: The lines behind their numbers; empty where a line has none.
-        note: How the numbers differ from those of the lines; empty where they do not.
+        texts: The lines without their numbers; empty for a line that has none.
+        note: How the numbers differ from the real line numbers; empty if they agree.
     """
 
     texts: list[str]
@@ -49,7 +49,7 @@ class UnnumberedText:
 
 
 def without_line_numbers(lines: Sequence[str]) -> UnnumberedText | None:
-    """Take the numbers from *lines*; None where they bear none, or not one after the other."""
+    """Remove the numbers from *lines*; None if most lines have none, or the numbers are not consecutive."""
     sample = [_NUMBER.match(line) for line in lines[:_SAMPLE] if line.strip()]
     numbers = [int(found[1]) for found in sample if found is not None]
     if len(numbers) < 3 or len(numbers) < _LEAST * len(sample):  # noqa: PLR2004 - two may be chance
@@ -71,11 +71,11 @@ def _note(offsets: Counter[int]) -> str:
     return f"numbers here are of the lines; those in them are {abs(offset):,} {'less' if offset > 0 else 'more'}"
 
 
-# Texts of headings, sections or keys: Markdown, INI and TOML, YAML.
+# Texts with headings, sections or keys: Markdown, INI and TOML, YAML.
 
 
 Heading: TypeAlias = tuple[int, str, int]
-"""Number of the line, what it says, and its level from 0."""
+"""The line number, the text, and the level from 0."""
 
 _MAX_HEADINGS = 20_000
 _LEAST_KEYS = 3
@@ -98,13 +98,13 @@ _NESTED = re.compile(r" {2,200}\S|- \S")
 
 
 def heading_outline(texts: Sequence[str]) -> tuple[str, list[Heading]] | None:
-    """Return what form a text has and its headings, or None where it has none of these forms.
+    """Return the form of a text and its headings; None for any other form.
 
     Args:
-        texts: The lines of the text, without a gutter.
+        texts: The lines of the text, without line numbers.
 
     Returns:
-        ``("Markdown", [(1, "# Title", 0), (12, "## Use", 1)])``; not more than 20,000 headings.
+        ``("Markdown", [(1, "# Title", 0), (12, "## Use", 1)])``; at most 20,000 headings.
     """
     sample = sampled(texts)
     if len(sample) < _LEAST_KEYS:
@@ -168,22 +168,20 @@ def _shown(text: str) -> str:
     return text.strip()[:_SHOWN_CHARS]
 
 
-# Languages of source text: how each is known, and what stands in its outline.
-#
-# All patterns are RE2's and look at one line. A pattern for the outline has three groups: what stands before the word
-# (its indentation, and whether it is visible outside), the word, and the name.
+# Programming languages. All patterns are RE2's and match within a line. A pattern for the outline has three groups: the
+# text before the keyword (indentation and visibility), the keyword, and the name.
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language.
+    """A programming language.
 
     Attributes:
-        name: As people write it.
+        name: The usual name.
         marks: Finds lines that hardly any other language has.
-        outline: Finds what stands in an outline.
-        visible: Words before a name that make it the more important.
-        least_share: So much of the lines of a text must bear marks.
+        outline: Finds definitions for the outline.
+        visible: Words before a name that make a definition more important.
+        least_share: The share of lines that must match *marks*.
     """
 
     name: str
@@ -203,7 +201,7 @@ _MODIFIERS = (
     r"|readonly|default|native|unsafe|extern|open|data|inline|suspend|export|declare)"
 )
 
-# The more particular ones first: of two that have as many marks the first is taken.
+# The more specific languages first: at equal counts of marks the first one wins.
 LANGUAGES = (
     _defined(
         "Go",
@@ -358,13 +356,13 @@ LANGUAGES = (
 )
 
 SCRIPT = LinearPattern(r"\bfunction ?\w* ?\(|=>|\b(?:var|let|const) \w+=|\breturn\b|!0\b|\bvoid 0")
-"""What stands in a script all over, also in one that was made small."""
+"""Frequent in every script, minified or not."""
 
 MINIFIED = LinearPattern(
     r"\bfunction ([A-Za-z_$][\w$]{3,60})\(|\bclass ([A-Z][\w$]{3,60})(?:\{| extends )|\b(?:module\.exports|exports"
     r"|window|globalThis|self)\.([A-Za-z_$][\w$]{2,60}) ?=[^=]"
 )
-"""What has a name even in a script that was made small."""
+"""Names that survive minification."""
 
 
 _LINE_CHARS = 300
@@ -374,12 +372,12 @@ _MOST_FINDINGS = 12
 _MOST_ITEMS = 200
 _LABEL_CHARS = 60
 
-# Less than a row has room for, whose label takes some.
+# The label takes a part of the row.
 _ROW_CHARS = ROW_CHARS - 16
 _LEAST_MARKS = 3
 _LEAST_LINES = 5
 
-# What a line of a program looks like, in any language: not what a line of a log or of prose does.
+# A line of a program in any language, not of a log or of prose.
 _CODE = re.compile(
     r"[{};,(\[:\\]\s{0,4}$|^\s{0,80}[)}\]]|^\s{0,80}(?://|/\*|\*|#|--|<!--|\"\"\"|@)|^\s{2,80}\S|^\t|[=!]=|\w\("
     r"|^\s{0,80}\w{1,40} [:+]?= "
@@ -394,18 +392,18 @@ _CHARS_PER_SIGN = 150
 _JSON = frozenset({"{", "[", "[{", "{}", "[]"})
 _LOCAL = frozenset({"if", "for", "while", "switch", "catch", "return", "function", "else", "do", "with", "match"})
 _VALUES = frozenset({"const", "let", "var", "static", "define"})
-# What nearly all are needs no word of its own.
+# Most definitions are of these kinds, so the outline omits the word.
 _UNSAID = frozenset({"def", "function", "const", "let", "var", "fn", "func", "exports"})
 _DECLARATORS = ("describe(", "it(", "test(")
 
 
 class Definition(NamedTuple):
-    """Something that a text defines.
+    """A definition in a text.
 
     Attributes:
-        number: Of the line where it begins.
-        label: What it is and is called.
-        rank: 0 for what is visible outside and on top, the more the deeper.
+        number: The line at which it begins.
+        label: Its kind and name.
+        rank: 0 for a public definition at the top level; higher for deeper ones.
     """
 
     number: int
@@ -414,14 +412,14 @@ class Definition(NamedTuple):
 
 
 def outline_digest(lines: Sequence[str]) -> Digest | None:
-    """Say of a source text in what language it is, and what is defined where.
+    """Summarize a source text: its language and its definitions.
 
     Args:
-        lines: Of the text, without line ends; a gutter with numbers may stand before each.
+        lines: The lines of the text, without line ends; each may begin with a line number.
 
     Returns:
-        The language, how many lines there are, and an outline with their numbers; all numbers are those of *lines*.
-        None where it is no source text.
+        The language, the number of lines, and an outline with line numbers in *lines*. None if the text is not source
+        text.
     """
     lines = without_colors(lines)
     gutter = without_line_numbers(lines)
@@ -449,7 +447,7 @@ def _program(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:
 
 
 def _language(sample: Sequence[str]) -> Language | None:
-    # A document in JSON has lines of code, and no definitions.
+    # A JSON document has lines that look like code, but no definitions.
     if not sample or sample[0].strip() in _JSON:
         return None
     if len(sample) < _LEAST_LINES and not any(len(line) > _LINE_CHARS for line in sample):
@@ -524,14 +522,14 @@ def _facts(name: str, total: int, definitions: Sequence[Definition], gutter: Unn
 
 
 def _chosen(definitions: Sequence[Definition], total: int) -> list[Definition]:
-    """Return those on top first; of what is alike, what takes most lines."""
+    """Sort top-level definitions first, then by length."""
     ends = [*(after.number for after in definitions[1:]), total + 1][: len(definitions)]
     pairs = zip(definitions, ends, strict=True)
     return [found for found, _ in sorted(pairs, key=lambda pair: (pair[0].rank, pair[0].number - pair[1]))]
 
 
 def _items(definitions: Sequence[Definition], total: int, most: int) -> list[str]:
-    """Return the definitions in their order, or where they have no room, the weightiest, a row of them in order."""
+    """Return all definitions in order, or if they do not fit, the most important, each row in order."""
     if sum(map(_width, definitions)) <= most * _ROW_CHARS:
         return list(map(_item, definitions))
     items: list[str] = []

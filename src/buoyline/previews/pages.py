@@ -1,7 +1,7 @@
-"""HTML pages: title, headings, and what a reader would see first.
+"""HTML pages: title, headings and visible text; and records of ``key: value`` lines.
 
-Tags are found from one angle bracket to the next, never with `html.parser`, which is quadratic on a page that was
-written to make it so. A page is looked at as a reader does: what is wrong in it is not judged.
+The reader finds tags from one angle bracket to the next. It does not use `html.parser`, which takes quadratic time on
+hostile pages, and it does not check whether the HTML is valid.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from buoyline.previews.digest import Digest, Finding, counted, fact, is_continued, rows, sampled, shortened
 
 _MAX_CHARS = 16_000_000
-# 0.6 s of them; what a page is about stands before.
+# 0.6 s of tags; the subject of a page comes earlier.
 _MAX_TAGS = 200_000
 _MAX_ATTRIBUTE_CHARS = 400
 _MAX_TEXTS = 4_000
@@ -66,13 +66,13 @@ _HEADINGS = frozenset({"title", "h1", "h2", "h3"})
 
 
 class _Piece(NamedTuple):
-    """What stands between two tags that break the text.
+    """The text between two tags that break the line.
 
     Attributes:
-        start: Where it begins.
-        heading: The tag of the heading that it stands in; empty where it stands in none.
-        text: What a reader sees.
-        is_apart: It belongs to what surrounds the page's own text.
+        start: The offset of the text.
+        heading: The tag of the heading around it; empty outside headings.
+        text: The visible text.
+        is_apart: The text belongs to a menu or footer, not to the page itself.
     """
 
     start: int
@@ -82,13 +82,14 @@ class _Piece(NamedTuple):
 
 
 def page_digest(lines: Sequence[str]) -> Digest | None:
-    """Say of an HTML page what it is about.
+    """Summarize an HTML page.
 
     Args:
-        lines: Of the text, without line ends; a line that a view has wrapped is taken for one.
+        lines: The lines of the text, without line ends; lines that a view wrapped are joined.
 
     Returns:
-        The title, counts, headings with their lines, and the beginning of the visible text. None where it is no page.
+        The title, counts, headings with their lines, and the beginning of the visible text. None if the text is not a
+        page.
     """
     if not _is_page(lines):
         return None
@@ -102,7 +103,7 @@ def page_digest(lines: Sequence[str]) -> Digest | None:
 def _is_page(lines: Sequence[str]) -> bool:
     head = "\n".join(line[:_PIECE_CHARS] for line in lines[:120])[:20_000]
     found = _DOCUMENT.search(head)
-    # A program may hold a page in a string: a page begins as one, or has hardly a line without a tag.
+    # A program may contain a page in a string: a real page begins as one, or has tags in nearly every line.
     if found is not None and _is_preamble(head[: found.start()]):
         return True
     sample = sampled(lines, 200)
@@ -112,14 +113,14 @@ def _is_page(lines: Sequence[str]) -> bool:
 
 
 def _is_preamble(text: str) -> bool:
-    """Tell whether *text* may stand before a page: comments, the head of a response, a few lines of who fetched it."""
+    """Check whether *text* may precede a page: comments, response headers, or a few lines by its fetcher."""
     text = text.lstrip("\ufeff\r\n\t ")
     is_short = text.count("\n") <= _PREAMBLE_LINES and (not text or text.endswith("\n"))
     return is_short or text.startswith(("<", "HTTP/"))
 
 
 class _Page:
-    """Reads a page from tag to tag."""
+    """Reads a page tag by tag."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._skipped = [_CONTINUED_CHARS if is_continued(line) else 0 for line in lines]
@@ -142,7 +143,7 @@ class _Page:
         return next((piece.text for piece in self.pieces if piece.heading == "title"), "")
 
     def line_of(self, position: int) -> tuple[int, int]:
-        """Return the number of the line, and the column in it, of a place in the text."""
+        """Return the line number and column of an offset."""
         number = bisect_right(self._starts, position)
         return number, position - self._starts[number - 1] + self._skipped[number - 1]
 
@@ -159,7 +160,7 @@ class _Page:
         self._end_piece()
 
     def _after_tag(self, start: int) -> int:
-        """Return where the text goes on behind the tag at *start*, -1 where it never ends."""
+        """Return the offset after the tag at *start*; -1 if the tag does not end."""
         text = self.text
         if text.startswith("<!--", start):
             return self._after("-->", start + 4)
@@ -179,7 +180,7 @@ class _Page:
         return end + 1
 
     def _after(self, terminator: str, position: int) -> int:
-        # What was not found once stands nowhere behind either: so each is looked for in vain at most once.
+        # A terminator that was not found once is not searched for again, so each search fails at most once.
         found = -1 if terminator in self._missing else self.text.find(terminator, position)
         if found < 0:
             self._missing.add(terminator)
@@ -246,13 +247,13 @@ def _facts(page: _Page, total: int) -> Iterator[str]:
 
 
 def _headings(page: _Page) -> list[_Piece]:
-    """Return the headings, those of the first level first where not all have room."""
+    """Return the headings, sorted by level if there are too many."""
     found = [piece for piece in page.pieces if piece.heading in {"h1", "h2", "h3"}]
     return found if len(found) <= _SHOWN_HEADINGS else sorted(found, key=lambda piece: (piece.heading, piece.start))
 
 
 def _first_text(page: _Page) -> list[_Piece]:
-    """Return the text from the first sentence on: what stands before it are menus."""
+    """Return the text from the first sentence on: menus come before it."""
     texts = [piece for piece in page.pieces if not piece.heading and not piece.is_apart]
     head = next((piece.start for piece in page.pieces if piece.heading == "h1"), 0)
     sentences = [place for place, piece in enumerate(texts) if len(piece.text) >= _SENTENCE_CHARS and " " in piece.text]
@@ -269,29 +270,29 @@ def _findings(page: _Page) -> Iterator[Finding]:
         yield Finding(number, 64.0, column=column)
 
 
-# Records as text: paragraphs of ``key: value`` lines, as control files and many listings have them.
+# Records: paragraphs of ``key: value`` lines, as in control files and many listings.
 
 
 HEADING = "heading"
-"""What the first line of a paragraph is called where it is no pair; `query` knows it by this name, too."""
+"""The key of a paragraph's first line if that is not a pair; `query` uses the same name."""
 
 _LEAST_RECORDS = 4
 _MOST_LACKING = 0.5
 _SHOWN_KEYS = 16
 _SHOWN_CHARS = 24
 
-# The key as `query` reads it; what it reads otherwise, it could not be asked for.
+# The same keys as in `query`: others could not be queried.
 _KEY = re.compile(r"([^\W\d][\w .-]{0,60}(?:\([^()]{0,30}\))?)\s*:(?:\s.*)?")
 
 
 def paragraphs_digest(lines: Sequence[str]) -> Digest | None:
-    """Read *lines* as records: how many there are, and their keys.
+    """Read *lines* as records and return their number and keys.
 
     Args:
-        lines: All lines of a text. One that fits in nowhere makes it a text of another kind, as it does for `query`.
+        lines: All lines of a text. A line that fits no record makes it another kind of text, as in `query`.
 
     Returns:
-        One fact; None where these are no records, or hardly two have a key in common.
+        One fact; None if the lines are not records or share hardly any key.
     """
     counts = Counter[str]()
     records = 0
@@ -310,7 +311,7 @@ def paragraphs_digest(lines: Sequence[str]) -> Digest | None:
 
 
 def _keys(paragraph: Sequence[str], *, is_title_allowed: bool) -> list[str] | None:
-    """Return the keys of a record, each once; none for a title, None where a line is neither pair nor heading."""
+    """Return the keys of a record, each once; empty for a title, None if a line is neither a pair nor a heading."""
     keys: dict[str, None] = {}
     has_pair = False
     for place, line in enumerate(paragraph):

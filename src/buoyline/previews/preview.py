@@ -1,4 +1,9 @@
-"""Previews of texts of any size."""
+"""Previews of texts of any size.
+
+A survey reads the whole text in blocks of about a megabyte, so a text of any size needs little memory. It processes
+each block in calls over the whole block: a loop over the lines of 100 MB would take longer than a person waits. Lines
+are of one kind if they differ only in digits; each kind of error line is shown once.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,20 +28,12 @@ from buoyline.previews.source import Source, TextSource, count_lines
 from buoyline.previews.tables import table_digest
 from buoyline.tokens import TextCounter
 
-# Lines of any text: the trouble they speak of, each kind once, and the lines that are unlike all others.
-#
-# Two lines are of one kind when they differ in their digits alone. Texts are surveyed in blocks of about a megabyte,
-# so
-# that one of any size needs little memory, and a block in calls that work on all of it at once: a loop over the lines
-# of
-# 100 MB would take longer than a person waits.
-
-
 _DIGITS = b"0123456789"
 _MAX_SIMILAR = 3
 _MAX_KINDS = 50_000
 _MAX_COUNTED_LINES = 3_000_000
-# Judging a line takes 20 to 40 microseconds: so many in all, then so many a block and of its others the worst alone.
+# Judging a line takes 20 to 40 microseconds. The first limit holds for the whole text; after it, the second holds for
+# each block, and only the most severe lines beyond it are judged.
 _MAX_JUDGED = 10_000
 _MAX_JUDGED_PER_BLOCK = 2_000
 _MAX_LINE_BYTES = 4_000
@@ -47,7 +44,7 @@ _SUSPECT = 60.0
 
 @dataclass(slots=True)
 class _ErrorKind:
-    """A kind of lines that speak of trouble."""
+    """A kind of error line."""
 
     number: int
     weight: float
@@ -58,11 +55,11 @@ class _ErrorKind:
 
     @property
     def sort(self) -> str:
-        """What lines of its sort have in common, however they differ: the word of trouble that they were found by."""
+        """The class of its error word, which different kinds of lines share."""
         return severity.word_class(self.word)
 
     def add(self, number: int, count: int = 1) -> None:
-        """Take *count* more lines of the kind, of which the last has this number; the very last is always known."""
+        """Count *count* more lines of the kind, the last with this *number*; the last number is always kept."""
         self.count += count
         if len(self.similar) < _MAX_SIMILAR:
             self.similar.append(number)
@@ -72,14 +69,13 @@ class _ErrorKind:
 
 @dataclass(slots=True)
 class Survey:
-    """What is known of the lines of a text.
+    """Statistics about the lines of a text.
 
     Attributes:
-        lines: How many there are.
-        kinds: How many lines there are of each kind; a kind is a line without its digits. Not all of them where
-            `is_full`.
-        is_full: There were more kinds than are told apart.
-        verdict: The number of the last line that says how a run ended; 0 where none does.
+        lines: The number of lines.
+        kinds: How many lines there are of each kind, that is without digits. Incomplete if `is_full`.
+        is_full: The text has more kinds or lines than are counted.
+        verdict: The number of the last line that reports how a run ended; 0 if none does.
     """
 
     lines: int = 0
@@ -90,7 +86,7 @@ class Survey:
     _judged: int = 0
 
     def read(self, block: bytes) -> None:
-        r"""Take the next lines, UTF-8, with ``\n`` between them."""
+        r"""Add the lines of *block*, which is UTF-8 with ``\n`` between lines."""
         keys = line_kinds(block)
         self._find_errors(block, keys)
         self._find_verdict(block, len(keys))
@@ -100,14 +96,14 @@ class Survey:
         self.lines += len(keys)
 
     def error_lines(self) -> list[Finding]:
-        """Return a finding for each kind of line that speaks of trouble, and one for the verdict."""
+        """Return a finding for each kind of error line, and one for the verdict."""
         error_lines = sorted(self._error_kinds.values(), key=lambda kind: kind.number)
         last = max((kind.number for kind in error_lines if kind.weight >= MUST_SHOW_WEIGHT), default=0)
         found, alike = list[Finding](), Counter[str]()
         for kind in error_lines:
             weight, similar = _repeated_weight(kind), tuple(kind.similar)
             is_report = kind.weight >= MUST_SHOW_WEIGHT
-            # Of fifty messages of a compiler the first few say what the others do: another sort comes first.
+            # The first of fifty compiler messages say as much as all of them: another class of error comes first.
             if is_report and kind.number != last:
                 weight -= min(alike[kind.sort], 6) / 2
                 alike[kind.sort] += 1
@@ -187,28 +183,28 @@ def _line(block: bytes, start: int) -> str:
 
 
 def _repeated_weight(kind: _ErrorKind) -> float:
-    """Return the weight of a kind: what is said a thousand times is worth less than what is said once."""
+    """Weigh a kind by its count: a message that occurs a thousand times matters less than one that occurs once."""
     return kind.weight - min(len(str(kind.count)) - 1, 3)
 
 
 _MOST_CHARS_PER_TOKEN = 128
-# What is read line by line or as a document is bounded: 100 MB of it would take half a minute.
+# Reading 100 MB line by line, or as a document, would take half a minute.
 _DOCUMENT_CHARS = 16_000_000
 _HELD_CHARS = 4_000_000
 
 
 def preview(text: str, max_tokens: int, counter: TextCounter) -> str:
-    """Show what a text is, what is wrong or odd in it, its head and its tail.
+    """Show the kind of a text, its errors and outliers, and its first and last lines.
 
     Args:
-        text: The whole text; no more of it is counted than what is shown takes, or nearly.
-        max_tokens: For the whole preview, line numbers and the mark of what is left out included.
-        counter: Counts them.
+        text: The whole text. Hardly more of it is counted than the preview takes.
+        max_tokens: The limit of the whole preview, with line numbers and the row about missing lines.
+        counter: Counts the tokens.
 
     Returns:
-        All lines as ``17: ...`` where they fit. Else rows that say what the text is, lines with their own numbers,
-        cut where they are too long (``17:245: ...`` begins with the 245th character), and a row that says how many
-        lines are left out. ``""`` where not even a part of the first line fits.
+        All lines as ``17: ...`` if they fit. Else rows about the whole text, lines with their own numbers, cut if they
+        are too long (``17:245: ...`` begins at the 245th character), and a row with the number of missing lines. ``""``
+        if not even a part of the first line fits.
     """
     return preview_of(TextSource(text), max_tokens, counter)
 
@@ -217,10 +213,10 @@ def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before:
     """Show a text that is read in pieces; see `preview`.
 
     Args:
-        source: The text; it is read three times at most.
-        max_tokens: For *before* and the preview together.
-        counter: See `preview`.
-        before: What stands before the preview: texts take together not quite what they take apart.
+        source: The text; it is read at most three times.
+        max_tokens: The limit of *before* and the preview together.
+        counter: Counts the tokens.
+        before: The text before the preview; the tokens of both together differ from the sum.
     """
     budget = PreviewBudget(max_tokens, counter, before)
     if source.size_bytes <= max_tokens * _MOST_CHARS_PER_TOKEN:
@@ -250,7 +246,7 @@ class _TextReading:
     is_whole: bool = True
 
     def take(self, block: LineBlock) -> None:
-        """Survey the block, and hold it while that is not too much; lines that are cut are no document."""
+        """Survey the block, and keep it if the text is small enough; a text with cut lines is not a document."""
         self.survey.read(block.text.encode("utf-8", "surrogatepass"))
         self.chars += len(block.text) + block.hidden_chars
         self.lines += block.size
@@ -262,13 +258,11 @@ class _TextReading:
                 self.texts = ["\n".join(self.texts)[:_HELD_CHARS]]
 
     def digest(self) -> Digest:
-        """Say what has come to light."""
-        # The readers' patterns take 15 ms to compile: a program that only appends shall not wait for them.
-
+        """Return the digest of the text so far."""
         return text_digest("\n".join(self.texts), self.survey, is_whole=self.is_whole)
 
     def rare_kinds(self, source: Source) -> Iterator[Finding]:
-        """Yield the lines of a long text whose kind is odd, beyond those that were looked at one by one."""
+        """Yield the rare kinds of a long text, also beyond the lines that were examined one by one."""
         if self.survey.lines <= MAX_EXAMINED_LINES or self.survey.is_full:
             return
         odd = set(rare_kinds(self.survey.kinds))
@@ -278,13 +272,10 @@ class _TextReading:
                 yield Finding(block.first + kinds.index(kind), 80.0, note=OUTLIER_NOTE)
 
 
-# What kind of text it is, and what that kind has to say.
-
-
 DigestReader = Callable[[Sequence[str]], Digest | None]
 
 RECORD_READERS: Final[Sequence[DigestReader]] = (records_digest, table_digest)
-"""Readers of texts that are made of records, in which they find themselves what does not belong."""
+"""Readers of texts made of records; they find the outliers themselves."""
 
 KIND_READERS: Final[Sequence[DigestReader]] = (
     binary_digest,
@@ -294,16 +285,16 @@ KIND_READERS: Final[Sequence[DigestReader]] = (
     listing_digest,
     outline_digest,
 )
-"""Readers of all other kinds, the strictest first; the first that answers is believed."""
+"""Readers of all other kinds, the strictest first; the first match wins."""
 
 
 def text_digest(text: str, survey: Survey, *, is_whole: bool) -> Digest:
-    """Say what has come to light of a text.
+    """Return the digest of a text.
 
     Args:
         text: Its first lines, from line 1 on.
-        survey: Of all its lines.
-        is_whole: *text* is all of it, and no line is cut.
+        survey: The survey of all its lines.
+        is_whole: *text* is complete and no line is cut.
     """
     lines = text.split("\n", MAX_EXAMINED_LINES)[:MAX_EXAMINED_LINES]
     kind = Digest(findings=tuple(survey.error_lines())) + failure_digest(lines) + (trace_digest(lines) or Digest())

@@ -1,6 +1,6 @@
-"""What a search in files prints.
+"""Output of searches in files.
 
-That is ``path:line:text``, with ``path-line-text`` around it, or ``path:text``, or a path above its lines.
+The forms are ``path:line:text`` with ``path-line-text`` for context lines, ``path:text``, and a path above its lines.
 """
 
 import re
@@ -28,7 +28,7 @@ _OTHER = ("--", "grep: ", "rg: ")
 
 @dataclass(slots=True)
 class _FileHits:
-    """What was found in one file: where the first line stands, and how many are hits and how many lie around them."""
+    """The first line, and the numbers of hits and context lines in a file."""
 
     first: int = 0
     hits: int = 0
@@ -43,14 +43,14 @@ class _FileHits:
 
 
 def search_digest(lines: Sequence[str]) -> Digest | None:
-    """Say of what a search printed, or a compiler that names places alike, in which files how much was found.
+    """Summarize the output of a search, or of a compiler that names places in the same form, by file.
 
     Args:
-        lines: Of the text, without line ends.
+        lines: The lines of the text, without line ends.
 
     Returns:
-        Counts, and the files by hits, each with the line where its first hit stands. None where less than four in five
-        lines name a file.
+        Counts, and the files by hits, each with the line of its first hit. None if less than four in five lines name a
+        file.
     """
     sample = without_colors(sampled(lines))
     if len(sample) < _LEAST_LINES:
@@ -66,7 +66,7 @@ def search_digest(lines: Sequence[str]) -> Digest | None:
 
 
 _PathLine = tuple[int, str, bool]
-"""Number of the line, the path that it names, and whether it is a hit itself."""
+"""The line number, the path that the line names, and whether the line is a hit."""
 
 
 def _coverage(found: Iterator[_PathLine], lines: Sequence[str]) -> tuple[int, int]:
@@ -118,7 +118,7 @@ def _unnumbered(lines: Sequence[str]) -> Iterator[_PathLine]:
 
 
 def _is_path(path: str, known: dict[str, bool]) -> bool:
-    """Tell whether what stands before the colon can be a path: neither a time, nor an address, nor a sentence."""
+    """Check whether the text before the colon can be a path, not a time, an address or a sentence."""
     found = known.get(path)
     if found is None:
         found = _looks_like_path(path)
@@ -163,7 +163,7 @@ def _are_messages(found: Sequence[_PathLine], lines: Sequence[str]) -> bool:
 
 
 def _by_file(found: Sequence[_PathLine]) -> dict[str, _FileHits]:
-    """Return what was found by file, one that is spelled absolutely and relatively taken for one."""
+    """Group the lines by file; an absolute and a relative spelling of one path count as one file."""
     paths = {path for _, path, _ in found}
     names = _relative_names(paths) if len(paths) <= _MAX_PATHS else {}
     files = defaultdict[str, _FileHits](_FileHits)

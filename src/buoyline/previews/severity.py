@@ -1,7 +1,7 @@
-"""Lines that speak of trouble, and the line that gives the verdict.
+"""Severity: lines that report errors and warnings, and the line that reports how a run ended.
 
-The words are those of the tools that agents run: compilers, test runners, loggers, shells, in several languages. A
-first, linear pattern finds the candidates at the speed of memory; only these are judged.
+The words are those of compilers, test runners, loggers and shells, in several languages. A linear pattern finds
+candidates at the speed of memory; only these are judged.
 """
 
 import re
@@ -18,7 +18,7 @@ def _any_of(*alternatives: str) -> re.Pattern[str]:
     return re.compile("|".join(alternatives))
 
 
-# Whatever `severity_of` gives a weight to holds one of these. RE2 needs 0.2 s for 100 MB, in any case of letters.
+# Every line with a severity matches one of these. RE2 needs 0.2 s for 100 MB, case-insensitive.
 _CANDIDATE: Final = (
     "(?im)error|fail|fatal|panic|exception|traceback|critical|emerg|alert|denied|refused|timed ?out|timeout|cannot"
     "|could not|unable to|undefined|no such|not found|abort|segfault|segmentation|killed|out of ?memory|corrupt"
@@ -74,7 +74,7 @@ _ERROR: Final = _any_of(
     r"|[\u0418\u0438]\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438"
     r"|[\u041d\u043d]\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\b[\u0421\u0441]\u0431\u043e\u0439\b",
 )
-# Compilers that write no "error": "main.go:4:2: undefined: x". A search that prints columns looks alike: it finds code.
+# Compilers that write no "error": "main.go:4:2: undefined: x". A search with columns looks the same but finds code.
 _PLACED: Final = _any_of(
     r"^\s{0,20}(?:vet: )?[^\s:(]{1,300}\.\w{1,5}(?::\d{1,7}:\d{1,7}|\(\d{1,7},\d{1,7}\)): \S",
     r"^\s{0,20}--> \S{1,300}:\d{1,7}:\d",
@@ -86,28 +86,28 @@ _DETAIL: Final = _any_of(
 _WARNING: Final = _any_of(
     r"\bWARN(?:ING)?\b|\b[Ww]arning\b\s{0,2}:|\blevel=warn|##\[warning\]|\bWarnung\b|[Aa]vertissement|\u8b66\u544a"
 )
-# What denies trouble is taken away before a line is judged: the rest of it may speak of some.
+# Denials such as "0 errors" are removed before a line is judged: the rest of it may report an error.
 _NONE: Final = re.compile(
     r"\b(?:0|no|without|zero)\s{1,3}(?:\w{1,20}\s)?(?:errors?|failed|failures?|warnings?)\b"
     r"|[\"']?\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s{0,2}[:=]\s{0,2}[\"'(\[{]?(?:0\b|null|none|nil|false|[\"'\]}])",
     re.IGNORECASE,
 )
 
-# What a program says of errors is what may happen, not what did. In capitals it is an output more often than not.
+# A program's source says which errors may happen, not which did. In capitals it is usually output.
 _CODE: Final = _any_of(
     r"(?:[{;,(]|=>|->|\\n|\*/|&&|\|\|)\s{0,8}$|:=|!= nil|=>|\breturn\b",
     r"^\s{0,120}(?:func|def|class|if|elif|else|throw|raise|catch|case|for|try|except|import|from|const|let|var)\b",
     r"^\s{0,120}(?:export|public|private|type|fn|impl|assert\w{0,20})\b|^\s{0,120}(?://|/\*|\*\s|#\s|<!--|--\s)",
     r"\b\w{1,60}(?:\.\w{1,60}){0,5}\(.{0,200}\)\s{0,4}[;,{]?\s{0,4}$",
 )
-# Forms that no program has, whatever code they quote.
+# No program has lines of these forms, whatever code they quote.
 _CERTAIN: Final = _any_of(
     r"^E\s{2,}\S|^\s{0,20}--- FAIL|^Traceback \(most recent|^panic: |^npm (?:ERR!|error)|^error(?:\[\w{1,12}\])?: ",
     r"^\s{0,4}(?:(?:Caused by|Uncaught|Unhandled):? )?(?:[\w$]{1,60}\.){0,9}[A-Z]\w{0,60}(?:Error|Exception): ",
     r"^[^\s:(]{1,300}[:(]\d{1,7}(?:[:,]\d{1,7})?\)?:? (?:- )?(?:fatal )?error\b",
     r"^\[?\d{4}-\d\d-\d\d.{0,60}\b(?:ERROR|FATAL|CRITICAL)\b|^\[(?:ERROR|FATAL)\] ",
 )
-# A reader of files has numbered such a line: it is quoted, whatever it says.
+# A file reader numbered this line, so it is a quotation.
 _READ: Final = re.compile(r"^\s{0,12}\d{1,7}\u2192")
 _NUMBERS: Final = re.compile(r"\d{1,40}")
 _GUTTER: Final = _any_of(
@@ -122,7 +122,7 @@ _WEIGHTS: Final = (
     (_WARNING, 70.0, 35.0),
 )
 _MOST_READ: Final = 79.0
-# A word alone says what other lines say better.
+# A word alone says less than other lines.
 _BARE: Final = re.compile(r"\W{0,20}(?:FAIL|FAILED|PASS|ok|error|Error|ERROR)\W{0,20}")
 _BARE_WEIGHT: Final = 62.0
 _SUSPECT: Final = (58.0, 30.0)
@@ -139,7 +139,7 @@ _VERDICT: Final = _any_of(
 
 
 def candidates(lines: bytes) -> Iterator[int]:
-    r"""Yield where in *lines* a word stands that may speak of trouble, once a line; in a long line now and again.
+    r"""Yield the offsets of words that may report an error, once per line and every 2,000 bytes of a long line.
 
     Args:
         lines: UTF-8, with ``\n`` between them.
@@ -153,7 +153,7 @@ def candidates(lines: bytes) -> Iterator[int]:
 
 
 def worst_candidates(lines: bytes, start: int) -> Iterator[int]:
-    r"""Yield where in *lines* behind *start* a word stands that speaks of the worst, once a line; see `candidates`."""
+    """Yield the offsets after *start* of words for the most severe errors, once per line; see `candidates`."""
     position = lines.find(b"\n", start) + 1
     while position > 0 and (found := _worst().search(lines, position)) is not None:
         yield found.start()
@@ -161,7 +161,7 @@ def worst_candidates(lines: bytes, start: int) -> Iterator[int]:
 
 
 def severity_of(line: str) -> float:
-    """Weigh a line by how much trouble it speaks of: 100 is the worst, 0 is none."""
+    """Rate a line by the severity of its error: 100 is the most severe, 0 is none."""
     line = line[:_LOOKED_AT_CHARS]
     text = _NONE.sub("", line)
     if text != line and _candidate().search(text.encode("utf-8", "replace")) is None:
@@ -179,28 +179,28 @@ def severity_of(line: str) -> float:
 
 
 def matched_word(line: str) -> str:
-    """Return the characters of a line for which it was looked at, as they stand there; empty where there are none."""
+    """Return the characters that made a line a candidate, or an empty string."""
     found = _candidate().search(line[:_LOOKED_AT_CHARS].encode("utf-8", "replace"))
     return found.group().decode("utf-8", "replace") if found is not None else ""
 
 
 def word_class(word: str) -> str:
-    """Return *word* without what differs between lines of one sort: numbers, and the case of letters."""
+    """Return *word* in lower case and without its numbers, as all lines of one class have it."""
     return _NUMBERS.sub("0", word).strip().lower()
 
 
 def is_verdict(line: str) -> bool:
-    """Tell whether a line says how a whole run ended."""
+    """Check whether a line reports how a whole run ended."""
     return _VERDICT.search(line[:_LOOKED_AT_CHARS]) is not None
 
 
 def is_bare_word(line: str) -> bool:
-    """Tell whether a line is no more than one word for how a run ended."""
+    """Check whether a line is a single word for the result of a run."""
     return _BARE.fullmatch(line[:_LOOKED_AT_CHARS]) is not None
 
 
 def severity_column(line: str) -> int:
-    """Return the character at which a line begins to speak of trouble, 0-based; 0 where it does not."""
+    """Return the character at which the error begins in a line, 0-based; 0 if there is none."""
     for pattern, _, _ in _WEIGHTS:
         found = pattern.search(line)
         if found is not None:
@@ -210,7 +210,7 @@ def severity_column(line: str) -> int:
 
 @cache
 def _candidate() -> Any:
-    # Imported when the first text is read: a program that only appends needs none of it.
+    # Imported with the first text: a program that only appends does not need it.
     return import_module("re2").compile(_CANDIDATE.encode())
 
 

@@ -1,6 +1,9 @@
-"""Texts that are read in pieces, so that what is shown of a large one costs no memory for all of it.
+r"""Sources: texts that are read in pieces, so that a preview of a large text needs little memory; and readable lines.
 
-Pure: where a text stands in a file, whoever may open files reads it.
+This module opens no files: callers pass functions that read them.
+
+Editors, ``grep`` and Python disagree on line ends (``\r``, U+0085, U+2028 and six more), and all of them are slow on a
+line of a megabyte. So files for readers contain only ``\n``, and lines of at most 1,000 characters.
 """
 
 import codecs
@@ -17,12 +20,12 @@ _DECODING = "buoyline-shown"
 
 
 class Source(Protocol):
-    """A text that may be read in pieces, as often as asked."""
+    """A text that can be read in pieces, any number of times."""
 
     def blocks(self) -> Iterator[str]:
         r"""Yield the text in pieces of about a megabyte, none of them empty.
 
-        Each but the last ends in ``\n``, or within a line of over a megabyte. Joined they are the text.
+        Each piece except the last ends with ``\n`` or within a line of over a megabyte. Joined, they are the text.
         """
         ...
 
@@ -33,7 +36,7 @@ class Source(Protocol):
 
 
 class TextSource:
-    """A text that is in memory; what it yields are slices of it."""
+    """A text in memory; its blocks are slices."""
 
     def __init__(self, text: str) -> None:
         """Read *text*."""
@@ -52,22 +55,22 @@ class TextSource:
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the text in UTF-8, a lone surrogate counted as the three bytes that we write for it."""
+        """Return the size of the text in UTF-8, with three bytes for a lone surrogate, as it is stored."""
         if self._text.isascii():
             return len(self._text)
         return sum(len(block.encode("utf-8", "surrogatepass")) for block in self.blocks())
 
 
 class BytesSource:
-    """A text that somebody reads in bytes, such as a file of any size; no more than a block of it is in memory."""
+    """A text from bytes, such as a file of any size; only one block is in memory."""
 
     def __init__(self, chunks: Callable[[], Iterable[bytes]], size_bytes: int) -> None:
-        """Read what *chunks* gives, which is called anew for each reading and gives *size_bytes* bytes in all."""
+        """Read the chunks of a call of *chunks* for each pass; they have *size_bytes* bytes in all."""
         self._chunks = chunks
         self._size_bytes = size_bytes
 
     def blocks(self) -> Iterator[str]:
-        """Yield the text; see `Source.blocks`, and `decoded` for what is not UTF-8."""
+        """Yield the text; see `Source.blocks`, and `decoded` for bytes that are not UTF-8."""
         cutter = BlockCutter()
         for chunk in self._chunks():
             yield from map(decoded, cutter.take(chunk))
@@ -81,21 +84,21 @@ class BytesSource:
 
 
 class BlockCutter:
-    """Makes blocks of bytes that come in pieces of any size: whole lines, or parts of a line over a megabyte.
+    """Cuts bytes that arrive in pieces of any size into blocks: whole lines, or parts of a line over a megabyte.
 
-    No character is parted, so that blocks may be decoded one by one.
+    No character is split, so each block can be decoded alone.
     """
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
+        """Begin with nothing."""
         self._held: list[bytes] = []
         self._held_bytes = 0
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
-        """Take *chunk*; yield the blocks that are complete, which must all be fetched before the next one."""
+        """Add *chunk* and yield the complete blocks; the caller must fetch all of them before the next call."""
         self._held.append(chunk)
         self._held_bytes += len(chunk)
-        # A full block waits for one byte more: only that tells whether its last character ends there.
+        # A full block waits for one more byte, which shows whether its last character is complete.
         if self._held_bytes <= BLOCK_BYTES:
             return
         held = self.rest()
@@ -107,14 +110,14 @@ class BlockCutter:
         self._held, self._held_bytes = [held[start:]], len(held) - start
 
     def rest(self) -> bytes:
-        """Return what is not a block yet, and forget it."""
+        """Return and forget the bytes that are not a complete block yet."""
         held = b"".join(self._held)
         self._held, self._held_bytes = [], 0
         return held
 
 
 def character_boundary(content: bytes, end: int) -> int:
-    """Return where to cut *content* at *end* or just before it without parting a character."""
+    """Return the last boundary between characters at or just before *end*."""
     for boundary in range(end, max(end - _LONGEST_TAIL_BYTES, 0) - 1, -1):
         if boundary >= len(content) or not _is_continuation(content[boundary]):
             return boundary
@@ -122,10 +125,10 @@ def character_boundary(content: bytes, end: int) -> int:
 
 
 def decoded(content: bytes) -> str:
-    """Return bytes that a tool gave as the text that is shown of them.
+    """Decode bytes from a tool as `read` and `grep` show them.
 
-    Lone surrogates in their three-byte form, as they are stored, come back; what else is not UTF-8 becomes U+FFFD, as
-    `read` and `grep` show it.
+    Lone surrogates in their three-byte form are restored, as they are stored; other bytes that are not UTF-8 become
+    U+FFFD.
     """
     return content.decode("utf-8", _DECODING)
 
@@ -144,15 +147,8 @@ def _shown(error: UnicodeError) -> tuple[str, int]:
         return "\ufffd", error.end
 
 
-# Python knows handlers by names that hold for the whole process, so ours names the package.
+# Error handlers are registered by name for the whole process, so the name contains the package.
 codecs.register_error(_DECODING, _shown)
-
-
-# Lines that every reader counts alike.
-#
-# Editors, ``grep`` and Python disagree on what ends a line (``\r``, U+0085, U+2028 and six more), and none of
-# them reads a line of a megabyte well. Files that exist to be read therefore hold ``\n`` only, at most 1,000
-# characters a line.
 
 
 MAX_LINE_CHARS = 1000
@@ -164,13 +160,13 @@ _DIRECTION_MARKS = re.compile("[\u061c\u200e\u200f]")
 _INVISIBLE_ASCII = bytes(code for code in range(0x80) if _INVISIBLE.match(chr(code)))
 _FIRST_IN_JSON = 0x7F
 CONTINUED = "\u2026 "
-"""Begins each further line of a line that was too long."""
+"""Begins each continuation line of a line that was too long."""
 
 _BREAK_WITHIN_CHARS = 80
 
 
 def is_readable(text: str) -> bool:
-    r"""Tell whether all readers count the lines of *text* alike and none is longer than 1,000 characters.
+    r"""Check whether all readers count the lines of *text* alike and no line is longer than 1,000 characters.
 
     ``\r\n`` is fine: every reader counts it once.
     """
@@ -178,20 +174,20 @@ def is_readable(text: str) -> bool:
 
 
 def count_lines(text: str) -> int:
-    r"""Count the lines of *text* as ``grep -c ''`` does: a last line need not end in ``\n``; none in ``""``."""
+    r"""Count the lines of *text* as ``grep -c ''`` does: the last line may lack its ``\n``, and ``""`` has none."""
     return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
 
 
 def readable_lines(text: str) -> Iterator[str]:
     r"""Return *text* as lines that every reader counts alike.
 
-    ``\r\n``, ``\r`` and ``\n`` end a line; other separators, control and bidirectional characters are shown
-    as escapes; a line over 1,000 characters goes on in lines that begin with an ellipsis and a blank.
+    ``\r\n``, ``\r`` and ``\n`` end a line. Other separators, control characters and bidirectional characters become
+    escapes. A line over 1,000 characters continues on lines that begin with an ellipsis and a space.
 
     Returns:
-        Lines without their ends, each of at most 1,000 characters; none for empty text.
+        Lines without line ends, each of at most 1,000 characters; none for an empty text.
     """
-    # One look at the whole text instead of one at each line: most texts have nothing to be shown otherwise.
+    # One check of the whole text instead of one per line: most texts contain nothing to escape.
     has_invisible = _has_invisible(text)
     lines = _ANY_END.split(text) if has_invisible else text.split("\n")
     if not lines[-1]:
@@ -202,34 +198,33 @@ def readable_lines(text: str) -> Iterator[str]:
 
 
 def visible(line: str) -> str:
-    """Show what `escaped` escapes, and the direction marks U+061C, U+200E and U+200F, as escapes.
+    """Escape what `escaped` escapes, and the direction marks U+061C, U+200E and U+200F.
 
-    This is for what is shown. Files have the form of `escaped`: verify renders transcripts again and compares them.
+    Use this for display only. Files keep the form of `escaped`: verify renders transcripts again and compares them.
     """
     shown = escaped(line)
     return shown if shown.isascii() else _DIRECTION_MARKS.sub(lambda match: _escape(match[0]), shown)
 
 
 def escaped(line: str) -> str:
-    r"""Write control and bidirectional characters and separators as escapes such as ``\x1b``; keep tabs.
+    r"""Write control characters, bidirectional characters and separators as escapes such as ``\x1b``; keep tabs.
 
-    Those from U+007F on, which a JSON string may hold, are written as in JSON, e.g. ``\u2028``: an escaped
-    document is still the same document.
+    From U+007F on, escapes are those of JSON strings, such as ``\u2028``, so an escaped JSON document keeps its value.
     """
     return _INVISIBLE.sub(lambda match: _escape(match[0]), line)
 
 
 def wrapped(line: str) -> Iterator[str]:
-    """Yield *line* in pieces of at most 1,000 characters, broken after a blank where one is near."""
+    """Yield *line* in pieces of at most 1,000 characters, broken after a space if one is near."""
     pieces, rest = full_pieces(line)
     yield from pieces
     yield rest
 
 
 def full_pieces(line: str) -> tuple[list[str], str]:
-    """Return the pieces of *line* that stay as they are however it goes on, and the piece that may still grow.
+    """Return the pieces of *line* that are final, and the last piece, which may still grow.
 
-    That one, with what follows it, may be given again as a line of its own.
+    To continue, pass the last piece and the text after it as a line.
     """
     pieces: list[str] = []
     start, prefix = 0, ""
@@ -242,21 +237,21 @@ def full_pieces(line: str) -> tuple[list[str], str]:
 
 
 def _has_invisible(text: str) -> bool:
-    # Bytes are taken out by a table: 0.6 us a message of ASCII, where the pattern takes 4.
+    # Bytes are removed with a table: 0.6 us per ASCII message, where the pattern takes 4.
     if text.isascii():
         return len(text.encode("ascii").translate(None, _INVISIBLE_ASCII)) != len(text)
     return _INVISIBLE.search(text) is not None
 
 
 def _has_stray_separator(text: str) -> bool:
-    # Searching for one character after the other is memchr: 1 ms for 10 MB, where one pattern takes 80.
+    # Searching for one character after another is memchr: 1 ms for 10 MB, where a pattern takes 80.
     if any(separator in text for separator in _SEPARATORS):
         return True
     return "\r" in text and text.count("\r") != text.count("\r\n")
 
 
 def _has_long_line(text: str) -> bool:
-    # From the last line end that is near enough to the next: 2 ms for 10 MB, where a pattern takes 250.
+    # Jumps from line end to line end: 2 ms for 10 MB, where a pattern takes 250.
     start = 0
     while len(text) - start > MAX_LINE_CHARS:
         end = text.rfind("\n", start, start + MAX_LINE_CHARS + 1)

@@ -1,4 +1,4 @@
-"""Tables as text: comma, tab, semicolon or bar between the fields of a row."""
+"""Tables: rows of fields between commas, tabs, semicolons or bars."""
 
 import csv
 from collections import Counter
@@ -21,10 +21,10 @@ _SHOWN_CHARS = 24
 
 
 def table_digest(lines: Sequence[str]) -> Digest | None:
-    """Read *lines* as a table: its columns, and the rows and values that do not belong.
+    """Read *lines* as a table: its columns, and outliers among its rows and values.
 
     Returns:
-        None where the first lines are not rows of equally many fields.
+        None if the first lines are not rows of equally many fields.
     """
     delimiter = _delimiter_of(lines[:_SAMPLED_LINES])
     if delimiter is None:
@@ -60,7 +60,7 @@ def _delimiter_of(sample: Sequence[str]) -> str | None:
 
 
 def _rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the line in which each row begins, and its fields; rows without any are left out."""
+    """Yield the first line number and the fields of each row that is not empty."""
     csv.field_size_limit(_MAX_FIELD_CHARS)
     reader = csv.reader((f"{line}\n".replace("\0", "") for line in lines), delimiter=delimiter)
     first, cells = 1, 0
@@ -78,7 +78,7 @@ def _rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str]
 
 
 def _is_header(rows: Sequence[tuple[int, list[str]]]) -> bool:
-    """Tell whether the first row names the columns: it holds no number, and others do or its words are its own."""
+    """Check for a header: a first row without numbers, above numbers or with words that no other row has."""
     first = rows[0][1]
     if any(isinstance(_value(cell), float) for cell in first) or len(set(first)) < len(first):
         return False
@@ -102,7 +102,7 @@ def _odd_cells(rows: Sequence[tuple[int, list[str]]], names: Sequence[str]) -> I
 
 
 def _column(cells: Sequence[str]) -> Sequence[ColumnValue]:
-    """Return the values of a column: where it is one of texts, what looks like a number is a text as well."""
+    """Return the values of a column; in a column of texts, a numeral is a text as well."""
     values = [_value(cell) for cell in cells]
     are_numbers = 2 * sum(isinstance(value, float) for value in values) >= len(values)
     return values if are_numbers else cells
