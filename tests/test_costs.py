@@ -92,7 +92,7 @@ def test_a_cost_is_that_of_new_input_cached_input_and_output() -> None:
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        ([], "list is no table"),
+        ([], "list is not a table"),
         ({}, "has no input and no output"),
         ({"input": 3}, "has no output"),
         ({"input": 3, "output": None}, "has no output"),
@@ -180,7 +180,7 @@ def test_without_prices_a_replay_says_what_a_cache_serves_and_how_to_get_costs(t
     ("content", "args", "problem"),
     [
         ("{", [], "not JSON"),
-        ("[3, 15]", ["--price-input", "3"], "list is no table"),
+        ("[3, 15]", ["--price-input", "3"], "list is not a table"),
         ('{"input": 3}', [], "has no output"),
         ('{"input": 3, "output": 15}', ["--price-cached", "nan"], "price of cached: nan"),
     ],

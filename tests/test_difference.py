@@ -200,9 +200,9 @@ async def test_without_a_window_it_says_that_nobody_knows_what_stayed(tmp_path: 
     found = difference(other, "s", 1)
     assert (found.stayed, found.tokens_before, found.tokens_after) == (None, None, None)
     assert indexes(found.left) == list(range(steps[0].event.summary.messages[1]))
-    assert found.unknown[0] == "which messages stayed: the session has no window, only an archive"
+    assert found.unknown[0] == "which messages were kept: the session has no window, only an archive"
     shown = diff(other.workdir, "s", "1").stdout
-    assert "not on disk: which messages stayed" in shown
+    assert "not on disk: which messages were kept" in shown
     assert "kept in the context" not in shown
 
 

@@ -531,7 +531,7 @@ def test_what_opensearch_cannot_do_is_on_stderr_and_in_the_exit_status(tmp_path:
     assert "hooks.on_overflow[0] (left out): never runs: OpenSearch has no hook" in result.stderr
     nothing = run(tmp_path, "get", "coding-agent", "--opensearch")
     assert (nothing.exit_code, nothing.stdout) == (1, "")
-    assert "nothing is left that OpenSearch could run" in nothing.stderr
+    assert "OpenSearch can run none of it" in nothing.stderr
 
 
 def test_a_check_for_opensearch_names_hooks_that_never_fire_in_small_letters(tmp_path: Path) -> None:

@@ -86,10 +86,10 @@ def put_command(
     is_new: bool,
     as_json: bool,
 ) -> int:
-    """Keep the document in FILE under NAME; ``-`` reads what is piped in.
+    """Store the document in FILE under NAME; ``-`` reads standard input.
 
-    It is checked first, and what stood under NAME is replaced as a whole. Of a listing, such as OpenSearch gives of all
-    its documents, the one called NAME is kept.
+    The document is checked first, and replaces an existing one of that name. If FILE is a listing of documents, as
+    OpenSearch returns it, the one called NAME is stored.
 
     Exit status: 0 done, 1 the document has problems, and nothing was written.
 
@@ -110,18 +110,20 @@ def put_command(
 @context_command.command("get")
 @click.argument("name")
 @click.option(
-    "--opensearch", is_flag=True, help="As OpenSearch fires it; stderr says what it cannot do, which is left out."
+    "--opensearch",
+    is_flag=True,
+    help="In the form that OpenSearch runs; stderr names the entries that it cannot run, which are left out.",
 )
 @_allow_option
 @workdir_option
 @json_option
 def get_command(name: str, workdir: Path, allowed: Sequence[str], *, opensearch: bool, as_json: bool) -> int:
-    """Print the document called NAME, as it can be put again.
+    """Print the document called NAME in the form that put takes.
 
-    With --opensearch hooks are spelled in capitals, without which OpenSearch never fires them. An entry that it would
-    run more often than the document says, or with other settings, is left out; see `context check --opensearch`.
+    With --opensearch, hooks are in capitals, since OpenSearch never runs others. An entry that it would run more often
+    than the document says, or with other settings, is left out; see `context check --opensearch`.
 
-    Exit status: 0 done; 1 if there is no such document, if it has problems, or if OpenSearch runs some of it otherwise.
+    Exit status: 0 done; 1 there is no such document, it has problems, or OpenSearch runs some of it differently.
 
     Example: buoyline context get tool-heavy --opensearch > tool-heavy.json
     """
@@ -142,9 +144,9 @@ def get_command(name: str, workdir: Path, allowed: Sequence[str], *, opensearch:
 @workdir_option
 @json_option
 def list_command(workdir: Path, *, as_json: bool) -> int:
-    """List the documents there are: those of the workspace, and those that come with the package.
+    """List the documents of the workspace, and those that come with the package.
 
-    Exit status: 0 done, 1 some document has problems.
+    Exit status: 0 done, 1 a document has problems.
 
     Example: buoyline context list --workdir ./workspace
     """
@@ -164,7 +166,7 @@ def list_command(workdir: Path, *, as_json: bool) -> int:
 @workdir_option
 @json_option
 def delete_command(name: str, workdir: Path, *, as_json: bool) -> None:
-    """Remove the document called NAME from the workspace; agents that run with it go on with it.
+    """Remove the document called NAME from the workspace; running agents keep it.
 
     Example: buoyline context delete token-aware-truncation
     """
@@ -177,7 +179,9 @@ def delete_command(name: str, workdir: Path, *, as_json: bool) -> None:
 
 @context_command.command("check")
 @click.argument("source", metavar="NAME|FILE")
-@click.option("--opensearch", is_flag=True, help="Also say what OpenSearch never runs, always, or otherwise.")
+@click.option(
+    "--opensearch", is_flag=True, help="Also say what OpenSearch never runs, always runs, or runs differently."
+)
 @_format_option
 @_allow_option
 @workdir_option
@@ -197,7 +201,7 @@ def check_command(
     OpenSearch's agents, and OpenSearch's listings. If a file of that name exists, it is used. Notes do not
     change the exit status.
 
-    Exit status: 0 valid, 1 not valid, or with --opensearch: OpenSearch does not run all of it as it says.
+    Exit status: 0 valid; 1 not valid, or with --opensearch: OpenSearch runs some of it differently.
 
     Example: buoyline context check policy.yaml --opensearch
     """
@@ -233,9 +237,9 @@ def check_command(
 def explain_command(
     source: str, workdir: Path, spelling: Spelling | None, allowed: Sequence[str], *, as_json: bool
 ) -> int:
-    """Say in words what a document does: which managers run, when, and in which order.
+    """Explain a document: which managers run, when, and in which order.
 
-    Exit status: 0 done, 1 there is none, or it has problems.
+    Exit status: 0 done, 1 there is no such document, or it has problems.
 
     Example: buoyline context explain small-local-model
     """
@@ -315,7 +319,7 @@ def _document_in(raw: Any, name: str) -> Any:
     if not is_object(raw) or not is_body(raw):
         return raw
     if not is_object(raw.get(INLINE_KEY)):
-        raise DocumentError("document", [(NAME_KEY, "names a document; there is none in here to keep")])
+        raise DocumentError("document", [(NAME_KEY, "only names a document, and has none to store")])
     return raw[INLINE_KEY]
 
 
@@ -343,7 +347,7 @@ def _print_for_opensearch(document: ContextManagement, *, as_json: bool) -> int:
     spelled, findings = to_opensearch(document)
     print_notices(f"OpenSearch: {one.path}{' (left out)' * one.is_left_out}: {one.reason}" for one in findings)
     if not spelled["hooks"]:
-        return print_problems(["nothing is left that OpenSearch could run, and it takes no document without hooks"])
+        return print_problems(["OpenSearch can run none of it, and takes no document without hooks"])
     if as_json:
         print_json(spelled)
     else:

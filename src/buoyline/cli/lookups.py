@@ -60,7 +60,7 @@ def read_command(path: str, workdir: Path, *, as_json: bool, **options: Any) -> 
 @click.argument("pattern")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("-C", "--context", type=click.IntRange(0, 100), default=0, help="Lines before and after each hit.")
-@click.option("-F", "--literal", is_flag=True, help="PATTERN is the text itself, no regular expression.")
+@click.option("-F", "--literal", is_flag=True, help="PATTERN is the text itself, not a regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Upper and lower case are the same.")
 @click.option("--after", default="", metavar="PATH:LINE:COLUMN", help="Skip the hits up to this one.")
 @session_option
@@ -71,7 +71,7 @@ def grep_command(pattern: str, paths: Sequence[str], workdir: Path, *, as_json: 
     """Search files of the workspace for PATTERN.
 
     PATTERN is in RE2 syntax and matches within a line. PATH is as for read, a directory, or a quoted glob such
-    as "tool_result-*.txt"; without one, transcripts and tool results are searched. No hit is no failure: the exit
+    as "tool_result-*.txt"; without one, transcripts and tool results are searched. No hit is not a failure: the exit
     status is 0.
 
     Example: buoyline grep -i -C 2 "error|failed" --session s1
@@ -94,7 +94,7 @@ def search_command(query: str, paths: Sequence[str], workdir: Path, *, as_json: 
     """Print the passages that best match QUERY.
 
     QUERY is a question or some words, in any language. Rare words weigh most, identifiers and quoted words as a whole.
-    PATH is as for grep; without one, transcripts and tool results are searched. Finding nothing is no failure: the
+    PATH is as for grep; without one, transcripts and tool results are searched. No match is not a failure: the
     exit status is 0.
 
     Example: buoyline search "which port did we choose for staging" --session s1

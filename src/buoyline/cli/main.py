@@ -170,7 +170,7 @@ def _in_words(error: BuoylineError) -> str:
 @click.group("buoyline", cls=LazyGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="buoyline", message="%(prog)s %(version)s")
 def main() -> None:
-    """Look after the context of LLM agents: nothing is lost, everything can be found again.
+    """Manage the context of LLM agents: nothing is lost, and everything can be found again.
 
     Exit status: 0 done, 1 findings or failure, 2 usage, 130 Ctrl-C.
     """

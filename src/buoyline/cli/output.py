@@ -205,7 +205,7 @@ class Duration(click.ParamType[float]):
         if isinstance(value, float | int):
             return float(value)
         found = _quantity(str(value), _SECONDS)
-        return self.fail(f"{value!r} is no time such as 30d, 24h, 90m or 0", param, ctx) if found is None else found
+        return self.fail(f"{value!r} is not a time such as 30d, 24h, 90m or 0", param, ctx) if found is None else found
 
 
 class Size(click.ParamType[int]):
@@ -216,7 +216,7 @@ class Size(click.ParamType[int]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the bytes."""
         found = float(value) if isinstance(value, int) else _quantity(str(value), _BYTES)
-        return self.fail(f"{value!r} is no size such as 10GB or 500MiB", param, ctx) if found is None else int(found)
+        return self.fail(f"{value!r} is not a size such as 10GB or 500MiB", param, ctx) if found is None else int(found)
 
 
 def _quantity(text: str, units: Mapping[str, float]) -> float | None:

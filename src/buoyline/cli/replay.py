@@ -178,7 +178,7 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
     """Feed a recorded conversation through the live code path.
 
     SESSION.jsonl is a session file of Claude Code (~/.claude/projects/*/*.jsonl), or messages of any known dialect: one
-    a line, a JSON array, or an object with "messages". "-" reads what is piped in. Records of Claude Code that are no
+    a line, a JSON array, or an object with "messages". "-" reads what is piped in. Records of Claude Code that are not
     messages are skipped and counted; a conversation that it compacted is replayed whole, its summaries included.
 
     Without --workdir a temporary workspace is created and its path printed; BUOYLINE_WORKDIR is ignored, so that a
@@ -390,6 +390,6 @@ def _in_words(report: dict[str, Any]) -> Iterator[str]:
 def _recording_in_words(recording: dict[str, Any]) -> Iterator[str]:
     if skipped := recording["skipped"]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in skipped.items())
-        yield f"{recording['form']}, without its {sum(skipped.values()):,} records that are no messages: {kinds}"
+        yield f"{recording['form']}, without its {sum(skipped.values()):,} records that are not messages: {kinds}"
     if recording["compactions"]:
         yield f"compacted {recording['compactions']:,} times when it was recorded; replayed whole, with those summaries"

@@ -75,7 +75,7 @@ def _message_range(_: click.Context, __: click.Parameter, value: str | None) -> 
         return None
     parts = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", value)
     if parts is None or int(parts[2] or parts[1]) < int(parts[1]):
-        raise click.BadParameter(f"{value!r} is no range of messages such as 0-9 or 7.")
+        raise click.BadParameter(f"{value!r} is not a range of messages such as 0-9 or 7.")
     return int(parts[1]), int(parts[2] or parts[1]) + 1
 
 

@@ -111,7 +111,7 @@ class Prices:
         for name, price in asdict(self).items():
             is_price = isinstance(price, int | float) and not isinstance(price, bool)
             if price is not None and not (is_price and math.isfinite(price) and price >= 0):
-                raise ConfigError(f"price of {name}", f"{price!r} is no amount of 0 or more for a million tokens")
+                raise ConfigError(f"price of {name}", f"{price!r} is not an amount of 0 or more for a million tokens")
 
     @classmethod
     def of(cls, table: object) -> Self:
@@ -122,7 +122,7 @@ class Prices:
         """
         names = [field.name for field in fields(cls)]
         if not isinstance(table, Mapping):
-            raise ConfigError("prices", f'{type(table).__name__} is no table such as {{"input": 3, "output": 15}}')
+            raise ConfigError("prices", f'{type(table).__name__} is not a table such as {{"input": 3, "output": 15}}')
         given = cast("Mapping[str, Any]", table)
         unknown = [str(name) for name in given if name not in names]
         missing = [name for name in ("input", "output") if given.get(name) is None]

@@ -531,11 +531,11 @@ def _sum(*groups: Iterable[SeenMessage]) -> int:
 
 def _unknown(snapshot: WindowSnapshot | None, index: Index) -> Iterator[str]:
     if snapshot is None and not index.windows:
-        yield "which messages stayed: the session has no window, only an archive"
+        yield "which messages were kept: the session has no window, only an archive"
     elif snapshot is None:
         yield (
-            "which messages stayed: the journal has no note of the window of then, or what is on disk does not give "
-            "the bytes that it notes (a message that stayed may have been shrunk since)"
+            "which messages were kept: the journal has no note of the window of then, or what is on disk does not give "
+            "the bytes that it notes (a kept message may have been shrunk since)"
         )
     if index.settings:
         yield "system prompt and tools of then: those of the session's settings are counted, whatever was sent"

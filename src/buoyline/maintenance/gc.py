@@ -304,8 +304,9 @@ def _require_readable(workspace: LocalWorkspace) -> None:
     for found in verify(workspace, hashes=False).findings:
         if found.kind in _BLOCKING and not found.path.startswith(_WITHOUT_REFERENCES):
             reason = (
-                f"{found.message.partition(';')[0]}, so nobody knows what the session refers to; nothing is removed "
-                "before it is mended: try `buoyline repair`, or move the session's directory out of the workspace"
+                f"{found.message.partition(';')[0]}, so it is not known which blobs the session refers to; nothing is "
+                "removed until it is repaired: try `buoyline repair`, or move the session's directory out of the "
+                "workspace"
             )
             raise CorruptError(workspace.tree.path(found.path), reason)
 
@@ -561,5 +562,7 @@ def _unreadable_stops() -> Generator[None]:
     except StorageError as error:
         if isinstance(error, LockTimeout):
             raise
-        reason = f"cannot be read ({error.strerror}), so nobody knows what the session refers to; gc removes nothing"
-        raise CorruptError(str(error.filename), f"{reason} until it can") from error
+        reason = (
+            f"cannot be read ({error.strerror}), so it is not known which blobs the session refers to; until it can,"
+        )
+        raise CorruptError(str(error.filename), f"{reason} gc removes nothing") from error

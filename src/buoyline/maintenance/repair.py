@@ -109,7 +109,9 @@ class Repairer:
         if not self.is_dry_run:
             self.keep(path)
             self.tree.remove(path)
-        self.note("set-aside", path, f"its bytes are damaged, and no other has them; it is in {layout.TORN}/ beside it")
+        self.note(
+            "set-aside", path, f"its bytes are damaged and exist nowhere else; they are in {layout.TORN}/ beside it"
+        )
 
     def keep(self, path: str) -> None:
         """Copy file *path* to ``torn/`` before it is changed.
@@ -293,7 +295,7 @@ class SessionRepair:
         if self._journal is not None and not is_foldable(self._journal):
             raise CorruptError(
                 self._tree.path(self._path(layout.JOURNAL_FILE)),
-                "has records of another form, so nothing is derived from it; restore it from a copy",
+                "has records of an unknown form, so nothing is derived from it; restore it from a copy",
             )
         if not self._repairer.is_dry_run and self._tree.size(self._path(layout.CONTEXT_FILE)) is None:
             # A writer would begin an empty one, and the loss would no longer show.
@@ -304,7 +306,7 @@ class SessionRepair:
         if self._repairer.is_dry_run:
             if is_needed or is_lost:
                 self._repairer.note(
-                    "recovered", self._directory, "the writer's recovery, and what it leaves of the transcript"
+                    "recovered", self._directory, "the writer's recovery, and the rest of the transcript"
                 )
             for view in views:
                 self._repairer.note("rebuilt", self._path(view), "from its result")
@@ -320,7 +322,7 @@ class SessionRepair:
         with session.writing():
             index = session.index()
             self._repairer.note(
-                "recovered", self._directory, "as the next writer would have: all in its journal is in place"
+                "recovered", self._directory, "as the next writer would do it: all data in its journal is in place"
             )
             new = b"".join(_transcript(session, index, old))
             if new != _content(self._tree, transcript):
@@ -543,7 +545,7 @@ def _set_modes(repairer: Repairer, look: Callable[[], IntegrityReport]) -> None:
             try:
                 if not repairer.is_dry_run:
                     repairer.tree.set_mode(path)
-                repairer.note("mode", path, "is for its owner alone now")
+                repairer.note("mode", path, "is now accessible to its owner only")
             except BuoylineError as error:
                 repairer.fail(path, error)
         tried.update(wrong)

@@ -175,7 +175,7 @@ def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) 
     expected, mode = (stat.S_IFDIR, _DIRECTORY_MODE) if is_directory else (stat.S_IFREG, _FILE_MODE)
     found = stat.S_IFMT(status.st_mode)
     if found != expected:
-        reason = f"a {_TYPES.get(found, 'device')} stands where a {_TYPES[expected]} belongs; move it away"
+        reason = f"is a {_TYPES.get(found, 'device')} where a {_TYPES[expected]} belongs; move it away"
         return [finding("file-type", path, reason)]
     permissions = status.st_mode & _PERMISSIONS
     if permissions != mode:
@@ -209,7 +209,7 @@ def set_aside(tree: LocalTree, directory: str) -> Iterator[IntegrityFinding]:
 
 def foreign(path: str, kind: str) -> IntegrityFinding:
     """Return a finding for a *path* that is not a *kind*, though it is among them."""
-    return finding("foreign-entry", path, f"is no {kind} of buoyline's, and was left alone; nothing here needs it")
+    return finding("foreign-entry", path, f"is not a {kind} of buoyline, and was ignored; nothing here needs it")
 
 
 def document_in(handle: Handle) -> object:

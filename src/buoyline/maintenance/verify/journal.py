@@ -17,8 +17,8 @@ MAX_LINE_BYTES = 1 << 25
 """No record comes near 32 MiB; a file without line ends must not fill the memory."""
 
 _BAD_LAST_RECORD = (
-    "the journal ends in what is no record, after a power cut or by damage; the next writer sets it aside in torn/, "
-    "so compare with a copy first"
+    "the journal ends in bytes that are not a record, after a power cut or by damage; the next writer sets them aside "
+    "in torn/, so compare with a copy first"
 )
 
 
@@ -110,7 +110,7 @@ class Scan:
     def _take(self, record: Record, line: FileLine) -> None:
         fault = fault_of(record)
         if fault:
-            self._lose(line, f"the record {fault}; buoyline has not written it, and verify passes over it")
+            self._lose(line, f"the record {fault}; buoyline did not write it, and verify skips it")
             return
         self._check_place(record, line)
         self.index.end = line.offset
@@ -136,7 +136,7 @@ class Scan:
 
     def _report_loss(self) -> None:
         if self._bad is not None:
-            lines = "line is no record" if self._bad.lines == 1 else f"{self._bad.lines:,} lines are no records"
+            lines = "line is not a record" if self._bad.lines == 1 else f"{self._bad.lines:,} lines are not records"
             reason = f"{lines}, although records follow: what was committed there is not known; restore it from a copy"
             self._lose(self._bad.first, reason)
             self._bad = None

@@ -67,7 +67,7 @@ class ArchiveCheck:
             self._session.add("short-file", layout.CONTEXT_FILE, reason, line=lost.first + 1, offset=size)
         beyond = size - self._index.context_end
         if beyond > 0:
-            reason = f"{beyond:,} bytes stand behind the last commit; the next writer sets them aside in torn/"
+            reason = f"{beyond:,} bytes follow the last commit; the next writer sets them aside in torn/"
             self._session.add("torn-tail", layout.CONTEXT_FILE, reason, offset=self._index.context_end)
 
     def _check_transcript_size(self) -> None:
@@ -239,9 +239,7 @@ class SummariesCheck:
             reason = f"ends within or before summary {lost} of {len(index.summaries)}; restore it from a copy"
             self._session.add("short-file", layout.SUMMARIES_FILE, reason, line=lost, offset=size)
         if size > index.summaries_end:
-            reason = (
-                f"{size - index.summaries_end:,} bytes stand behind the last commit; the next writer sets them aside"
-            )
+            reason = f"{size - index.summaries_end:,} bytes follow the last commit; the next writer sets them aside"
             self._session.add("torn-tail", layout.SUMMARIES_FILE, reason, offset=index.summaries_end)
 
     def _report_unfinished(self, number: int, byte_range: ByteRange) -> None:
@@ -260,7 +258,7 @@ class SummariesCheck:
         elif part.content is not None:
             summary = _object_in(part.content)
             if summary is None:
-                self._report("bad-line", number, "is no JSON object")
+                self._report("bad-line", number, "is not a JSON object")
             else:
                 self._check_claims(number, summary)
 
@@ -278,7 +276,7 @@ class SummariesCheck:
         """Return why a citation is dangling; an empty text if its lines exist."""
         lines = self._lines_in(path)
         if lines is None:
-            return f"points to {reprlib.repr(path)}, which is no file of the session"
+            return f"points to {reprlib.repr(path)}, which is not a file of the session"
         if not 1 <= start <= end <= lines:
             return f"points to lines {start} to {end} of {path}, which has {lines:,}"
         return ""
@@ -361,7 +359,7 @@ def check_window(session: Inspection, window: Handle | None) -> None:
 def _check_contents(session: Inspection, window: Handle) -> None:
     notes, size = session.index.windows, window.size()
     if not notes:
-        reason = "the journal has no note of it, so no window can be resumed from it; the archive is not concerned"
+        reason = "the journal has no note of it, so no window can be resumed from it; the archive is not affected"
         session.add("unrecorded-window", layout.WINDOW_FILE, reason)
     elif all(note["bytes"] > size for note in notes):
         session.add("short-file", layout.WINDOW_FILE, _CHANGED, offset=size)
@@ -407,7 +405,7 @@ def _check_lines(session: Inspection, window: Handle) -> None:
             reason = f"a crash left {line.size:,} bytes of a message; the next writer sets them aside in torn/"
             session.add("torn-tail", layout.WINDOW_FILE, reason, **place)
         elif not _is_message(line):
-            reason = "is no message, so the window cannot be resumed; restore the file from a copy"
+            reason = "is not a message, so the window cannot be resumed; restore the file from a copy"
             session.add("bad-line", layout.WINDOW_FILE, reason, **place)
 
 
@@ -495,7 +493,7 @@ def _checked_renderer(session: Inspection) -> object:
     with session.refusals(), session.open(layout.SESSION_FILE) as handle:
         found = document_in(handle)
         if not is_object(found):
-            session.add("format", layout.SESSION_FILE, "is no JSON object; restore it from a copy")
+            session.add("format", layout.SESSION_FILE, "is not a JSON object; restore it from a copy")
     if not is_object(found):
         return None
     if not is_known_format(found.get("format")):

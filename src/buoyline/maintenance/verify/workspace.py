@@ -82,7 +82,7 @@ def _checked(
     with refusals(tree, findings):
         facts = next(_facts(tree, name), None)
         if facts is None:
-            reason = "says of no content what it is; what the key had is lost, so restore it from a copy"
+            reason = "describes no content; the key's content is lost, so restore it from a copy"
             findings += [] if tree.size(name) is None else [finding("bad-record", name, reason)]
         else:
             content = f"{name.partition(f'/{layout.ENTRY_FACTS}/')[0]}/{facts['file']}"
