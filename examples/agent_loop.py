@@ -2,8 +2,8 @@
 
     python examples/agent_loop.py [DIRECTORY]
 
-Prints each tool result that was offloaded, each compression, and at the end how many messages another process would
-go on with. What was written stays in DIRECTORY; without one, nothing is left behind.
+Prints each offloaded tool result, each compaction, and at the end how many messages another process resumes with.
+The files are kept in DIRECTORY; without it, nothing is kept.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ def read_source(module: str) -> str:
 def ask_model(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Answer like a model.
 
-    Your client goes here: ``client.chat.completions.create(messages=messages, ...)`` takes them just as they are.
+    Call your client here: ``client.chat.completions.create(messages=messages, ...)`` takes them as they are.
     """
     module = next(MODULES, "")
     if not module:
@@ -38,28 +38,28 @@ def ask_model(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": "assistant", "content": f"Now {module}.", "tool_calls": [call]}
 
 
-def tell(event: Event) -> None:
-    """Print what the window has done; without this it works silently."""
+def show(event: Event) -> None:
+    """Print each operation of the window; without this it is silent."""
     if isinstance(event, ContextCompressed):
-        print(f"compressed: {event.tokens_before:,} -> {event.tokens_after:,} tokens")
+        print(f"compacted: {event.tokens_before:,} -> {event.tokens_after:,} tokens")
     elif isinstance(event, ResultOffloaded):
         print(f"offloaded: {event.call_id}, {event.tokens:,} -> {event.stub_tokens:,} tokens; whole in {event.path}")
 
 
 async def run(directory: str) -> None:
-    """Let the agent work, then go on from what is on disk, as another process would."""
+    """Run the agent, then resume the session from the disk, as another process would."""
     async with LocalWorkspace(directory) as workspace:
-        window = ContextWindow(offloader=workspace, session_id="reader", size=8_000, on_event=tell)
+        window = ContextWindow(offloader=workspace, session_id="reader", size=8_000, on_event=show)
         await window.add({"role": "user", "content": "Read these modules and compare how they report errors."})
         message: dict[str, Any] = {"tool_calls": []}
         while "tool_calls" in message:
-            message = ask_model(await window.prepare())  # what the model sees always fits
+            message = ask_model(await window.prepare())  # these messages always fit
             await window.add(message)
             for call in message.get("tool_calls", []):
                 result = read_source(**json.loads(call["function"]["arguments"]))
                 await window.add({"role": "tool", "tool_call_id": call["id"], "content": result})
         print("agent:", message["content"])
-        await window.prepare()  # writes down the last message, too
+        await window.prepare()  # also writes the last message to disk
         resumed = await ContextWindow.resume(workspace, "reader")
         same = "the same" if resumed.messages == window.messages else "other"
         print(f"resumed: {same} {len(resumed.messages)} messages in the context, of {resumed.added} in the session")

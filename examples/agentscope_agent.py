@@ -1,8 +1,8 @@
-"""An AgentScope agent whose context never fills up, and that finds archived messages again. It needs no key.
+"""An AgentScope agent whose context never fills up, and which finds archived messages again. It needs no key.
 
 Install ``buoyline[agentscope]``, then run: python examples/agentscope_agent.py [DIRECTORY]
 
-DIRECTORY keeps what was written; without it, nothing is kept.
+The files are kept in DIRECTORY; without it, nothing is kept.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ FIELDS = ("task_overview", "current_state", "important_discoveries", "next_steps
 
 
 class ScriptedModel(ChatModelBase):
-    """Reads six modules and then looks up what has left its context; asked for a summary, it says one sentence."""
+    """Reads six modules, then searches the archived messages. Its summaries have one sentence."""
 
     formatter = OpenAIChatFormatter(input_types=["text/plain"])
 
@@ -48,16 +48,16 @@ def read_source(module: str) -> ToolChunk:
     return ToolChunk(content=[TextBlock(text=inspect.getsource(__import__(module)))])
 
 
-def tell(event: object) -> None:
-    """Print what the middleware has done; without this it works silently."""
+def show(event: object) -> None:
+    """Print each operation of the middleware; without this it is silent."""
     print(type(event).__name__, getattr(event, "path", ""))
 
 
 async def run(directory: str) -> None:
-    """Let the agent work; for a real model, change the line that makes one."""
+    """Run the agent; for a real model, change the line that creates the model."""
     model = ScriptedModel(CredentialBase(), "scripted", ChatModelBase.Parameters(), stream=False, context_size=8_000)
     async with LocalWorkspace(directory) as workspace:
-        middleware = WorkspaceMiddleware(workspace, on_event=tell)
+        middleware = WorkspaceMiddleware(workspace, on_event=show)
         allowed = PermissionDecision(PermissionBehavior.ALLOW, "It only reads.")
         toolkit = Toolkit([FunctionTool(read_source, permission=allowed), *await middleware.list_tools()])
         config, state = ContextConfig(tool_result_limit=3_000), AgentState(session_id="reader")

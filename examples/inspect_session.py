@@ -1,10 +1,9 @@
-"""A session on disk, read with nothing but the standard library.
+"""A session on disk, read with the standard library alone.
 
     python examples/inspect_session.py [DIRECTORY]
 
-Writes a small session, then prints its archived messages, what its journal committed, the beginning of its
-transcript, and the lines that the pointers of its summary lead to. The session stays in DIRECTORY; without one,
-nothing is left behind.
+Writes a small session, then prints its archived messages, the records of its journal, the beginning of its
+transcript, and the lines that its summary cites. The session is kept in DIRECTORY; without it, nothing is kept.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from buoyline import ContextWindow, LocalWorkspace
 
 
 async def write_session(directory: Path) -> None:
-    """Fill a window with a short conversation and a large tool result, then compress it."""
+    """Fill a window with a short conversation and a large tool result, then compact it."""
     readings = "".join(f"buoy {number:04} depth {number * 7 % 90} m\n" for number in range(1_000))
     async with LocalWorkspace(directory) as workspace:
         window = ContextWindow(offloader=workspace, session_id="soundings")
@@ -28,29 +27,29 @@ async def write_session(directory: Path) -> None:
         await window.add({"role": "tool", "tool_call_id": "call_1", "content": readings})
         await window.add({"role": "assistant", "content": "Buoy 0077 is deepest in log.txt, with 89 m."})
         await window.add({"role": "user", "content": "Thank you. Now the shallowest."})
-        await window.compress(before=4)  # all but the last message; else it waits until the window fills up
+        await window.compress(before=4)  # all but the last message; otherwise it waits until the window fills up
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the values of a file with a JSON value on each line."""
+    """Return the JSON values of a file, one a line."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def inspect(session: Path) -> None:
-    """Print what *session* holds."""
-    print("context.jsonl: the messages that left the context, as their framework wrote them")
+    """Print the content of *session*."""
+    print("context.jsonl: the archived messages, as their framework writes them")
     for message in json_lines(session / "context.jsonl"):
         print(f"  {message['role']:9} {str(message['content'])[:60]!r}")
 
-    print("journal.jsonl: what was committed, in order")
+    print("journal.jsonl: the commits, in order")
     for record in json_lines(session / "journal.jsonl"):
         print(f"  {record['op']:9} {', '.join(sorted(record.keys() - {'op', 'crc', 'time'}))}")
 
-    print("transcript.md: the same messages for reading")
+    print("transcript.md: the same messages, to read")
     transcript = (session / "transcript.md").read_text(encoding="utf-8").split("\n")
     print("".join(f"  {number:3} {line[:70]}\n" for number, line in enumerate(transcript[:12], 1)), end="")
 
-    print("summaries.jsonl: where the pointers of the last summary lead")
+    print("summaries.jsonl: the lines that the last summary cites")
     for pointer in json_lines(session / "summaries.jsonl")[-1]["pointers"]:
         lines = (session / pointer["path"]).read_text(encoding="utf-8").split("\n")
         print(f"  {pointer['path']}:{pointer['start']}-{pointer['end']}")

@@ -1,6 +1,7 @@
 """A Strands agent whose large tool results and old messages are kept in a workspace. It needs no key.
 
-Install ``buoyline[strands]``, then run: python examples/strands_agent.py [DIRECTORY to keep what is written]
+Install ``buoyline[strands]``, then run: python examples/strands_agent.py [DIRECTORY]
+The files are kept in DIRECTORY; without it, nothing is kept.
 """
 
 import importlib
@@ -49,10 +50,10 @@ class _Scripted(Model):
 
 
 def agent_in(directory: Path) -> Agent:
-    """Return the agent; the session "reader" goes on where it stopped."""
+    """Return the agent; it continues the session "reader" if there is one."""
     workspace = LocalWorkspace(directory / "workspace")
     return Agent(
-        model=_Scripted(),  # a real one goes here: BedrockModel(), AnthropicModel(...), OpenAIModel(...)
+        model=_Scripted(),  # use a real one here: BedrockModel(), AnthropicModel(...), OpenAIModel(...)
         tools=[read_source],
         plugins=[WorkspaceOffloader(workspace)],
         conversation_manager=SummarizingConversationManager(0.5, 4, workspace=workspace, proactive_compression=True),
@@ -65,5 +66,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         agent = agent_in(place := Path(sys.argv[1] if len(sys.argv) > 1 else temporary))
         print("agent:", str(agent("Read these modules and compare how they report errors.")).strip())
-        print("head:", agent.messages[0]["content"][0]["text"].partition(";")[0])
+        print("first message:", agent.messages[0]["content"][0]["text"].partition(";")[0])
         print("resumed:", "the same" if agent_in(place).messages == agent.messages else "other", "messages")

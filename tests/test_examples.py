@@ -84,7 +84,7 @@ def test_an_example_fits_on_a_screen_or_two(name: str) -> None:
 def test_the_agent_loop_offloads_compresses_and_is_resumed_in_the_directory_it_is_given(tmp_path: Path) -> None:
     printed = run("agent_loop.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
     kinds = [line.split(":")[0] for line in printed.splitlines()]
-    assert {"offloaded", "compressed", "agent", "resumed"} == set(kinds)
+    assert {"offloaded", "compacted", "agent", "resumed"} == set(kinds)
     assert "resumed: the same " in printed
     assert (tmp_path / "kept" / "sessions" / "reader" / "window.jsonl").is_file()
 
@@ -115,7 +115,7 @@ def test_the_strands_agent_offloads_compresses_and_goes_on_in_the_directory_it_i
     sent = [int(line.split()[3].replace(",", "")) for line in printed.splitlines() if line.startswith("sent:")]
     assert len(sent) == 9
     assert max(sent) < 8_000
-    assert "head: [Summary of messages 0-" in printed
+    assert "first message: [Summary of messages 0-" in printed
     assert "resumed: the same " in printed
     session = tmp_path / "kept" / "workspace" / "sessions" / "reader"
     (stored,) = session.glob("tool_result-call_argparse*.txt")
