@@ -9,7 +9,7 @@ await window.add({"role": "user", "content": "..."})
 messages = await window.prepare()
 ```
 
-Importing this package loads nothing but this module: each public name brings its own when it is first used.
+Importing this package loads only this module; each public name loads its own module at first use.
 """
 
 from importlib import import_module

@@ -1,32 +1,32 @@
-"""Every error that buoyline raises.
+"""The errors of buoyline.
 
 ```
 BuoylineError
-├── ConfigError            (ValueError)        settings that cannot work, found when they are built
-│   └── DocumentError                          a context-management document that does not say what to do
-├── InvalidNameError       (ValueError)        a session id, path or reference that cannot be used
-├── MessageError           (ValueError)        something that is no message of a known dialect
-├── UsageError             (ValueError)        a token usage that cannot be that of one request
-├── ToolOutputError        (ValueError)        a tool's output that cannot be taken as it comes
-├── ConflictError          (ValueError)        a batch id that already stands for other messages
-├── FormatVersionError     (ValueError)        a workspace written by a newer buoyline
-├── CorruptError           (ValueError)        bytes on disk that are not what was written
-├── NotFoundError          (LookupError)       a session, file or message that is not there
-├── SessionExistsError     (FileExistsError)   a new session under an id that is taken
-├── StaleWindowError       (RuntimeError)      another writer has gone on with the session
+├── ConfigError            (ValueError)        a setting is invalid; raised when the settings are built
+│   └── DocumentError                          a context-management document is invalid
+├── InvalidNameError       (ValueError)        a session id, path or reference cannot be used
+├── MessageError           (ValueError)        an object is not a message of a known dialect
+├── UsageError             (ValueError)        a token usage cannot be that of one request
+├── ToolOutputError        (ValueError)        streamed tool output is too long or of a wrong type
+├── ConflictError          (ValueError)        a batch id already belongs to other messages
+├── FormatVersionError     (ValueError)        a newer buoyline wrote the workspace
+├── CorruptError           (ValueError)        bytes on disk are not those that were written
+├── NotFoundError          (LookupError)       a session, file or message does not exist
+├── SessionExistsError     (FileExistsError)   the id of a new session is taken
+├── StaleWindowError       (RuntimeError)      another writer has continued the session
 ├── StorageError           (OSError)           the file system refused; errno and filename are kept
 │   ├── WorkspaceFull                          no space, quota or file size left; nothing was changed
 │   │   └── QuotaExceededError                 more than `Quotas` allow; nothing was written
 │   └── LockTimeout        (TimeoutError)      another writer held the session for too long
 ├── RedactionError         (RuntimeError)      a redaction hook failed; nothing was stored
-├── UnsupportedPlatformError (RuntimeError)    an operating system without the calls we rely on
+├── UnsupportedPlatformError (RuntimeError)    the operating system lacks required calls
 └── CompressionError       (RuntimeError)      the context could not be made smaller
-    ├── SummaryError       (ValueError)        a summariser answered with something unusable
-    └── ContextOverflowError                   what must stay does not fit the window
+    ├── SummaryError       (ValueError)        the answer of a summarizer is unusable
+    └── ContextOverflowError                   the content that must stay does not fit the window
 ```
 
-Each error is also the builtin that foreign code would catch, keeps its fields as attributes, survives
-pickling (its fields are its ``args``), and its message says what to do next.
+Each error is also the builtin that other code would catch. It keeps its fields as attributes and survives pickling,
+because its fields are its ``args``. Its message says what to do next.
 """
 
 import errno
@@ -39,14 +39,14 @@ _SHOWN_PROBLEMS = 20
 
 
 class BuoylineError(Exception):
-    """Catch this to catch everything that buoyline raises on its own account."""
+    """The base of all errors that buoyline raises."""
 
 
 class ConfigError(BuoylineError, ValueError):
-    """A setting cannot work. Raised when the configuration is built, never later."""
+    """A setting is invalid. Raised when the configuration is built, never later."""
 
     def __init__(self, setting: str, problem: str) -> None:
-        """Name the setting and what is wrong with it, in words that say which value would do."""
+        """Keep the setting and the problem, which names valid values."""
         super().__init__(setting, problem)
         self.setting = setting
         self.problem = problem
@@ -57,10 +57,10 @@ class ConfigError(BuoylineError, ValueError):
 
 
 class DocumentError(ConfigError):
-    """A context-management document holds what nobody can act on; all of its problems are named at once."""
+    """A context-management document is invalid; the error names all of its problems."""
 
     def __init__(self, source: str, problems: Sequence[tuple[str, str]]) -> None:
-        """Keep where the document came from, and each problem: its path in the document and the reason."""
+        """Keep the source of the document, and the path in the document and reason of each problem."""
         shown = [f"{path}: {reason}" if path else reason for path, reason in problems[:_SHOWN_PROBLEMS]]
         if len(problems) > len(shown):
             shown.append(f"and {len(problems) - len(shown):,} problems more")
@@ -74,7 +74,7 @@ class InvalidNameError(BuoylineError, ValueError):
     """An id, path or reference cannot be used as a name in the workspace."""
 
     def __init__(self, name: object, reason: str) -> None:
-        """Keep the offending name as given and the reason why it is refused."""
+        """Keep the name as given, and the reason."""
         super().__init__(name, reason)
         self.name = name
         self.reason = reason
@@ -86,16 +86,16 @@ class InvalidNameError(BuoylineError, ValueError):
 
 
 class MessageError(BuoylineError, ValueError):
-    """Something is not a message of a dialect that buoyline knows, or cannot be written as JSON."""
+    """An object is not a message of a known dialect, or cannot be written as JSON."""
 
     def __init__(self, reason: str, position: int | None = None) -> None:
-        """Say what is wrong, and where: the 0-based position in the sequence that was passed, if known."""
+        """Keep the reason, and the 0-based position in the sequence that was passed, if known."""
         super().__init__(reason, position)
         self.reason = reason
         self.position = position
 
     def __str__(self) -> str:
-        """Return the position, where it is known, and the reason."""
+        """Return the position, if known, and the reason."""
         return self.reason if self.position is None else f"message {self.position}: {self.reason}"
 
     def at(self, position: int) -> "MessageError":
@@ -104,10 +104,10 @@ class MessageError(BuoylineError, ValueError):
 
 
 class UsageError(BuoylineError, ValueError):
-    """What was passed as a provider's token usage is none, or cannot be that of one request."""
+    """An object is not a provider's token usage, or cannot be the usage of one request."""
 
     def __init__(self, reason: str) -> None:
-        """Keep what is wrong with it, in words that say what to pass instead."""
+        """Keep the reason, which says what to pass instead."""
         super().__init__(reason)
         self.reason = reason
 
@@ -117,10 +117,10 @@ class UsageError(BuoylineError, ValueError):
 
 
 class ToolOutputError(BuoylineError, ValueError):
-    """What a tool gives piece by piece is too long, or is neither text nor bytes."""
+    """Streamed tool output is too long, or is neither text nor bytes."""
 
     def __init__(self, call_id: str, reason: str) -> None:
-        """Keep the call whose output it is, and the reason with the way out."""
+        """Keep the call, and the reason with a way out."""
         super().__init__(call_id, reason)
         self.call_id = call_id
         self.reason = reason
@@ -131,16 +131,16 @@ class ToolOutputError(BuoylineError, ValueError):
 
 
 class ConflictError(BuoylineError, ValueError):
-    """A batch id is already committed with other messages."""
+    """A batch id is already used for other messages."""
 
     def __init__(self, session_id: str, batch_id: str) -> None:
-        """Keep the session and the batch id in question."""
+        """Keep the session and the batch id."""
         super().__init__(session_id, batch_id)
         self.session_id = session_id
         self.batch_id = batch_id
 
     def __str__(self) -> str:
-        """Return what happened and the two ways out."""
+        """Return the conflict and two ways out."""
         return (
             f"session {self.session_id!r}: batch {self.batch_id!r} is already archived with other messages; "
             "repeat it unchanged, or use a new batch id"
@@ -148,10 +148,10 @@ class ConflictError(BuoylineError, ValueError):
 
 
 class FormatVersionError(BuoylineError, ValueError):
-    """The workspace was written in a format that this version does not know; it is left untouched."""
+    """The format of the workspace is unknown to this version; the workspace was not touched."""
 
     def __init__(self, path: str, found: object, supported: int) -> None:
-        """Keep the file that names the format, the format found, and the newest one that is supported."""
+        """Keep the file with the format, the format found, and the newest supported one."""
         super().__init__(path, found, supported)
         self.path = path
         self.found = found
@@ -166,47 +166,47 @@ class FormatVersionError(BuoylineError, ValueError):
 
 
 class CorruptError(BuoylineError, ValueError):
-    """Bytes on disk are not what was written."""
+    """Bytes on disk are not those that were written."""
 
     def __init__(self, path: str, reason: str) -> None:
-        """Keep the damaged file and what is wrong in it."""
+        """Keep the damaged file and the reason."""
         super().__init__(path, reason)
         self.path = path
         self.reason = reason
 
     def __str__(self) -> str:
-        """Return the file and the damage."""
+        """Return the file and the reason."""
         return f"{self.path}: {self.reason}"
 
 
 class NotFoundError(BuoylineError, LookupError):
-    """A session, file or message is not there."""
+    """A session, file or message does not exist."""
 
     def __init__(self, kind: str, name: str, hint: str = "") -> None:
-        """Say what kind of thing was looked for, its name, and where to look instead."""
+        """Keep the kind and the name of the missing thing, and a hint where to look instead."""
         super().__init__(kind, name, hint)
         self.kind = kind
         self.name = name
         self.hint = hint
 
     def __str__(self) -> str:
-        """Return what is missing and the hint."""
+        """Return the missing thing and the hint."""
         return f"no {self.kind} {self.name!r}" + (f"; {self.hint}" if self.hint else "")
 
 
 class SessionExistsError(BuoylineError, FileExistsError):
-    """A new session was asked for under an id that already has an archive."""
+    """The id of a new session already has an archive."""
 
     def __init__(self, session_id: str, path: str) -> None:
-        """Keep the session id and the directory that it already has."""
+        """Keep the session id and its directory."""
         super().__init__(session_id, path)
-        # OSError takes two arguments for an errno and its words.
+        # OSError takes two arguments as an errno and its message.
         self.errno, self.strerror = errno.EEXIST, os.strerror(errno.EEXIST)
         self.session_id = session_id
         self.path = path
 
     def __str__(self) -> str:
-        """Return the collision and the ways out."""
+        """Return the collision and ways out."""
         return (
             f"session {self.session_id!r} already exists in {self.path}; continue it with "
             "ContextWindow.resume, or choose another session id or workdir"
@@ -214,46 +214,46 @@ class SessionExistsError(BuoylineError, FileExistsError):
 
 
 class StaleWindowError(BuoylineError, RuntimeError):
-    """A window is no longer what the session on disk says; going on with it would lose messages."""
+    """The session on disk has changed; continuing with this window would lose messages."""
 
     def __init__(self, session_id: str, reason: str, hint: str = "go on with what ContextWindow.resume gives") -> None:
-        """Keep the session, what has happened to it, and the way out."""
+        """Keep the session, the reason, and a way out."""
         super().__init__(session_id, reason, hint)
         self.session_id = session_id
         self.reason = reason
         self.hint = hint
 
     def __str__(self) -> str:
-        """Return what has happened and the way out."""
+        """Return the reason and a way out."""
         return f"session {self.session_id!r}: {self.reason}; {self.hint}"
 
 
 class StorageError(BuoylineError, OSError):
-    """The file system refused an operation; ``errno``, ``strerror`` and ``filename`` say which and where."""
+    """The file system refused an operation; see ``errno``, ``strerror`` and ``filename``."""
 
     def __str__(self) -> str:
-        """Return the operating system's words with the file they are about."""
+        """Return the file and the message of the operating system."""
         return f"{self.filename}: {self.strerror}" if self.filename else str(self.strerror)
 
 
 class WorkspaceFull(StorageError):  # noqa: N818 - the documented name of the condition users handle
-    """No space, quota or file size is left. What was begun has been taken back; free space and repeat."""
+    """No space, quota or file size is left. The operation was undone; free space and repeat it."""
 
 
 class QuotaExceededError(WorkspaceFull):
     """A write would exceed one of the workspace's `Quotas`. It was refused before it began."""
 
     def __init__(self, quota: str, limit_bytes: int, needed_bytes: int) -> None:
-        """Keep which quota it is (``"blob"``, ``"session"`` or ``"workspace"``), its limit, and what would be taken."""
+        """Keep the quota (``"blob"``, ``"session"`` or ``"workspace"``), its limit, and the size it would reach."""
         super().__init__(errno.EDQUOT, os.strerror(errno.EDQUOT))
-        # OSError took two arguments for an errno and its words; ours are the fields.
+        # OSError took two arguments as an errno and its message; our arguments are the fields.
         self.args = (quota, limit_bytes, needed_bytes)
         self.quota = quota
         self.limit_bytes = limit_bytes
         self.needed_bytes = needed_bytes
 
     def __str__(self) -> str:
-        """Return the numbers and the ways out."""
+        """Return the numbers and ways out."""
         way_out = "or leave the payload out" if self.quota == "blob" else "or remove what is old with `buoyline gc`"
         return (
             f"the {self.quota} would take {self.needed_bytes:,} bytes where its quota allows {self.limit_bytes:,}; "
@@ -262,33 +262,33 @@ class QuotaExceededError(WorkspaceFull):
 
 
 class LockTimeout(StorageError, TimeoutError):  # noqa: N818 - named after the condition, as above
-    """Another writer held the session for longer than we wait. Nothing was changed; repeat later."""
+    """Another writer held the session for too long. Nothing was changed; repeat later."""
 
 
 class RedactionError(BuoylineError, RuntimeError):
-    """A redaction hook failed or gave what cannot be stored. Nothing was stored, nor is any content named here."""
+    """A redaction hook failed or returned something that cannot be stored. Nothing was stored."""
 
     def __init__(self, hook: str, reason: str) -> None:
-        """Keep which hook it was and why its answer is refused, in words that quote nothing it was given."""
+        """Keep the hook and the reason, which quotes no content."""
         super().__init__(hook, reason)
         self.hook = hook
         self.reason = reason
 
     def __str__(self) -> str:
-        """Return the hook, the reason and what to do."""
+        """Return the hook, the reason and the next step."""
         return f"{self.hook} {self.reason}; nothing was stored: fix the redaction hook and retry"
 
 
 class UnsupportedPlatformError(BuoylineError, RuntimeError):
-    """The operating system lacks calls that the promises on disk rest on."""
+    """The operating system lacks calls that durable storage requires."""
 
     def __init__(self, platform: str) -> None:
-        """Keep the platform's name as Python reports it."""
+        """Keep the name of the platform as Python reports it."""
         super().__init__(platform)
         self.platform = platform
 
     def __str__(self) -> str:
-        """Return the platform and those that work."""
+        """Return the platform and those that are supported."""
         return f"{self.platform} is not supported: a workspace needs Linux or macOS (on Windows, use WSL)"
 
 
@@ -297,24 +297,24 @@ class CompressionError(BuoylineError, RuntimeError):
 
 
 class SummaryError(CompressionError, ValueError):
-    """A summariser answered with something that cannot stand in place of the messages."""
+    """The answer of a summarizer cannot replace the messages."""
 
     def __init__(self, summarizer: str, reason: str) -> None:
-        """Keep which summariser answered and why its answer is refused."""
+        """Keep the summarizer and the reason."""
         super().__init__(summarizer, reason)
         self.summarizer = summarizer
         self.reason = reason
 
     def __str__(self) -> str:
-        """Return the summariser and the reason."""
+        """Return the summarizer and the reason."""
         return f"summary by {self.summarizer}: {self.reason}"
 
 
 class ContextOverflowError(CompressionError):
-    """What must stay in the context does not fit the window."""
+    """The content that must stay does not fit the window."""
 
     def __init__(self, tokens: int, max_tokens: int, reason: str) -> None:
-        """Keep the tokens needed, the tokens there are, and what takes them."""
+        """Keep the tokens needed, the size of the window, and the reason."""
         super().__init__(tokens, max_tokens, reason)
         self.tokens = tokens
         self.max_tokens = max_tokens
@@ -327,15 +327,15 @@ class ContextOverflowError(CompressionError):
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 FORBIDDEN_ERRNOS = frozenset({errno.EACCES, errno.EPERM})
-"""With one of these a `StorageError` is about the user who runs the program, not about the bytes on disk."""
+"""With these, a `StorageError` is about the permissions of the user, not about the bytes on disk."""
 
 
 def storage_error(error: OSError, path: str | None = None) -> StorageError:
-    """Translate *error* into ours, keeping ``errno``, ``strerror`` and the file name.
+    """Translate *error*, keeping ``errno``, ``strerror`` and the file name.
 
     Args:
-        error: What the operating system raised.
-        path: The file to name where *error* itself names none.
+        error: The error of the operating system.
+        path: The file to name if *error* names none.
 
     Returns:
         `WorkspaceFull` for a full disk, an exceeded quota or file size limit; else `StorageError`.
@@ -346,9 +346,9 @@ def storage_error(error: OSError, path: str | None = None) -> StorageError:
 
 
 def warn_caller(message: str) -> None:
-    """Issue a `UserWarning` at the nearest line of the program that is neither ours nor asyncio's.
+    """Issue a `UserWarning` at the nearest stack frame outside buoyline and asyncio.
 
-    In a task of ours that is the line that started the event loop: who awaits a task is not on the stack.
+    In a task of ours, that is the line that started the event loop: code that awaits a task is not on the stack.
     """
     import inspect  # noqa: PLC0415 - 7 ms, for a warning that most programs never see
 

@@ -1,4 +1,7 @@
-"""The contract of offloading, and what stays in a context for what was offloaded."""
+"""Offloading: the contract of an offloader, the policy, and the texts that replace offloaded content.
+
+Nothing here stores anything; workspaces do.
+"""
 
 from buoyline.offloader.hook import stub_for
 from buoyline.offloader.policy import ToolRule, TurnResult, is_smaller, is_too_large, rule_for, stub_budgets

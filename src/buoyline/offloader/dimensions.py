@@ -1,13 +1,13 @@
-"""How large a picture is, and how many pages a document has, told from bytes that nobody vouches for.
+"""Sizes of images and page counts of PDFs, read from untrusted bytes.
 
-Pure; nothing is decoded, and no input raises, loops or is read further than a fixed way.
+Pure. Nothing is decoded; no input raises or loops, and the scan of each format is bounded.
 Source: the PNG, GIF89a, JPEG (ITU T.81, B.1.1.3) and WebP container specifications; ISO 32000, 7.7.3.
 """
 
 import re
 from typing import Literal, NamedTuple
 
-# Cameras put a preview and a colour profile before the frame, some 64 KiB a segment.
+# Cameras write a preview and a color profile before the frame, about 64 KiB a segment.
 _SCANNED_JPEG_BYTES = 1 << 20
 _SCANNED_PDF_BYTES = 1 << 23
 
@@ -26,10 +26,10 @@ class Dimensions(NamedTuple):
 
 
 def dimensions(content: bytes) -> Dimensions | None:
-    """Return the size of a PNG, JPEG, GIF or WebP picture, told by its own bytes and not by what it is called.
+    """Return the size of a PNG, JPEG, GIF or WebP image, by its bytes and not by its declared type.
 
     Returns:
-        None for any other content, and for a header that is cut off or names no size.
+        None for any other content, and for a header that is cut off or has no size.
     """
     if content.startswith(_PNG) and content[12:16] == b"IHDR":
         found = _sides(content[16:20], content[20:24], "big")
@@ -45,10 +45,10 @@ def dimensions(content: bytes) -> Dimensions | None:
 
 
 def pages(content: bytes) -> int | None:
-    """Return how many pages a PDF has; None where that is not plain to see.
+    """Return the number of pages of a PDF, or None if that is not certain.
 
-    Many files keep their page tree compressed, and an edited file holds pages that are gone; so a number is given
-    only where the pages that stand there are as many as the tree counts.
+    Many files compress their page tree, and an edited file keeps deleted pages. So the number counts only if the file
+    contains as many pages as its tree says.
     """
     if not content.startswith(b"%PDF-") or len(content) > _SCANNED_PDF_BYTES:
         return None
@@ -80,7 +80,7 @@ def _of_webp(content: bytes) -> Dimensions | None:
 
 def _of_jpeg(content: bytes) -> Dimensions | None:
     position = 2
-    # Each round goes on by two bytes at least, so a megabyte has an end.
+    # Each step advances by at least two bytes, so the loop ends.
     while position + 9 <= len(content) and content[position] == 0xFF:  # noqa: PLR2004 - begins a marker
         marker = content[position + 1]
         if marker in _FRAMES:

@@ -1,8 +1,9 @@
-"""Which tool results leave the context.
+"""Which tool results are offloaded, and the rules for single tools.
 
-Pure. The decision about a result is taken once, when it is first shown to the model, and stands until a
-compression: changing it later would cost the provider's prompt cache. Source of the budget for a turn: Claude Code
-and Hermes, which let four results of the largest size pass together, the largest leaving first.
+Pure. A result is decided once, when the model first sees it, and the decision holds until a compaction: a later change
+would cost the provider's prompt cache. Source of the budget for a turn: Claude Code and Hermes, which allow four
+results of the largest size together and offload the largest first. Source of the rules: no peer has more than a list of
+exempt tools; users ask for a limit per tool, and for errors that stay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +19,11 @@ from buoyline.tokens.messages import count_part
 
 
 def is_too_large(result: ToolResult, limit: int, counter: TextCounter) -> bool:
-    """Tell whether *result* takes more than *limit* tokens: text, JSON and media, which are never free."""
+    """Check whether *result* takes more than *limit* tokens, including JSON and media."""
     standing = 0
     for part in sorted(result.parts, key=lambda part: text_in(part) is not None):
         text = text_in(part)
-        # A text that alone is too much is not counted to its end: it may have gigabytes.
+        # A text that is too large by itself is not counted to its end: it may have gigabytes.
         if text is not None and counter.exceeds(text, limit - standing):
             return True
         standing += count_part(part, counter)
@@ -32,23 +33,23 @@ def is_too_large(result: ToolResult, limit: int, counter: TextCounter) -> bool:
 
 
 def is_smaller(replacement: str, original: str, counter: TextCounter) -> bool:
-    """Tell whether *replacement* takes fewer tokens than *original*, so that putting it there is any use."""
+    """Check whether *replacement* takes fewer tokens than *original*."""
     return counter.exceeds(original, counter.count(replacement))
 
 
 LEAST_USEFUL_TOKENS: Final = 200
-"""Twice what a notice with its path takes. Below that, a result that leaves for others hides more than it saves."""
+"""Twice the size of a stub without a preview. Offloading a smaller result to make room hides more than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """A tool result as the budget of its turn sees it.
+    """A tool result, as the budget of its turn counts it.
 
     Attributes:
-        tokens: What it takes; of one that is due, its limit and one more will do.
-        stub_tokens: What may stand in its place.
-        is_due: It leaves on its own account.
-        is_fixed: It stays as it is, because somebody wants it so, or since it is a stub.
+        tokens: The tokens of the result; if it is due, its limit plus one is enough.
+        stub_tokens: The limit of its stub.
+        is_due: The result is offloaded anyway.
+        is_fixed: The result is not offloaded, because a caller keeps it or because it is a stub already.
     """
 
     tokens: int
@@ -58,19 +59,18 @@ class TurnResult:
 
 
 def stub_budgets(results: Sequence[TurnResult], limit: int, *, least: int) -> dict[int, int]:
-    """Choose which results of one turn leave, so that what stays of all of them takes at most *limit* tokens.
+    """Choose the results of a turn to offload, so that all results of the turn take at most *limit* tokens.
 
-    The largest go first, the older of two equal ones; then the stubs are cut to what there is for each. Where even
-    that is too much, bare notices remain of those that leave, and *limit* is exceeded by what is too small to leave,
-    or fixed.
+    The largest go first, and of two equal ones the older. Then the stubs share the remaining tokens. If the limit is
+    still exceeded, the stubs have no preview, and small or fixed results may exceed *limit*.
 
     Args:
-        results: Results since the model spoke last, in order.
-        limit: For all of them together; what the model has seen of the turn is taken off, so it may be negative.
-        least: Tokens that a stub takes at least, on the high side.
+        results: The results since the last answer of the model, in order.
+        limit: For all of them together, minus the results of the turn that the model has seen; may be negative.
+        least: The minimum tokens of a stub, estimated high.
 
     Returns:
-        Position of each result that leaves, with the tokens of its stub; 1 for a bare notice.
+        The position of each result to offload, with the tokens of its stub; 1 means no preview.
     """
     leaving = [at for at, found in enumerate(results) if found.is_due]
     movable = [at for at, found in enumerate(results) if _may_leave(found, least)]
@@ -98,7 +98,7 @@ def _taken(found: TurnResult, least: int) -> int:
 
 
 def _share(wanted: Sequence[int], room: int, least: int) -> int:
-    """Return the most that each may have so that all have at most *room*; 1 where that is below *least*."""
+    """Return the largest equal share with which all fit into *room*; 1 if that is below *least*."""
     left = len(wanted)
     for tokens in sorted(max(tokens, least) for tokens in wanted):
         if tokens * left > room:
@@ -109,33 +109,27 @@ def _share(wanted: Sequence[int], room: int, least: int) -> int:
     return share if share >= least else 1
 
 
-# Rules for the results of single tools.
-#
-# Pure. Source: no peer has more than a list of tools that are left alone; what users ask for is a limit of a tool's
-# own, and errors that stay.
-
-
 OffloadMode: TypeAlias = Literal["auto", "never", "always"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRule:
-    """When the results of a tool are offloaded, where that differs from the other tools'.
+    """When to offload the results of one tool.
 
     Attributes:
-        limit: Tokens of one result above which it is offloaded; at least 2. Left out: `tool_result_limit`.
-        offload: ``"auto"``: above the limit, or for the budget of a turn. ``"never"``: stays whole; only where the
-            context does not fit the window, it leaves after everything else has, and what comes piece by piece stays
-            up to a quarter of the window. ``"always"``: leaves however small,
-            unless its stub would take more.
-        keep_errors: What the message's own form marks as an error stays whole, as under ``"never"``. OpenAI's form has
-            no such mark; nothing is guessed from the text.
-        preview_tokens: Tokens of what stays in its place; from 1 to below the limit. Left out: as for other tools, or a
-            third of a *limit* that this does not fit.
+        limit: Tokens above which a result is offloaded, at least 2. Default: `tool_result_limit`.
+        offload: ``"auto"``: above the limit, or to keep a turn within its budget. ``"never"``: the result stays whole;
+            if the context does not fit the window, it is offloaded last. A streamed result stays up to a quarter of the
+            window.
+            ``"always"``: every result is offloaded, unless its stub would be larger.
+        keep_errors: A result that its message marks as an error stays whole, as with ``"never"``. Messages in OpenAI's
+            form have no such mark, and the text is not searched for errors.
+        preview_tokens: Tokens of the stub, from 1 to below the limit. Default: as for other tools, or a third of
+            *limit* if that does not fit.
 
     Raises:
-        ConfigError: A value cannot work; it says which would.
-        TypeError: A parameter has no such name.
+        ConfigError: A value is invalid; the message says which values are valid.
+        TypeError: A parameter has an unknown name.
     """
 
     limit: int | None = None
@@ -156,24 +150,24 @@ class ToolRule:
 
 
 NO_RULE: Final = ToolRule()
-"""What holds for a tool that no rule names."""
+"""The rule for a tool without a rule of its own."""
 
 
 def rule_for(rules: Mapping[str, ToolRule], tool: str) -> ToolRule:
     """Return the first of *rules* whose name or pattern matches *tool*.
 
     Args:
-        rules: Rules by names of tools, or by patterns as shells have them: ``mcp__*``. Case matters.
-        tool: Empty where it is not known: then only a pattern such as ``*`` matches.
+        rules: Rules by tool names or shell patterns such as ``mcp__*``; case-sensitive.
+        tool: The name of the tool; empty if unknown, which only a pattern such as ``*`` matches.
     """
     return next((rule for pattern, rule in rules.items() if fnmatchcase(tool, pattern)), NO_RULE)
 
 
 def require_count(name: str, value: object, *, least: int = 1) -> None:
-    """Refuse a *value* of the setting *name* that is no whole number from *least* on.
+    """Check that *value* of the setting *name* is an integer of at least *least*.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is not.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(name, f"must be a whole number, not {type(value).__name__}")

@@ -1,8 +1,8 @@
-"""The contract: what takes content out of a context, and what more it may be able to do.
+"""The contract of an offloader, and the abilities that it may have.
 
-Two methods make an offloader; AgentScope's ``Agent(offloader=...)`` takes any object that has them. Everything
-beyond them is a small protocol of its own. An offloader that has such abilities says so once, through
-`SupportsAbilities`; one that does not still works, with less to point at.
+Two methods make an offloader: AgentScope's ``Agent(offloader=...)`` takes any object that has them. Everything else is
+a small protocol of its own. `SupportsAbilities` lets an offloader name its abilities once; without it, an offloader
+works, but results have no lines to cite and sessions cannot resume.
 """
 
 import json
@@ -17,52 +17,52 @@ from buoyline.previews.source import Source
 
 
 class ReadableFile(Protocol):
-    """A file, pipe or stream with a ``read`` that may be asynchronous, such as a subprocess's ``stdout``."""
+    """A file, pipe or stream whose ``read`` may be asynchronous, such as a subprocess's ``stdout``."""
 
     def read(self, size: int, /) -> Any:
-        """Return up to *size* bytes or characters, or an awaitable of them; none at the end."""
+        """Return up to *size* bytes or characters, or an awaitable of them; empty at the end."""
         ...
 
 
 ToolOutput: TypeAlias = AsyncIterable[str | bytes] | Iterable[str | bytes] | ReadableFile | os.PathLike[str]
-"""What a tool gives piece by piece. A bare text could be a path: pass ``[text]`` or ``Path(text)``."""
+"""Tool output in pieces. A bare string could be a path, so pass ``[text]`` or ``Path(text)``."""
 
 
 class Offloader(Protocol):
-    """Persists what leaves a context. Source: AgentScope's ``Offloader``.
+    """Stores content that is taken out of a context. Source: AgentScope's ``Offloader``.
 
-    Messages come as a list, as the documented form takes them; an offloader may well take any sequence.
+    Messages come as a list, as documented; an offloader may accept any sequence.
     """
 
     async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
-        """Persist messages that leave the context; return a reference the agent can use, e.g. a path."""
+        """Store archived messages; return a reference that the agent can use, such as a path."""
         ...
 
     async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
-        """Persist one whole tool result; return a reference the agent can use, e.g. a path.
+        """Store one whole tool result; return a reference that the agent can use, such as a path.
 
-        A window hands over a `ToolResult`, or AgentScope's own block where the message is AgentScope's own object.
+        A window passes a `ToolResult`, or AgentScope's own block if the message is AgentScope's own object.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """One block of a tool result that is durable.
+    """A stored block of a tool result.
 
     Attributes:
-        kind: ``"text"`` or ``"json"``, which stand in the result's own file; ``"image"``, ``"audio"``, ``"document"``
-            or what else the block was, with its decoded bytes in a file of their own; ``"opaque"`` for a block that
-            has no payload or that nobody could read, whose JSON is in that file.
-        size_bytes: Of the part.
+        kind: ``"text"`` or ``"json"``, in the result's own file; ``"image"``, ``"audio"``, ``"document"`` or another
+            type, with its decoded bytes in a file of their own; ``"opaque"`` for a block without a readable payload,
+            whose JSON is in that file.
+        size_bytes: The size of the part.
         offset: Where a text or JSON part begins in the result's file, in bytes; 0 for others.
-        media_type: IANA media type; empty where it is not known, and for text and JSON.
-        path: File with the bytes, relative to the workspace; empty for text and JSON, which have none of their own.
-        reference: What the agent uses to get at that file; an absolute path for a workspace on disk.
-        name: File name or title of a document, or the block's own type for ``"opaque"``; may be empty.
-        width: Of an image in pixels; 0 where it is not known.
+        media_type: IANA media type; empty for text and JSON, or if unknown.
+        path: The file with the bytes, relative to the workspace; empty for text and JSON.
+        reference: The agent's reference to that file; an absolute path for a workspace on disk.
+        name: File name or title of a document, or the type of an ``"opaque"`` block; may be empty.
+        width: The width of an image in pixels; 0 if unknown.
         height: See *width*.
-        pages: Of a document; 0 where that is not known.
+        pages: The pages of a document; 0 if unknown.
     """
 
     kind: str
@@ -79,15 +79,15 @@ class StoredPart:
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """A tool result that is durable.
+    """A stored tool result.
 
     Attributes:
-        reference: What the agent uses to get at the whole result; an absolute path for a workspace.
-        name: File name within the session, for pointers; empty without files.
-        view: Absolute path of the readable view; empty where the result itself is readable.
-        lines: Lines of the view where there is one, else of the result.
-        parts: One for each block, in the tool's order; empty where the offloader does not say.
-        partial: Why the tool did not come to its end, where its output so far was kept; empty for a whole result.
+        reference: The agent's reference to the whole result; an absolute path for a workspace.
+        name: File name within the session, for citations; empty without files.
+        view: Absolute path of the readable view; empty if the result itself is readable.
+        lines: Lines of the view, or of the result if there is no view.
+        parts: One for each block, in the tool's order; empty if the offloader does not list them.
+        partial: Why the output is incomplete; empty for a whole result.
     """
 
     reference: str
@@ -100,13 +100,13 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedBatch:
-    """A batch of messages that is durable.
+    """A stored batch of messages.
 
     Attributes:
-        reference: What the agent uses to get at the messages; an absolute path for a workspace.
-        transcript: Absolute path of the text form that the lines below count in.
-        transcript_name: The same relative to the session, for pointers.
-        first: Index of the first message in the session, 0-based.
+        reference: The agent's reference to the messages; an absolute path for a workspace.
+        transcript: Absolute path of the text form, to which *lines* refers.
+        transcript_name: The same relative to the session, for citations.
+        first: Session index of the first message, 0-based.
         lines: First and last line of each message, 1-based and inclusive.
     """
 
@@ -119,17 +119,17 @@ class ArchivedBatch:
 
 @dataclass(frozen=True, slots=True)
 class WindowState:
-    """What a session's context was when it was last written down.
+    """The saved context of a session.
 
     Attributes:
-        messages: Native messages that stand in the context, in order, with their dialects; copies of archived
-            ones and the summary first.
-        head: What those first ones are: ``"system"``, ``"pin"`` or ``"summary"`` each.
-        first: Session index of the message that follows the head.
+        messages: Native messages of the context with their dialects, in order: the prefix (copies of archived messages
+            and the summary), then the others.
+        head: The kind of each prefix message: ``"system"``, ``"pin"`` or ``"summary"``.
+        first: Session index of the first message after the prefix.
         pins: Session indexes of pinned messages.
-        times: When each message was added, ISO 8601 in UTC, empty where that is not known; or nothing at all.
-        settings: As given to `WindowLog.start_window`.
-        archived: How many messages the archive holds; more than *first* after a crash in mid-compression.
+        times: When each message was added, ISO 8601 in UTC, empty if unknown; or an empty tuple.
+        settings: The settings passed to `WindowLog.start_window`.
+        archived: The number of messages in the archive; more than *first* after a crash during a compaction.
     """
 
     messages: tuple[tuple[str, dict[str, Any]], ...]
@@ -142,41 +142,41 @@ class WindowState:
 
 
 class ResultStore(Protocol):
-    """Stores whole tool results and remembers which texts are stubs of them."""
+    """Stores whole tool results, and records which texts are stubs of them."""
 
     async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
-        """Persist *result*; the same id with other content is kept beside the first."""
+        """Store *result*. If the id exists with other content, both are kept."""
         ...
 
     async def load_result(self, session_id: str, stored: StoredResult) -> ToolResult:
-        """Return the result behind *stored*, equal to what was given; its media come with their bytes."""
+        """Return the result of *stored*, equal to the original, including the bytes of its media."""
         ...
 
     async def load_stubs(self, session_id: str, texts: Sequence[str]) -> dict[str, StoredResult]:
-        """Return those of *texts* that are recorded stubs, with the results that they stand for."""
+        """Return those of *texts* that are recorded as stubs, with their results."""
         ...
 
     async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
-        """Remember that the text *stub* stands for *stored*: stubs are known by record, not by looks."""
+        """Record *stub* as a stub of *stored*: stubs are recognized by this record, not by their wording."""
         ...
 
 
 class ResultWriter(Protocol):
-    """Takes one tool result piece by piece. Nothing of it is to be seen before `store`; one task at a time uses it.
+    """Writes one tool result in pieces; it is invisible before `store`. Only one task at a time may use the writer.
 
-    It is an asynchronous context manager, at whose end what was not stored is discarded.
+    As an asynchronous context manager, it discards at the end what was not stored.
     """
 
     async def write(self, chunk: str | bytes) -> None:
-        """Take what comes next. Where that fails, all that was written is discarded."""
+        """Write the next piece. If this fails, everything written is discarded."""
         ...
 
     async def store(self, *, partial: str = "") -> StoredResult:
-        """Make a durable result of what was written; *partial* says why it is not whole, if it is not."""
+        """Store the pieces as a result; *partial* is the reason why it is incomplete, if it is."""
         ...
 
     async def discard(self) -> None:
-        """Forget what was written; nothing happens when it is stored or discarded already."""
+        """Discard the pieces; does nothing after `store` or `discard`."""
         ...
 
     async def __aenter__(self) -> Self:
@@ -184,15 +184,15 @@ class ResultWriter(Protocol):
         ...
 
     async def __aexit__(self, *_: object) -> None:
-        """Discard what was not stored."""
+        """Discard the pieces unless they were stored."""
         ...
 
 
 class ResultStreams(Protocol):
-    """Stores tool results of any size while they come, and shows them again, both at the cost of a block."""
+    """Stores and reads tool results of any size in pieces, with the memory of one block."""
 
     def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> ResultWriter:
-        """Begin a tool result. Raises `ConfigError` where *keep_partial* asks for what may not be."""
+        """Begin a tool result. Raises `ConfigError` if *keep_partial* is not possible."""
         ...
 
     async def store_stream(
@@ -204,20 +204,20 @@ class ResultStreams(Protocol):
         max_bytes: int | None = None,
         keep_partial: bool = False,
     ) -> StoredResult:
-        """Persist *output* as it comes. Raises `ToolOutputError` where it has more than *max_bytes*.
+        """Store *output* while it arrives. Raises `ToolOutputError` if it exceeds *max_bytes*.
 
-        Whatever stops it is raised as it is, a cancellation included. With *keep_partial* what came before is a
-        stored result then, and marked so; else there is nothing of it.
+        An error in *output*, or a cancellation, is raised unchanged. With *keep_partial*, the pieces before it become a
+        stored result that is marked as partial; otherwise nothing is stored.
         """
         ...
 
     def result_source(self, session_id: str, stored: StoredResult) -> Source:
-        """Return the text that the lines of *stored* count: its view where it has one; reading it blocks."""
+        """Return the text to which line numbers of *stored* refer: the view if there is one. Reading it blocks."""
         ...
 
 
 class ContextArchive(Protocol):
-    """Archives batches of messages and knows the lines of each."""
+    """Archives batches of messages, and knows the lines of each message."""
 
     async def archive(
         self,
@@ -229,19 +229,19 @@ class ContextArchive(Protocol):
         first: int | None = None,
         times: Sequence[str] = (),
     ) -> ArchivedBatch:
-        """Persist *messages* whole or not at all; the same *batch_id* again is the same batch.
+        """Store *messages* as a whole or not at all; a repeated *batch_id* is the same batch.
 
-        With *first*, the first of them must get this index, else `StaleWindowError` is raised and nothing written.
-        *times* says when each was added, in ISO 8601, or nothing where that is not known.
+        If the first message would not get the index *first*, `StaleWindowError` is raised and nothing is written.
+        *times* says when each message was added, in ISO 8601, or is empty.
         """
         ...
 
     async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
-        """Return dialect and JSON of the archived messages from *first* up to *end*, payloads put back."""
+        """Return dialect and JSON of the archived messages from *first* up to *end*, with their payloads."""
         ...
 
     async def locate(self, session_id: str, first: int, end: int) -> ArchivedBatch:
-        """Return where the archived messages from *first* up to *end* stand."""
+        """Return the reference and lines of the archived messages from *first* up to *end*."""
         ...
 
     async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
@@ -250,38 +250,38 @@ class ContextArchive(Protocol):
 
 
 class TranscriptReader(Protocol):
-    """Shows the lines that archived messages take, so that a summary can cite few of them instead of whole messages."""
+    """Reads the lines of archived messages, so that a summary can cite single lines instead of whole messages."""
 
     async def transcript_lines(self, session_id: str, first: int, end: int) -> Sequence[Sequence[str]]:
-        """Return the transcript's lines of each archived message from *first* up to *end*, without line ends.
+        """Return the transcript lines of each archived message from *first* up to *end*, without line ends.
 
-        Nothing at all where they cannot be told: then whole messages are cited. As many lines for each message as
-        `ContextArchive.locate` says that it has.
+        Each message has as many lines as `ContextArchive.locate` says. An empty sequence means that the lines are
+        unknown; then summaries cite whole messages.
         """
         ...
 
 
 class SummaryLog(Protocol):
-    """Keeps the summaries of a session, one line each."""
+    """Stores the summaries of a session, one line each."""
 
     async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
-        """Persist *summary* under the next number, which is put in as ``n`` and returned, counted from 1."""
+        """Store *summary* with the next number as ``n``; return that number, which starts at 1."""
         ...
 
     async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
-        """Return all summaries in order; none when there are none."""
+        """Return all summaries in order; may be empty."""
         ...
 
 
 class WindowLog(Protocol):
-    """Keeps what stands in a session's context, so that another process can go on."""
+    """Stores the context of a session, so that another process can resume it."""
 
     async def start_window(self, session_id: str, settings: Mapping[str, Any], *, writer: str = "") -> None:
-        """Begin a session's window; the same *writer* may repeat it. Raises `SessionExistsError` for a used session."""
+        """Begin a window; the same *writer* may repeat it. Raises `SessionExistsError` if the session was used."""
         ...
 
     async def claim_window(self, session_id: str, *, writer: str) -> None:
-        """Make *writer* the one that goes on with the window; the one before gets `StaleWindowError` from now on."""
+        """Make *writer* the only one that may continue the window; an earlier writer gets `StaleWindowError`."""
         ...
 
     async def extend_window(
@@ -293,12 +293,11 @@ class WindowLog(Protocol):
         times: Sequence[str] = (),
         writer: str = "",
     ) -> None:
-        """Persist messages that were added to the context, and the session indexes of all pins.
+        """Store messages that were added to the context, and the session indexes of all pins.
 
-        *times* says when each message was added, in ISO 8601, or nothing at all. Raises `ValueError` for fewer or more.
-
-        A *writer* that is not the one that began or claimed the window gets `StaleWindowError`; without one nothing
-        is checked.
+        *times* says when each message was added, in ISO 8601, or is empty; any other number of times raises
+        `ValueError`. A *writer* that neither began nor claimed the window gets `StaleWindowError`; without a writer
+        nothing is checked.
         """
         ...
 
@@ -313,18 +312,18 @@ class WindowLog(Protocol):
         times: Sequence[str] = (),
         writer: str = "",
     ) -> None:
-        """Persist what the context is after a compression; see `WindowState`, and `extend_window` for *writer*."""
+        """Store the context after a compaction; see `WindowState`, and `extend_window` for *writer*."""
         ...
 
     async def load_window(self, session_id: str) -> WindowState:
-        """Return what `start_window`, `extend_window` and `replace_window` left. Raises `NotFoundError`."""
+        """Return the context as last stored. Raises `NotFoundError`."""
         ...
 
 
 class Redactor(Protocol):
-    """Takes out of messages what must not be stored.
+    """Removes from messages what must not be stored.
 
-    Previews and summaries are cut from what it leaves: half a secret is nothing that a hook would know.
+    Previews and summaries are cut from redacted messages: a hook would not recognize half of a secret.
     """
 
     async def redacted(self, views: Sequence[Message]) -> list[Message]:
@@ -333,33 +332,33 @@ class Redactor(Protocol):
 
 
 class RereadCheck(Protocol):
-    """Knows what it has stored when the agent reads it again: storing that once more would be a loop without end."""
+    """Recognizes stored content that the agent reads again: storing it once more would never end."""
 
     def reference_in(self, session_id: str, arguments: str) -> str:
-        """Return the first reference to something stored that a tool call names; empty when it names none.
+        """Return the first reference to stored content in a tool call; empty if there is none.
 
         Args:
-            session_id: Whose stored things a path may mean that is relative to the session.
-            arguments: Of the call, as the model gave them: JSON, or any other text. The spelling alone counts.
+            session_id: The session that relative paths refer to.
+            arguments: The arguments as the model gave them, JSON or any other text. Only the spelling counts.
         """
         ...
 
     async def holds(self, reference: str, text: str) -> bool:
-        """Tell whether *text* stands, word for word, in what is behind *reference*; False when that is gone."""
+        """Check whether the content of *reference* contains *text* verbatim; False if the content no longer exists."""
         ...
 
 
 class TurnCounter(Protocol):
-    """Forgets what was not used for a number of turns. Source: Strands' ``InMemoryStorage``."""
+    """Forgets content that was not used for a number of turns. Source: Strands' ``InMemoryStorage``."""
 
     def next_turn(self) -> None:
-        """Begin the next turn: a window calls it for each time that it is made ready for a model call."""
+        """Begin the next turn; a window calls this once for each model call that it prepares."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What an offloader can do beyond the two methods; None for what it cannot."""
+    """The abilities of an offloader beyond its two methods; None for those it lacks."""
 
     results: ResultStore | None = None
     streams: ResultStreams | None = None
@@ -374,9 +373,9 @@ class Abilities:
 
 @runtime_checkable
 class SupportsAbilities(Protocol):
-    """Has more abilities than the two methods.
+    """An offloader with abilities beyond the two methods.
 
-    Checked at runtime for this one method only; the protocols it returns are checked statically.
+    The runtime check is for this method only; the protocols of the abilities are checked statically.
     """
 
     def abilities(self) -> Abilities:
@@ -385,15 +384,12 @@ class SupportsAbilities(Protocol):
 
 
 def abilities_of(offloader: object) -> Abilities:
-    """Ask *offloader* once what it can do; a plain offloader, or none, has no abilities."""
+    """Return the abilities of *offloader*; a plain offloader, or None, has none."""
     return offloader.abilities() if isinstance(offloader, SupportsAbilities) else Abilities()
 
 
-# What to write in place of something that is no workspace: most often the path of one.
-
-
 def instead_of(given: object) -> str:
-    """Return what to give instead of *given*.
+    """Return the advice for an argument that is not a workspace, most often the path of one.
 
     >>> instead_of("./workspace")
     'give LocalWorkspace("./workspace")'

@@ -1,7 +1,9 @@
-"""What stays in the context in place of a tool result that is too large.
+"""Stubs: the texts that replace tool results and re-reads, and the choice of blocks to replace.
 
-Pure. Notice first: a notice at the end of a long text is overlooked. Source: the marker of `truncated` is
-AgentScope's, as its page on context documents it.
+Pure. The header with the path comes first: at the end of a long text, models overlook it. Re-read content is never
+stored
+again: peers that did so led their agents in circles, each stub naming the next file. Source: the marker of `truncated`
+is AgentScope's, from its documentation on context.
 """
 
 import re
@@ -22,24 +24,24 @@ TRUNCATION_MARKER = (
     "\n<<<TRUNCATED>>>\n<system-reminder>The remaining content has been omitted for limited context.</system-reminder>"
 )
 
-# An exact count runs at about 20 MB/s; beyond this, a stub's "about" is worth more than a second of waiting.
+# Exact counting takes about 50 ms per MB; beyond this size, "about" is better than a longer wait.
 _COUNTED_BYTES = 4_000_000
 _REASON_CHARS = 200
 _FIRST_WORDS = "[Tool result offloaded: "
 
 
 def stub(text: str, stored: StoredResult, max_tokens: int, counter: TextCounter, retrieval_tool: str = "") -> str:
-    """Write the stub of a stored result: notice, size, path, how to read on, and a preview.
+    """Write the stub of a stored result: size, path, how to read more, and a preview.
 
     Args:
         text: The whole result.
-        stored: Where it is.
-        max_tokens: For the whole stub. The notice with its path stands even where it needs more.
-        counter: Counts them.
-        retrieval_tool: Name of the tool that takes the path as a reference; empty where the agent has none.
+        stored: Where it is stored.
+        max_tokens: The limit of the whole stub. The header with the path is never cut, even if it takes more.
+        counter: Counts the tokens.
+        retrieval_tool: Name of the tool that takes the path as a reference; empty if the agent has none.
 
     Returns:
-        Text whose line numbers are those of the view, where there is one, else of the file.
+        The stub. Its line numbers are those of the view if there is one, else of the file.
     """
     view = view_of(text) if stored.view else None
     shown = text if view is None else view
@@ -48,11 +50,11 @@ def stub(text: str, stored: StoredResult, max_tokens: int, counter: TextCounter,
 
 
 def stub_of(source: Source, stored: StoredResult, max_tokens: int, counter: TextCounter) -> str:
-    """Write the stub of a result that is read in pieces, and never held whole; see `stub`.
+    """Write the stub of a result that is read in pieces; see `stub`.
 
     Args:
-        source: What has the lines that the stub numbers: the view where there is one, else the result.
-        stored: Where they are.
+        source: The view of the result if there is one, else the result.
+        stored: Where they are stored.
         max_tokens: See `stub`.
         counter: See `stub`.
     """
@@ -61,10 +63,10 @@ def stub_of(source: Source, stored: StoredResult, max_tokens: int, counter: Text
 
 
 def tokens_of(source: Source, counter: TextCounter) -> int:
-    """Count what a text takes that is read in pieces; of a large one, a sample is counted and the rest estimated.
+    """Count the tokens of a text that is read in pieces.
 
     Returns:
-        The tokens of at most 4 MB; of more, about as many, in thousands.
+        The exact number up to 4 MB; beyond, an estimate from a sample, in thousands.
     """
     if source.size_bytes <= _COUNTED_BYTES:
         return counter.count("".join(source.blocks()))
@@ -74,25 +76,25 @@ def tokens_of(source: Source, counter: TextCounter) -> int:
 
 
 def is_stub(text: str) -> bool:
-    """Tell a stub from what a manager has left of a text; asked only of texts that are recorded as one of them."""
+    """Tell a stub from a truncated text or a reference line; call it only for texts recorded as one of them."""
     return text.startswith(_FIRST_WORDS)
 
 
 def bare_stub(text: str) -> str:
-    """Return the notice of a stub without its preview, for when not even that fits; a bare notice as it is."""
+    """Return the header of a stub without its preview; a stub without a preview is unchanged."""
     return text.partition("\n\n")[0].removesuffix("\n") + "\n"
 
 
 def previewed_lines(text: str) -> list[PreviewLine]:
-    """Return the lines that a stub shows of its result, with their numbers; none of a bare notice."""
+    """Return the numbered lines in the preview of a stub; none without a preview."""
     return parse_preview(text.partition("\n\n")[2])
 
 
 def truncated(text: str, max_tokens: int, counter: TextCounter) -> str:
-    """Cut *text* to *max_tokens*, the documented marker included, for want of a place to put the rest.
+    """Cut *text* to *max_tokens* including the marker, if there is no place to store the rest.
 
     Returns:
-        A prefix of *text* and the marker; the marker alone where nothing else fits.
+        A prefix of *text* and the marker; only the marker if nothing else fits.
     """
     for room in range(max_tokens - counter.count(TRUNCATION_MARKER), 0, -1):
         kept = counter.head(text, room)
@@ -118,7 +120,7 @@ def _notice(lines: int, source: Source, stored: StoredResult, counter: TextCount
 
 
 def _how(stored: StoredResult, retrieval_tool: str) -> str:
-    """Say how the agent sees more: with the tools that it knows for files, and with ours where it has it."""
+    """Say how the agent reads more: with its own file tools, and with the retrieval tool if it has one."""
     ours = f"use {retrieval_tool} with its path as reference and a pattern or line_range"
     if retrieval_tool and "://" in stored.reference:  # no shell tool reaches there
         return ours.capitalize()
@@ -126,16 +128,10 @@ def _how(stored: StoredResult, retrieval_tool: str) -> str:
 
 
 def _ending(stored: StoredResult) -> str:
-    """Say why the result is not whole, on one line: `bare_stub` keeps the first paragraph alone."""
+    """Say in one line why the result is incomplete: `bare_stub` keeps the first paragraph only."""
     reason = " ".join(stored.partial.split())
     shown = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]}…"
     return f"The tool did not come to its end: {shown}. This is what it gave until then.\n" if shown else ""
-
-
-# What an agent reads back from where it was offloaded to.
-#
-# Pure. It is never stored again: peers that did so sent their agents round in circles, each stub naming the next
-# file.
 
 
 _SHARE_OF_WINDOW: Final = 0.25
@@ -143,29 +139,30 @@ _TOKENS: Final = re.compile(r"\[([0-9]{1,3}(?:,[0-9]{3})*) tokens read back")
 
 
 def reread_limit(size: int, tool_result_limit: int) -> int:
-    """Return how many tokens of what was read back may stand in a window of *size* tokens after one turn.
+    """Return how many re-read tokens a turn may add to a window of *size* tokens.
 
-    The agent has asked for it and sees much; but it has a file to read more slowly, so not the whole window is filled.
+    The agent asked for the content, so the limit is high. But it can read the file in smaller parts, so the content
+    must not fill the whole window.
 
     Args:
-        size: Of the window.
-        tool_result_limit: What any result may take; what is read back may, too.
+        size: The size of the window.
+        tool_result_limit: The limit of any result; re-read content may always take as much.
     """
     return max(int(_SHARE_OF_WINDOW * size), tool_result_limit)
 
 
 def is_reread_notice(text: str, reference: str) -> bool:
-    """Tell whether *text* is what `reread_notice` says of *reference*."""
+    """Check whether *text* is the `reread_notice` of *reference*."""
     found = _TOKENS.match(text)
     return found is not None and text == reread_notice(reference, int(found[1].replace(",", "")))
 
 
 def reread_notice(reference: str, tokens: int) -> str:
-    """Say instead of what was read back that it is too much at once, and where it still is.
+    """Say that re-read content is too large at once, and where it is stored.
 
     Args:
-        reference: What was read.
-        tokens: What came of it.
+        reference: The content that was read.
+        tokens: Its tokens.
     """
     return (
         f"[{tokens:,} tokens read back at once, too much to show. Nothing was lost.]\n"
@@ -174,21 +171,16 @@ def reread_notice(reference: str, tokens: int) -> str:
     )
 
 
-# Which blocks of a tool result leave the context.
-#
-# Pure. Small blocks beside a large one stay: a note such as "exit code 1" is worth more than its tokens.
-
-
 @dataclass(frozen=True, slots=True)
 class ResultBlock:
-    """What a block of a result costs, and whether it may leave.
+    """The cost of a block of a result, and whether it may be replaced.
 
     Attributes:
-        tokens: What it takes; of a text over the limit only that it is more.
-        size: Tells which of two such texts is larger.
-        left_tokens: What stands in its place when it has left, beside the stub that all texts share; None for a
-            block that has to stay.
-        is_text: The stub stands for it.
+        tokens: The tokens of the block; a text over the limit only counts as more than the limit.
+        size: Orders two such texts.
+        reference_tokens: The tokens of the reference line that replaces the block, 0 for a text, which shares the stub;
+            None if the block must stay.
+        is_text: The stub replaces the block.
     """
 
     tokens: int
@@ -202,9 +194,9 @@ def result_block(part: ResultPart, placeholder: str | None, limit: int, counter:
 
     Args:
         part: The part.
-        placeholder: What would stand in place of a medium; None for one that has to stay.
-        limit: Of the result, in tokens: a text that alone takes more is not counted to its end.
-        counter: Counts.
+        placeholder: The reference line that would replace a medium; None if it must stay.
+        limit: The limit of the result in tokens; a larger text is not counted to its end.
+        counter: Counts the tokens.
     """
     text = text_in(part)
     if text is not None:
@@ -218,16 +210,18 @@ def result_block(part: ResultPart, placeholder: str | None, limit: int, counter:
 
 
 def blocks_to_offload(blocks: Sequence[ResultBlock], limit: int, stub_tokens: int) -> frozenset[int]:
-    """Choose the blocks of a result over its limit that leave, the largest first, until the rest fits.
+    """Choose the blocks of a result over its limit to offload, the largest first, until the rest fits.
+
+    Small blocks next to a large one stay: a note such as "exit code 1" is worth more than its tokens.
 
     Args:
-        blocks: Of the result.
-        limit: What may stand there afterwards, the stub and the placeholders included. Where these alone take nearly
-            all of it, a quarter of it is kept for small blocks all the same.
-        stub_tokens: What the one stub for all texts may take.
+        blocks: The blocks of the result.
+        limit: The limit of the result afterwards, including the stub and reference lines. If these take nearly all of
+            it, a quarter of the limit still goes to small blocks.
+        stub_tokens: The tokens of the stub that replaces all texts.
 
     Returns:
-        Their numbers; none of a result that fits.
+        The numbers of the blocks; none if the result fits.
     """
     staying, room, reference_tokens, shared_tokens = sum(block.tokens for block in blocks), limit, 0, 0
     found: set[int] = set()

@@ -1,7 +1,8 @@
-"""The transcript: archived messages as text for reading and searching.
+"""Transcripts: archived messages as text for reading and searching; and reference lines, which replace media.
 
-Pure, and the same for the same messages, so that what a crash took is rendered again. Line ranges come from the
-journal; the transcript is never parsed. Source: docs/format.md, "transcript.md".
+Pure and deterministic, so a transcript lost in a crash is rendered again. Line ranges come from the journal;
+transcripts are never parsed. Source: docs/format.md, "transcript.md". Nothing here counts tokens, so that workspaces
+can import it.
 """
 
 import json
@@ -31,21 +32,21 @@ _SOURCE_CHARS = 300
 _MAX_BLANKS = 900
 
 StubLookup = Callable[[str], str | None]
-"""Given a result's text, says where the whole result is when the text is a stub that we wrote; else None."""
+"""Maps the text of a result to the place of the whole result if the text is a stub; else None."""
 
 
 def render(messages: Sequence[Message], first: int, times: Sequence[str], stub: StubLookup) -> list[list[str]]:
-    """Render the messages of one batch.
+    """Render the messages of a batch.
 
     Args:
         messages: Views of the archived messages, in order.
-        first: Number of the first, 0-based, counted over the whole session.
-        times: One for each message: its time as it shall stand in the heading; an empty one does not stand there.
+        first: Session index of the first message, 0-based.
+        times: The time for the heading of each message; empty for a heading without one.
         stub: Tells stubs from results.
 
     Returns:
-        For each message its lines, without line ends, each of at most 1,000 characters: a heading, the body,
-        and an empty line.
+        The lines of each message without line ends, each of at most 1,000 characters: a heading, the body, and an empty
+        line.
     """
     return [[*chain.from_iterable(pieces)] for pieces in render_parts(messages, first, times, stub)]
 
@@ -53,9 +54,9 @@ def render(messages: Sequence[Message], first: int, times: Sequence[str], stub: 
 def render_parts(
     messages: Sequence[Message], first: int, times: Sequence[str], stub: StubLookup
 ) -> Iterator[list[list[str]]]:
-    """Yield what `render` gives in pieces: for each message its heading, each of its parts, and the empty line.
+    """Yield the lines of `render` in groups: for each message its heading, each part, and the empty line.
 
-    Whoever shows the lines to a model needs to know which of them a tool wrote.
+    A caller that shows the lines to a model must know which of them a tool wrote.
     """
     tools: dict[str, str] = {}
     for number, (message, time) in enumerate(zip(messages, times, strict=True), first):
@@ -65,7 +66,7 @@ def render_parts(
 
 
 def blank_lines(size: int, lines: int) -> bytes:
-    """Return *size* bytes of blanks in so many *lines*, for a part of the transcript that nobody has any more."""
+    """Return *size* bytes of spaces in *lines* lines, in place of a part of the transcript that is lost."""
     blanks = [0] * lines
     rest = size - lines
     for number in range(lines):
@@ -127,22 +128,17 @@ def _media(part: Media) -> str:
     return f"[{part.kind}: {part.media_type or 'unknown type'}{size}]" + (f" {source}" if source else "")
 
 
-# What stands in a context for a picture, a document or another medium that has left it.
-#
-# Pure; it counts no tokens, so that whoever keeps files may know it, too.
-
-
 _FORMAT = re.compile(r"[a-z0-9][a-z0-9.+-]{0,39}")
 _MAX_NAME_CHARS = 80
 
 
 def reference_line_for(part: StoredPart) -> str:
-    """Write the line that stands in place of a medium: kind, format, name, size, dimensions or pages, and its file.
+    """Write the reference line of a medium: kind, format, name, size, dimensions or pages, and file.
 
-    What a tool gave as type or name may be anything; the line stays one line all the same.
-    Source: Strands' context offloader, which documents how these lines begin.
+    The result is always one line, whatever type or name the tool gave. Source: Strands' context offloader, which
+    documents how these lines begin.
 
-    >>> placeholder_for(
+    >>> reference_line_for(
     ...     StoredPart("image", 12_345, media_type="image/png", reference="/w/data/a.png", width=8, height=6)
     ... )
     '[image: png, 12,345 bytes, 8x6, /w/data/a.png]'
@@ -156,7 +152,7 @@ def reference_line_for(part: StoredPart) -> str:
 
 
 def is_reference_line(text: str) -> bool:
-    """Tell a placeholder from a stub; asked only of texts that are recorded as one of them."""
+    """Tell a reference line from a stub; call it only for texts recorded as one of them."""
     return text.startswith("[") and text.endswith("]") and "\n" not in text
 
 

@@ -1,6 +1,7 @@
-"""Readable views of tool results that cannot be read or searched line by line.
+"""Readable views of tool results with long lines or unusual line ends.
 
-Pure. A view is derived and says nothing that the result does not say.
+Pure. A view is derived from its result and adds nothing. A view of a text that is too large for memory is made in
+blocks.
 Source: docs/format.md, "tool_result-<id>.view.txt".
 """
 
@@ -10,13 +11,13 @@ from collections.abc import Iterable, Iterator
 
 from buoyline.previews.source import MAX_LINE_CHARS, Source, escaped, full_pieces, is_readable, readable_lines, wrapped
 
-# 12 MB/s in pure Python; a larger document is wrapped instead, at 200 MB/s.
+# Indenting takes 12 MB/s in pure Python; a larger document is wrapped instead, at 200 MB/s.
 MAX_JSON_CHARS = 16_000_000
 _MAX_INDENT = 40
 _INDENTS = ["  " * depth for depth in (*range(_MAX_INDENT + 1), 0)]
 _OPENING, _CLOSING = frozenset("{["), frozenset("}]")
 
-# A value with its key, and the sign behind it: one step a line. An object or array that holds nothing is a value.
+# A value with its key and the delimiter after it: one match per line. An empty object or array counts as a value.
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _STEP = re.compile(
     rf"\s*(?:({_STRING})\s*:\s*)?({_STRING}|[^\s{{}}\[\],:\"]+|{{\s*}}|\[\s*\])?\s*([{{}}\[\],]|\Z)", re.DOTALL
@@ -24,13 +25,12 @@ _STEP = re.compile(
 
 
 def view_of(text: str) -> str | None:
-    r"""Return *text* with short lines, or None when it has them already.
+    r"""Return *text* with short lines, or None if its lines are short already.
 
-    JSON is indented lexically: only white space differs, numbers, keys and their order stay as they are.
-    Anything else is wrapped.
+    JSON is indented: only white space differs; numbers, keys and their order do not change. Other texts are wrapped.
 
     Returns:
-        Lines of at most 1,000 characters that end in ``\n``.
+        Lines of at most 1,000 characters, each with ``\n``.
     """
     if is_readable(text):
         return None
@@ -39,9 +39,9 @@ def view_of(text: str) -> str | None:
 
 
 def indented(document: str) -> Iterator[str]:
-    """Yield the lines of a JSON document, one value a line, wrapped where a string alone is too long.
+    """Yield the lines of a JSON document, one value per line; a string that is too long is wrapped.
 
-    The indentation stops growing at a depth of 40, so that deep nesting costs linear space.
+    The indentation stops at a depth of 40, so deep nesting takes linear space.
     """
     has_invisible = escaped(document) != document
     for line in _indented(document):
@@ -81,22 +81,17 @@ def _indented(document: str) -> Iterator[str]:
         line = _INDENTS[min(depth, _MAX_INDENT)] + (sign if sign in _CLOSING else "")
 
 
-# The view of a text that is too large to be held: the lines that `view_of` gives, made block by block.
-#
-# Pure. Source: docs/format.md, "tool_result-<id>.view.txt".
-
-
 _ANY_END = re.compile("\r\n|[\r\n]")
 _MAX_CHARACTER_BYTES = 4
 
 _SLICE_CHARS = 1 << 17
-"""A line that is wrapped is there five times, in pieces and as a whole: of a megabyte, that took 9 MB at once."""
+"""Wrapping holds five copies of a line, whole and in pieces: for a megabyte that took 9 MB at once."""
 
 
 def view_blocks(source: Source) -> Iterator[str]:
-    """Return the view of a text that is known not to be readable, in pieces that make `view_of` of all of it.
+    """Yield the view of a text that is not readable, in pieces that together equal `view_of` of the text.
 
-    What begins like JSON and is small enough to be indented is held for that; nothing else is.
+    Only a text that begins like JSON and is small enough to indent is held in memory.
     """
     small = _small_json(source)
     view = None if small is None else view_of(small)
@@ -104,7 +99,7 @@ def view_blocks(source: Source) -> Iterator[str]:
 
 
 def wrapped_blocks(blocks: Iterable[str]) -> Iterator[str]:
-    """Yield the readable lines of a text that comes in *blocks*, with their ends; no line of it is held whole."""
+    """Yield the readable lines of a text in *blocks*, with line ends; a line is never held as a whole."""
     wrapping = _Wrapping()
     for block in blocks:
         for start in range(0, len(block), _SLICE_CHARS):
@@ -113,14 +108,14 @@ def wrapped_blocks(blocks: Iterable[str]) -> Iterator[str]:
 
 
 class _Wrapping:
-    """Wraps a text whose lines may go on from block to block."""
+    """Wraps a text whose lines may span blocks."""
 
     def __init__(self) -> None:
         self._line = ""
         self._ends_in_return = False
 
     def shown(self, block: str) -> str:
-        r"""Return what the text up to the end of *block* shows more than before; a last ``\r`` waits for a ``\n``."""
+        r"""Return the next part of the view, up to the end of *block*; a final ``\r`` waits for a ``\n``."""
         text = f"\r{block}" if self._ends_in_return else block
         self._ends_in_return = text.endswith("\r")
         text = text.removesuffix("\r")
@@ -133,7 +128,7 @@ class _Wrapping:
         return "".join((first, between, self._grown(text[last_end:])))
 
     def end(self) -> str:
-        """Return what is left at the end of the text."""
+        """Return the rest of the view at the end of the text."""
         return self._ended() if self._line or self._ends_in_return else ""
 
     def _grown(self, text: str) -> str:
@@ -150,7 +145,7 @@ def _joined(lines: Iterable[str]) -> str:
 
 
 def _small_json(source: Source) -> str | None:
-    """Return the text where it may be JSON that is small enough; None without having read it where it is not."""
+    """Return the text if it is small enough and may be JSON; else None, usually without reading it."""
     if source.size_bytes > MAX_JSON_CHARS * _MAX_CHARACTER_BYTES or not _begins_like_json(source):
         return None
     text = "".join(_first_blocks(source))
