@@ -1,7 +1,8 @@
-"""Which file of the workspace a path means, and no other.
+"""Paths, names, ids and citations, resolved to files of the workspace.
 
-Paths come from models. They stay within the workspace by their spelling here, and by `LocalTree`, which follows no
-link, on disk. Names with a leading dot (locks, unfinished files) are nobody's business.
+They come from models. Checks of their spelling here keep them within the workspace, and on disk `LocalTree` follows no
+link. Names with a leading dot (locks, unfinished files) cannot be reached. Names and ids are compared with those of
+files and journals and never opened, so an id such as ``../x`` leads only to the result that was stored under it.
 """
 
 import difflib
@@ -24,17 +25,11 @@ from buoyline.messages import is_object, parse
 from buoyline.workspace import layout
 from buoyline.workspace.local_tree import LocalTree
 
-# What a name means that is no path: a plain file name, the id of a call, or the unique beginning of one.
-#
-# Names come from models. They are compared with the names of files and with the ids in journals, and never opened, so
-# an id such as ``../x`` leads nowhere but to the result that was stored under it.
-
-
 LEAST_BEGINNING_CHARS = 4
-"""A shorter beginning of an id is too likely to be a slip."""
+"""A shorter beginning of an id is probably a mistake."""
 
 MAX_NEAR = 3
-"""How many names an error suggests at most; a session may have thousands of results."""
+"""How many names an error suggests; a session may have thousands of results."""
 
 _RESULT_PREFIX = "tool_result-"
 _MAX_COMPARED = 5_000
@@ -42,7 +37,7 @@ _MAX_COMPARED_CHARS = 200
 
 
 def spellings(text: str) -> list[str]:
-    """Return *text* as it was given, and as a citation says it: without blanks, ``[`` and ``]`` around it."""
+    """Return *text* as given, and without the blanks and brackets of a citation."""
     cited = text.strip().removeprefix("[").removesuffix("]").strip()
     return [text] if cited in {text, ""} else [text, cited]
 
@@ -61,7 +56,7 @@ def directory_of(workspace: WorkspaceFiles, session: str) -> str:
 
 
 def directories_of(workspace: WorkspaceFiles, session: str | None) -> list[str]:
-    """Return the directory of *session*, or of all where it is None. Raises as `directory_of`."""
+    """Return the directory of *session*, or those of all sessions if it is None. Raises as `directory_of`."""
     if session is not None:
         return [directory_of(workspace, session)]
     names = workspace.tree.names(layout.SESSIONS)
@@ -70,15 +65,15 @@ def directories_of(workspace: WorkspaceFiles, session: str | None) -> list[str]:
 
 
 def files_named(workspace: WorkspaceFiles, name: str, session: str | None) -> list[str]:
-    """Return the files that *name* may mean, relative to the workdir; none if it means nothing.
+    """Return the files that *name* may mean, relative to the workdir.
 
-    Those of that very name; else the results of the call with that id; else those of calls whose id begins so. An id
-    may be spelled as the file of its result would be without a hash, ``tool_result-<id>.txt``. Of a result, its view
-    comes if it has one, since its lines are those that stubs and citations count.
+    These are the files of that name; else the results of the call with that id; else those of calls whose id begins
+    with it. ``tool_result-<id>.txt`` also counts as an id. A result with a view is represented by the view, whose
+    lines stubs and citations count.
 
     Args:
         workspace: Where to look.
-        name: Without ``:120-135``.
+        name: A name or id without ``:120-135``.
         session: The only session to look in; None for all.
     """
     listed = {directory: workspace.tree.names(directory) for directory in directories_of(workspace, session)}
@@ -98,7 +93,7 @@ def files_named(workspace: WorkspaceFiles, name: str, session: str | None) -> li
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """Return up to three of the *known* names that *name* may have meant, those that hold it first."""
+    """Return up to three of the *known* names that *name* may have meant; those that contain it come first."""
     wanted = name.rpartition("/")[2].lower()
     if not 0 < len(wanted) <= _MAX_COMPARED_CHARS:
         return []
@@ -117,18 +112,18 @@ def names_in(workspace: WorkspaceFiles, session: str | None) -> Iterator[str]:
 
 
 def shortened(name: str) -> str:
-    """Return *name* for an error, which quotes no more than 200 characters of it."""
+    """Return at most 200 characters of *name*, for an error."""
     return name if len(name) <= _MAX_COMPARED_CHARS else f"{name[:_MAX_COMPARED_CHARS]}..."
 
 
 def records_of(workspace: WorkspaceFiles, directory: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the journal's records of the tool results in *directory*, by file; none where it cannot be read."""
+    """Return the journal's records of the tool results in *directory*, by file; none if it cannot be read."""
     session_id = _session_id_of(workspace, directory)
     if session_id is None:
         return {}
     try:
         return workspace.session(session_id).index().results
-    except (CorruptError, NotFoundError):  # the files are there all the same
+    except (CorruptError, NotFoundError):  # the files can be read without it
         return {}
 
 
@@ -145,7 +140,7 @@ def _session_id_of(workspace: WorkspaceFiles, directory: str) -> str | None:
 
 
 def _results_in(workspace: WorkspaceFiles, directory: str, names: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield id and file of each tool result in *directory*, by the journal; what it does not know by its name."""
+    """Yield id and file of each tool result in *directory*: by the journal, else by the file's name."""
     records = records_of(workspace, directory)
     for file in filter(layout.is_result_name, names):
         record = records.get(file)
@@ -166,13 +161,13 @@ _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 
 class FileLines(NamedTuple):
-    """What a path or pointer means.
+    """A file or directory, and the lines that a citation names.
 
     Attributes:
         name: The file or directory, relative to the workdir; empty for the workdir itself.
         first: First line, 1-based.
         last: Last line, inclusive.
-        ranges: First and last lines of what is meant between these two, in order; empty where that is all of it.
+        ranges: First and last line of each cited range between these two, in order; empty if all lines are meant.
     """
 
     name: str
@@ -182,31 +177,31 @@ class FileLines(NamedTuple):
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """First and last line of each run of lines that is meant."""
+        """First and last line of each range."""
         return self.ranges or ((self.first, self.last),)
 
     def holds(self, number: int) -> bool:
-        """Tell whether line *number* is meant."""
+        """Return whether line *number* is in one of the ranges."""
         return any(first <= number <= last for first, last in self.spans)
 
 
 def resolve_path(
     workspace: WorkspaceFiles, path: str, session: str | None = None, *, confined: bool = False
 ) -> FileLines:
-    """Find what *path* means.
+    """Find the file or directory, and the lines, that *path* means.
 
     Args:
         workspace: Where to look.
         path: Absolute below the workdir, or relative to it, or a ``workspace:///data/`` reference. Else the plain name
-            of a file, the id of a call or the unique beginning of one, as `files_named` has them. With ``:120``,
-            ``:120-135`` or ``:120-135,141`` behind it, it is a citation of these lines, which may have its brackets.
-        session: Whose directory a relative path is looked for in first, as the citations in summaries need it, and the
-            only one where names and ids are looked for.
-        confined: Whether nothing else is there but this directory, and what is in ``data/`` by its whole name.
+            of a file, the id of a call or the unique beginning of an id. ``:120``, ``:120-135`` or ``:120-135,141``
+            after it cites these lines. The brackets of a citation may be there.
+        session: The session whose directory is tried first for a relative path, as citations in summaries need it, and
+            the only one whose names and ids count.
+        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
 
     Raises:
-        InvalidNameError: *path* leads out of the workspace, to a hidden file, or is no path.
-        NotFoundError: There is nothing of that name, or no such session, or the name means several files.
+        InvalidNameError: *path* leads out of the workspace or to a hidden file, or is not a path.
+        NotFoundError: Nothing has that name, several files have it, or there is no such session.
         StorageError: It is neither a regular file nor a directory.
     """
     if not isinstance(path, str):
@@ -233,7 +228,7 @@ def resolve_path(
 def resolve_file(
     workspace: WorkspaceFiles, path: str, session: str | None = None, *, confined: bool = False
 ) -> FileLines:
-    """Find the file that *path* means; see `resolve_path`, which says what is raised.
+    """Find the file that *path* means. Raises as `resolve_path`.
 
     Raises:
         NotFoundError: It is a directory.
@@ -245,11 +240,9 @@ def resolve_file(
 
 
 def entries_below(tree: FileTree, directory: str = "") -> Iterator[tuple[str, bool]]:
-    """Yield all that is in *directory* and below it, without hidden entries, links and pipes.
+    """Yield the name of each entry below *directory*, relative to the workdir, and whether it is a directory.
 
-    Yields:
-        Name relative to the workdir, and whether it is a directory; in order of names, a directory before its
-        content.
+    Hidden entries, links and pipes are left out. A directory comes before its content.
     """
     waiting = _children(tree, directory)
     while waiting:
@@ -268,7 +261,7 @@ def _children(tree: FileTree, directory: str) -> list[str]:
 
 
 def _at_path(workspace: WorkspaceFiles, path: str, directory: str, *, confined: bool) -> FileLines | None:
-    """Return what is there under *path*, or under what stands before the lines that it cites."""
+    """Return the file or directory at *path*, or at *path* without the lines that it cites."""
     name = _existing(workspace, path, directory, confined=confined)
     if name is not None:
         return FileLines(name)
@@ -278,7 +271,7 @@ def _at_path(workspace: WorkspaceFiles, path: str, directory: str, *, confined: 
 
 
 def _by_name(workspace: WorkspaceFiles, text: str, session: str | None) -> FileLines | None:
-    """Return the one file that *text* means by its name or id, or what stands before the lines that it cites.
+    """Return the one file whose name or id is *text*, or *text* without the lines that it cites.
 
     Raises:
         NotFoundError: It means several.
@@ -304,7 +297,7 @@ def _cited(name: str, lines: str) -> FileLines:
 
 
 def _nothing(workspace: WorkspaceFiles, path: str, session: str | None, *, confined: bool) -> NotFoundError:
-    """Return the error that says where *path* was looked for, and what is near."""
+    """Return the error that says where *path* was looked for, and which names are near."""
     citation = _POINTER.fullmatch(path)
     own = [] if confined else [name for name in workspace.tree.names("") if not name.startswith(".")]
     names = near(citation[1] if citation else path, [*own, *names_in(workspace, session)])
@@ -354,10 +347,10 @@ def _relative(workspace: WorkspaceFiles, path: str) -> str:
 
 
 def is_own(workspace: WorkspaceFiles, name: str) -> bool:
-    """Tell whether the file *name* is what it seems: no other name of it may be outside of the workspace.
+    """Return whether the file *name* belongs to the workspace: another hard link to it may lead outside.
 
-    A hard link is refused, unless the content has the hash of its record or its name (a copy of a workspace that is
-    made of links), or the other name is the unfinished one by which it was just published.
+    A file with several links passes if its content has the hash of its record or name, as in a copy of a workspace made
+    of links, or if the other link is the temporary name under which it was just published.
     """
     tree = workspace.tree
     status = tree.status(name) if isinstance(tree, LocalTree) else None

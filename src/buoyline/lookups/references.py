@@ -1,7 +1,7 @@
-"""What a reference to offloaded content means: one file of the workspace, and what is known of it.
+"""References to offloaded content, and the content in its own types.
 
-References come from models, so they are taken in every form that a stub, a pointer or an answer shows, and lead to
-nothing but what was offloaded: not to the agent's own files, the journal, or another session than the one allowed.
+References come from models, so every form that a stub, a citation or an answer shows is accepted. They lead only to
+offloaded content: not to the agent's own files, the journal, or a session that is not allowed.
 """
 
 import codecs
@@ -30,17 +30,17 @@ _OTHER_FILES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a reference means.
+    """Offloaded content, and the lines of it that are asked for.
 
     Attributes:
-        name: File whose lines are counted, relative to the workdir: the view of a result where there is one, as in
-            stubs and pointers.
-        whole: File with the content itself, another one than `name` where there is a view.
-        parts: What the journal says of a result's blocks, in the tool's order; empty where it says nothing.
-        first: First line that is meant, 1-based.
+        name: The file whose lines are counted, relative to the workdir: the view of a result if it has one, as in stubs
+            and citations.
+        whole: The file with the content itself; differs from `name` if there is a view.
+        parts: The journal's record of a result's blocks, in the tool's order; may be empty.
+        first: First line, 1-based.
         last: Last line, inclusive; `sys.maxsize` for the end.
-        column: Character of line `first` to begin with, 1-based.
-        is_narrowed: The reference itself names lines.
+        column: The character of line `first` to begin with, 1-based.
+        is_narrowed: Whether the caller has named lines.
     """
 
     name: str
@@ -53,27 +53,27 @@ class Target:
 
 
 def resolve_reference(workspace: WorkspaceFiles, reference: str, session: str | None = None) -> Target:
-    """Find what *reference* means.
+    """Find the content that *reference* means.
 
     Args:
         workspace: Where to look.
         reference: The path of a tool result or its view, of a transcript or archive, or of a file under ``data/``:
             absolute, relative to the workdir, or with *session* relative to the session; its plain name; a
-            ``workspace:///data/`` reference; or the id of a call, or the unique beginning of one. Behind each,
-            ``:120-135`` narrows to lines of it, and ``:120:1001`` begins at a column of that very file. The brackets
-            of a citation may stand around it.
-        session: The only session whose content may be had; None for all. What is under ``data/`` belongs to no
-            session: who knows the hash has seen the reference.
+            ``workspace:///data/`` reference; the id of a call or its unique beginning. ``:120-135`` after it narrows it
+            to these lines; ``:120:1001`` begins at a column, in exactly the file named. The brackets of a citation may
+            be there.
+        session: The only session whose content may be retrieved; None for all. Files under ``data/`` belong to no
+            session: an agent that knows the hash has seen the reference.
 
     Raises:
-        InvalidNameError: *reference* leads out of the workspace, or is no text.
-        NotFoundError: There is no such content, or it is another session's; the error says what is near. Or the
-            reference means several files; the error names them.
-        StorageError: It is no regular file.
+        InvalidNameError: *reference* leads out of the workspace or is not text.
+        NotFoundError: There is no such content, or it is another session's; the error suggests names. Or several files
+            are meant; the error lists them.
+        StorageError: It is not a regular file.
     """
     if not isinstance(reference, str):
         raise InvalidNameError(reference, f"a reference must be text, not {type(reference).__name__}")
-    named = reference.strip().removeprefix("memory://")  # whose files begin at /
+    named = reference.strip().removeprefix("memory://")  # files in memory begin at /
     try:
         return _by_path(workspace, named, session)
     except NotFoundError as error:
@@ -107,7 +107,7 @@ def _file(workspace: WorkspaceFiles, name: str) -> Target:
     directory, _, file = name.rpartition("/")
     if layout.is_view_name(file):
         result = f"{directory}/{layout.result_behind(file)}"
-        # A view whose result is gone still says what it says.
+        # A view can be read without its result.
         return Target(name, name) if workspace.tree.size(result) is None else _result(workspace, result)
     return _result(workspace, name) if layout.is_result_name(file) else Target(name, name)
 
@@ -120,13 +120,13 @@ def _result(workspace: WorkspaceFiles, name: str) -> Target:
 
 
 def _recorded_parts(workspace: WorkspaceFiles, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
-    """Return what the journal says of the parts of a result; nothing where it says nothing, or cannot be read."""
+    """Return the journal's record of the parts of a result; nothing if there is none or it cannot be read."""
     record = records_of(workspace, directory).get(file, {})
     return tuple(part for part in record.get("parts", ()) if is_object(part))
 
 
 def _require_offloaded(workspace: WorkspaceFiles, name: str, session: str | None) -> None:
-    """Refuse what was not offloaded, or by another session.
+    """Refuse a file that was not offloaded, or not by *session*.
 
     Raises:
         NotFoundError: *name* is such a file.
@@ -145,7 +145,7 @@ def _require_offloaded(workspace: WorkspaceFiles, name: str, session: str | None
 
 
 def _near(workspace: WorkspaceFiles, reference: str, session: str | None) -> str:
-    """Say what *reference* may have meant, or else what there is."""
+    """Say which names are near *reference*, or else which content there is."""
     known = list(dict.fromkeys(name for name in names_in(workspace, session) if name not in _OTHER_FILES))
     if names := near(reference, known):
         return f"near are {', '.join(map(shown_path, names))}"
@@ -155,47 +155,44 @@ def _near(workspace: WorkspaceFiles, reference: str, session: str | None) -> str
     return f"there are {', '.join(map(shown_path, known[:MAX_NEAR]))}{more}"
 
 
-# What retrieving offloaded content gives: text for a plain tool, and the same in its native types for a framework.
-
-
 _SHOWN_CHARS = 100
 _NO_BRACKETS = str.maketrans("[]", "()")
 
 
 @dataclass(frozen=True, slots=True)
 class TextContent:
-    """Text that a tool gave, or an answer of ours about it."""
+    """Text that a tool returned, or an answer about it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class JsonContent:
-    """A JSON value that a tool gave, as it was spelled."""
+    """A JSON value that a tool returned, in the tool's spelling."""
 
     text: str
 
     @property
     def value(self) -> Any:
-        """The value, parsed when it is asked for: a plain tool needs it spelled, and parsing 10 MB takes 0.1 s.
+        """The parsed value. Each access parses the text; 10 MB take 0.1 s.
 
         Raises:
-            MessageError: What is stored as JSON is none.
+            MessageError: The text is not JSON.
         """
         return parse(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class MediaContent:
-    """An image, document, audio clip or other payload.
+    """An image, document, audio clip or other blob.
 
     Attributes:
         kind: ``"image"``, ``"document"``, ``"audio"`` or the block's own type.
-        media_type: IANA media type; ``"application/octet-stream"`` where it is not known.
-        size_bytes: Of the whole payload.
-        path: Absolute path of the file that holds it.
-        name: File name or title; empty where none is known.
-        content: The bytes; None where they are too many to be handed out unasked, or cannot be read.
+        media_type: IANA media type; ``"application/octet-stream"`` if unknown.
+        size_bytes: The size of the whole blob.
+        path: Absolute path of its file.
+        name: File name or title; empty if unknown.
+        content: The bytes; None if they are too many or cannot be read.
         problem: Why `content` is None; else empty.
     """
 
@@ -209,14 +206,14 @@ class MediaContent:
 
     @property
     def format(self) -> str:
-        """The media type's second half, e.g. ``"png"``: what Strands' blocks name it by."""
+        """The media type's second half, e.g. ``"png"``, as in Strands' blocks."""
         return self.media_type.rpartition("/")[2]
 
     @property
     def text(self) -> str:
         """The documented placeholder, with the path of the file as the reference.
 
-        What a tool has chosen, its name above all, stays one line of bounded length and closes no bracket.
+        A tool chooses the name and other facts, so they are kept on one line of bounded length without brackets.
         """
         facts = [self.format, *([self.name] if self.name else []), f"{self.size_bytes} bytes"]
         problem = f" | {self.problem}" if self.problem else ""
@@ -228,15 +225,15 @@ Content: TypeAlias = TextContent | JsonContent | MediaContent
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """What was retrieved.
+    """The answer of `retrieve`.
 
     Attributes:
-        parts: The content in its native types and in the tool's order; where it had to be cut or was searched, one
-            text that says so, and then the media.
-        text: All of it as one text, media by their placeholders: the answer of a tool that can only answer text.
-        lines: What is shown of lines, in order; none where the content is given whole.
-        total: Lines of the content, or how many of them match; 0 where it is given whole.
-        next: Arguments that make the same call go on where this answer ends; empty where nothing is left.
+        parts: The content in its own types and in the tool's order. If it was cut or searched: one text that says so,
+            then the media.
+        text: All of it as one text, with placeholders for media, for a tool that can only answer text.
+        lines: The lines that are shown, in order; none if the content is whole.
+        total: The number of lines, or of lines that match; 0 if the content is whole.
+        next: Arguments that make the same call go on where this answer ends; empty at the end.
     """
 
     parts: tuple[Content, ...]
@@ -247,17 +244,17 @@ class Retrieved:
 
     @classmethod
     def of(cls, *parts: Content) -> Self:
-        """Make it of whole parts, whose text begins on a line of its own each."""
+        """Make an answer of whole parts; the text of each begins on a new line."""
         return cls(parts, join_texts([part.text for part in parts]))
 
     @classmethod
     def shown(cls, answer: Answer, *media: MediaContent) -> Self:
-        """Make it of an *answer* that shows lines of the content, and of the *media* beside them."""
+        """Make an answer of lines of the content and the *media* beside them."""
         return cls((TextContent(answer.text), *media), answer.text, answer.lines, answer.total, answer.next)
 
     @property
     def media(self) -> tuple[MediaContent, ...]:
-        """The parts that are no text."""
+        """The parts that are blobs."""
         return tuple(part for part in self.parts if isinstance(part, MediaContent))
 
 
@@ -265,11 +262,8 @@ def _plain(fact: str) -> str:
     return shown_path(fact[:_SHOWN_CHARS]).translate(_NO_BRACKETS)
 
 
-# Offloaded content in its native types: text, JSON, and media with their bytes.
-
-
 MAX_MEDIA_BYTES: Final = 20_000_000
-"""More bytes of media than that are not handed out at once unless the bound is lifted: no provider takes them."""
+"""The most bytes of media in one answer, unless the caller lifts the bound: no provider takes more."""
 
 _SNIFFED_BYTES = 1 << 16
 _UNKNOWN_TYPE = "application/octet-stream"
@@ -278,9 +272,9 @@ _MEDIA_KINDS = frozenset({"audio", "image", "video"})
 
 
 def is_text(workspace: WorkspaceFiles, name: str) -> bool:
-    """Tell whether file *name* has lines: all but media, whose type their extension says.
+    """Return whether file *name* has lines. All files have but blobs with the extension of another type.
 
-    Of an unknown type (which HTML and SVG are, too, on disk) that is what begins as UTF-8 without NUL.
+    A blob of unknown type, such as HTML or SVG, has lines if it begins as UTF-8 without NUL.
     """
     if layout.digest_in(name) is None:
         return True
@@ -296,12 +290,13 @@ def is_text(workspace: WorkspaceFiles, name: str) -> bool:
 
 
 def media_of(workspace: WorkspaceFiles, target: Target, *, is_bounded: bool) -> tuple[MediaContent, ...]:
-    """Return the media of *target* in the tool's order; where *is_bounded*, with bytes up to 20 MB in all.
+    """Return the media of *target* in the tool's order, with up to 20 MB of bytes in all if *is_bounded*.
 
     Raises:
-        CorruptError: *target* is a single file of ``data/``, and not what was stored. Beside other parts such a one
-            only says so: its text can be had all the same.
-        StorageError: Likewise, and it cannot be read.
+        CorruptError: *target* is a single file of ``data/`` and not what was stored. Among other parts, a damaged blob
+            only
+            names its problem.
+        StorageError: *target* is a single file of ``data/`` and cannot be read.
     """
     left_bytes = MAX_MEDIA_BYTES if is_bounded else sys.maxsize
     if layout.digest_in(target.whole) is not None:
@@ -317,8 +312,8 @@ def media_of(workspace: WorkspaceFiles, target: Target, *, is_bounded: bool) -> 
 def contents_of(workspace: WorkspaceFiles, target: Target, media: tuple[MediaContent, ...]) -> tuple[Content, ...]:
     """Return the whole content of *target*, which is text, with its *media*, in the tool's order.
 
-    Text comes back as the tool gave it, lone surrogates as well; invalid UTF-8, which no text of a tool becomes,
-    stands as U+FFFD.
+    Text is as the tool returned it, lone surrogates included. Invalid UTF-8, which no text of a tool becomes, is shown
+    as U+FFFD.
     """
     content = workspace.tree.read(target.whole)
     if not target.parts:

@@ -84,37 +84,38 @@ def retrieve(
     counter: Counter | None = None,
     spelling: Spelling = as_call,
 ) -> Retrieved:
-    """Retrieve offloaded content: whole in its native types, or lines of it, or what matches a pattern.
+    """Retrieve offloaded content: whole in its own types, some lines of it, or the lines that match a pattern.
 
-    Lines are counted as in stubs and pointers: in the view of a result where it has one. Where no line of the view
-    matches, the result is searched as the tool gave it, since a match may stand on two lines of the view. Blocking.
+    Lines are counted as in stubs and citations: in the view of a result if it has one. If no line of the view matches,
+    the result itself is searched, since the view may have split a match over two lines. Blocking.
 
     Args:
-        workspace: Where the content is, on disk or in memory; in memory, retrieving it counts as a use of it.
+        workspace: Where the content is, on disk or in memory. In memory, retrieving content counts as its use.
         reference: In any form that `buoyline.lookups.references.resolve_reference` knows.
-        pattern: A regular expression in RE2 syntax; what is none is taken as the text itself, and the answer says so.
-            The empty pattern shows all lines.
-        line_range: ``{"start": first, "end": last}``, 1-based and inclusive; an end behind the last line stands for it.
-        context_lines: Lines before and after each hit, 5 where it is None; a negative number is 0. Without *pattern*
-            and *line_range*: how many lines to show from the beginning, at least one.
-        whole: Give all that is asked for, whatever *max_tokens* says: content up to 20 MB.
-        session: The only session whose content may be had; None for all.
-        timeout_s: After how many seconds to answer with the matches found until then; None for no bound.
-        max_tokens: For the whole text of the answer. None lifts the bound, also that of 20 MB on a payload.
-        counter: Counts them; the default counter where it is None.
+        pattern: A regular expression in RE2 syntax. Any other text is searched for as it is, and the answer says so.
+            The
+            empty pattern shows all lines.
+        line_range: ``{"start": first, "end": last}``, 1-based and inclusive; an end after the last line means the last.
+        context_lines: Lines before and after each hit; None for 5, a negative number for 0. Without *pattern* and
+            *line_range*: how many lines to show from the beginning, at least one.
+        whole: Return everything that is asked for, in any number of tokens; up to 20 MB of content.
+        session: The only session whose content may be retrieved; None for all.
+        timeout_s: After how many seconds to answer with the matches so far; None for no bound.
+        max_tokens: For the whole text of the answer. None lifts this bound and that of 20 MB on a blob.
+        counter: Counts tokens; None for the default counter.
         spelling: Says in the answer how to go on.
 
     Returns:
-        Without the three options the content itself, text as it was to the last byte. Where it has more than
-        *max_tokens* tokens: its first lines and how to go on. In this it departs from the documented tool, whose full
-        retrieval puts any size back into the context; *whole* does that here.
+        Without *pattern*, *line_range* and *context_lines* the content itself, byte for byte. If it has more than
+        *max_tokens* tokens: its first lines and how to go on. The documented tool would put any size back into the
+        context; here *whole* does that.
 
     Raises:
-        ConfigError: *line_range* is not within the content, an option cannot be, lines of binary content are asked
-            for, *max_tokens* is too few to show anything, *whole* asks for over 20 MB, or *workspace* is neither of the
-            two.
-        CorruptError: The payload that *reference* names is not what was stored.
-        InvalidNameError: *reference* leads out of the workspace, or is no text.
+        ConfigError: *line_range* is not within the content, an option has a wrong value, lines of binary content are
+            asked for, *max_tokens* is too small to show anything, *whole* asks for over 20 MB, or *workspace* is
+            neither a `LocalWorkspace` nor a `MemoryWorkspace`.
+        CorruptError: The blob that *reference* names is not what was stored.
+        InvalidNameError: *reference* leads out of the workspace or is not text.
         NotFoundError: There is no such content or session, or a call has several results.
         StorageError: A file cannot be read.
     """
@@ -144,11 +145,11 @@ def retrieve_lines(
     counter: Counter | None = None,
     spelling: Spelling = as_call,
 ) -> Answer:
-    """Show lines of content that is in no workspace, in the form of `retrieve`; the first ones without an option.
+    """Show lines of content that is not in a workspace, in the form of `retrieve`; without an option the first lines.
 
     Args:
         content: Text in UTF-8.
-        reference: What it is called; ``:120:1001`` behind it begins at a column of a line, as answers say it.
+        reference: The content's name; ``:120:1001`` after it begins at a column of a line, as answers say.
         pattern: See `retrieve`.
         line_range: See `retrieve`.
         context_lines: See `retrieve`.
@@ -174,7 +175,7 @@ def retrieve_lines(
 
 
 def place_in(reference: str) -> tuple[str, int, int]:
-    """Return the name that *reference* begins with, and the line and the column behind it; 1 and 1 without them."""
+    """Return the name in *reference*, and the line and the column after it; 1 and 1 without them."""
     place = _PLACE.fullmatch(reference)
     return (reference, 1, 1) if place is None else (place[1], max(int(place[2]), 1), max(int(place[3]), 1))
 
@@ -205,7 +206,7 @@ def _lines(
     answer = _matches(source, chosen, query, form)
     if answer.lines or chosen.is_narrowed or target.whole == target.name:
         return answer
-    # The view may have parted the match.
+    # The view may have split the match.
     result = Target(target.whole, target.whole, last=count_lines(source.chunks(target.whole)))
     form = form._replace(notes=(*notes, _SPLIT.format(name=target.whole)))
     found = _matches(source, result, query, form)
@@ -245,7 +246,7 @@ def _context(context_lines: Any) -> int | None:
 
 
 def _whole_number(name: str, value: Any) -> int:
-    """Return *value* as a number; models also spell it as text, or with a fraction of zero."""
+    """Return *value* as a number; models also write it as text, or with a fraction of zero."""
     try:
         if isinstance(value, (int, float, str)) and not isinstance(value, bool) and int(value) == float(value):
             return int(value)
@@ -303,7 +304,7 @@ def _matches(source: ByteSource, target: Target, query: _Query, form: _Form) -> 
     page = _MatchesPage(target, form, len(str(lines[-1].number)), heading, found, lines)
     shown = form.budget.fill(lines, page)
     if not any(line.is_hit for line in shown):
-        # The lines before the first hit have used up the budget. It is the hit that was asked for.
+        # The lines before the first hit have used up the budget, but the caller asked for the hit.
         page = replace(page, lines=[line for line in lines if line.is_hit])
         shown = form.budget.fill(page.lines, page)
     return Answer(page.text(shown), target.name, tuple(shown), total=total, next=page.following(shown))
@@ -322,7 +323,7 @@ class _Page:
         raise NotImplementedError
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Return where to go on behind *lines*; empty if nothing is left."""
+        """Return where to go on after *lines*; empty at the end."""
         raise NotImplementedError
 
     def guidance(self, position: Mapping[str, Any]) -> str:
