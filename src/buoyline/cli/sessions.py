@@ -4,10 +4,10 @@ import dataclasses
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import starmap
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,13 +23,15 @@ from buoyline.cli.output import (
     terminal_width,
 )
 from buoyline.errors import CorruptError, NotFoundError, StorageError
-from buoyline.offloader.protocol import WindowState
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.content import data_names
 from buoyline.workspace.index import Index
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.session import Session
 from buoyline.workspace.tree import Status
+
+if TYPE_CHECKING:
+    from buoyline.offloader.protocol import WindowState
 
 T = TypeVar("T")
 
@@ -96,7 +98,9 @@ def inventory_of(session: Session) -> Inventory:
         CorruptError: Its window is damaged, or its directory belongs to another session.
     """
     index = session.index()
-    window = _window_of(session)
+    window: WindowState | None = None
+    with suppress(NotFoundError):
+        window = Window(session).load()
     behind = 0 if window is None else window.first + len(window.messages) - len(window.head)
     files = tuple(_files(session))
     return Inventory(
@@ -112,13 +116,6 @@ def inventory_of(session: Session) -> Inventory:
         bytes=sum(size for _, size in files),
         files=files,
     )
-
-
-def _window_of(session: Session) -> WindowState | None:
-    try:
-        return Window(session).load()
-    except NotFoundError:
-        return None
 
 
 def _files(session: Session) -> Iterator[tuple[str, int]]:
@@ -178,7 +175,7 @@ _KINDS = {
     layout.SUMMARIES_FILE: "summaries",
     layout.WINDOW_FILE: "window",
 }
-_STATS_HEADINGS = ("session", "archived", "results", "summaries", "bytes")
+_STATS_HEADINGS = {"archived": "archived", "tool_results": "results", "summaries": "summaries", "bytes": "bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +240,11 @@ def stats_of(session: Session) -> Stats:
     """
     index, inventory = session.index(), inventory_of(session)
     summaries = Summaries(session).load()
+    times = [
+        inventory.created,
+        *(batch.time for batch in index.batches),
+        *(record["time"] for record in index.results.values()),
+    ]
     files = Counter[str]()
     for name, size in inventory.files:
         files[_kind(name)] += size
@@ -254,7 +256,7 @@ def stats_of(session: Session) -> Stats:
         source_tokens=sum(summary.get("source_tokens", 0) for summary in summaries),
         summary_tokens=sum(summary.get("tokens", 0) for summary in summaries),
         files=files,
-        times=[time for time in (inventory.created, *_times(index)) if time],
+        times=[time for time in times if time],
     )
 
 
@@ -285,11 +287,6 @@ def _blobs(index: Index) -> set[str]:
     references = (reference.reference for batch in index.batches for _, reference in batch.references)
     archived = {name for name in map(layout.blob_behind, references) if name is not None}
     return archived.union(*map(data_names, index.results.values()))
-
-
-def _times(index: Index) -> Iterator[str]:
-    yield from (batch.time for batch in index.batches)
-    yield from (record["time"] for record in index.results.values())
 
 
 def _data(workspace: LocalWorkspace, sessions: Iterable[Stats]) -> dict[str, int]:
@@ -326,16 +323,12 @@ def _stats_overview(sessions: Mapping[str, Stats], total: Stats, data: Mapping[s
     if not sessions:
         yield "no sessions yet"
     else:
-        yield from columns([_STATS_HEADINGS, *starmap(_row, sessions.items())], terminal_width())
+        fields = {session_id: _fields(stats) for session_id, stats in sessions.items()}
+        rows = [(session_id, *(found[name] for name in _STATS_HEADINGS)) for session_id, found in fields.items()]
+        yield from columns([("session", *_STATS_HEADINGS.values()), *rows], terminal_width())
         yield ""
         yield from _in_words(total)
     yield f"in data/        {data['count']:,}, {data['bytes']:,} bytes, shared between sessions: {data['shared']:,}"
-
-
-def _row(session_id: str, stats: Stats) -> tuple[str | int, ...]:
-    found = _fields(stats)
-    names = ("archived", "tool_results", "summaries", "bytes")
-    return session_id, *(found[name] for name in names)
 
 
 def _in_words(stats: Stats) -> Iterator[str]:

@@ -374,7 +374,7 @@ def difference(
     if not 1 <= number <= len(summaries):
         raise NotFoundError("summary", str(number), f"session {session_id!r} has {len(summaries)}")
     summary, previous = summaries[number - 1], summaries[number - 2] if number > 1 else None
-    first, end = _extent(summary, session.path(layout.SUMMARIES_FILE), session.index().messages)
+    first, end = _message_range(summary, session.path(layout.SUMMARIES_FILE), session.index().messages)
     archive = Archive(session, workspace.blobs)
     snapshot = reconstructed_window(session, archive, number, summary)
     read = _SessionReader(session, archive, counter or default_counter(), snapshot, on_message)
@@ -383,7 +383,7 @@ def difference(
     head, left = read.head(first), read.archived(first, end)
     stayed = None if snapshot is None else (*read.archived(end, snapshot.end), *read.in_window(snapshot.end))
     fixed = _fixed_tokens(index, read.counter)
-    standing = [message for message in left if message.stands_again]
+    again = [message for message in left if message.stands_again]
     files = {name: session.name(name) for name in _readable(index) if session.tree.exists(session.name(name))}
     return Difference(
         session_id=session_id,
@@ -395,7 +395,7 @@ def difference(
         sentences=tuple(resolved(cited_sentences(_texts(summary)), files, session.tree)),
         fixed_tokens=fixed,
         tokens_before=None if stayed is None else fixed + read.tokens_of(previous) + _sum(head, left, stayed),
-        tokens_after=None if stayed is None else fixed + read.tokens_of(summary) + _sum(head, standing, stayed),
+        tokens_after=None if stayed is None else fixed + read.tokens_of(summary) + _sum(head, again, stayed),
         unknown=tuple(_unknown(snapshot, index)),
     )
 
@@ -415,14 +415,14 @@ class _SessionReader:
         self.total = 0
         self._session, self._archive = session, archive
         self._index = session.index()
-        self._standing = frozenset(() if snapshot is None else snapshot.head)
+        self._prefix = frozenset(() if snapshot is None else snapshot.head)
         self._on_message = on_message
         self._done = 0
         self._tools: dict[str, str] = {}
 
     def head(self, first: int) -> tuple[SeenMessage, ...]:
         """Return the archived messages before *first* that are prefix messages."""
-        before = sorted(number for number in self._standing if number < first)
+        before = sorted(number for number in self._prefix if number < first)
         return tuple(seen for number in before for seen in self._seen(number, number + 1))
 
     def archived(self, first: int, end: int) -> tuple[SeenMessage, ...]:
@@ -441,11 +441,9 @@ class _SessionReader:
 
     def tokens_of(self, summary: Mapping[str, Any] | None) -> int:
         """Return the tokens of *summary* as a message; 0 without one."""
-        return (
-            0
-            if summary is None
-            else count_message(Message("user", (Text(str(summary.get("text", ""))),)), self.counter)
-        )
+        if summary is None:
+            return 0
+        return count_message(Message("user", (Text(str(summary.get("text", ""))),)), self.counter)
 
     def _seen(self, first: int, end: int) -> Iterator[SeenMessage]:
         if first >= end:
@@ -476,7 +474,7 @@ class _SessionReader:
             lines=lines,
             begins=_beginning(view),
             offloaded=tuple(self._offloaded(view)),
-            stands_again=number in self._standing,
+            stands_again=number in self._prefix,
         )
 
     def _offloaded(self, view: Message) -> Iterator[OffloadedFile]:
@@ -489,7 +487,7 @@ class _SessionReader:
                 yield OffloadedFile(path, record.get("view", ""), record["lines"], record["bytes"])
 
 
-def _extent(summary: Mapping[str, Any], path: str, archived: int) -> tuple[int, int]:
+def _message_range(summary: Mapping[str, Any], path: str, archived: int) -> tuple[int, int]:
     """Return the message range of *summary*, which a window need not have written."""
     match summary.get("messages"):
         case [int(first), int(end)] if 0 <= first < end <= archived:

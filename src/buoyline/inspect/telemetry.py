@@ -77,104 +77,75 @@ def traced(on_event: OnEvent | None = None, tracer: "Tracer | None" = None, *, s
 def span_of(event: Event) -> tuple[str, Attributes, float]:
     """Return the name of the span for *event*, its attributes, and its duration in seconds. Pure."""
     duration_s = 0.0
+    attributes: dict[str, str | int | bool]
     match event:
         case ResultOffloaded():
-            attributes = _offloading(event)
+            attributes = {
+                **({"gen_ai.tool.name": event.tool} if event.tool else {}),
+                **({"gen_ai.tool.call.id": event.call_id} if event.call_id else {}),
+                "buoyline.message": event.message,
+                "buoyline.path": event.path,
+                **_tokens(event.tokens, event.stub_tokens),
+            }
         case MessagesArchived():
-            attributes = _archiving(event)
+            attributes = {
+                **_messages(event.messages),
+                "buoyline.path": event.reference,
+                "buoyline.tokens.source": event.tokens,
+            }
         case SummaryVerified():
-            attributes = _verification(event)
+            attributes = {
+                **_messages(event.messages),
+                "buoyline.summarizer": event.summarizer,
+                "buoyline.claims": event.claims,
+                "buoyline.claims.unverified": len(event.unverified),
+                "buoyline.pointers": event.pointers,
+                "buoyline.tokens.source": event.source_tokens,
+                "buoyline.tokens.summary": event.tokens,
+            }
         case SummaryFellBack():
-            attributes = _falling_back(event)
+            attributes = {
+                **_messages(event.messages),
+                "error.type": "SummaryError",
+                "buoyline.summarizer": event.summarizer,
+                "buoyline.reason": event.reason,
+                "buoyline.tokens.source": event.source_tokens,
+            }
         case SummarySqueezed():
-            attributes = _squeezing(event)
+            attributes = {
+                **_messages(event.messages),
+                "buoyline.facts": event.facts,
+                "buoyline.facts.unsaid": event.unsaid,
+                "buoyline.tokens.summary": event.max_tokens,
+            }
         case ContextCompressed():
-            attributes, duration_s = _compression(event), event.duration_s
+            duration_s = event.duration_s
+            attributes = {
+                **_COMPACTED,
+                **_messages(event.summary.messages),
+                "buoyline.summary": event.summary.number,
+                "buoyline.summarizer": event.summary.draft.summarizer,
+                **_tokens(event.tokens_before, event.tokens_after),
+            }
         case ContextManaged():
-            attributes = _management(event)
+            ran = [one for one in event.report.entries if one.is_active]
+            attributes = {
+                "buoyline.hook": event.hook,
+                "buoyline.managers": ",".join(one.type_name for one in ran),
+                **(_tokens(ran[0].tokens[0], ran[-1].tokens[1]) if ran else {}),
+            }
         case OverflowRecovered():
-            attributes, duration_s = _recovery(event), event.duration_s
+            duration_s = event.duration_s
+            attributes = {**_COMPACTED, **_tokens(event.tokens_before, event.tokens_after)}
         case WindowResumed():
-            attributes = _resumption(event)
+            attributes = {
+                "gen_ai.conversation.id": event.session_id,
+                **(_COMPACTED if event.archived else {}),
+                "buoyline.messages": event.added,
+                "buoyline.messages.archived": event.archived,
+                "buoyline.tokens": event.tokens,
+            }
     return _NAMES[type(event)], attributes, duration_s
-
-
-def _offloading(event: ResultOffloaded) -> Attributes:
-    return {
-        **({"gen_ai.tool.name": event.tool} if event.tool else {}),
-        **({"gen_ai.tool.call.id": event.call_id} if event.call_id else {}),
-        "buoyline.message": event.message,
-        "buoyline.path": event.path,
-        **_tokens(event.tokens, event.stub_tokens),
-    }
-
-
-def _archiving(event: MessagesArchived) -> Attributes:
-    return {**_messages(event.messages), "buoyline.path": event.reference, "buoyline.tokens.source": event.tokens}
-
-
-def _verification(event: SummaryVerified) -> Attributes:
-    return {
-        **_messages(event.messages),
-        "buoyline.summarizer": event.summarizer,
-        "buoyline.claims": event.claims,
-        "buoyline.claims.unverified": len(event.unverified),
-        "buoyline.pointers": event.pointers,
-        "buoyline.tokens.source": event.source_tokens,
-        "buoyline.tokens.summary": event.tokens,
-    }
-
-
-def _falling_back(event: SummaryFellBack) -> Attributes:
-    return {
-        **_messages(event.messages),
-        "error.type": "SummaryError",
-        "buoyline.summarizer": event.summarizer,
-        "buoyline.reason": event.reason,
-        "buoyline.tokens.source": event.source_tokens,
-    }
-
-
-def _squeezing(event: SummarySqueezed) -> Attributes:
-    return {
-        **_messages(event.messages),
-        "buoyline.facts": event.facts,
-        "buoyline.facts.unsaid": event.unsaid,
-        "buoyline.tokens.summary": event.max_tokens,
-    }
-
-
-def _compression(event: ContextCompressed) -> Attributes:
-    return {
-        **_COMPACTED,
-        **_messages(event.summary.messages),
-        "buoyline.summary": event.summary.number,
-        "buoyline.summarizer": event.summary.draft.summarizer,
-        **_tokens(event.tokens_before, event.tokens_after),
-    }
-
-
-def _recovery(event: OverflowRecovered) -> Attributes:
-    return {**_COMPACTED, **_tokens(event.tokens_before, event.tokens_after)}
-
-
-def _management(event: ContextManaged) -> Attributes:
-    ran = [one for one in event.report.entries if one.is_active]
-    return {
-        "buoyline.hook": event.hook,
-        "buoyline.managers": ",".join(one.type_name for one in ran),
-        **(_tokens(ran[0].tokens[0], ran[-1].tokens[1]) if ran else {}),
-    }
-
-
-def _resumption(event: WindowResumed) -> Attributes:
-    return {
-        "gen_ai.conversation.id": event.session_id,
-        **(_COMPACTED if event.archived else {}),
-        "buoyline.messages": event.added,
-        "buoyline.messages.archived": event.archived,
-        "buoyline.tokens": event.tokens,
-    }
 
 
 def _messages(span: tuple[int, int]) -> Attributes:
