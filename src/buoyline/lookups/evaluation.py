@@ -1,12 +1,12 @@
 """The program that evaluates an expression on documents, in a process of its own.
 
 Parsing 64 MB of JSON holds the interpreter lock for half a second, and an expression that a model wrote may take any
-time and any memory. A process can be ended, and its limits are the system's. Nothing of buoyline is imported here: it
-would take longer than the work. That is why all of it is one file.
+time and any memory. A process can be ended, and the system limits it. This is one file without imports of buoyline,
+since importing it would take longer than the work.
 
 Run as ``python -I evaluation.py JMESPATH RE2 MAX_BYTES MAX_SECONDS EXPRESSION (DESCRIPTOR NAME)...``: the directories
-that the two packages are in, and for each document the descriptor it is open under and its name. Writes the result;
-exit status 0, or 3 and what is wrong in words. What takes more processor time than that ends with SIGXCPU.
+of the two packages, and for each document its open descriptor and its name. Writes the result with exit status 0, or
+an error message with exit status 3. SIGXCPU ends a process that takes more processor time.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 Row = dict[str, Any]
 
 HEADING = "heading"
-"""Key under which a record has the first line of its paragraph, where that line is no ``key: value``."""
+"""The key of a record's heading: the first line of its paragraph, if that is not ``key: value``."""
 
 FIELDS = "_fields"
-"""Key under which a row of a table has its fields as they are in the file, if they do not fit the first line."""
+"""The key under which a row of a table has its fields as in the file, if they do not fit the first line."""
 
 _WRONG = 3
 _MEMORY_BYTES = 3 << 30
@@ -40,7 +40,7 @@ _SHOWN_TABLES = 20
 _MAX_COLUMNS = 1_000
 _MAX_FIELD_CHARS = 64 << 20
 
-# JMESPath could begin so as well, but not with a word behind it.
+# JMESPath can begin with the same word, but not with another word after it.
 _SQL = re.compile(r"\s*(?:select|with)\s+[^\s|&=<>!]", re.IGNORECASE)
 _READING = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, getattr(sqlite3, "SQLITE_RECURSIVE", 33)}
@@ -49,12 +49,12 @@ _LARGEST_INTEGER = 1 << 63
 _NO_WORD = re.compile(r"\W")
 _LINES = "lines"
 _WORDS = re.compile(r"\w+")
-# What SQLite reads as one token although it may hold a double quote, and names in double quotes.
+# Tokens of SQLite that may hold a double quote, and names in double quotes.
 _QUOTING = re.compile(r"'[^']*'|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)|\"((?:[^\"]|\"\")*)\"", re.DOTALL)
 
 _DELIMITERS = ("\t", ",", ";", "|")
 _PAIR = re.compile(r"([^\W\d][\w .-]{0,60}(?:\([^()]{0,30}\))?)\s*:(?:\s+(.*))?")
-# Of prose with commas, most lines have not as many as the first: that is no table.
+# In prose with commas most lines have another number of commas than the first: it is not a table.
 _ROWS_PER_ODD = 50
 _LEAST_WHOLE_ROWS = 2
 _SHOWN_ODD = 5
@@ -63,21 +63,21 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]{1,300})?(?:[eE][+-]?[
 
 
 class QueriedFile(NamedTuple):
-    """A file that is asked about: its path relative to the workdir, and its text."""
+    """A file: its path relative to the workdir, and its text."""
 
     name: str
     text: str
 
 
 class Document(NamedTuple):
-    """What a file holds, and what has to be said of it; usually nothing."""
+    """The parsed content of a file, and a note about it, usually empty."""
 
     value: Any
     note: str = ""
 
 
 def main() -> int:
-    """Evaluate what the arguments say; return the exit status."""
+    """Evaluate the expression in the arguments; return the exit status."""
     jmespath_home, re2_home, max_bytes, max_s, expression, *files = sys.argv[1:]
     sys.path += [jmespath_home, re2_home]
     _limit_memory()
@@ -91,7 +91,7 @@ def main() -> int:
         content = "it takes too much memory; narrow the expression"
     except RecursionError:
         content = "the document or the expression is nested too deeply"
-    except ValueError as error:  # jmespath's errors are some, too
+    except ValueError as error:  # the errors of jmespath included
         content = " ".join(str(error).split())
     else:
         sys.stdout.buffer.write(content.encode("utf-8", "backslashreplace"))
@@ -214,7 +214,7 @@ def _rows_of(database: sqlite3.Connection, statement: str) -> Generator[str, Non
 
 
 def _as_name(token: re.Match[str]) -> str:
-    """Return a name in double quotes in the quotes that SQLite never takes for those of a text."""
+    """Return a name in double quotes in backquotes, which SQLite never takes for quotes of a text."""
     return token[0] if token[1] is None else "`" + token[1].replace('""', '"').replace("`", "``") + "`"
 
 
@@ -222,7 +222,7 @@ class _Expressions:
     """Regular expressions for SQL, matched by RE2 in linear time.
 
     Attributes:
-        problem: What is wrong with one; empty as long as nothing is. SQLite does not say what a function raised.
+        problem: The error in one of them, if any: SQLite does not say what a function raised.
     """
 
     def __init__(self) -> None:
@@ -240,7 +240,7 @@ class _Expressions:
         return self._compiled(str(pattern)).search(str(text).encode()) is not None
 
     def _extracted(self, text: Any, pattern: Any, group: int | None = None) -> str | None:
-        """Return what *group* matches, the first one if there is any, else the whole match; None without a match."""
+        """Return the match of *group*, by default the first group or else the whole match; None without a match."""
         if pattern is None or text is None:
             return None
         compiled = self._compiled(str(pattern))
@@ -266,7 +266,7 @@ class _Expressions:
 
 
 def _load_lines(database: sqlite3.Connection, sources: Sequence[QueriedFile]) -> int:
-    """Make table ``lines`` of all *sources*, with the numbers that `read` shows; return how many lines there are."""
+    """Make table ``lines`` of all *sources*, with the line numbers of `read`; return the number of lines."""
     database.execute(f"CREATE TABLE {_LINES} (path, n, text)")
     database.execute("BEGIN")
     for name, text in sources:
@@ -305,7 +305,7 @@ def _as_row(value: Any) -> Row:
 
 
 def _load(database: sqlite3.Connection, name: str, rows: Sequence[Row]) -> int:
-    """Make table *name* of *rows*; return how many there are."""
+    """Make table *name* of *rows*; return their number."""
     keys = list(dict.fromkeys(itertools.chain.from_iterable(rows))) or ["value"]
     if len(keys) > _MAX_COLUMNS:
         raise ValueError(f"{name} would have {len(keys):,} columns; use JMESPath, e.g. keys(@)")
@@ -320,7 +320,7 @@ def _load(database: sqlite3.Connection, name: str, rows: Sequence[Row]) -> int:
 
 
 def _distinct(keys: Sequence[str]) -> Iterator[str]:
-    """Yield names of columns: SQL takes ``Id`` and ``id`` for the same."""
+    """Yield distinct names of columns: to SQL ``Id`` and ``id`` are the same."""
     taken: set[str] = set()
     for key in keys:
         names = itertools.chain([key], (f"{key}_{number}" for number in itertools.count(2)))
@@ -334,12 +334,12 @@ def _quoted(name: str) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return *text* without lone surrogates, which SQLite does not take."""
+    """Return *text* without lone surrogates, which SQLite refuses."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _stored(value: Any) -> Any:
-    """Return *value* as SQLite takes it; what is nested as JSON, for its functions."""
+    """Return *value* for SQLite; nested values as JSON, for its functions."""
     if isinstance(value, (dict, list)):
         return json.dumps(value)
     if isinstance(value, str):
@@ -350,7 +350,7 @@ def _stored(value: Any) -> Any:
 
 
 def _described(database: sqlite3.Connection, tables: Mapping[str, int]) -> str:
-    """Say which tables there are, with their columns."""
+    """List the tables with their columns."""
     return "; ".join(
         f"table {name} with {count:,} rows of "
         + ", ".join(column for _, column, *_ in database.execute(f"PRAGMA table_info({_quoted(name)})"))[:400]
@@ -362,16 +362,16 @@ def _described(database: sqlite3.Connection, tables: Mapping[str, int]) -> str:
 
 
 def _parsed(text: str) -> Document:
-    """Return what *text* holds: a JSON document, or of lines of JSON, a table or records the list of them.
+    """Return the JSON document in *text*, or the list of its JSON lines, rows or records.
 
     Raises:
-        ValueError: It is nothing of this.
+        ValueError: It has none of these forms.
     """
     try:
         return Document(json.loads(text))
     except ValueError as error:
         problems = [f"the file is not JSON: {error}"]
-    # Torn lines of JSON may well have the same number of commas each: they are no table.
+    # Torn lines of JSON may have the same number of commas each and are not a table.
     is_json = text.lstrip()[:1] in {"{", "["}
     readers: tuple[Callable[[str], Document], ...] = (_json_lines, _table, _records)
     for reader in readers[:1] if is_json else readers:
@@ -395,7 +395,7 @@ def _json_lines(text: str) -> Document:
 
 
 def _table(text: str) -> Document:
-    """Return the rows of CSV or TSV under the names in its first line; nearly all have as many fields as that."""
+    """Return the rows of CSV or TSV; nearly all have as many fields as the first line has names."""
     problem = "it has no first line with names of columns"
     for delimiter in _DELIMITERS:
         if delimiter not in text.partition("\n")[0]:
@@ -408,12 +408,12 @@ def _table(text: str) -> Document:
 
 
 def _rows(text: str, delimiter: str) -> Document:
-    """Return the rows of a table. A few lines of another form are kept and named: a torn line makes no file unreadable.
+    """Return the rows of a table. A few lines of another form are kept and named, so a torn line costs nothing else.
 
-    Such a row has what fits under the names of the first line, null for the others, and all of it under `FIELDS`.
+    Such a row has the fields that fit under the names of the first line, null for the others, and all under `FIELDS`.
 
     Raises:
-        ValueError: So many lines have another form that it is no table.
+        ValueError: Too many lines have another form.
     """
     lines = _fields(text, delimiter)
     names = [name.strip() for name in next(lines).fields]
@@ -446,7 +446,7 @@ class _Fields(NamedTuple):
 
 
 def _fields(text: str, delimiter: str) -> Iterator[_Fields]:
-    """Yield the lines of a table that are not blank, also those with broken quotes, such as the last one if it is cut.
+    """Yield the lines of a table that are not blank; a last line that is cut may have broken quotes.
 
     Raises:
         csv.Error: A quote is not closed, and many lines follow it.
@@ -477,9 +477,9 @@ def _fields(text: str, delimiter: str) -> Iterator[_Fields]:
 def _records(text: str) -> Document:
     """Return paragraphs of ``key: value`` lines, as control files and many listings have them.
 
-    The first line of a paragraph may be a heading. Lines that begin with a blank go on with the value above, a key
-    that comes again makes a list, and a title above the first record is left out. Everything else is refused: a sum
-    over records of which some are left out would be wrong and not look so.
+    The first line of a paragraph may be a heading. A line that begins with a blank continues the value above, a
+    repeated key makes a list, and a title above the first record is left out. Any other text is refused: a sum over
+    some of the records would be wrong without looking wrong.
     """
     rows: list[Row] = []
     numbered = enumerate(text.split("\n"), 1)
@@ -493,7 +493,7 @@ def _records(text: str) -> Document:
 
 
 def _record(lines: Sequence[tuple[int, str]], *, is_title_allowed: bool) -> Row:
-    """Return the record in the paragraph of *lines*; nothing for a title."""
+    """Return the record in the paragraph of *lines*; an empty one for a title."""
     row: Row = {}
     newest = ""
     for place, (number, line) in enumerate(lines):
@@ -511,7 +511,7 @@ def _record(lines: Sequence[tuple[int, str]], *, is_title_allowed: bool) -> Row:
 
 
 def _add(row: Row, key: str, value: str) -> None:
-    """Set *key*; where it is there already, it holds the list of its values."""
+    """Set *key*; a key that is there already gets a list of its values."""
     if key in row:
         there = row[key]
         row[key] = [*there, value] if isinstance(there, list) else [there, value]
@@ -520,9 +520,10 @@ def _add(row: Row, key: str, value: str) -> None:
 
 
 def _with_numbers(rows: list[Row], odd: Collection[Row] = ()) -> list[Row]:
-    """Return *rows* with numbers in place of text for each key under which all values are numbers or empty.
+    """Return *rows* with numbers instead of text for each key whose values are all numbers or empty.
 
-    The rows in *odd* have no say in that, and get null for what is none: text is more than any number to SQL's max.
+    The rows in *odd* do not count for that and get null instead of text, which SQL's max takes for more than any
+    number.
     """
     passed_over = set(map(id, odd))
     for key in dict.fromkeys(itertools.chain.from_iterable(rows)):

@@ -1,4 +1,4 @@
-"""`query`: values out of structured files, by a path expression or in SQL."""
+"""`query`: values out of structured files, by JMESPath or SQL."""
 
 import contextlib
 import importlib.util
@@ -44,49 +44,50 @@ def query(
     counter: Counter | None = None,
     spelling: Spelling = as_arguments,
 ) -> Answer:
-    """Evaluate an expression on what files hold: JMESPath, or SQL where it begins with SELECT or WITH.
+    """Evaluate an expression on the content of files: SQL if it begins with SELECT or WITH, else JMESPath.
 
-    Read are JSON, one JSON value a line, tables with names of columns in the first line (CSV, TSV), and records:
-    paragraphs of ``key: value`` lines, of which the first may be a heading. Of all but JSON the expression sees the
-    list. In tables and records a key under which all values are numbers holds numbers, and null where it is empty. A
-    few lines of a table that have more or fewer fields than the first are kept, and the result says which. A file that
-    is nothing of this is refused, so that no sum is over a part of it.
+    Files hold JSON, one JSON value a line, a table with column names in the first line (CSV, TSV), or records:
+    paragraphs of ``key: value`` lines, the first of which may be a heading. All but JSON are a list to the expression.
+    In tables and records, a key whose values are all numbers holds numbers, and null for an empty value. A few lines
+    of a table with more or fewer fields than the first are kept, and the result names them. Any other file is refused,
+    so that no sum covers only a part of it.
 
-    SQL reads any text line by line as well: table ``lines`` with ``path``, ``n`` and ``text``, of all files. The
-    operator ``text REGEXP 'pattern'`` and ``regexp_extract(text, 'pattern', group)`` take RE2 syntax.
+    SQL can also read any text by lines: table ``lines`` has ``path``, ``n`` and ``text`` of all files. The operator
+    ``text REGEXP 'pattern'`` and ``regexp_extract(text, 'pattern', group)`` take RE2 syntax.
 
-    The original is asked where a view of a tool result is named. The work is done by a process of its own, which
-    does not hold the interpreter lock. Blocking.
+    The view of a tool result stands for the result itself. A process of its own evaluates the expression, without the
+    interpreter lock. Blocking.
 
     Args:
         workspace: Where the file is.
         path: Absolute below the workdir, or relative to it; or up to 20 of these.
         expression: JMESPath such as ``items[?state=='failed'].{id: id, error: error}`` or ``length(rows)``; of several
-            files it sees an object with keys ``t1``, ``t2`` and so on, in the order of *path*. Or a statement in
-            SQLite's SQL that reads: each file is a table of that name. What is nested is JSON in it, for
-            ``json_extract`` and ``json_each``. Of a document that is an object, each list is a table, too, such as
-            ``t1_items``. A name in double quotes is a column or an error, and never text.
+            files it sees an object with keys ``t1``, ``t2`` and so on, in the order of *path*. Or a reading statement
+            of SQLite's SQL: each file is a table of that name, with nested values as JSON for ``json_extract`` and
+            ``json_each``. Each list of a document that is an object is a table as well, such as ``t1_items``. A name in
+            double quotes is a column or an error, never text.
         start: First line of the result to show, 1-based.
         column: Character of line *start* to begin with, 1-based.
         session: The session whose directory is tried first for a relative *path*.
         confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
-        timeout_s: Processor time for *expression*, in whole seconds; 25 s more by the clock may pass before.
+        timeout_s: Processor time for *expression*, in whole seconds; the call may take 25 s longer by the clock.
         max_tokens: For the whole text of the answer.
         counter: Counts tokens; None for the default counter.
         spelling: Says in the answer how to go on.
 
     Returns:
-        The result with the numbers of its own lines: of JMESPath indented JSON; of SQL the names of columns, then
-        the rows, a JSON array a line; then notes. Numbers stand as Python reads them. Where there is nothing, it is
-        said what there is instead. `Answer.path` is the first file.
+        The result with line numbers of its own: indented JSON for JMESPath; column names and rows for SQL, a JSON
+        array a line; then notes. Numbers are as Python reads them. An empty result says which keys or tables there are.
+        `Answer.path` is the first file.
 
     Raises:
-        ConfigError: *workspace* is not on disk; *expression* is none, takes too long or gives more than 8 MB; *start*
-            or *column* cannot be; there are no files, over 20, or over 64 MB in all; or *max_tokens* is too few.
-        CorruptError: A file holds nothing of this.
+        ConfigError: *workspace* is not on disk; *expression* is invalid, takes too long or returns more than 8 MB;
+            *start*
+            or *column* is below 1; there are no files, over 20, or over 64 MB in all; or *max_tokens* is too small.
+        CorruptError: A file has none of these forms.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
-        StorageError: It is no regular file, or cannot be read.
+        StorageError: It is not a regular file or cannot be read.
 
     Source: https://jmespath.org/specification.html, https://www.sqlite.org/lang_select.html
     """
@@ -161,7 +162,7 @@ def _evaluated(workspace: LocalWorkspace, names: Sequence[str], expression: str,
 
 
 def _home_of(package: str) -> str:
-    """Return the directory that *package* lies in."""
+    """Return the directory of *package*."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise NotFoundError("package", package, f"pip install {package}")

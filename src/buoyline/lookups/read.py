@@ -123,7 +123,7 @@ def read(
             too small; or *whole* asks for more than 20 million characters.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
-        StorageError: It is no regular file, or cannot be read.
+        StorageError: It is not a regular file or cannot be read.
     """
     require_files(workspace)
     _require_positive(start=start, column=column)

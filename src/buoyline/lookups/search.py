@@ -1,4 +1,4 @@
-"""`search`: passages that have most to do with a question, for those who know no word to grep for."""
+"""`search`: the passages that fit a question best, for an agent that knows no word to grep for."""
 
 import codecs
 import collections
@@ -18,17 +18,15 @@ from buoyline.lookups.read import description_of
 from buoyline.lookups.sources import FileTree, require_files
 from buoyline.workspace import LocalWorkspace
 
-# Text of any size in chunks that are long enough to mean something and short enough to be shown whole.
-#
-# Chunks end where a text has its own joints: before a heading (of the transcript, too), behind a blank line, else
-# behind a line; inside a line only where that line is longer than a chunk. No line is looked at by itself: on 100 MB
-# of log lines that would take longer than all the rest.
+# Chunks are long enough to mean something and short enough to be shown whole. They end before a heading (those of the
+# transcript included), after a blank line, else after a line; inside a line only if it is longer than a chunk. Lines
+# are not looked at one by one: on 100 MB of log lines that would take longer than all the rest.
 
 
 MAX_CHUNK_CHARS = 800
 """About 200 tokens: ten of them in an answer of 2,000."""
 
-# A record with a heading is a chunk of its own; a comment in code, which looks like one, seldom begins another.
+# A record with a heading gets a chunk; a comment in code looks like a heading and seldom begins a chunk.
 _BEFORE_HEADING_CHARS = 100
 _BEFORE_BLANK_CHARS = 400
 _BREAK_WITHIN_CHARS = 80
@@ -39,8 +37,8 @@ class Chunk(NamedTuple):
 
     Attributes:
         number: The line that it begins in, 1-based.
-        column: Of its first character in that line, 1-based; over 1 where it begins inside the line.
-        text: Its characters, at most 800; lines end in ``\n``. Invalid UTF-8 stands as U+FFFD.
+        column: The column of its first character, 1-based; over 1 if it begins inside the line.
+        text: At most 800 characters; lines end in ``\n``. Invalid UTF-8 becomes U+FFFD.
     """
 
     number: int
@@ -54,9 +52,9 @@ class Chunk(NamedTuple):
 
 
 def chunks_of(content: Iterable[bytes]) -> Iterator[Chunk]:
-    """Yield a file in chunks that together are the whole of it, those without a visible character left out.
+    """Yield all chunks of a file that have a visible character.
 
-    They do not depend on the pieces of *content*, which are never held but for a few.
+    They do not depend on the pieces of *content*, only a few of which are held.
     """
     number, column = 1, 1
     for text in _texts(content):
@@ -72,7 +70,7 @@ def _texts(content: Iterable[bytes]) -> Iterator[str]:
     for text in _decoded(content):
         held += text
         position = 0
-        # One character more than a chunk has to be there, so that each is cut with the same knowledge.
+        # One character after the chunk must be known, so that each chunk is cut by the same rule.
         while len(held) - position > MAX_CHUNK_CHARS + 1:
             end = _end(held, position)
             yield held[position:end]
@@ -86,7 +84,7 @@ def _texts(content: Iterable[bytes]) -> Iterator[str]:
 
 
 def _end(text: str, start: int) -> int:
-    """Return where the chunk ends that begins at *start*."""
+    """Return the end of the chunk that begins at *start*."""
     most = start + MAX_CHUNK_CHARS
     heading = text.find("\n#", start + _BEFORE_HEADING_CHARS, most + 1) + 1
     blank = text.find("\n\n", start + _BEFORE_BLANK_CHARS, most) + 2
@@ -106,22 +104,21 @@ def _decoded(content: Iterable[bytes]) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-# The words of a query, and how often a text holds each of them, in any script.
-#
-# Nothing here knows a language: no list of stop words (words that are everywhere weigh next to nothing anyway) and no
-# stemmer. Words that only begin alike count half, which finds most plurals and tenses; scripts without blanks between
-# words are taken in pairs of characters, as Lucene's ``CJKBigramFilter`` does.
+# The words of a query in any script. Nothing depends on a language: there is no stemmer and no list of stop words,
+# since words that are everywhere weigh almost nothing. Words that only begin alike count half, which finds most
+# plurals and tenses. Scripts without blanks between words are split into pairs of characters, as Lucene's
+# ``CJKBigramFilter`` does.
 
 
 MAX_WORDS = 64
-"""More of a query says no more about what is wanted."""
+"""Further words of a query add nothing."""
 
 MAX_PHRASES = 16
-"""Each costs a look at every passage, where single words all together cost one."""
+"""Each phrase costs one pass over every passage; all single words together cost one."""
 
 VARIANT_WEIGHT = 0.5
 
-# Thai to Lao, Burmese, Khmer, kana, Han, Hangul: words are not, or not reliably, parted by blanks.
+# Thai to Lao, Burmese, Khmer, kana, Han, Hangul: scripts without reliable blanks between words.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}\U00020000-\U0003ffff]+")
 _WORD = re.compile(r"[^\W_]+")
@@ -137,22 +134,21 @@ _MAX_REMEMBERED = 100_000
 
 
 def folded(text: str) -> str:
-    """Return *text* as words are compared: without case, and without what only looks different."""
+    """Return *text* without case and compatibility forms, for comparing words."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", text).casefold()
 
 
 class Words:
-    """What a query asks for.
+    """The words of a query.
 
     Attributes:
-        texts: What is looked for, folded, in order: what is quoted, identifiers such as ``order-0042``, single
-            words. At most 64.
+        texts: Up to 64 folded texts: quoted phrases, then identifiers such as ``order-0042``, then single words.
     """
 
     def __init__(self, query: str) -> None:
-        """Take the words of *query*; there may be none."""
+        """Take the words of *query*, if there are any."""
         text = folded(query)
         single, unspaced = _singles(text)
         self.texts = tuple(dict.fromkeys([*_phrases(text), *single, *unspaced]))[:MAX_WORDS]
@@ -162,14 +158,14 @@ class Words:
         self._phrases = [(word, places[word], _whole_word(word)) for word in _phrases(text)]
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of words."""
         return len(self.texts)
 
     def count(self, text: str) -> dict[int, float]:
-        """Return how often *text* holds each word that it holds, by position; other forms count half."""
+        """Return how often *text* holds each of the words, by position; other forms count half."""
         text = folded(text)
         counts: dict[int, float] = {}
-        # Most passages hold nothing of what is looked for, and that is told before they are split.
+        # Most passages hold no word, which is known before they are split.
         if any(map(text.__contains__, self._forms.stems)):
             for meant in map(self._forms.__getitem__, _split(text)):
                 for place, weight in meant:
@@ -184,9 +180,9 @@ class Words:
 
 
 class _Forms(dict[str, tuple[tuple[int, float], ...]]):
-    """By a word of a text, the places of the words of the query that it is a form of, with what it counts.
+    """For a word of a text: the positions and weights of the query's words that it is a form of.
 
-    A text has few different words, so each is worked out once; with random ids there is no end of them.
+    A text has few distinct words, so each is computed once. The number kept is bounded, since random ids never end.
     """
 
     def __init__(self, words: dict[str, int]) -> None:
@@ -212,7 +208,7 @@ def _is_form(found: str, word: str) -> bool:
 
 
 def _stem(word: str) -> str:
-    """Return what begins all forms of *word*; the whole of it where it is short, or an identifier."""
+    """Return the beginning of all forms of *word*; the whole of a short word or an identifier."""
     dropped = min(len(word) // _CHARS_PER_DROPPED, _MAX_DROPPED)
     stem = word[: len(word) - dropped]
     return stem if len(stem) >= _LEAST_STEM_CHARS and word.isalpha() else word
@@ -224,7 +220,7 @@ def _split(text: str) -> Iterable[str]:
 
 
 def _singles(text: str) -> tuple[list[str], list[str]]:
-    """Return the words of *text*, and of what has no blanks between words all pairs of characters."""
+    """Return the words of *text*, and all pairs of characters of scripts without blanks."""
     pairs = [run[at : at + 2] for run in _UNSPACED_RUN.findall(text) for at in range(max(len(run) - 1, 1))]
     return _WORD.findall(_UNSPACED_RUN.sub(" ", text)), pairs
 
@@ -239,23 +235,18 @@ def _whole_word(phrase: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![^\W_]){re.escape(phrase)}(?![^\W_])")
 
 
-# Which passages have most to do with a query.
+# BM25 in Lucene's form, in one pass: the weight of a word is known at the end, so candidates are kept with their
+# counts, and no more of them than can be shown. Source: Robertson and Zaragoza, The Probabilistic Relevance Framework
+# (2009); k1 and b are the usual values and were not tuned.
 #
-# BM25 in Lucene's form, in one pass: what a word weighs is known at the end, so candidates are kept with their
-# counts,
-# and no more of them than will ever be shown. Pure. Source: Robertson and Zaragoza, The Probabilistic Relevance
-# Framework (2009); k1 and b are the usual ones, and were not tuned.
-#
-# An answer has room for some twenty passages. Where hundreds of records or lines of a log say the same of the query,
-# they took all of it; so each of them comes a little behind the one before, and what holds other words of the query,
-# or
-# stands in another file, is seen, too. How much that is hardly matters: in ``benchmarks/memory.py`` the second search
-# found the next record of the chain for 36 of 50 questions without it, and for 45 with a tenth, with 1/(1 + n/4) and
-# with 1/sqrt(1 + n).
+# An answer has room for some twenty passages, which hundreds of similar records or log lines would fill. So each of
+# them counts a little less than the one before, and passages with other words or of other files are shown as well. The
+# amount hardly matters: in ``benchmarks/memory.py`` the second search found the next record of the chain for 36 of 50
+# questions without it, and for 45 with a tenth, with 1/(1 + n/4) and with 1/sqrt(1 + n).
 
 
 MAX_CANDIDATES = 4_000
-"""So many passages are ranked at last; who would read on behind them asks for something else."""
+"""How many passages are ranked at the end; nobody reads more."""
 
 _K1 = 1.2
 _B = 0.75
@@ -266,10 +257,10 @@ class Candidate(NamedTuple):
     """A passage that holds a word of the query.
 
     Attributes:
-        order: Its place among all passages, in the order of searching.
+        order: Its position among all passages, in search order.
         path: The file, relative to the workdir.
-        chunk: What is shown.
-        counts: How often it holds each word that it holds, by the word's position.
+        chunk: The text.
+        counts: How often it holds each word, by the word's position.
     """
 
     order: int
@@ -283,8 +274,8 @@ class Ranking:
     """Ranks passages as they come.
 
     Attributes:
-        words: What is looked for.
-        total: How many passages hold any of it.
+        words: The words of the query.
+        total: How many passages hold any of them.
         passages: How many passages there were.
     """
 
@@ -296,14 +287,14 @@ class Ranking:
     _candidates: list[Candidate]
 
     def __init__(self, words: Words) -> None:
-        """Look for *words*."""
+        """Rank by *words*."""
         self.words = words
         self.total = self.passages = self._chars = 0
         self._holding = [0] * len(words)
         self._candidates = []
 
     def add(self, path: str, chunk: Chunk) -> None:
-        """Take a passage into account."""
+        """Add a passage."""
         self.passages += 1
         self._chars += len(chunk.text)
         counts = self.words.count(chunk.text)
@@ -317,9 +308,9 @@ class Ranking:
             self._candidates = [candidate for *_, candidate in self._ranked()]
 
     def best(self) -> list[Candidate]:
-        """Return the passages that were kept, the best first; of equals the one that came first.
+        """Return the passages that were kept, the best first; equal ones in search order.
 
-        Each passage counts a tenth less than the last one of its file that holds the same words of the query.
+        Each passage counts a tenth less than the one before it that is of the same file and holds the same words.
         """
         alike: collections.Counter[tuple[str, frozenset[int]]] = collections.Counter()
         ranked: list[tuple[float, int, Candidate]] = []
@@ -361,12 +352,12 @@ def search(
     counter: Counter | None = None,
     spelling: Spelling = as_arguments,
 ) -> Answer:
-    """Find the passages of files that have most to do with a query, in plain words of any language.
+    """Find the passages of files that fit a query best, in plain words of any language.
 
-    Passages are ranked by BM25 over the words of the query: rare ones weigh most, in identifiers and quoted words the
-    whole counts, too, and other forms of a word count half. Nothing is kept on disk; the same files give the same
-    answer. Blocking; the cost is linear in the bytes that are searched (1 to 6 s for 100 MB of text), and they are
-    never held whole.
+    Passages are ranked by BM25 over the words of the query. Rare words weigh most, identifiers and quoted phrases also
+    count as a whole, and other forms of a word count half. There is no index on disk; the same files give the same
+    answer. Blocking; the time is linear in the bytes that are searched (1 to 6 s for 100 MB of text), and no file is
+    held whole.
 
     Args:
         workspace: Where to search.
@@ -374,7 +365,7 @@ def search(
         path: A file, the lines of a citation, a directory with everything below it, a glob such as
             ``tool_result-*.txt``, or several of these. None searches all that was archived or offloaded: transcripts,
             and tool results in their readable form.
-        start: Rank of the first passage to show, 1-based; an earlier answer says where it has ended.
+        start: Rank of the first passage to show, 1-based, as in an earlier answer.
         session: The only session to search if *path* is None; else the session whose directory is tried first for a
             relative *path*.
         confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
@@ -384,13 +375,13 @@ def search(
         spelling: Says in the answer how to go on.
 
     Returns:
-        Passages of up to 800 characters, the best first, each with its place as a pointer that `read` takes, and its
-        lines with their numbers. `Answer.total` counts all passages that hold a word of the query; up to 4,000 are
-        ranked. `Answer.lines` has their lines, in the order of the text.
+        Passages of up to 800 characters, the best first, each with a citation that `read` accepts and its numbered
+        lines. `Answer.total` counts all passages that hold a word of the query; up to 4,000 are ranked. `Answer.lines`
+        has the lines in the order of the text.
 
     Raises:
-        ConfigError: *workspace* is not on disk, *query* has no word or over 2,000 characters, *start* cannot be,
-            or *max_tokens* is too few.
+        ConfigError: *workspace* is not on disk, *query* has no word or over 2,000 characters, *start* is below 1, or
+            *max_tokens* is too small.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session.
         StorageError: A file cannot be read.
@@ -426,7 +417,7 @@ def _wanted(query: str) -> Words:
 
 
 def _rank(tree: FileTree, ranges: LineRanges, ranking: Ranking, deadline: Deadline) -> str:
-    """Rank what is in *ranges*; return the file in which the time was up, or nothing."""
+    """Rank the passages in *ranges*; return the file in which the time was up, or nothing."""
     for path in ranges:
         if description_of(tree, path) is not None:  # a picture has no words
             continue
@@ -442,7 +433,7 @@ def _rank(tree: FileTree, ranges: LineRanges, ranking: Ranking, deadline: Deadli
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """A passage as it is shown: its first *chars* characters, or all where that is None."""
+    """The first *chars* characters of a passage; all if that is None."""
 
     found: Candidate
     chars: int | None = None
@@ -465,7 +456,7 @@ class _Passage:
 
 
 def _lines(path: str, chunk: Chunk) -> list[Line]:
-    """Return the lines of *chunk* without the blank ones at its end."""
+    """Return the lines of *chunk* without blank ones at the end."""
     texts = chunk.text.removesuffix("\n").split("\n")
     while len(texts) > 1 and not texts[-1].strip():
         texts.pop()
@@ -481,7 +472,7 @@ def _label(line: Line) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The text of an answer about *files* files, whose passages are shown from rank *start* on."""
+    """The text of an answer about *files* files that shows passages from rank *start* on."""
 
     ranking: Ranking
     ranked: int
@@ -500,7 +491,7 @@ class _Page:
         return self._heading(len(passages)) + "".join(map(self.row, passages)) + self._footer(len(passages))
 
     def following(self, passages: Sequence[_Passage]) -> dict[str, Any]:
-        """Return where to go on behind *passages*; empty when nothing is left."""
+        """Return where to go on after *passages*; empty at the end."""
         return self._following(len(passages))
 
     def _following(self, count: int) -> dict[str, Any]:
