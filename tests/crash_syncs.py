@@ -33,15 +33,15 @@ SYNCS = {
     "/data/ < Blobs.put > LocalTree.publish": ("a payload", "a power cut"),
     "/sessions/ < Session._opened": ("the first call of a workspace", "a power cut"),
     "/workspace.json < create_workspace > LocalTree.publish": ("the first call of a workspace", "a power cut"),
-    "context.jsonl < Archive._add > Appender.sync_found > Appender._sync > Appender.sync_committed": (
+    "context.jsonl < Archive.add > Appender.sync_found > Appender._sync > Appender.sync_committed": (
         "one message",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "context.jsonl < Archive._commit > Appender.commit > Appender._sync > Appender.sync_committed": (
+    "context.jsonl < Archive.add > Appender.commit > Appender._sync > Appender.sync_committed": (
         "one message",
         "a power cut",
     ),
-    "context.jsonl < Results._store > Appender.note > Appender._sync > Appender.sync_committed": (
+    "context.jsonl < Results.store > Appender.note > Appender._sync > Appender.sync_committed": (
         "one message",
         "a kill, then a power cut after a process that was at work stores a result",
     ),
@@ -53,13 +53,13 @@ SYNCS = {
         "one message",
         "a kill, then a power cut after the next process repeats it",
     ),
-    "journal.jsonl < Archive._add > Appender.sync_found > Appender._sync": (
+    "journal.jsonl < Archive.add > Appender.sync_found > Appender._sync": (
         "one message",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "journal.jsonl < Archive._commit > Appender.commit > Appender._sync": ("one message", "a power cut"),
-    "journal.jsonl < Results._store > Appender.note > Appender._sync": ("a tool result", "a power cut"),
-    "journal.jsonl < Results._store > Appender.sync_found > Appender._sync": (
+    "journal.jsonl < Archive.add > Appender.commit > Appender._sync": ("one message", "a power cut"),
+    "journal.jsonl < Results.store > Appender.note > Appender._sync": ("a tool result", "a power cut"),
+    "journal.jsonl < Results.store > Appender.sync_found > Appender._sync": (
         "a tool result",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
@@ -94,7 +94,7 @@ SYNCS = {
         "a power cut",
     ),
     "session/ < Results.publish > LocalTree.publish_staged": ("a result that is streamed", "a power cut"),
-    "session/ < Results._store": (
+    "session/ < Results.store": (
         "a tool result",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
@@ -133,15 +133,15 @@ SYNCS = {
         "messages of a window",
         "a power cut while the next writer recovers from one",
     ),
-    "summaries.jsonl < Archive._add > Appender.sync_found > Appender._sync > Appender.sync_committed": (
+    "summaries.jsonl < Archive.add > Appender.sync_found > Appender._sync > Appender.sync_committed": (
         "the first summary",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "summaries.jsonl < Archive._commit > Appender.commit > Appender._sync > Appender.sync_committed": (
+    "summaries.jsonl < Archive.add > Appender.commit > Appender._sync > Appender.sync_committed": (
         "the first summary",
         "a kill, then a power cut after a process that was at work archives something else",
     ),
-    "summaries.jsonl < Results._store > Appender.note > Appender._sync > Appender.sync_committed": (
+    "summaries.jsonl < Results.store > Appender.note > Appender._sync > Appender.sync_committed": (
         "the first summary",
         "a kill, then a power cut after a process that was at work stores a result",
     ),

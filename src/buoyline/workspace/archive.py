@@ -24,7 +24,6 @@ from buoyline.workspace.batches import (
     transcript_lines,
 )
 from buoyline.workspace.blobs import Blobs
-from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, Record, batch_from, batch_record
 from buoyline.workspace.journal_tail import JournalTail
@@ -74,42 +73,37 @@ class Archive:
             QuotaExceededError: A payload, the session or the workspace would exceed its quota; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
-        with ExitStack() as lease:
-            return self._add(messages, lease, batch_id=batch_id, dialect=dialect, first=first, times=times)
-
-    def _add(
-        self,
-        messages: Sequence[Any],
-        lease: ExitStack,
-        *,
-        batch_id: str,
-        dialect: str | None,
-        first: int | None,
-        times: Sequence[str],
-    ) -> tuple[Batch, ...]:
         staged = StagedBlobs(self._blobs, self._quota)
-        held: list[object] = []
+        with ExitStack() as lease:
+            has_lease = False
 
-        def put(payload: bytes, media_type: str) -> str:
-            # Most messages have no payload, and the lock would take a tenth of the time of their append.
-            if not held:
-                held.append(lease.enter_context(self._blobs.lease()))
-            return staged.put(payload, media_type)
+            def put(payload: bytes, media_type: str) -> str:
+                # Most messages have no payload, and the lock would take a tenth of the time of their append.
+                nonlocal has_lease
+                if not has_lease:
+                    lease.enter_context(self._blobs.lease())
+                    has_lease = True
+                return staged.put(payload, media_type)
 
-        checked = prepared(messages, dialect, put)
-        if not checked:
-            return ()
-        addition = _Addition(batch_id, checked, lines_of(checked), times_of(checked, times), staged)
-        if not held and any(layout.REFERENCE_PREFIX in line for line in addition.lines):
-            lease.enter_context(self._blobs.lease())
-        self._check_new(addition)
-        with self._session.writing() as (tail, appender):
-            known = known_batch(tail, self._session.session_id, batch_id, checked, addition.lines)
-            if known is not None:
-                appender.sync_found()
-                return (known,)
-            check_first(tail, self._session.session_id, first)
-            return (self._commit(tail, appender, addition),)
+            checked = prepared(messages, dialect, put)
+            if not checked:
+                return ()
+            addition = _Addition(batch_id, checked, lines_of(checked), times_of(checked, times), staged)
+            if not has_lease and any(layout.REFERENCE_PREFIX in line for line in addition.lines):
+                lease.enter_context(self._blobs.lease())
+            self._check_new(addition)
+            with self._session.writing() as (tail, appender):
+                known = known_batch(tail, self._session.session_id, batch_id, checked, addition.lines)
+                if known is not None:
+                    appender.sync_found()
+                    return (known,)
+                check_first(tail, self._session.session_id, first)
+                record, derived = addition.rendered_behind(tail)
+                if self._quota.is_limited:
+                    self._quota.admit(self._session, tail, *addition.growth(tail, self._session.tree, record, derived))
+                    staged.write()
+                made = appender.commit(layout.CONTEXT_FILE, addition.lines, record, derived=derived)
+                return (batch_from(*made),)
 
     def messages(
         self,
@@ -172,14 +166,6 @@ class Archive:
         names = map(self._session.name, (layout.TRANSCRIPT_FILE, *self._session.index().results))
         tree = self._session.tree
         return absent(strings, (tree.read(name) for name in names if tree.size(name) is not None))
-
-    def _commit(self, tail: JournalTail, appender: Appender, addition: "_Addition") -> Batch:
-        record, derived = addition.rendered_behind(tail)
-        if self._quota.is_limited:
-            self._quota.admit(self._session, tail, *addition.growth(tail, self._session.tree, record, derived))
-            addition.staged.write()
-        made = appender.commit(layout.CONTEXT_FILE, addition.lines, record, derived=derived)
-        return batch_from(*made)
 
     def _check_new(self, addition: "_Addition") -> None:
         if self._quota.is_limited and not self._session.exists():

@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -19,14 +19,12 @@ from typing import Any, Protocol, TypeVar
 from buoyline.errors import CorruptError, MessageError, StorageError
 from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
+from buoyline.workspace.pool import RunsWork
 from buoyline.workspace.quotas import QuotaChecker
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.tree import Tree
 
 T = TypeVar("T")
-
-Run = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs blocking work beside the event loop, in the order in which it was given."""
 
 _ATTEMPTS = 5
 
@@ -54,7 +52,7 @@ class StoredEntries:
         tree: Tree,
         scope: str,
         *,
-        run: Run,
+        run: RunsWork,
         begin: Callable[[], None],
         redaction: Redaction,
         quota: QuotaChecker,
@@ -95,8 +93,7 @@ class StoredEntries:
             CorruptError: Its file is gone or not what was written.
             StorageError: The file system refused.
         """
-        found: StoredEntry | None = await self._run(lambda: self._read(key))
-        return found
+        return await self._run(lambda: self._read(key))
 
     async def delete(self, key: str) -> None:
         """Remove what is under *key*; nothing happens where nothing is.
@@ -112,8 +109,7 @@ class StoredEntries:
         Raises:
             StorageError: The file system refused.
         """
-        found: list[str] = await self._run(lambda: self._keys(prefix))
-        return found
+        return await self._run(lambda: self._keys(prefix))
 
     def _write(self, key: str, entry: StoredEntry) -> None:
         self._quota.check_blob(len(entry.content))

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
@@ -16,6 +16,14 @@ Job = tuple[Future[Any], Callable[[], Any]]
 _THREADS = 4
 _MAX_GROUP = 256
 """Calls that share a sync: then other processes get their turn at the lock."""
+
+
+class RunsWork(Protocol):
+    """Runs blocking work, in the order in which it was given, and waits for its end, even if cancelled."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
+        """Run *work*."""
+        ...
 
 
 class SyncsInGroups(Protocol):

@@ -185,30 +185,28 @@ class Results:
         with ExitStack() as lease:
             if has_data(result):
                 lease.enter_context(self._blobs.lease())
-            return self._store(_PendingResult(result, described(result, staged.put), staged))
-
-    def _store(self, pending: "_PendingResult") -> StoredResult:
-        view = pending.content.view()
-        self._check_new(pending, view)
-        with self._session.writing() as (tail, appender):
-            name, is_there = self._place(tail, pending.result.call_id, pending.result.name, pending)
-            record = tail.find_result(name)
-            if record is None:
-                self._admit(tail, pending, name, view)
-            pending.staged.write()
-            if is_there:
-                # Whoever stored it may have been killed before its name was durable.
-                self._session.tree.sync_directory(self._session.directory)
-            else:
-                self._publish(name, pending)
-            if view is not None:
-                self._publish_view(layout.view_name(name), view)
-            if record is None:
-                record = pending.record(name, view, tail.result_bytes)
-                appender.note(record)
-            else:
-                appender.sync_found()
-            return self._described(record)
+            pending = _PendingResult(result, described(result, staged.put), staged)
+            view = pending.content.view()
+            self._check_new(pending, view)
+            with self._session.writing() as (tail, appender):
+                name, is_there = self._place(tail, result.call_id, result.name, pending)
+                record = tail.find_result(name)
+                if record is None:
+                    self._admit(tail, pending, name, view)
+                staged.write()
+                if is_there:
+                    # Its writer may have been killed before the name was durable.
+                    self._session.tree.sync_directory(self._session.directory)
+                else:
+                    self._publish(name, pending)
+                if view is not None:
+                    self._publish_view(layout.view_name(name), view)
+                if record is None:
+                    record = pending.record(name, view, tail.result_bytes)
+                    appender.note(record)
+                else:
+                    appender.sync_found()
+                return self._described(record)
 
     def load(self, name: str) -> ToolResult:
         """Return the result in file *name*, equal to what was given; its media come with their bytes.

@@ -25,6 +25,7 @@ from buoyline.previews.source import BlockCutter, BytesSource, character_boundar
 from buoyline.workspace import layout
 from buoyline.workspace.content import Measure
 from buoyline.workspace.local_tree import outside_chunks, outside_file
+from buoyline.workspace.pool import RunsWork
 from buoyline.workspace.quotas import QuotaChecker
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.results import Results, StagedResult
@@ -87,18 +88,10 @@ class ResultSink(Protocol):
         ...
 
 
-class Run(Protocol):
-    """Runs work that may block, and waits for its end, even when cancelled."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Run *work*."""
-        ...
-
-
 class StreamWriter:
     """Writes one result to a sink, by the megabyte; see `buoyline.offloader.ResultWriter`."""
 
-    def __init__(self, call_id: str, sink: ResultSink, *, run: Run, run_in_order: Run) -> None:
+    def __init__(self, call_id: str, sink: ResultSink, *, run: RunsWork, run_in_order: RunsWork) -> None:
         """Begin with nothing.
 
         Args:
