@@ -1,4 +1,4 @@
-"""The archive of a session: batches of messages in ``context.jsonl``, found again by number or by text."""
+"""The archive of a session: batches of messages in ``context.jsonl``, found by number or by text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -35,10 +35,10 @@ from buoyline.workspace.tree import Tree
 
 
 class Archive:
-    """The messages that left a session's context."""
+    """The archived messages of a session."""
 
     def __init__(self, session: Session, blobs: Blobs, quota: QuotaChecker = UNLIMITED) -> None:
-        """Archive into *session*, payloads into *blobs*, what *quota* grants."""
+        """Archive into *session*, and payloads into *blobs*, within *quota*."""
         self._session = session
         self._blobs = blobs
         self._quota = quota
@@ -56,15 +56,15 @@ class Archive:
 
         Args:
             messages: Native messages in order.
-            batch_id: Makes a repetition known, at any time; without one only an identical call right after
-                the first counts as its repetition.
-            dialect: Name of the messages' dialect; detected for each where it is None.
-            first: Index that the first of them must get; not checked where it is None.
-            times: When each message was added, ISO 8601, for the headings of those that have no time of their own.
-                Left out, or empty for a message: not known.
+            batch_id: A later call with the same id is a repetition. Without an id, only an identical call right after
+                the first one is.
+            dialect: Name of the messages' dialect; None to detect it for each.
+            first: Index that the first message must get; None for no check.
+            times: When each message was added, ISO 8601, for the headings of messages without a time of their own;
+                empty if not known.
 
         Returns:
-            The batch; nothing when there are no messages.
+            The batch; none if there are no messages.
 
         Raises:
             MessageError: One of *messages* is no message; nothing was written.
@@ -112,16 +112,16 @@ class Archive:
         *,
         on_damage: Callable[[CorruptError], None] | None = None,
     ) -> Iterator[ArchivedMessage]:
-        """Yield the archived messages from *first* up to *end*, in order, up to the last committed one.
+        """Yield the archived messages from *first* up to *end*, in order; fewer if fewer are committed.
 
         Args:
             first: Index of the first message wanted, 0-based.
             end: Index behind the last one wanted; None for all.
-            on_damage: Told of each batch whose bytes are not what was committed, which is then left out.
+            on_damage: Called for each batch whose bytes changed since the commit; the batch is skipped.
 
         Raises:
             NotFoundError: There is no such session.
-            CorruptError: A batch is damaged and *on_damage* is not given.
+            CorruptError: A batch is damaged, and there is no *on_damage*.
         """
         index = self._session.index()
         for batch in batches_between(index, first, end):
@@ -136,11 +136,11 @@ class Archive:
                 self._report(batch, on_damage)
 
     def with_payloads(self, message: ArchivedMessage) -> dict[str, Any]:
-        """Return the message's JSON with its payloads put back, equal to what was archived.
+        """Return the JSON of an archived message with its payloads.
 
         Raises:
-            CorruptError: A payload is not what was stored.
-            StorageError: A payload is gone.
+            CorruptError: A payload does not hold the stored bytes.
+            StorageError: A payload is missing.
         """
         value: dict[str, Any] = put_back(message.value, message.references, self._blobs.get)
         return value
@@ -154,7 +154,7 @@ class Archive:
         return line_ranges(self._session.index(), self._session.session_id, first, end)
 
     def transcript_lines(self, first: int, end: int) -> list[list[str]]:
-        """Return the transcript's lines of the messages from *first* up to *end*; nothing where it is not whole."""
+        """Return the transcript's lines of the messages from *first* up to *end*; none if it is not whole."""
         tree, name = self._session.tree, self._session.name(layout.TRANSCRIPT_FILE)
         if tree.size(name) is None:
             return []
@@ -162,7 +162,7 @@ class Archive:
         return transcript_lines(batches, first, end, lambda offset, size_bytes: tree.read(name, offset, size_bytes))
 
     def missing(self, strings: Sequence[str]) -> list[str]:
-        """Return those of *strings* that stand in neither the transcript nor any stored tool result, in order."""
+        """Return those of *strings* that neither the transcript nor a stored tool result contains, in order."""
         names = map(self._session.name, (layout.TRANSCRIPT_FILE, *self._session.index().results))
         tree = self._session.tree
         return absent(strings, (tree.read(name) for name in names if tree.size(name) is not None))
@@ -176,7 +176,7 @@ class Archive:
     def _is_torn_from(self, batch: Batch, index: Index) -> bool:
         """Tell whether the next writer will set *batch* aside.
 
-        Without syncs a power cut may take several batches: then nothing behind it is there, either.
+        Without syncs a power cut may take several batches; then all later ones are lost, too.
         """
         if index.may_be_torn(batch):
             return True
@@ -195,7 +195,7 @@ class Archive:
 
 
 class _Addition(NamedTuple):
-    """A batch that is about to be committed, with the payloads that wait for it."""
+    """A batch before its commit, with its waiting payloads."""
 
     batch_id: str
     messages: Sequence[ArchivedMessage]
@@ -204,7 +204,7 @@ class _Addition(NamedTuple):
     staged: StagedBlobs
 
     def rendered_behind(self, tail: JournalTail) -> tuple[Callable[[ByteRange], Record], bytes]:
-        """Return what makes the record behind those in *tail*, and the bytes for the transcript."""
+        """Return a function that makes the record after those in *tail*, and the bytes for the transcript."""
         time = now()
         shown = rendered(self.messages, tail.messages, self.times, tail)
         derived = transcript_bytes(shown)

@@ -1,6 +1,6 @@
-"""Committing lines to an append-only file, and setting aside what a crash left.
+"""Commit lines to an append-only file, and set aside torn bytes after a crash.
 
-A record in the journal whose hash matches the bytes in the file is the commit. Source: docs/format.md, "Commit
+The commit is a record in the journal whose hash matches the bytes in the file. Source: docs/format.md, "Commit
 protocol".
 """
 
@@ -25,9 +25,9 @@ class Appender:
         Args:
             tree: The workspace's files.
             directory: The session's.
-            tail: What the journal says; every record that is written is folded into it.
-            shares_sync: Leave syncing to `flush`, which then makes durable what several calls have written. Only
-                then are these calls acknowledged.
+            tail: The journal's tail, to which each written record is added.
+            shares_sync: Delay syncs until `flush`, which makes the writes of several calls durable at once. The calls
+                are acknowledged only after it.
         """
         self._tree = tree
         self._directory = directory
@@ -39,10 +39,10 @@ class Appender:
         self._failure: StorageError | None = None
 
     def is_waiting(self) -> bool:
-        """Tell whether something was written that only `flush` makes durable.
+        """Tell whether a write waits for `flush`.
 
         Raises:
-            StorageError: That of a `flush` that failed, and took back what was to become durable with it.
+            StorageError: An earlier `flush` failed and cut its writes back.
         """
         if self._failure is not None:
             raise self._failure
@@ -50,7 +50,7 @@ class Appender:
 
     @property
     def syncs_at_once(self) -> bool:
-        """Whether what was appended is durable, and does not wait for `flush`."""
+        """Whether each write is durable on return, without `flush`."""
         return self._tree.is_durable and not self._shares_sync
 
     def close(self) -> None:
@@ -67,10 +67,10 @@ class Appender:
         return name in self._handles or self._tree.size(f"{self._directory}/{name}") is not None
 
     def file(self, name: str, *, create: bool = True) -> OpenFile:
-        """Return the session's file *name*, opened once; with *create*, it is created empty if it is missing.
+        """Return the session's file *name*, opened once; with *create*, an empty one is created if it is missing.
 
         Raises:
-            StorageError: The file system refused; without *create*, also where the file is missing.
+            StorageError: The file system refused, or the file is missing and *create* is off.
         """
         handle = self._handles.get(name)
         if handle is None:
@@ -82,12 +82,12 @@ class Appender:
     def commit(
         self, name: str, lines: Sequence[bytes], record: Callable[[ByteRange], Record], derived: bytes = b""
     ) -> tuple[Record, int]:
-        """Append *lines* to file *name* and the record of their extent to the journal; durable on return.
+        """Append *lines* to file *name* and their record to the journal; durable on return.
 
         Args:
             name: ``context.jsonl`` or ``summaries.jsonl``.
             lines: Whole lines, ends included.
-            record: Makes the record from the extent.
+            record: Makes the record from the range of the new bytes.
             derived: Bytes for the transcript, which is written but not synced, since it can be rendered again.
 
         Returns:
@@ -116,7 +116,7 @@ class Appender:
             self._tail.mark_checked()
             self._sync_or_defer(name, layout.JOURNAL_FILE)
         except StorageError:
-            # A sync that failed has dropped the pages; syncing again would report success over nothing.
+            # A failed sync has dropped the pages; a second one would report success for nothing.
             _cut_back(before)
             raise
         return made, record_offset
@@ -136,20 +136,20 @@ class Appender:
             if durable:
                 self._sync_or_defer(layout.JOURNAL_FILE)
             elif not self._dirty:
-                # Acknowledged at once, so no later flush that fails may take it back.
+                # Acknowledged at once, so a later flush that fails must not cut it back.
                 self._flushed[layout.JOURNAL_FILE] = journal.size()
         except StorageError:
             _cut_back([(journal, before)])
             raise
 
     def cut_journal(self, end: int) -> None:
-        """Cut the journal to *end*, for records whose effect failed; the caller then gives up what it knew."""
+        """Cut the journal to *end*, since the step that its records announced failed; the caller forgets its tail."""
         _cut_back([(self.file(layout.JOURNAL_FILE), end)])
 
     def append_lines(self, name: str, lines: Sequence[bytes]) -> int:
-        """Append *lines* to a file that needs no record, after a torn last line is set aside; durable.
+        """Append *lines* to a file that needs no record, after setting aside a torn last line; durable on return.
 
-        Records that the lines may count on, such as those of stubs, become durable with them.
+        Records that the lines may depend on, such as those of stubs, become durable with them.
 
         Returns:
             The size of the file before, for `cut`.
@@ -162,7 +162,7 @@ class Appender:
         if size and file.read(size - 1, 1) != b"\n":
             size = file.read(0, size).rfind(b"\n") + 1
             self._set_aside(name, file, size)
-            # Old bytes in place of new ones, after a power cut, would go unnoticed in lines without hashes.
+            # These lines have no hashes: after a power cut, old bytes in place of new ones would go unnoticed.
             file.sync()
         try:
             file.append(b"".join(lines))
@@ -173,11 +173,11 @@ class Appender:
         return size
 
     def cut(self, name: str, size_bytes: int) -> None:
-        """Cut file *name* to *size_bytes*, for lines whose record failed."""
+        """Cut file *name* to *size_bytes* after the record of its new lines failed."""
         _cut_back([(self.file(name), size_bytes)])
 
     def replace(self, name: str, content: bytes) -> None:
-        """Put *content* in the place of file *name*, durable on return, as is what was written before.
+        """Replace the content of file *name*; it and all earlier writes are durable on return.
 
         Raises:
             StorageError: The file system refused; the file is as it was.
@@ -190,7 +190,7 @@ class Appender:
             self._handles.pop(name).close()
 
     def sync_found(self) -> None:
-        """Make durable what a call finds done already: whoever did it may have been killed before the sync.
+        """Sync the work that a call finds done: its writer may have been killed before the sync.
 
         Raises:
             StorageError: The device refused.
@@ -199,10 +199,9 @@ class Appender:
             self._sync_or_defer(layout.JOURNAL_FILE)
 
     def sync_earlier(self) -> None:
-        """Make durable what earlier processes have left.
+        """Sync the files of earlier processes, which may have been killed before their sync.
 
-        They may have been killed before their sync. Once it is known to be durable, the next record says so, and
-        nobody has to hash it again.
+        The next record then says that these bytes are durable, and nobody has to hash them again.
 
         Raises:
             StorageError: The device refused.
@@ -214,7 +213,7 @@ class Appender:
         self._tail.mark_synced(transcript=self._sync_long_transcript())
 
     def sync_committed(self) -> list[str]:
-        """Make the bytes durable that the journal's records commit, whoever wrote them; return the files of these.
+        """Sync all bytes that the journal's records commit, and return the names of the synced files.
 
         Raises:
             StorageError: The device refused.
@@ -225,7 +224,7 @@ class Appender:
         return unsynced
 
     def flush(self) -> None:
-        """Make everything durable that was written and not synced yet.
+        """Sync all writes that are not synced yet.
 
         Raises:
             StorageError: The device refused. All files were cut back to where they were at the last flush.
@@ -243,10 +242,10 @@ class Appender:
             self._flushed = {name: handle.size() for name, handle in self._handles.items()}
 
     def set_aside_behind(self, name: str, end: int) -> None:
-        """Copy what stands behind byte *end* of file *name*, if anything, to ``torn/`` and cut it off.
+        """Copy the bytes of file *name* from *end* on, if there are any, to ``torn/``, and cut them off.
 
-        A damaged file that ends before is filled up with line ends, lest what is appended stands where lost bytes
-        belong: those could not be put back from a copy.
+        A damaged file that is shorter is filled with line ends. Otherwise new bytes would take the place of the lost
+        ones, which could then not be restored from a copy.
         """
         file = self.file(name)
         size = file.size()
@@ -256,10 +255,10 @@ class Appender:
             file.append(b"\n" * (end - size))
 
     def set_holes_aside(self, name: str) -> None:
-        """Copy what stands behind a hole in file *name*, if there is one, to ``torn/`` and cut it off.
+        """If file *name* has a hole, copy the bytes from it on to ``torn/``, and cut them off.
 
-        For a file whose lines have no hashes: a power cut leaves zeros where unsynced bytes should be, and JSON has
-        none. What was synced has no hole, and no acknowledged line stands behind one.
+        For a file whose lines have no hashes. After a power cut, unsynced bytes are zeros, which JSON never has. Synced
+        bytes have no hole, and no acknowledged line follows one.
         """
         file = self.file(name)
         hole = file.read(0, file.size()).find(b"\0")
@@ -268,7 +267,7 @@ class Appender:
             file.sync()
 
     def cut_transcript(self, end: int) -> None:
-        """Cut the transcript to *end*; nothing is set aside, since it is derived."""
+        """Cut the transcript to *end*. Nothing is set aside, since it can be rendered again."""
         self.file(layout.TRANSCRIPT_FILE).cut(end)
 
     def extend_transcript(self, content: bytes) -> None:
@@ -282,7 +281,7 @@ class Appender:
             self._sync(names)
 
     def _sync(self, names: Iterable[str]) -> None:
-        # A record that is durable must not follow one whose bytes are not: nobody could tell it from damage.
+        # A durable record must not follow one whose bytes are not durable: it would look like damage.
         settled = self.sync_committed() if layout.JOURNAL_FILE in names else []
         for name in names:
             if name not in settled:
@@ -291,7 +290,7 @@ class Appender:
             self._tail.mark_synced(transcript=self._sync_long_transcript())
 
     def _sync_long_transcript(self) -> bool:
-        """Sync the transcript now and then, so that the next process has little of it to look through."""
+        """Sync the transcript from time to time, so that the next process has little of it to check."""
         if self._tail.transcript_end - self._tail.synced.transcript < _MAX_UNSYNCED_BYTES:
             return False
         self.file(layout.TRANSCRIPT_FILE).sync()

@@ -1,4 +1,4 @@
-"""`LocalWorkspace`: a directory that holds what left the context. The asynchronous border of the workspace."""
+"""`LocalWorkspace`: a workspace in a directory of plain files."""
 
 import asyncio
 import os
@@ -22,13 +22,12 @@ _NO_QUOTAS = Quotas()
 
 
 class LocalWorkspace(TreeWorkspace[LocalTree]):
-    """A directory of plain files that takes what is too heavy for a context, and loses none of it.
+    """A directory of plain files for everything that is too large for a context.
 
-    It is an `Offloader`, with the methods that AgentScope's ``Agent(offloader=...)`` calls, and it has all the
-    abilities that `ContextWindow` knows how to use. Several workspaces, threads and processes, forked ones too,
-    may share one directory. Each call is one hop to a thread of a small pool of its own; calls for one session
-    run in the order in which they were made. A cancelled call returns when its thread has ended, so that what
-    it did is known: a repetition finds it done.
+    It is an `Offloader` with the methods that AgentScope's ``Agent(offloader=...)`` calls, and has every ability that
+    `ContextWindow` uses. Several workspaces, threads and processes, forked ones too, may share one directory. Each call
+    runs in a thread of a small pool; calls for one session run in the order in which they were made. A cancelled call
+    returns when its thread has finished; if it is repeated, it finds its work done.
 
     Source: docs/format.md for every file; AgentScope's ``LocalWorkspace`` for the name, the three ``offload_*``
     methods and the layout they share.
@@ -44,25 +43,24 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         redact: RedactText | None = None,
         redact_payload: RedactPayload | None = None,
     ) -> None:
-        """Address *workdir*; it is created when something is first written, or by `initialize`.
+        """Use *workdir*, which the first write or `initialize` creates.
 
         Args:
-            workdir: The directory. What else lies in it is left alone.
-            durability: ``"fsync"``: what is acknowledged survives a power cut. ``"batch"``: likewise, but calls for
-                one session that are made while another one syncs share the next sync, which is worth it where
-                many tasks write at once; if it fails, it fails for all of them. ``"off"``: what is acknowledged
-                survives the end of the process; after a power cut the newest may be missing.
+            workdir: The directory. Other files in it are not touched.
+            durability: With ``"fsync"``, acknowledged writes survive a power cut. With ``"batch"`` they do, too, but
+                calls for one session that are made during a sync share the next one, which helps if many tasks write at
+                once; if that sync fails, all of them fail. With ``"off"``, acknowledged writes survive the end of the
+                process; a power cut may lose the newest.
             lock_timeout_s: How long a writer waits for another one in the same session.
-            quotas: How much may be stored. What would exceed them is a `QuotaExceededError`, before anything is
+            quotas: Limits on stored bytes. A write that would exceed one raises `QuotaExceededError` before anything is
                 decoded or written.
-            redact: Gets every string that is about to be stored and returns what may be: texts, keys, ids of calls,
-                arguments, settings, summaries; a text with JSON's escapes also as they decode. It runs before
-                anything is hashed or written. Must give the same for the same text, and leave its own answers
-                alone, since a retry and a stub are known by them. Not passed: session ids, which name directories,
-                and numbers. Where it raises, or returns no text, or makes two keys of an object one, the call is a
-                `RedactionError` and nothing is stored.
-            redact_payload: The same for decoded payloads, with their media type. Where it is None, payloads of a text
-                type go through *redact*, and others (a picture, a PDF) are stored as they are.
+            redact: Gets every string before it is hashed or written, and returns the string to store: texts, keys, call
+                ids, arguments, settings, summaries. A text with JSON escapes is passed a second time, decoded. Equal
+                texts must get equal answers, and an answer must not be changed again, since retries and stubs are
+                recognised by them. Session ids and numbers are not passed. If it raises, returns no text, or gives two
+                keys of an object the same name, the call raises `RedactionError` and nothing is stored.
+            redact_payload: The same for decoded payloads, with their media type. If it is None, payloads of a text type
+                go through *redact*, and all others (an image, a PDF) are stored unchanged.
 
         Raises:
             ConfigError: *durability* is not one of the three, *quotas* is no `Quotas`, or a hook cannot be called.
@@ -96,14 +94,14 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         self._pool = WorkerPool()
 
     def watch(self, session_id: str | None = None, *, last: int | None = 0) -> "AsyncGenerator[WorkspaceEvent]":
-        """Tell what happens in the workspace, whoever writes: each thing once, in the order of each session.
+        """Yield an event for each change of the workspace by any writer, once, in the order of its session.
 
-        It only reads, and waits for what is not there yet. It begins with the first step of the iteration and goes
-        on until it is closed or cancelled. Source: docs/watching.md.
+        It only reads, and the workspace need not exist yet. It starts with the first step of the iteration and runs
+        until it is closed or cancelled. Source: docs/watching.md.
 
         Args:
             session_id: Watch this session alone.
-            last: How many of the newest events of each session that is there already come first; None: all.
+            last: Begin with so many of the newest events of each existing session; None for all.
 
         Raises:
             ConfigError: *last* is negative.
@@ -114,11 +112,11 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         return watched(Watch(self._tree, self.check, session_id, last=last))
 
     def check(self) -> None:
-        """Make sure that there is a workspace that this buoyline can read; nothing is created.
+        """Check that the directory holds a workspace that this buoyline can read. Creates nothing.
 
         Raises:
-            NotFoundError: Nobody has written to the directory.
-            FormatVersionError: A newer buoyline has.
+            NotFoundError: It holds no workspace.
+            FormatVersionError: A newer buoyline wrote it.
             CorruptError: ``workspace.json`` is not what was written.
         """
         if self._tree.size(layout.WORKSPACE_FILE) is None:
@@ -129,7 +127,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         check_format(self._tree)
 
     def directory_of(self, session_id: str) -> Path:
-        """Return where the files of a session are, or, where there is no such session, would be now. Blocking.
+        """Return the directory of a session; if the session does not exist, the one that it would get now. Blocking.
 
         Raises:
             InvalidNameError: *session_id* cannot be an id.
@@ -137,7 +135,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         return self.workdir / self._session(session_id).directory
 
     async def _run_in_session(self, session_id: str, work: Callable[[], T]) -> T:
-        """Run *work* in the session's lane and wait for its end, even when cancelled."""
+        """Run *work* in the session's thread and wait for its end, even if cancelled."""
         if self._shares_sync and session_id:
             future = self._pool.submit_to_group(session_id, self._session(session_id), work)
         else:
@@ -145,7 +143,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         return await outcome(future)
 
     async def _run(self, key: str, work: Callable[[], T]) -> T:
-        """Run *work*, which concerns no session, in the lane of *key*."""
+        """Run *work*, which concerns no session, in the thread of *key*."""
         return await outcome(self._pool.submit(key, work))
 
     def _roots(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from buoyline.workspace.records import (
 )
 from buoyline.workspace.session import Session
 
-# The file may be replaced between reading it and reading what the journal says of it.
+# The file may be replaced between reading it and reading its record in the journal.
 _LOAD_ATTEMPTS = 5
 
 _CHANGED = (
@@ -43,7 +43,7 @@ class Summaries:
     """The summaries of a session, one line each."""
 
     def __init__(self, session: Session, quota: QuotaChecker = UNLIMITED) -> None:
-        """Keep in *session* those that *quota* grants."""
+        """Keep them in *session*, within *quota*."""
         self._session = session
         self._quota = quota
 
@@ -61,7 +61,7 @@ class Summaries:
             line = _summary_line(summary, number)
             self._quota.admit(self._session, tail, len(line), [_summary_growth(number, line, tail.summaries_end)])
             if self._session.tree.size(self._session.name(layout.SUMMARIES_FILE)) == 0:
-                # Whoever made it may have been killed before its name was durable.
+                # Its creator may have been killed before its name was durable.
                 self._session.tree.sync_directory(self._session.directory)
             appender.set_aside_behind(layout.SUMMARIES_FILE, tail.summaries_end)
             appender.commit(layout.SUMMARIES_FILE, [line], lambda byte_range: _summary_record(number, byte_range))
@@ -90,15 +90,15 @@ class Summaries:
 
 
 class Window:
-    """What stands in a session's context: ``window.jsonl``, one message a line.
+    """The messages in a session's context: ``window.jsonl``, one message a line.
 
-    It grows line by line and is replaced at a compression. What it begins with is noted in the journal before
-    it is replaced; whichever of the last two notes matches the bytes is the true one, so a crash between note
-    and replacement does no harm.
+    It grows line by line and is replaced at a compaction. The journal records the new content before the file is
+    replaced. Of the last two such records, the one that matches the bytes is valid, so a crash between record and
+    replacement does no harm.
     """
 
     def __init__(self, session: Session, quota: QuotaChecker = UNLIMITED, blobs: Blobs | None = None) -> None:
-        """Keep it in *session*, as large as *quota* grants; its messages may refer to *blobs*."""
+        """Keep it in *session*, within *quota*; its messages may refer to *blobs*."""
         self._session = session
         self._quota = quota
         self._blobs = blobs
@@ -115,10 +115,10 @@ class Window:
             records.insert(0, writer_record(writer, now()))
         self._quota.check_new(self._session, 0, records)
         with self._session.writing() as (tail, appender):
-            # A note without its file is a start that a crash cut short: nobody was told that it had begun.
+            # A record without its file is a start that a crash interrupted; it was never acknowledged.
             has_window = bool(tail.windows) and self._session.tree.exists(self._session.name(layout.WINDOW_FILE))
             if has_window and writer and writer == tail.writer and not tail.last_batch:
-                # The records were durable before the file was there; its name may not be, if its maker was killed.
+                # The records were durable before the file existed; its name is not if its creator was killed.
                 self._session.tree.sync_directory(self._session.directory)
                 return
             if tail.last_batch or has_window:
@@ -131,7 +131,7 @@ class Window:
             appender.replace(layout.WINDOW_FILE, b"")
 
     def claim(self, writer: str) -> None:
-        """Make *writer* the one that goes on; the one before it is refused from now on.
+        """Make *writer* the window's only writer; the one before it is refused from now on.
 
         Raises:
             NotFoundError: There is no such session, or it never had a window.
@@ -143,10 +143,10 @@ class Window:
     def extend(
         self, messages: Sequence[Any], pins: Sequence[int], *, times: Sequence[str] = (), writer: str = ""
     ) -> None:
-        """Append messages that were added to the context, and note the pins where they changed; durable.
+        """Append messages that were added to the context, and record the pins if they changed; durable on return.
 
         Raises:
-            StaleWindowError: Another writer has gone on with the window; nothing was changed.
+            StaleWindowError: Another writer has taken the window over; nothing was changed.
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             ValueError: See `WindowLog.extend_window`.
         """
@@ -182,10 +182,10 @@ class Window:
         times: Sequence[str] = (),
         writer: str = "",
     ) -> None:
-        """Put down the context after a compression; durable on return.
+        """Write the context after a compaction; durable on return.
 
         Raises:
-            StaleWindowError: Another writer has gone on with the window; nothing was changed.
+            StaleWindowError: Another writer has taken the window over; nothing was changed.
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             ValueError: See `WindowLog.extend_window`.
         """
@@ -207,11 +207,11 @@ class Window:
                 raise
 
     def load(self) -> WindowState:
-        """Return what stands in the context.
+        """Return the content of the context.
 
         Raises:
             NotFoundError: There is no such session, or it never had a window.
-            CorruptError: The file is not what was written.
+            CorruptError: The file does not hold the written bytes.
         """
         state = None
         for _ in range(_LOAD_ATTEMPTS):
@@ -230,24 +230,24 @@ class Window:
         return state
 
     def _lease(self, lines: Sequence[bytes]) -> AbstractContextManager[object]:
-        """Keep gc out while lines are written that may refer to blobs: it would not see these references."""
+        """Keep gc out while lines are written that may refer to blobs: it would miss these references."""
         refers = self._blobs is not None and any(next(hex_runs(line), None) is not None for line in lines)
         return self._blobs.lease() if self._blobs is not None and refers else nullcontext()
 
     def _check_length(self, tail: JournalTail, size_bytes: int) -> None:
-        """Make sure that no line is gone that was durable: what follows would hide the loss.
+        """Refuse a file that lost durable lines: later lines would hide the loss.
 
         Raises:
-            CorruptError: One is.
+            CorruptError: It is shorter than its durable lines.
         """
         known = tail.lines
         if known is not None and known["durable"] and size_bytes < known["bytes"]:
             raise CorruptError(self._session.path(layout.WINDOW_FILE), _CHANGED)
 
     def _reaffirm(self, tail: JournalTail, appender: Appender) -> None:
-        """Note again what the file begins with where the newest note came to nothing.
+        """Record the file's content again if the replacement after the newest record never happened.
 
-        Two notes are looked at. After two crashes in a row between note and replacement, neither would be the file's.
+        Readers check two records. After two such crashes in a row, neither would match the file.
         """
         note = window_note(tail, self._content() or b"")
         if note is not None and note is not tail.windows[-1]:
@@ -259,7 +259,7 @@ class Window:
 
 
 def _grown(tail: JournalTail, appender: Appender, before: int, added: bytes, times: Sequence[str]) -> Record:
-    """Return the record of what the window has grown to by *added*, which stands behind *before* bytes."""
+    """Return the record of the window's growth by *added*, which follows *before* bytes."""
     known = tail.lines
     is_known = known is not None and known["bytes"] <= before
     start, checksum = (known["bytes"], int(known["crc32"], 16)) if known is not None and is_known else (0, 0)

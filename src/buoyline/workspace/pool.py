@@ -1,4 +1,4 @@
-"""The threads of a workspace: what belongs together runs in order, and may share a sync."""
+"""The worker threads of a workspace. Calls with one key run in order, and may share a sync."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ Job = tuple[Future[Any], Callable[[], Any]]
 
 _THREADS = 4
 _MAX_GROUP = 256
-"""Calls that share a sync: then other processes get their turn at the lock."""
+"""At most so many calls share a sync, so that other processes get the lock in between."""
 
 
 class RunsWork(Protocol):
@@ -27,18 +27,19 @@ class RunsWork(Protocol):
 
 
 class SyncsInGroups(Protocol):
-    """Something whose writes can wait for one sync, as a `Session` can."""
+    """Can delay the sync of several writes, as a `Session` can."""
 
     def sync_group(self) -> AbstractContextManager[Callable[[], bool]]:
-        """Open the block at whose end the sync is.
+        """Delay syncs until the end of the block.
 
-        Within, tell whether something waits for it, and raise the error of one that had to come earlier and failed.
+        The yielded function returns whether a write waits for the sync. It raises the error of an earlier sync that
+        could not wait and failed.
         """
         ...
 
 
 class WorkerPool:
-    """A few threads. Work for one key runs in one of them, in the order in which it was given."""
+    """A few threads. Work for one key always runs in the same thread, in the order of submission."""
 
     def __init__(self) -> None:
         """Start no thread yet."""
@@ -48,15 +49,15 @@ class WorkerPool:
         self._guard = threading.Lock()
 
     def submit(self, key: str, work: Callable[[], T]) -> Future[T]:
-        """Run *work* after what was given for *key* before."""
+        """Run *work* after all earlier work for *key*."""
         number = zlib.crc32(key.encode("utf-8", "surrogatepass")) % _THREADS
         with self._guard:
             return self._executor(number).submit(work)
 
     def submit_to_group(self, key: str, shared: SyncsInGroups, work: Callable[[], T]) -> Future[T]:
-        """Run *work* likewise, and sync once for all that was given meanwhile: while one sync runs, a group gathers.
+        """Run *work* in a group: work that is submitted during one sync shares the next one.
 
-        The future is done when the sync is.
+        The future is done after that sync.
         """
         future: Future[T] = Future()
         with self._guard:
@@ -65,7 +66,7 @@ class WorkerPool:
         return future
 
     def close(self) -> None:
-        """Wait for what was given and end the threads. Work that comes later starts new ones, which wait likewise."""
+        """Wait for all submitted work and end the threads. Later work starts new ones, which wait for the old."""
         with self._guard:
             executors, self._executors = self._executors, {}
             self._ending |= executors
@@ -77,7 +78,7 @@ class WorkerPool:
         if executor is None:
             executor = self._executors[number] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="buoyline")
             if number in self._ending:
-                # Two threads at once for one key would turn the order round, and wait for each other's locks.
+                # Two threads for one key would break the order, and wait for each other's locks.
                 executor.submit(self._ending[number].shutdown)
         return executor
 
@@ -96,11 +97,11 @@ class WorkerPool:
 
 
 async def outcome(future: Future[T]) -> T:
-    """Return what *future* gives; a cancellation is let through once its work has ended, or will never begin."""
+    """Return the result of *future*. A cancellation is raised once its work has ended, or can no longer begin."""
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
-        # What has not begun never will; what has is waited for, however often we are cancelled meanwhile.
+        # Work that has not begun is dropped. Work that has begun is waited for, however often we are cancelled.
         if not future.cancel():
             await _ended(asyncio.wrap_future(future))
         raise
@@ -117,7 +118,7 @@ async def _ended(waiting: asyncio.Future[Any]) -> None:
 
 
 def _run_together(group: deque[Job], shared: SyncsInGroups) -> None:
-    """Run jobs from the front of *group* up to its end, or up to a sync that failed: the rest does not share that."""
+    """Run jobs from the front of *group* until it is empty or a sync fails, which the remaining jobs do not share."""
     done: list[tuple[Future[Any], Any]] = []
     try:
         with shared.sync_group() as is_waiting:

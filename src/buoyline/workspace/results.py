@@ -1,4 +1,4 @@
-"""Whole tool results in files of their own, and the stubs that stand for them."""
+"""Whole tool results in files of their own, and the stubs that replace them in a context."""
 
 import hashlib
 from collections.abc import Callable, Generator, Sequence
@@ -30,21 +30,21 @@ from buoyline.workspace.result_names import ResultNames, names_for
 from buoyline.workspace.session import Session
 from buoyline.workspace.tree import Tree
 
-# Payloads that wait until it is known that there is room for all that belongs to them.
+# Payloads that wait until the quota check of everything that belongs to them.
 
 
 class StagedBlobs:
-    """The payloads of one batch. Those that need not wait are written at once, so that none is held twice."""
+    """The payloads of one batch. They are written at once unless a limit is set, so that none is held twice."""
 
     def __init__(self, blobs: Blobs, quota: QuotaChecker, *, waits: bool = False) -> None:
-        """Write to *blobs* what *quota* grants; with *waits*, nothing before `write` even without a limit."""
+        """Write to *blobs* within *quota*; with *waits*, write nothing before `write` even without a limit."""
         self.waits = waits or quota.is_limited
         self._blobs = blobs
         self._quota = quota
         self._waiting: dict[str, tuple[bytes, str]] = {}
 
     def put(self, payload: bytes, media_type: str) -> str:
-        """Take *payload* and return the reference that stands for it.
+        """Store *payload*, or keep it for `write`, and return its reference.
 
         Raises:
             QuotaExceededError: It is larger than a blob may be.
@@ -61,7 +61,7 @@ class StagedBlobs:
         return sum(len(payload) for name, (payload, _) in self._waiting.items() if tree.size(name) is None)
 
     def write(self) -> None:
-        """Store what waits, durably.
+        """Store the waiting payloads, durably.
 
         Raises:
             StorageError: The file system refused.
@@ -76,10 +76,10 @@ def store_payload(
 ) -> object:
     """Store the payload of *block* alone, durably, and return the block that refers to it.
 
-    *begin* is called before anything is written, and after all that can be refused without a file.
+    *begin* is called before anything is written, and after every check that needs no file.
 
     Raises:
-        QuotaExceededError: There is no room for it; nothing was written.
+        QuotaExceededError: It would exceed a quota; nothing was written.
         StorageError: The file system refused.
     """
     quota.check_payloads([block])
@@ -104,29 +104,26 @@ class Content(Protocol):
     """The bytes of a result's file, in pieces of about a megabyte, as often as asked."""
 
     def chunks(self) -> Generator[bytes]:
-        """Yield them."""
+        """Yield the bytes."""
         ...
 
     def measure(self) -> Measure:
-        """Return what is known of them."""
+        """Return their size, hash and lines."""
         ...
 
     def placed(self) -> Sequence[Record]:
-        """Return what the journal says of the blocks that they are."""
+        """Return the journal's records of its blocks."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StagedResult:
-    """A tool result in a file without a final name, durable as far as its content goes.
+    """A tool result whose content is durable in a file without a final name.
 
     Attributes:
-        tree: The workspace's files.
         name: Of the file, relative to the workspace.
-        measured: What is known of its content.
-        view_name: Of its view, which has no final name either; empty where it needs none.
-        view_lines: Lines of the view.
-        view_bytes: Size of the view.
+        measured: Size, hash and lines of its content.
+        view_name: The file of its view, without a final name, too; empty if it needs none.
     """
 
     tree: Tree
@@ -138,7 +135,7 @@ class StagedResult:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes with its view."""
+        """Bytes of the content and its view."""
         return self.measured.size_bytes + self.view_bytes
 
     def chunks(self) -> Generator[bytes]:
@@ -146,11 +143,11 @@ class StagedResult:
         yield from self.tree.chunks(self.name)
 
     def measure(self) -> Measure:
-        """Return what is known of the content."""
+        """Return size, hash and lines of the content."""
         return self.measured
 
     def placed(self) -> Sequence[Record]:
-        """Return what the journal says of it: it is one text."""
+        """Return the journal's record of its one block."""
         return placed(ONE_TEXT, self.measured)
 
     def record(self, call_id: str, name: str, *, partial: str, others_bytes: int) -> Record:
@@ -165,20 +162,21 @@ class Results:
     """The tool results of a session."""
 
     def __init__(self, session: Session, blobs: Blobs, quota: QuotaChecker = UNLIMITED) -> None:
-        """Store into *session*, media into *blobs*, what *quota* grants."""
+        """Store into *session*, and media into *blobs*, within *quota*."""
         self._session = session
         self._blobs = blobs
         self._quota = quota
 
     def store(self, result: ToolResult) -> StoredResult:
-        """Store *result*, text and JSON in a file of its own and media before it in ``data/``; durable on return.
+        """Store *result* durably: its media in ``data/``, then its text and JSON in a file of its own.
 
-        The same id with the same content is the same file; with other content it is one more file, since ids
-        repeat in real sessions.
+        The same id with the same content is the same file. With other content it is another file, since ids repeat in
+        real sessions.
 
         Raises:
-            CorruptError: The file that is named by this content holds another.
-            QuotaExceededError: A medium, the session or the workspace would exceed its quota; nothing was written.
+            CorruptError: The file with the name of this content holds other content.
+            QuotaExceededError: An image or other payload, the session or the workspace would exceed its quota; nothing
+                was written.
             StorageError: The file system refused; no file has its final name.
         """
         staged = StagedBlobs(self._blobs, self._quota)
@@ -209,12 +207,12 @@ class Results:
                 return self._described(record)
 
     def load(self, name: str) -> ToolResult:
-        """Return the result in file *name*, equal to what was given; its media come with their bytes.
+        """Return the result in file *name*, equal to the stored one, with the bytes of its media.
 
         Raises:
             NotFoundError: There is no such session, or no such result in it.
-            CorruptError: A file of it is not what was stored.
-            StorageError: A file of it is gone.
+            CorruptError: One of its files does not hold the stored bytes.
+            StorageError: One of its files is missing.
         """
         record = self._session.index().find_result(name)
         if record is None:
@@ -225,12 +223,12 @@ class Results:
         return result_from(record, text, self._blobs.get)
 
     def publish(self, call_id: str, staged: StagedResult, partial: str = "") -> StoredResult:
-        """Give a tool result that came piece by piece its name, by the rules of `store`; durable on return.
+        """Give a streamed tool result its final name, by the rules of `store`; durable on return.
 
         Args:
             call_id: The id of the call.
-            staged: What came; durable, and gone from where it was once this returns.
-            partial: Why it is not whole; empty where it is.
+            staged: The content, already durable; its temporary file is gone on return.
+            partial: Why it is not whole; empty if it is.
 
         Raises:
             CorruptError: See `store`.
@@ -257,9 +255,9 @@ class Results:
             return replace(self._described(record), partial=partial)
 
     def record_stub(self, stub: str, name: str) -> None:
-        """Remember that the text *stub* stands for the result in file *name*.
+        """Record that the text *stub* replaces the result in file *name*.
 
-        The record becomes durable with the next commit, before which no archived message can hold the stub.
+        The record becomes durable with the next commit; no archived message can hold the stub before that.
 
         Raises:
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
@@ -273,7 +271,7 @@ class Results:
                 appender.note(record, durable=False)
 
     def behind_all(self, texts: Sequence[str]) -> dict[str, StoredResult]:
-        """Return those of *texts* that are stubs of ours, with the results that they stand for."""
+        """Return the results behind those of *texts* that are recorded stubs."""
         index, found = self._session.index(), dict[str, StoredResult]()
         for text in texts:
             stub = index.find_stub(text_digest(text))
@@ -286,9 +284,9 @@ class Results:
         return stored_result(record, self._session.path, self._session.tree.path)
 
     def _place(self, tail: JournalTail, call_id: str, tool: str, content: Content) -> tuple[str, bool]:
-        """Return the name that *content* has or shall have, and whether the file is there.
+        """Return the name for *content*, and whether its file exists already.
 
-        A file that is there is read beside the text, chunk by chunk, and not written again.
+        An existing file is compared with the content chunk by chunk, and not written again.
         """
         session, name = self._session, ""
         if tail.names is None:
@@ -297,14 +295,14 @@ class Results:
             if not session.tree.exists(session.name(name)):
                 return name, False
             if not tail.names.is_held(name):
-                # Its writer was killed before the record, or the file system takes another file for it.
+                # Its writer was killed before the record, or the file system finds another file under the name.
                 tail.names = None
                 return self._place(tail, call_id, tool, content)
             if self._holds(name, content):
                 return name, True
             record = tail.find_result(name)
             if record is not None and record["call_id"] == call_id and record["sha256"] == content.measure().sha256:
-                self._set_aside(name)  # it was damaged, and here are the true bytes
+                self._set_aside(name)  # it is damaged, and *content* has the right bytes
                 return name, False
         raise self._is_another(name)
 
@@ -335,7 +333,7 @@ class Results:
 
     def _publish_view(self, name: str, view: bytes) -> None:
         tree, path = self._session.tree, self._session.name(name)
-        # One that is not the result's is of no use to anybody: what it shows is in the result.
+        # A wrong view is replaced: everything that it shows is in the result.
         if not tree.publish(path, (view,)) and tree.read(path) != view:
             tree.replace(path, (view,))
 
@@ -364,7 +362,7 @@ class Results:
 
 
 class _PendingResult:
-    """A result that is about to be stored, with the media that wait for it."""
+    """A result before it is stored, with its waiting payloads."""
 
     def __init__(self, result: ToolResult, parts: Sequence[Record], staged: StagedBlobs) -> None:
         self.result = result
@@ -379,7 +377,7 @@ class _PendingResult:
         return self.content.measure()
 
     def placed(self) -> Sequence[Record]:
-        """Return what the journal says of its parts; encodes the text once unless that was done."""
+        """Return the journal's records of its parts; encodes the text if that was not done yet."""
         return placed(self._parts, self.content.measure())
 
     def record(self, name: str, view: bytes | None, others_bytes: int) -> Record:

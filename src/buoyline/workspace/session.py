@@ -1,7 +1,6 @@
 """One session's directory, ``sessions/<session>/``: its lock, its journal, its recovery.
 
-Synchronous; `LocalWorkspace` is the asynchronous border. What the files hold is the business of `archive`,
-`results` and `logs`.
+Synchronous. The content of the files is in `archive`, `results` and `logs`.
 """
 
 import errno
@@ -24,10 +23,10 @@ from buoyline.workspace.tree import OpenFile, Tree
 
 
 class Session:
-    """A session's directory and what its journal says.
+    """A session's directory, and the state that its journal records.
 
-    Many threads may share an instance and many processes may have one each: writers exclude each other by the
-    session's lock file, and readers need no lock.
+    Threads may share an instance, and each process may have its own: writers exclude each other by the session's lock
+    file, and readers need no lock.
     """
 
     def __init__(
@@ -39,14 +38,15 @@ class Session:
         taken: "SessionNames | None" = None,
         document: Mapping[str, Any] | None = None,
     ) -> None:
-        """Address the session; nothing is read or created yet.
+        """Refer to a session; nothing is read or created yet.
 
         Args:
             tree: The files of the workspace.
             session_id: The session.
             lock_timeout_s: How long a writer waits for another one.
-            taken: The names under ``sessions/``, which all sessions of a workspace share; listed if it is None.
-            document: Its ``session.json``, if it was read in the session's first directory, which *tree* holds open.
+            taken: The names under ``sessions/``, shared by all sessions of a workspace; None for a set of its own.
+            document: Its ``session.json``, if the caller has read it in the session's first directory, which *tree*
+                holds open.
 
         Raises:
             InvalidNameError: *session_id* cannot be an id.
@@ -68,7 +68,7 @@ class Session:
 
     @property
     def directory(self) -> str:
-        """The session's directory, relative to the workspace; where there is none yet, the one that is free for it."""
+        """The session's directory, relative to the workspace; if it has none yet, the one that it would get."""
         return self._found() or free_directory(self.tree, self.session_id)
 
     def name(self, file: str) -> str:
@@ -93,11 +93,11 @@ class Session:
         return str(found.get("created_at", "")) if is_object(found) else ""
 
     def index(self) -> Index:
-        """Return what the journal says now; it belongs to this instance and is not to be changed.
+        """Return the current content of the journal. The caller must not change it.
 
         Raises:
             NotFoundError: There is no such session.
-            CorruptError: The directory belongs to another session, or the journal is gone or has no record.
+            CorruptError: The directory belongs to another session, or the journal is missing or has no record.
         """
         if not self.exists():
             raise NotFoundError("session", self.session_id, "nothing was stored under it in this workspace")
@@ -112,9 +112,9 @@ class Session:
 
     @contextmanager
     def writing(self) -> Generator[tuple[JournalTail, Appender]]:
-        """Hold the session's lock, with the session created and recovered, for as long as the block runs.
+        """Create and recover the session, and hold its lock during the block.
 
-        Within `sync_group` the lock is held on, and what was written becomes durable at that block's end.
+        Within `sync_group`, the lock is kept and the writes become durable at the end of that outer block.
 
         Raises:
             LockTimeout: Another writer held the session for too long.
@@ -127,13 +127,14 @@ class Session:
             return
         if shared.appender is None:
             with ExitStack() as opened:
-                # First, as everywhere: a call in the block that stores a payload asks for it within the session's lock.
+                # Taken first, as everywhere: a call in the block that stores a payload takes it within the session's
+                # lock.
                 opened.enter_context(self.tree.lock(layout.GC_LOCK, self._lock_timeout_s, shared=True))
                 shared.appender = opened.enter_context(self._opened(shares_sync=True))
                 shared.stack.enter_context(opened.pop_all())
         try:
             if self._refresh_tail(shared.appender.file(layout.JOURNAL_FILE)):
-                # The call before has failed. What waits for the sync is not settled: that sync must tell of it.
+                # The call before failed. Writes that wait for the sync stay unsynced: that sync reports their error.
                 recover(self._tail, shared.appender, self.content, self.index, is_first_look=False, now=now)
             yield self._tail, shared.appender
         except BaseException:
@@ -142,14 +143,14 @@ class Session:
 
     @contextmanager
     def sync_group(self) -> Generator[Callable[[], bool]]:
-        """Let all that this thread writes within the block wait for one sync at its end.
+        """Delay the syncs of this thread's writes to the end of the block.
 
         Yields:
-            Tells whether something written so far is still waiting for it; raises the error of a sync that came
-            earlier, since a call could not wait, and failed.
+            A function that returns whether a write waits for the sync. It raises the error of an earlier sync that
+            could not wait and failed.
 
         Raises:
-            StorageError: The sync failed; all that waited for it was cut back.
+            StorageError: The sync failed; all writes that waited for it were cut back.
         """
         with ExitStack() as stack:
             shared = SyncGroup(threading.get_ident(), stack)
@@ -173,18 +174,18 @@ class Session:
                 self._journal = self._opened_journal(appender, is_durable=tree.is_durable)
                 is_first_look = self._refresh_tail(self._journal)
                 if is_first_look:
-                    # Whoever made these entries may have been killed before they were durable.
+                    # The writer of these entries may have been killed before they were durable.
                     tree.sync_directory(layout.SESSIONS)
                     tree.sync_directory(self.directory)
                 if not self._tail.end:
-                    # Not even the first record is there, which was durable before anybody saw the session.
+                    # Even the first record is missing, which was durable before anybody saw the session.
                     appender.set_aside_behind(layout.JOURNAL_FILE, 0)
                     self._journal = _rebuild_journal(appender, is_durable=tree.is_durable)
                     self._refresh_tail(self._journal)
                 recover(self._tail, appender, self.content, self.index, is_first_look=is_first_look, now=now)
                 yield appender
             except BaseException:
-                # What is on disk decides; whatever we believed about it is read again.
+                # Only the files are right now; all that we knew of them is read again.
                 self._tail.forget()
                 raise
             finally:
@@ -205,7 +206,7 @@ class Session:
         return self.tree.held(self.directory)
 
     def _found(self, *, looks: bool = False) -> str | None:
-        """Return the session's directory; None where it has none. With *looks*, what was found before is looked at."""
+        """Return the session's directory; None if it has none. With *looks*, check that a known one still exists."""
         if self._directory is None or (looks and not self.tree.exists(self._directory)):
             self._directory = found_directory(self.tree, self.session_id)
         return self._directory
@@ -226,7 +227,7 @@ class Session:
         files = [(layout.SESSION_FILE, spell(created).encode("utf-8") + b"\n")]
         files += [(layout.JOURNAL_FILE, encode(begin_record(now())))]
         files += [(name, b"") for name in (layout.CONTEXT_FILE, layout.TRANSCRIPT_FILE)]
-        # Sessions whose ids differ only in case have locks of their own, so the name needs one that all share.
+        # Sessions whose ids differ only in case have different locks, so naming needs a lock that all share.
         with self.tree.lock(layout.SESSIONS_LOCK, self._lock_timeout_s) as lock:
             self._taken.publish(self.tree, self.session_id, files, lock)
 
@@ -236,7 +237,7 @@ class Session:
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise
-        self._check_owner()  # before anything is written into a directory that another program may have begun
+        self._check_owner()  # before we write into a directory that another program may have begun
         return _rebuild_journal(appender, is_durable=is_durable)
 
     def _check_owner(self) -> None:
@@ -260,7 +261,7 @@ class Session:
         return self.tree.read(self.name(layout.JOURNAL_FILE), offset, size_bytes)
 
     def _refresh_tail(self, journal: OpenFile) -> bool:
-        """Take in what others have written since; return whether nothing was known of these files."""
+        """Read what other writers appended since; return whether these files were unknown before."""
         identity = journal.identity
         if identity != self._identity:
             self._check_owner()
@@ -280,7 +281,7 @@ class Session:
 
 @dataclass(slots=True)
 class SyncGroup:
-    """What the calls that share one sync have in common.
+    """The state shared by the calls of one `Session.sync_group`.
 
     Attributes:
         thread: The thread whose calls they are.
@@ -302,10 +303,9 @@ def _rebuild_journal(appender: Appender, *, is_durable: bool) -> OpenFile:
 
 
 def found_directory(tree: Tree, session_id: str) -> str | None:
-    """Return the workspace-relative directory of a session; None where there is none.
+    """Return the workspace-relative directory of a session; None if there is none.
 
-    One that does not say whose it is counts, too, and so does a link or a file in its place: whoever opens it reports
-    that.
+    A directory without an owner counts, too, and so does a link or a file with its name: opening it reports the error.
 
     Raises:
         InvalidNameError: *session_id* cannot be an id.
@@ -321,7 +321,7 @@ def found_directory(tree: Tree, session_id: str) -> str | None:
 
 
 class SessionNames:
-    """The names under ``sessions/``, folded: listed again only if others have changed the directory since.
+    """The names under ``sessions/``, folded; listed again only after other writers changed the directory.
 
     To list 20,000 names for each new session took 15 ms. Used only while `layout.SESSIONS_LOCK` is held.
     """
@@ -338,14 +338,14 @@ class SessionNames:
             tree: The files of the workspace.
             session_id: The new session.
             files: What is in its directory.
-            created: The lock file. It gets a byte for each session that is created: two creations may fall into one
-                tick of the clock that the time of a directory comes from.
+            created: The lock file. It grows by a byte for each new session, since two may be created within one tick of
+                the clock that dates the directory.
         """
         if self._seen is None or self._seen != _version_of_sessions(tree, created):
             self._folded = _folded_names(tree)
         directory = _free_directory(session_id, self._folded)
         if directory != layout.session_directories(session_id)[0]:
-            # gc needs no lock of ours, so what held the better name may be gone.
+            # gc takes no lock of ours, so the directory with the better name may be gone.
             self._folded = _folded_names(tree)
             directory = _free_directory(session_id, self._folded)
         self._seen = None
@@ -392,7 +392,7 @@ def _owner(tree: Tree, directory: str) -> str | None:
 def sessions_in(tree: Tree, *, lock_timeout_s: float, newest_first: bool = False) -> Generator[Session]:
     """Yield the sessions in *tree* for reading, in the order of their directories, or the last active ones first.
 
-    The directory of each is open until the next one is asked for: three times fewer opens than walks from the root.
+    Each directory stays open until the next session is requested, which needs a third of the opens.
     """
     names = tree.names(layout.SESSIONS)
     if not names:

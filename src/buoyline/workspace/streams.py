@@ -1,7 +1,7 @@
-"""Tool results that come piece by piece: where the pieces are until the last one, and the writer that takes them.
+"""Streamed tool results: reading a tool's output, and the writer that stores it piece by piece.
 
-They wait in ``sessions/``, in a file without a final name, while no lock is held and the session need not exist;
-docs/format.md, "tool_result-<id>.txt".
+Until the end, the pieces are in a file without a final name in ``sessions/``. No lock is held, and the session need not
+exist; docs/format.md, "tool_result-<id>.txt".
 """
 
 import asyncio
@@ -32,11 +32,11 @@ from buoyline.workspace.results import Results, StagedResult
 from buoyline.workspace.session import Session
 from buoyline.workspace.tree import OpenFile, Tree
 
-# Files as texts that are read in pieces.
+# Files as texts that are read piece by piece.
 
 
 CHUNK_BYTES = 1 << 18
-"""Less than a block: what is left of the last one and a chunk are joined, and that should not take two."""
+"""Less than a block: the rest of the last chunk and the next one are joined, and should make one block."""
 
 
 def file_source(tree: Tree, name: str) -> BytesSource:
@@ -52,10 +52,10 @@ def file_source(tree: Tree, name: str) -> BytesSource:
 
 
 def outside_source(path: Path) -> BytesSource:
-    """Return the text of a file that belongs to no workspace and does not grow while it is read.
+    """Return the text of a file outside any workspace, which must not grow while it is read.
 
     Raises:
-        StorageError: The file system refuses to tell its size, or it is no file.
+        StorageError: It is no regular file, or the file system refused.
     """
     if not path.is_file():
         raise StorageError(errno.EINVAL, "is no regular file, which could be read twice", str(path))
@@ -65,40 +65,40 @@ def outside_source(path: Path) -> BytesSource:
 T = TypeVar("T")
 
 MAX_REDACTED_BYTES = 64_000_000
-"""A hook gets each text whole, so an output is held in memory for it; beyond this it is refused."""
+"""A hook gets each text whole, so the output is held in memory; a larger one is refused."""
 
 
 class ResultSink(Protocol):
-    """What takes the blocks of one result. Each method may block."""
+    """Receives the blocks of one result. Each method may block."""
 
     def append(self, block: bytes) -> None:
-        """Take a block: whole lines, or a part of a long one."""
+        """Add a block: whole lines, or a part of a long one."""
         ...
 
     def finalize(self) -> None:
-        """Do what takes long once all is there, before `store`."""
+        """Do the slow work after the last block, before `store`."""
         ...
 
     def store(self, partial: str) -> StoredResult:
-        """Make a result of it."""
+        """Store the blocks as a result."""
         ...
 
     def discard(self) -> None:
-        """Forget it; after `store`, what that has left."""
+        """Remove the blocks; after `store`, all temporary files."""
         ...
 
 
 class StreamWriter:
-    """Writes one result to a sink, by the megabyte; see `buoyline.offloader.ResultWriter`."""
+    """Writes one result to a sink in blocks of about a megabyte; see `buoyline.offloader.ResultWriter`."""
 
     def __init__(self, call_id: str, sink: ResultSink, *, run: RunsWork, run_in_order: RunsWork) -> None:
         """Begin with nothing.
 
         Args:
             call_id: Of the call, for errors.
-            sink: Takes what is written.
-            run: Runs what concerns this result alone.
-            run_in_order: Runs what concerns its session.
+            sink: Receives the blocks.
+            run: Runs work for this result alone.
+            run_in_order: Runs work for its session.
         """
         self._call_id = call_id
         self._sink = sink
@@ -108,10 +108,10 @@ class StreamWriter:
         self._is_over = False
 
     async def write(self, chunk: str | bytes) -> None:
-        """Take what comes next; most of it is written at once, the rest with what follows.
+        """Add the next piece; most of it is written at once, the rest with the next piece.
 
         Raises:
-            ToolOutputError: It was stored or discarded already, or is more than a redaction hook can be given.
+            ToolOutputError: The result was stored or discarded already, or is too large for a redaction hook.
             QuotaExceededError: The session or the workspace would exceed its quota; all is discarded.
             StorageError: The file system refused; all is discarded.
         """
@@ -122,13 +122,10 @@ class StreamWriter:
             await self._guarded(self._run(self._append_waiting))
 
     async def store(self, *, partial: str = "") -> StoredResult:
-        """Store what was written.
+        """Store the written pieces, durably.
 
         Args:
-            partial: Why it is not whole; empty where it is.
-
-        Returns:
-            Where it is, durably.
+            partial: Why the result is not whole; empty if it is.
 
         Raises:
             ToolOutputError: It was stored or discarded already.
@@ -142,7 +139,7 @@ class StreamWriter:
         return stored
 
     async def discard(self) -> None:
-        """Forget what was written and not stored."""
+        """Discard the pieces unless they were stored."""
         if not self._is_over:
             self._is_over = True
             await _finished(self._run(self._sink.discard))
@@ -152,11 +149,11 @@ class StreamWriter:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Discard what was not stored."""
+        """Discard the pieces unless they were stored."""
         await self.discard()
 
     def _append_waiting(self) -> None:
-        # Not taken out before it is written: a call that is cancelled before it begins leaves it to the next one.
+        # Removed only after it is written: if this call is cancelled before it begins, the next one writes it.
         while self._waiting:
             self._sink.append(self._waiting[0])
             del self._waiting[0]
@@ -180,7 +177,7 @@ class StreamWriter:
 
 
 class FileSink:
-    """Keeps a result in a file without a final name, and makes its view from there."""
+    """Keeps a result in a file without a final name, and makes its view from that file."""
 
     def __init__(
         self,
@@ -192,10 +189,10 @@ class FileSink:
         """Write nothing yet.
 
         Args:
-            session: Whose quota it counts against; it need not exist.
-            quota: Grants what is written.
-            prepare: Makes sure that there is a workspace.
-            publish: Gives the file its name, and says why it is partial.
+            session: The session whose quota is charged; it need not exist.
+            quota: Checks every write.
+            prepare: Creates the workspace if necessary.
+            publish: Gives the file its final name, and records why it is partial.
         """
         self._tree = session.tree
         self._session = session
@@ -213,22 +210,22 @@ class FileSink:
         return self._tree.stage(layout.SESSIONS)
 
     def grant(self, size_bytes: int) -> None:
-        """Ask for room for *size_bytes* more.
+        """Check that *size_bytes* more fit.
 
         Raises:
-            QuotaExceededError: There is none.
+            QuotaExceededError: They do not.
         """
         self._prepare()
         self._quota.admit_staged(self._session, self._granted_bytes, size_bytes)
         self._granted_bytes += size_bytes
 
     def append(self, block: bytes) -> None:
-        """Write *block* at the end."""
+        """Append *block*."""
         self._file.append(block)
         self._is_readable = self._is_readable and is_readable(decoded(block))
 
     def finalize(self) -> None:
-        """Make the content durable, and that of its view."""
+        """Make the content and its view durable."""
         self._file.sync()
         if self._is_readable or self._view is not None:
             return
@@ -249,13 +246,13 @@ class FileSink:
         return self._publish(staged, partial)
 
     def discard(self) -> None:
-        """Remove what has no final name, and close it."""
+        """Remove the files that have no final name."""
         for file in (self._file, *((self._view,) if self._view else ())):
             file.remove(self._tree)
 
 
 class _StagedFile:
-    """A file that grows, with what is known of its content."""
+    """A growing file with size, hash and lines of its content."""
 
     def __init__(self, sink: FileSink) -> None:
         self.name = ""
@@ -296,10 +293,10 @@ class _StagedFile:
 
 
 class BufferSink:
-    """Keeps a result in memory, where it is not to be written before all of it is known."""
+    """Keeps a result in memory for a hook that needs all of it before anything is written."""
 
     def __init__(self, call_id: str, keep: Callable[[bytes, str], StoredResult], max_bytes: int | None = None) -> None:
-        """Give all of it to *keep*, with why it is partial; refuse more than *max_bytes*."""
+        """Hand the whole result to *keep*, with the reason why it is partial; refuse more than *max_bytes*."""
         self._call_id = call_id
         self._keep = keep
         self._max_bytes = max_bytes
@@ -307,10 +304,10 @@ class BufferSink:
         self._size_bytes = 0
 
     def append(self, block: bytes) -> None:
-        """Hold *block*.
+        """Keep *block*.
 
         Raises:
-            ToolOutputError: It is too much.
+            ToolOutputError: The result is too large.
         """
         self._size_bytes += len(block)
         if self._max_bytes is not None and self._size_bytes > self._max_bytes:
@@ -325,11 +322,11 @@ class BufferSink:
         """Do nothing."""
 
     def store(self, partial: str) -> StoredResult:
-        """Hand it over."""
+        """Hand the result over."""
         return self._keep(b"".join(self._blocks), partial)
 
     def discard(self) -> None:
-        """Let go of it."""
+        """Drop the blocks."""
         self._blocks.clear()
 
 
@@ -342,15 +339,15 @@ def result_sink(
     redaction: Redaction,
     prepare: Callable[[], None],
 ) -> ResultSink:
-    """Return what takes one of the *results* of *session*: a file, or memory where a hook has to see all of it first.
+    """Return a sink for one of the *results* of *session*: a file, or memory if a hook must see all of it first.
 
     Args:
         results: Of the session.
         call_id: The id of the call.
-        session: Whose quota it counts against.
-        quota: Grants what is written.
-        redaction: Has the hook.
-        prepare: Makes sure that there is a workspace.
+        session: The session whose quota is charged.
+        quota: Checks every write.
+        redaction: Has the hook, if any.
+        prepare: Creates the workspace if necessary.
     """
     if not redaction.is_active:
         return FileSink(session, quota, prepare, lambda staged, partial: results.publish(call_id, staged, partial))
@@ -364,12 +361,12 @@ def result_sink(
 
 
 def as_result(call_id: str, content: bytes) -> ToolResult:
-    """Return a tool result that says *content*, as it is shown, for a hook that takes texts."""
+    """Return a tool result with *content* as its text, for a hook that takes texts."""
     return ToolResult(call_id, "", (Text(decoded(content)),))
 
 
 def refuse_partial() -> None:
-    """Say why there are no partial outputs where a hook redacts: an output may end in the middle of a secret.
+    """Refuse partial outputs if a hook redacts: an output may end in the middle of a secret.
 
     Raises:
         ConfigError: Always.
@@ -379,7 +376,7 @@ def refuse_partial() -> None:
 
 
 async def _finished(work: Awaitable[T]) -> T:
-    """Wait for the end of *work* before a cancellation is let through."""
+    """Wait for the end of *work* before a cancellation is raised."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -390,34 +387,35 @@ async def _finished(work: Awaitable[T]) -> T:
         raise
 
 
-# What a tool gives piece by piece, whatever it is, as one kind of stream: an iterator, a pipe, a file.
+# Every kind of streamed output as one kind of stream: an iterator, a pipe, a file.
 
 
 _READ_BYTES = 1 << 16
 _GATHERED_S = 0.02
-"""What comes within so long crosses over from its thread at once: a hop takes longer than to make a line of text."""
+"""Pieces that come within this time leave their thread together: a switch of threads takes longer than a line of
+text."""
 
 _END: Final = object()
 
 _NOT_IN_PIECES = (str, bytes, bytearray, memoryview, dict)
-"""What Python can iterate over, though nobody means that by it."""
+"""Python can iterate over these, but nobody means that."""
 
 
 async def chunks_of(call_id: str, output: ToolOutput, max_bytes: int | None = None) -> AsyncGenerator[bytes]:
-    """Yield what *output* gives as bytes, none of it empty, without blocking the event loop.
+    """Yield the pieces of *output* as bytes, none of them empty, without blocking the event loop.
 
-    What is not asynchronous is read in a thread. A ``read`` is preferred to iteration: an `asyncio.StreamReader`
-    iterates over lines, and refuses those over 64 KiB.
+    A synchronous output is read in a thread. ``read`` is preferred to iteration: an `asyncio.StreamReader` iterates
+    over lines, and refuses those over 64 KiB.
 
     Args:
         call_id: Named in errors.
-        output: Closed at the end where it is a generator, also when the reading ends early.
-        max_bytes: Most that is yielded; None: all.
+        output: If it is a generator, it is closed at the end, even if the reading ends early.
+        max_bytes: Most bytes to yield; None for all.
 
     Raises:
         ConfigError: *max_bytes* is neither None nor a whole number above 0.
-        ToolOutputError: It is nothing that can be read, gives something else than text or bytes, or more than may be,
-            of which what fits was yielded.
+        ToolOutputError: It cannot be read, gives something other than text or bytes, or has more than *max_bytes*, of
+            which the first part was yielded.
         StorageError: The file at this path cannot be read.
         Exception: Whatever *output* raises.
     """
@@ -441,11 +439,11 @@ async def chunks_of(call_id: str, output: ToolOutput, max_bytes: int | None = No
 
 
 class StoresStreams(ABC):
-    """A workspace that stores what tools give piece by piece, by way of the writers that it makes."""
+    """A workspace that stores streamed tool outputs through its own writers."""
 
     @abstractmethod
     def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> ResultWriter:
-        """Begin a tool result that is written piece by piece."""
+        """Begin a streamed tool result."""
 
     async def store_stream(
         self,
@@ -456,20 +454,21 @@ class StoresStreams(ABC):
         max_bytes: int | None = None,
         keep_partial: bool = False,
     ) -> StoredResult:
-        """Store a tool's output while it comes, at the cost of a few megabytes of memory; docs/streaming.md.
+        """Store a tool's output as it arrives, with a few megabytes of memory; docs/streaming.md.
 
         Args:
             session_id: The session; created when the output is complete.
             call_id: The id of the call.
             output: An iterator of str or bytes, asynchronous or not; a file, pipe or stream; or a path.
-            max_bytes: Most that may come.
-            keep_partial: Store what came before an error or a cancellation, marked so. Not where a hook redacts.
+            max_bytes: Most bytes to accept.
+            keep_partial: Store the part before an error or a cancellation, marked as partial. Not allowed if a hook
+                redacts.
 
         Raises:
-            ToolOutputError: It has more than *max_bytes*, more than a redaction hook can be given, or cannot be read.
-            ConfigError: *max_bytes* is no limit, or *keep_partial* is set where a hook redacts.
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing is left of it.
-            BuoylineError: As for `offload_tool_result`; nothing is left of it.
+            ToolOutputError: It has more than *max_bytes*, is too large for a redaction hook, or cannot be read.
+            ConfigError: *max_bytes* is no limit, or *keep_partial* is set and a hook redacts.
+            QuotaExceededError: The session or the workspace would exceed its quota; nothing is kept.
+            BuoylineError: As for `offload_tool_result`; nothing is kept.
             Exception: Whatever *output* raises.
         """
         writer = self.result_writer(session_id, call_id, keep_partial=keep_partial)
@@ -495,12 +494,12 @@ async def stored_as_it_comes(
 
 
 def is_of_tool(error: BaseException) -> bool:
-    """Tell whether the tool or its caller stopped an output, so that what came before is in order."""
+    """Tell whether the tool or its caller stopped the output, so that the part before it is good."""
     return isinstance(error, ToolOutputError) or not isinstance(error, BuoylineError)
 
 
 def reason_of(error: BaseException) -> str:
-    """Say in a few words why an output is not whole; what a tool's own error says may quote anything."""
+    """Return in a few words why an output is not whole, without a tool's own error text, which may quote anything."""
     if isinstance(error, ToolOutputError):
         return error.reason
     return "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
@@ -508,7 +507,7 @@ def reason_of(error: BaseException) -> str:
 
 def _chunks(call_id: str, output: ToolOutput) -> AsyncGenerator[Any]:
     if isinstance(output, os.PathLike):
-        # A pipe may give nothing for long; a thread that waits for it must not hold the file that is closed here.
+        # A pipe may be silent for long; a thread that waits for it must not hold the file that is closed here.
         return outside_file(output) if pathlib.Path(output).is_file() else _pulled(outside_chunks(output))
     read = getattr(output, "read1", None) or getattr(output, "read", None)
     if inspect.iscoroutinefunction(read):
@@ -561,7 +560,7 @@ async def _pulled(output: Iterable[Any]) -> AsyncGenerator[Any]:
             try:
                 await asyncio.to_thread(_gather, iterator, gathered)
             except BaseException as error:
-                # A thread cannot be stopped: it goes on until it has what it waits for, and that alone is lost.
+                # A thread cannot be stopped: it ends when it gets the piece it waits for, and only that piece is lost.
                 is_pulling = isinstance(error, asyncio.CancelledError)
                 for chunk in tuple(gathered):
                     yield chunk
@@ -576,7 +575,7 @@ async def _pulled(output: Iterable[Any]) -> AsyncGenerator[Any]:
 
 
 def _gather(iterator: Iterator[Any], gathered: list[Any]) -> None:
-    """Append what *iterator* gives within a moment; nothing at its end."""
+    """Append the pieces that *iterator* yields within a moment; none at its end."""
     until_s = time.monotonic() + _GATHERED_S
     size = 0
     while size < _READ_BYTES and time.monotonic() < until_s:
