@@ -1,7 +1,4 @@
-"""Batches of archived messages: how one is made, known again and found.
-
-Pure; whoever keeps messages for a workspace does it in these terms, on disk or elsewhere.
-"""
+"""Batches of archived messages: making, recognising and finding one. Pure."""
 
 import hashlib
 from bisect import bisect_left, bisect_right
@@ -21,7 +18,7 @@ from buoyline.workspace import layout
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, JournalState
 
-# Archived messages as they stand in ``context.jsonl``, and how a batch of them is rendered.
+# Archived messages as lines of ``context.jsonl``, and how a batch of them is rendered.
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class ArchivedMessage:
         number: Position in the session, 0-based.
         dialect: Name of the message's dialect.
         value: The message's JSON with references in place of payloads.
-        references: Where they stand.
+        references: Their places.
     """
 
     number: int
@@ -42,12 +39,12 @@ class ArchivedMessage:
 
     @cached_property
     def line(self) -> bytes:
-        """How it stands in ``context.jsonl``, its end included. Raises `MessageError` where it has no JSON form."""
+        """Its line in ``context.jsonl``, line end included. Raises `MessageError` if it has no JSON form."""
         return spell(self.value).encode("utf-8") + b"\n"
 
     @cached_property
     def view(self) -> Message:
-        """How it reads. Raises `MessageError` where it is no message of its dialect."""
+        """The neutral message. Raises `MessageError` if it is no message of its dialect."""
         return dialect_named(self.dialect).view(self.value)
 
 
@@ -66,23 +63,23 @@ def messages_of(batch: Batch, content: bytes) -> Iterator[ArchivedMessage]:
 def rendered(
     messages: Iterable[ArchivedMessage], first: int, times: Sequence[str], known: JournalState
 ) -> list[list[str]]:
-    """Render a batch for the transcript, with stubs told from results by what *known* says of the journal."""
+    """Render a batch for the transcript; *known* tells stubs from results."""
     return render([message.view for message in messages], first, times, lambda text: _notice(known, text))
 
 
 def transcript_bytes(lines: Sequence[Sequence[str]]) -> bytes:
-    """Return rendered lines as they stand in the transcript."""
+    """Return rendered lines as bytes of the transcript."""
     return "\n".join([*chain.from_iterable(lines), ""]).encode("utf-8")
 
 
 def text_digest(text: str) -> str:
-    """Return the SHA-256 that a stub's text is known by."""
+    """Return the SHA-256 by which a stub's text is recorded."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _notice(known: JournalState, text: str) -> str | None:
     if is_reference_line(text):
-        return None  # what stands for a picture says already what it was, and where it is
+        return None  # the reference line of an image names the image and its file already
     stub = known.find_stub(text_digest(text))
     result = None if stub is None else known.find_result(stub["path"])
     if result is None:
@@ -97,8 +94,8 @@ def prepared(
 
     Args:
         messages: In order; none of them is changed.
-        dialect: Name of the messages' dialect; detected for each where it is None.
-        put: Stores decoded bytes of a media type and returns the reference that stands for them.
+        dialect: Name of the messages' dialect; None to detect it for each.
+        put: Stores decoded bytes of a media type and returns their reference.
 
     Returns:
         One for each, numbered from 0 within the batch.
@@ -110,7 +107,7 @@ def prepared(
 
 
 def times_of(messages: Sequence[ArchivedMessage], added: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the time of each message: its own, else that in *added*; empty where neither says it.
+    """Return the time of each message: its own, else the one in *added*; empty if there is neither.
 
     Raises:
         ValueError: *added* is not empty, and not as long as *messages*.
@@ -120,24 +117,24 @@ def times_of(messages: Sequence[ArchivedMessage], added: Sequence[str] = ()) -> 
 
 
 def lines_of(messages: Sequence[ArchivedMessage]) -> list[bytes]:
-    """Return the line of each message as it stands in ``context.jsonl``, its end included."""
+    """Return the line of each message in ``context.jsonl``, line end included."""
     return [message.line for message in messages]
 
 
 def known_batch(
     known: JournalState, session_id: str, batch_id: str, messages: Sequence[ArchivedMessage], lines: Sequence[bytes]
 ) -> Batch | None:
-    """Return the batch that an earlier call with the same messages has committed; None when this is a new one.
+    """Return the batch that an earlier call committed for the same messages; None if this call is new.
 
-    Without a batch id only an identical call right after the first counts as its repetition.
+    Without a batch id, only an identical call right after the first one is a repetition.
 
     Raises:
-        ConflictError: *batch_id* stands for other messages.
+        ConflictError: *batch_id* belongs to other messages.
     """
     batch = known.find_batch(batch_id) if batch_id else known.last_batch
     if batch is None or (batch.batch_id and not batch_id):
         return None
-    # A text may spell a reference by itself: then the line is the same and the message is not.
+    # A text may contain a reference by itself: then the lines are equal and the messages are not.
     is_same = batch.byte_range.sizes == tuple(map(len, lines)) and batch.byte_range.holds(b"".join(lines))
     if is_same and batch.references == references_of(messages):
         return batch
@@ -147,10 +144,10 @@ def known_batch(
 
 
 def check_first(known: JournalState, session_id: str, first: int | None) -> None:
-    """Make sure that the next batch begins with the message that has the index *first*; None is not checked.
+    """Check that *first* is the index of the next archived message; None is not checked.
 
     Raises:
-        StaleWindowError: Something else was archived meanwhile, or less than the caller believes.
+        StaleWindowError: Another writer archived messages, or fewer are archived than the caller believes.
     """
     if first is not None and first != known.messages:
         reason = f"its archive holds {known.messages} messages where {first} were expected"
@@ -168,7 +165,7 @@ def batch_after(
     time: str,
     times: tuple[str, ...],
 ) -> Batch:
-    """Return the batch that follows those in *known*, with its messages rendered as *lines*: together *derived*."""
+    """Return the next batch after those in *known*; its messages are rendered as *lines*, together *derived*."""
     return Batch(
         batch_id=batch_id,
         dialects=tuple(message.dialect for message in messages),
@@ -190,7 +187,7 @@ def references_of(messages: Sequence[ArchivedMessage]) -> tuple[tuple[int, Refer
 
 
 def batches_between(index: Index, first: int, end: int | None) -> list[Batch]:
-    """Return the batches that hold messages from *first* up to *end*, in order; up to the last where it is None."""
+    """Return the batches that hold messages from *first* up to *end*, in order; None stands for the last message."""
     start = bisect_right(index.batches, first, key=lambda batch: batch.first) - 1
     found = index.batches[max(start, 0) :]
     return found if end is None else found[: bisect_left(found, end, key=lambda batch: batch.first)]
@@ -219,10 +216,10 @@ def transcript_lines(
         batches: Those that hold the messages, in order.
         first: Index of the first message.
         end: Index behind the last one.
-        read: Returns so many bytes of the transcript from an offset; fewer where it is shorter.
+        read: Returns so many bytes of the transcript from an offset; fewer if it is shorter.
 
     Returns:
-        Nothing where the transcript is not what the journal says, since it is derived and may be gone or altered.
+        No lines if the transcript does not match the journal: it is derived, and may be missing or altered.
     """
     shown: list[list[str]] = []
     for batch in batches:
@@ -239,7 +236,7 @@ def located(path: Callable[[str], str], first: int, lines: tuple[tuple[int, int]
     """Describe the messages from *first* on, at *lines* of the transcript.
 
     Args:
-        path: Makes what the agent uses from the name of one of the session's files.
+        path: Returns the path for the agent of one of the session's files.
         first: Index of the first message in the session.
         lines: First and last line of each.
     """
@@ -256,7 +253,7 @@ def _prepared(message: object, position: int, dialect: str | None, put: Callable
     try:
         found = dialect_named(dialect) if dialect else detect(message)
         native = ArchivedMessage(position, found.name, found.to_json(message), ())
-        # What is no message fails here, before its payloads are stored. What is one is not read and spelled again.
+        # An invalid message fails here, before its payloads are stored. Both properties are cached for later.
         _ = native.view, native.line
     except MessageError as error:
         raise error.at(position) from error

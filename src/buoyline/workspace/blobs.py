@@ -20,7 +20,7 @@ _ATTEMPTS = 3
 
 
 class Blobs:
-    """The payloads of a workspace, shared by its sessions; equal bytes of one type are one file."""
+    """The payloads of a workspace, shared by its sessions. Equal bytes of one type are one file."""
 
     def __init__(self, tree: Tree, *, lock_timeout_s: float) -> None:
         """Keep the payloads in ``data/`` of *tree*; *lock_timeout_s* is how long to wait for gc."""
@@ -28,27 +28,27 @@ class Blobs:
         self._lock_timeout_s = lock_timeout_s
 
     def lease(self) -> AbstractContextManager[object]:
-        """Keep gc from sweeping for as long as the block runs: from before `put` until the reference is committed.
+        """Keep gc from removing blobs during the block: from before `put` until the reference is committed.
 
-        It is taken before a session's lock, never within one; gc does the same, so the two cannot wait for each other.
+        Take it before a session's lock, never within one. gc does the same, so the two cannot wait for each other.
 
         Raises:
-            LockTimeout: gc was at work for too long.
+            LockTimeout: gc was running for too long.
         """
         return self._tree.lock(layout.GC_LOCK, self._lock_timeout_s, shared=True)
 
     def put(self, payload: bytes, media_type: str) -> str:
-        """Store *payload* durably and return the reference that stands for it.
+        """Store *payload* durably and return its reference.
 
-        A file that is there already is not written again, but its time is set to now, so that gc takes it for a new
-        one. Other bytes under its name are damage: they are set aside as `repair` does, since here are the true ones.
+        An existing file is not written again, but its time is set to now, so that gc treats it as new. If it holds
+        other bytes, it is damaged: these are set aside, as `repair` does, and replaced.
 
         Raises:
-            StorageError: The file system refused, or something that is no file has the name.
+            StorageError: The file system refused, or a directory or link has the name.
         """
         name = layout.blob_name(payload, media_type)
         for _ in range(_ATTEMPTS):
-            # Another one may take the name, or take the file away, between the two.
+            # Another process may create or remove the file between the two calls.
             if self._tree.freshen(name):
                 self._ensure_durable(name, payload)
                 return layout.reference_to(name)
@@ -57,7 +57,7 @@ class Blobs:
         raise StorageError(errno.EINVAL, "is not a regular file; move it away", self._tree.path(name))
 
     def _ensure_durable(self, name: str, payload: bytes) -> None:
-        """Make sure that the file has the bytes, and that its name is durable."""
+        """Check the bytes of the file, and make its name durable."""
         if self._holds(name, payload):
             self._tree.sync_directory(layout.DATA)
             return
@@ -83,8 +83,8 @@ class Blobs:
 
         Raises:
             InvalidNameError: *reference* is not one that `put` returned.
-            CorruptError: The bytes are not what was stored.
-            StorageError: The file is gone.
+            CorruptError: The file does not hold the stored bytes.
+            StorageError: The file is missing.
         """
         name = layout.blob_behind(reference)
         if name is None:
@@ -95,11 +95,10 @@ class Blobs:
         return payload
 
 
-# What the files of sessions refer to: the mark of mark and sweep.
+# The references in the files of sessions, for gc.
 #
-# Any 64 hexadecimal digits that are the hash of a blob count as a reference to it, wherever they stand: in a message,
-# the
-# journal, a tool result, torn bytes, a file that the agent has put there. Source: docs/format.md, "Retention".
+# Any 64 hexadecimal digits that are the hash of a blob count as a reference to it, in any file: a message, the journal,
+# a tool result, torn bytes, a file of the agent. Source: docs/format.md, "Retention".
 
 
 _DIGITS = 64
@@ -115,13 +114,12 @@ Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DirectoryScan:
-    """What was found in a directory.
+    """The regular files of a directory.
 
     Attributes:
-        size_bytes: Of all regular files.
-        changed_ns: The newest time of change among them; 0 where there is none.
+        changed_ns: Their newest time of change; 0 if there are none.
         digests: Hashes of the blobs that they refer to.
-        stamps: What tells whether a file has changed, by its path.
+        stamps: Path and identity of each; a stamp differs after a change.
     """
 
     size_bytes: int
@@ -131,10 +129,10 @@ class DirectoryScan:
 
 
 class ReferenceScanner:
-    """Reads files for the hashes of blobs, each file again only when it has changed."""
+    """Reads files for the hashes of blobs; a file is read again only after it changed."""
 
     def __init__(self, tree: LocalTree, digests: frozenset[str], on_read: Callable[[int], None] | None = None) -> None:
-        """Look for *digests* in files of *tree*; *on_read* is told how many bytes each piece had."""
+        """Look for *digests* in files of *tree*; *on_read* gets the size of each piece in bytes."""
         self._tree = tree
         self._digests = frozenset(digest.encode("ascii") for digest in digests)
         self._on_read = on_read
@@ -189,7 +187,7 @@ class ReferenceScanner:
                 if self._on_read is not None:
                     self._on_read(len(chunk))
         except StorageError as error:
-            # What is gone refers to nothing: an unfinished file that got its name meanwhile.
+            # An unfinished file may have got its final name meanwhile; a missing one refers to nothing.
             if error.errno != errno.ENOENT:
                 raise
         return found
@@ -221,24 +219,24 @@ def _stamp(status: os.stat_result) -> Stamp:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-# How the file of a tool result says where its media are, for a framework whose agents look for that in the text.
+# Tags in the text of a tool result that say where its media are, for a framework whose agents read that in the text.
 #
 # Pure. Source: AgentScope's workspace, which writes ``<data url=... name=... media_type=.../>`` in place of each data
-# block of a result; it escapes nothing, and names a block without a name ``None``.
+# block of a result; it escapes nothing, and writes the name ``None`` for a block without one.
 
 
 _AGENTSCOPE = dialect_named("agentscope")
 
 
 def with_data_tags(result: ToolResult, native: object) -> ToolResult:
-    """Return *result* with a tag before each medium that says where it is, if *native* is a result of AgentScope's.
+    """Return *result* with a tag before each image or file that says where it is, if *native* is AgentScope's.
 
-    A tag follows a text on its last line, as AgentScope writes it. The media stay parts of the result, so that they are
-    stored, found again and kept by gc like all others.
+    A tag follows a text on its last line, as AgentScope writes it. The media remain parts of the result, so that they
+    are stored, loaded and kept by gc like all others.
 
     Args:
-        result: As it may be stored.
-        native: What it was read from.
+        result: After redaction.
+        native: The value that it was read from.
     """
     if not _AGENTSCOPE.detects_result(native):
         return result
@@ -255,7 +253,7 @@ def with_data_tags(result: ToolResult, native: object) -> ToolResult:
 
 
 def data_tag(medium: Media) -> str:
-    """Return the tag of one medium, on one line whatever its name is.
+    """Return the tag of one image or file, on one line whatever its name is.
 
     >>> data_tag(Media("image", "image/png", 0, "https://example.org/a.png", "buoy's"))
     "<data url='https://example.org/a.png' name='buoy&#x27;s' media_type='image/png'/>"

@@ -1,8 +1,8 @@
-"""Bytes under keys of their own, beside the sessions: what a framework keeps, writes over and deletes.
+"""Bytes under keys, beside the sessions: a framework stores, replaces and deletes them.
 
-The content stands in a plain file of its own, so that ``cat`` and ``grep`` work on it, whatever the framework wants
-back around it. What belongs to a key, its *facts*, is one small file whose replacement is the commit: a reader finds
-the old content or the new one, never a part, and content that is not what was written is told from it by its hash.
+The content is a plain file, so that ``cat`` and ``grep`` work on it. Each key has a second small file, its *facts*,
+whose replacement is the commit: a reader finds the old content or the new one, never a part, and the hash in the facts
+reveals damaged content.
 
 Source: docs/format.md, "storage/"; Strands' unified storage for what can be done with a key.
 """
@@ -31,12 +31,11 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """What is kept under a key.
+    """The content under a key.
 
     Attributes:
-        content: As it stands in its file.
-        media_type: Tells the file's extension.
-        frame: What the framework wants back in front of the content; any text, kept as it is.
+        media_type: Decides the file's extension.
+        frame: A text that the framework wants back with the content, kept unchanged.
     """
 
     content: bytes
@@ -45,7 +44,7 @@ class StoredEntry:
 
 
 class StoredEntries:
-    """The entries of one scope of a workspace on disk."""
+    """The entries of one scope of a workspace."""
 
     def __init__(
         self,
@@ -61,12 +60,12 @@ class StoredEntries:
         """Keep the entries of *scope* in *tree*.
 
         Args:
-            tree: Of the workspace.
-            scope: Any id; what others keep is not reached.
-            run: Runs what blocks.
-            begin: Makes the workspace where it is not there yet.
-            redaction: Sees everything before it is written.
-            quota: Grants what is written.
+            tree: The files of the workspace.
+            scope: Any id; other scopes are out of reach.
+            run: Runs blocking work.
+            begin: Creates the workspace if necessary.
+            redaction: Redacts everything before it is written.
+            quota: Checks every write.
             lock_timeout_s: How long to wait for another writer.
 
         Raises:
@@ -77,26 +76,26 @@ class StoredEntries:
         self._redaction, self._quota, self._lock_timeout_s = redaction, quota, lock_timeout_s
 
     async def write(self, key: str, entry: StoredEntry) -> None:
-        """Put *entry* under *key*, in place of what is there: durable on return, whole or not at all.
+        """Store *entry* under *key*, and replace an older one: durable on return, whole or not at all.
 
         Raises:
             QuotaExceededError: A payload or the workspace would exceed its quota; nothing was written.
             RedactionError: A redaction hook failed; nothing was written.
-            StorageError: The file system refused; what was there is still there.
+            StorageError: The file system refused; the older entry is unchanged.
         """
         await self._run(lambda: self._write(key, entry))
 
     async def read(self, key: str) -> StoredEntry | None:
-        """Return what is under *key*; None where nothing is.
+        """Return the entry under *key*; None if there is none.
 
         Raises:
-            CorruptError: Its file is gone or not what was written.
+            CorruptError: Its file is missing or damaged.
             StorageError: The file system refused.
         """
         return await self._run(lambda: self._read(key))
 
     async def delete(self, key: str) -> None:
-        """Remove what is under *key*; nothing happens where nothing is.
+        """Remove the entry under *key*, if there is one.
 
         Raises:
             StorageError: The file system refused.
@@ -140,7 +139,7 @@ class StoredEntries:
             try:
                 content = self._tree.read(name)
             except StorageError as error:
-                # Somebody wrote over it between our two looks; what stands there now has another name.
+                # Another writer replaced it between our two reads; the new content has another name.
                 if error.errno == errno.ENOENT and self._facts(key) != facts:
                     continue
                 raise
@@ -166,7 +165,7 @@ class StoredEntries:
         return sorted(key for key in keys if key is not None and key.startswith(prefix))
 
     def _named_key(self, name: str) -> str | None:
-        """Return the key whose facts are in file *name*, which is too long to be spelled in the name."""
+        """Return the key whose facts are in file *name*; it is too long for a file name."""
         facts = self._parsed(f"{self._directory}/{layout.ENTRY_FACTS}/{name}")
         return None if facts is None else facts["key"]
 
@@ -205,14 +204,14 @@ class StoredEntries:
 
 
 def redacted(entry: StoredEntry, redaction: Redaction) -> StoredEntry:
-    """Return *entry* as it may be kept; content of no known type counts as text where it is UTF-8."""
+    """Return *entry* after redaction; content without a known type counts as text if it is UTF-8."""
     if not redaction.is_active:
         return entry
     content = redaction.payload(entry.content, entry.media_type or "text/plain")
     return StoredEntry(content, entry.media_type, redaction.text(entry.frame))
 
 
-# What a process that was forked must do: its parent's threads are not there, and the locks that they held never open.
+# After a fork: the threads of the parent do not exist in the child, and locks that they held never open.
 #
 # Source: the notes on ``fork`` in Python's ``os`` and ``threading``; agents' servers (gunicorn, multiprocessing)
 # fork.
@@ -222,7 +221,7 @@ class Renewable(Protocol):
     """Has threads or locks of its own."""
 
     def renew_after_fork(self) -> None:
-        """Replace them, in the child, before anything else runs there."""
+        """Replace them in the child, before anything else runs there."""
         ...
 
 
@@ -230,7 +229,7 @@ _alive: "weakref.WeakSet[Renewable]" = weakref.WeakSet()
 
 
 def watch_forks(renewable: Renewable) -> None:
-    """Have *renewable* renewed in every forked child, for as long as it lives."""
+    """Renew *renewable* in every forked child, for as long as it lives."""
     _alive.add(renewable)
 
 

@@ -1,4 +1,4 @@
-"""Limits on what a workspace may take on disk, checked before anything is decoded or written."""
+"""Limits on the size of a workspace, checked before anything is decoded or written."""
 
 import errno
 import stat
@@ -36,17 +36,16 @@ _DEEPEST_DIRECTORY = 3
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """How many bytes may be stored; None sets no limit.
+    """Limits in bytes; None for no limit.
 
     Attributes:
-        blob_bytes: For one decoded payload under ``data/``. Checked by the length of its base64 text, before that
-            is decoded.
-        session_bytes: For one session: archive, journal, transcript, summaries, window, and its tool results with
-            their views. ``session.json`` and what recovery has set aside are not counted, and taking a window over
-            is always allowed. Exact at any number of writers: it is checked under the session's lock.
-        workspace_bytes: For everything under ``sessions/``, ``data/`` and ``storage/``. Counted by a walk every second
-            at most (more seldom where the walk takes long) and by what this instance has written since; so several
-            processes may together exceed it by what they write between two walks.
+        blob_bytes: For one decoded payload under ``data/``. Checked by the length of its base64 text, before decoding.
+        session_bytes: For one session: archive, journal, transcript, summaries, window, and tool results with their
+            views. ``session.json`` and set-aside bytes are not counted, and a window can always be taken over. Exact
+            for any number of writers, since it is checked under the session's lock.
+        workspace_bytes: For everything under ``sessions/``, ``data/`` and ``storage/``. Counted by a walk at most every
+            second (less often if the walk is slow), plus this instance's writes since. So several processes may
+            together exceed it by their writes between two walks.
     """
 
     blob_bytes: int | None = None
@@ -54,7 +53,7 @@ class Quotas:
     workspace_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no limit.
+        """Check the limits.
 
         Raises:
             ConfigError: A limit is neither None nor a whole number of bytes above 0.
@@ -64,16 +63,16 @@ class Quotas:
 
 
 class QuotaChecker:
-    """What may still be written within some `Quotas`; costs nothing where none is set.
+    """Checks writes against `Quotas`; costs nothing if none is set.
 
-    Threads may share it: what one of them was granted counts against the workspace's quota at once.
+    Threads may share it: an admitted write counts against the workspace's quota at once.
     """
 
     def __init__(self, quotas: Quotas) -> None:
-        """Grant what *quotas* allow.
+        """Check against *quotas*.
 
         Raises:
-            ConfigError: *quotas* is something else.
+            ConfigError: *quotas* is no `Quotas`.
         """
         if not isinstance(quotas, Quotas):
             raise ConfigError("quotas", f"{type(quotas).__name__} is no Quotas")
@@ -82,11 +81,11 @@ class QuotaChecker:
         self.is_limited = quotas.session_bytes is not None or quotas.workspace_bytes is not None
 
     def renew_after_fork(self) -> None:
-        """Count anew in a forked child: a thread of its parent's may have been counting."""
+        """Count again in a forked child: a thread of its parent may have been counting."""
         self._usage = _WorkspaceUsage()
 
     def check_payloads(self, values: Iterable[object]) -> None:
-        """Refuse payloads that are too large, told by the length of their base64 text alone.
+        """Refuse payloads that are too large by the length of their base64 text.
 
         Args:
             values: JSON values of messages or blocks.
@@ -100,7 +99,7 @@ class QuotaChecker:
                 _check("blob", limit, max(payload_sizes(value), default=0))
 
     def check_result(self, tool_result: object) -> None:
-        """Refuse media that are too large, of a tool result in any form, before one is decoded.
+        """Refuse a tool result in any form whose media are too large, before one is decoded.
 
         Raises:
             QuotaExceededError: One is larger than a blob may be.
@@ -112,7 +111,7 @@ class QuotaChecker:
             self.check_payloads([tool_result])
 
     def check_blob(self, size_bytes: int) -> None:
-        """Refuse a decoded payload that is too large, as a redaction may have made it.
+        """Refuse a decoded payload that is too large; a redaction may have made it so.
 
         Raises:
             QuotaExceededError: It is larger than a blob may be.
@@ -128,7 +127,7 @@ class QuotaChecker:
         *,
         staged_bytes: int = 0,
     ) -> None:
-        """Refuse what would not even fit into a session that is not there yet, so that it is not created.
+        """Refuse a write that would not even fit into a new session, so that the session is not created.
 
         The arguments and errors are those of `admit`, which follows under the session's lock.
         """
@@ -136,7 +135,7 @@ class QuotaChecker:
             needed = size_bytes + _encoded_bytes(records)
             _check("session", self._quotas.session_bytes, needed)
             self._check_workspace(session.tree, needed + blob_bytes - staged_bytes)
-            # Room for what a session begins with, which nobody asks to be admitted.
+            # The first files of a session, which no caller admits.
             self._usage.add(_NEW_SESSION_BYTES)
 
     def admit(
@@ -149,15 +148,15 @@ class QuotaChecker:
         *,
         staged_bytes: int = 0,
     ) -> None:
-        """Grant a write to *session*, or refuse it before it begins; the caller holds the session's lock.
+        """Admit a write to *session*, or refuse it before it begins; the caller holds the session's lock.
 
         Args:
             session: The session.
-            tail: What its journal says.
-            size_bytes: By how much its files other than the journal will grow.
-            records: What will be added to the journal.
-            blob_bytes: By how much ``data/`` will grow.
-            staged_bytes: How much of *size_bytes* was granted by `admit_staged`.
+            tail: The tail of its journal.
+            size_bytes: Growth of its files other than the journal.
+            records: New records of the journal.
+            blob_bytes: Growth of ``data/``.
+            staged_bytes: The part of *size_bytes* that `admit_staged` admitted.
 
         Raises:
             QuotaExceededError: The session or the workspace would exceed its quota.
@@ -171,15 +170,14 @@ class QuotaChecker:
         self.admit_blobs(session.tree, needed + blob_bytes - staged_bytes)
 
     def admit_staged(self, session: Session, staged_bytes: int, size_bytes: int) -> None:
-        """Grant *size_bytes* more of something that comes piece by piece, or refuse it.
+        """Admit the next *size_bytes* of a streamed result, or refuse them.
 
-        What this grants against the session's quota is not exact, since nobody holds its lock meanwhile; `admit` is,
-        once all of it is there.
+        The check against the session's quota is not exact, since nobody holds its lock; `admit` at the end is.
 
         Args:
-            session: The session that it is for, which need not exist yet.
-            staged_bytes: How much of it was granted before.
-            size_bytes: How much is about to be written.
+            session: The session of the result, which need not exist yet.
+            staged_bytes: Bytes of the result that were admitted before.
+            size_bytes: Bytes of the next piece.
 
         Raises:
             QuotaExceededError: The session or the workspace would exceed its quota.
@@ -191,7 +189,7 @@ class QuotaChecker:
             self.admit_blobs(session.tree, size_bytes)
 
     def admit_blobs(self, tree: Tree, size_bytes: int) -> None:
-        """Grant *size_bytes* more in the workspace.
+        """Admit *size_bytes* more in the workspace.
 
         Raises:
             QuotaExceededError: The workspace would exceed its quota.
@@ -206,17 +204,15 @@ class QuotaChecker:
 
 
 def session_bytes(session: Session, results: int) -> int:
-    """Return how many bytes of its quota *session* takes, at a cost that does not grow with it.
+    """Return how many bytes of its quota *session* uses; *results* of them are its tool results and their views.
 
-    Args:
-        session: The session.
-        results: Bytes of its tool results and their views.
+    The cost does not grow with the session.
     """
     return results + sum(session.tree.size(session.name(file)) or 0 for file in _COUNTED_FILES)
 
 
 def _current_bytes(session: Session) -> int:
-    """Return about what *session* takes; results count where a journal says so."""
+    """Return about how many bytes *session* uses; without a readable journal, its results do not count."""
     if not session.exists():
         return 0
     try:
@@ -227,7 +223,7 @@ def _current_bytes(session: Session) -> int:
 
 
 class _WorkspaceUsage:
-    """The bytes under ``sessions/``, ``data/`` and ``storage/``: walked now and then, and counted in between."""
+    """The bytes under ``sessions/``, ``data/`` and ``storage/``, measured by walks and counted in between."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -236,12 +232,12 @@ class _WorkspaceUsage:
         self._valid_until_s = float("-inf")
 
     def add(self, size_bytes: int) -> None:
-        """Count what is about to be written."""
+        """Count bytes that are about to be written."""
         with self._guard:
             self._added_bytes += size_bytes
 
     def bytes(self, tree: Tree) -> int:
-        """Return what is there and what was added."""
+        """Return the measured bytes plus those added since."""
         with self._guard:
             if time.monotonic() >= self._valid_until_s:
                 self._walk(tree)
@@ -256,7 +252,7 @@ class _WorkspaceUsage:
 
 
 def _directory_bytes(tree: Tree, name: str, depth: int) -> int:
-    """Sum the sizes of the regular files in directory *name* and below; one that goes meanwhile has none."""
+    """Sum the sizes of the regular files in directory *name* and below; one that vanishes meanwhile counts 0."""
     try:
         entries = tree.entries(name)
     except StorageError as error:
@@ -273,7 +269,7 @@ def _directory_bytes(tree: Tree, name: str, depth: int) -> int:
 
 
 def _encoded_bytes(records: Sequence[Record], before: Record = MappingProxyType({}), end: int = 0) -> int:
-    """Return how long *records* will be behind *end* bytes of a journal, whose next record says *before*."""
+    """Return the size of *records* after *end* bytes of a journal whose next record holds *before*."""
     total = 0
     for record in records:
         offset = end + total
@@ -294,4 +290,4 @@ def _require_bytes(setting: str, limit: object) -> None:
 
 
 UNLIMITED: Final = QuotaChecker(Quotas())
-"""Grants everything."""
+"""Admits everything."""

@@ -1,4 +1,4 @@
-"""``context_management/``: named documents, as bytes. What they mean is another floor's."""
+"""``workspace.json``, and the context-management documents in ``context_management/``, as bytes."""
 
 import uuid
 
@@ -7,20 +7,20 @@ from buoyline.messages import is_object, parse, spell
 from buoyline.workspace import layout
 from buoyline.workspace.tree import Tree
 
-# ``workspace.json``, which says that a directory is a workspace, and in which format.
+# ``workspace.json`` marks a directory as a workspace, and names its format.
 
 
 def new_workspace_file() -> bytes:
-    """Return the content of ``workspace.json`` for a workspace that has none yet."""
+    """Return the content of ``workspace.json`` for a new workspace."""
     return spell({"format": layout.FORMAT, "id": uuid.uuid4().hex}).encode("utf-8") + b"\n"
 
 
 def check_format(tree: Tree) -> None:
-    """Make sure that this buoyline can read the workspace.
+    """Check that this buoyline can read the workspace.
 
     Raises:
         FormatVersionError: A newer buoyline wrote it.
-        CorruptError: ``workspace.json`` is not what was written.
+        CorruptError: ``workspace.json`` is damaged.
     """
     path = tree.path(layout.WORKSPACE_FILE)
     try:
@@ -37,7 +37,7 @@ def check_format(tree: Tree) -> None:
 
 
 def create_workspace(tree: Tree) -> None:
-    """Create the directory of the workspace and its fixed parts, as far as they are not there.
+    """Create the missing ones of the workspace's directory and its fixed parts.
 
     Raises:
         FormatVersionError: A newer buoyline wrote it; nothing was touched.
@@ -54,17 +54,17 @@ def create_workspace(tree: Tree) -> None:
 
 
 class ContextManagementFiles:
-    """The documents of a workspace, one file each. Blocking; a document is read and written whole.
+    """The context-management documents of a workspace, one file each. Blocking.
 
-    A file is put in its place in one step, so readers need no lock, and of two writers the later one wins.
+    A file is replaced in one step, so readers need no lock, and the later of two writers wins.
     """
 
     def __init__(self, tree: Tree) -> None:
-        """Address the documents in *tree*; nothing is created before one is written."""
+        """Use the documents in *tree*; nothing is created before the first write."""
         self._tree = tree
 
     def names(self) -> list[str]:
-        """Return the names of all documents, sorted; other names, and what is no file, are nobody's business.
+        """Return the names of all documents, sorted. Other entries of the directory are ignored.
 
         Raises:
             FormatVersionError: A newer buoyline wrote the workspace.
@@ -78,7 +78,7 @@ class ContextManagementFiles:
         return self._tree.size(layout.document_name(name)) is not None
 
     def path(self, name: str) -> str:
-        """Return the absolute path of the document called *name*, which need not be there.
+        """Return the absolute path of the document called *name*, which need not exist.
 
         Raises:
             InvalidNameError: *name* cannot be one.
@@ -99,10 +99,10 @@ class ContextManagementFiles:
         return self._tree.read(layout.document_name(name))
 
     def write(self, name: str, content: bytes, *, replace: bool = True) -> bool:
-        """Keep *content* as the document called *name*; durable on return, whole or not at all.
+        """Store *content* as the document called *name*; durable on return, whole or not at all.
 
         Returns:
-            False where there is one already that shall not be replaced; then nothing was changed.
+            False if *replace* is off and the document exists; nothing was changed then.
 
         Raises:
             InvalidNameError: *name* cannot be one.
