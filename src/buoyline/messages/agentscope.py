@@ -25,6 +25,7 @@ from buoyline.messages.dialect import (
     plain_fields,
     role_of,
     simple_part,
+    speaker_of,
     text_of,
     text_or_empty,
     turns_of,
@@ -93,7 +94,9 @@ class AgentScope(Dialect):
         natives = content if is_object(message) or not is_array(held) else held
         parts = tuple(part for pair in zip(content, natives, strict=True) for part in _parts(*pair))
         name = text_or_empty(found.get("name"))
-        return Message(_speaker(role, content, parts), parts, "" if name == role else name)
+        only_hints = bool(content) and all(_field(block, "type") == "hint" for block in content)
+        speaker: Role = "user" if only_hints else speaker_of(role, parts)
+        return Message(speaker, parts, "" if name == role else name)
 
     def detects_result(self, tool_result: object) -> bool:
         """Return whether *tool_result* is a `ToolResultBlock`, its JSON, or a message of this dialect."""
@@ -223,12 +226,6 @@ def _is_own(block: object) -> bool:
 def _is_result(block: object) -> bool:
     names = block.keys() if is_object(block) else _field_names(block)
     return names >= _RESULT_FIELDS and _field(block, "type") == "tool_result"
-
-
-def _speaker(role: Role, content: Sequence[Any], parts: tuple[Part, ...]) -> Role:
-    if parts and all(isinstance(part, ToolResult) for part in parts):
-        return "tool"
-    return "user" if content and all(_field(block, "type") == "hint" for block in content) else role
 
 
 def _parts(block: object, native: object) -> Iterator[Part]:

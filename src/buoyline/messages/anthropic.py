@@ -21,6 +21,7 @@ from buoyline.messages.dialect import (
     rebuilt_content,
     role_of,
     simple_part,
+    speaker_of,
     text_of,
     text_or_empty,
     turns_of,
@@ -37,7 +38,6 @@ from buoyline.messages.model import (
     Part,
     Reasoning,
     ResultPart,
-    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -76,7 +76,7 @@ class Anthropic(Dialect):
         found = plain_fields(message)
         role = role_of(found)
         parts = tuple(_part(block) for block in blocks_of(found.get("content")))
-        return Message(_speaker(role, parts), parts)
+        return Message(speaker_of(role, parts), parts)
 
     def detects_result(self, tool_result: object) -> bool:
         """Return whether *tool_result* is a ``tool_result`` block, or a message with blocks of this dialect."""
@@ -141,10 +141,6 @@ class Anthropic(Dialect):
         """Refuse reasoning without a signature, as Anthropic does."""
         return None if reasoning.hidden or reasoning.signature else "it has no signature, and would be refused"
 
-    def joins(self, group: Sequence[Turn], turn: Turn) -> bool:
-        """Join the turns of the user and the tools, and those of the model."""
-        return (group[-1].role == "assistant") == (turn.role == "assistant")
-
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[dict[str, Any]]:
         """Write the user's text and the tools' results into one message, the model's turns into another."""
         content: list[dict[str, Any]] = []
@@ -170,11 +166,6 @@ def _block_type(block: object) -> str | None:
     found = fields(block)
     kind = None if found is None else found.get("type")
     return kind if isinstance(kind, str) else None
-
-
-def _speaker(role: Role, parts: tuple[Part, ...]) -> Role:
-    only_results = bool(parts) and all(isinstance(part, ToolResult) for part in parts)
-    return "tool" if only_results else role
 
 
 def _part(block: object) -> Part:

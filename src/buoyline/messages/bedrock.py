@@ -22,6 +22,7 @@ from buoyline.messages.dialect import (
     plain_fields,
     role_of,
     simple_part,
+    speaker_of,
     text_of,
     text_or_empty,
     turns_of,
@@ -46,7 +47,6 @@ from buoyline.messages.model import (
     Part,
     Reasoning,
     ResultPart,
-    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -95,7 +95,8 @@ class Bedrock(Dialect):
         found = own_fields(message)
         role = role_of(found)
         parts = tuple(_part(block) for block in blocks_of(found.get("content")))
-        return Message(_speaker(role, parts), parts)
+        said = [part for part in parts if not (isinstance(part, Opaque) and part.kind == _CACHE_POINT)]
+        return Message(speaker_of(role, said), parts)
 
     def detects_result(self, tool_result: object) -> bool:
         """Return whether *tool_result* is a result as a tool returns it, its block, or a message of this dialect."""
@@ -176,10 +177,6 @@ class Bedrock(Dialect):
     def refuses_reasoning(self, reasoning: Reasoning) -> None:
         """Accept all reasoning."""
 
-    def joins(self, group: Sequence[Turn], turn: Turn) -> bool:
-        """Join the turns of the user and the tools, and those of the model."""
-        return (group[-1].role == "assistant") == (turn.role == "assistant")
-
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[dict[str, Any]]:
         """Write the user's text and the tools' results into one message, the model's turns into another."""
         content: list[dict[str, Any]] = []
@@ -212,12 +209,6 @@ def _bare_result(tool_result: object) -> Mapping[str, Any] | None:
 def _rebuilt(content: object, blocks: Blocks) -> list[Any]:
     old = blocks_of(content)
     return [{"text": block} if isinstance(block, str) else old[block] for block in blocks]
-
-
-def _speaker(role: Role, parts: Sequence[Part]) -> Role:
-    """Return ``tool`` if only tools speak; a cache point does not count."""
-    said = [part for part in parts if not (isinstance(part, Opaque) and part.kind == _CACHE_POINT)]
-    return "tool" if said and all(isinstance(part, ToolResult) for part in said) else role
 
 
 def _part(block: object) -> Part:

@@ -2,7 +2,7 @@
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -96,9 +96,11 @@ class Dialect(ABC):
         return turns_of(found.role, found.parts, losses, found.name)
 
     def joins(self, group: Sequence[Turn], turn: Turn) -> bool:
-        """Return whether *turn* belongs into one message with the turns before it."""
-        del group, turn
-        return False
+        """Return whether *turn* belongs into one message with the turns before it.
+
+        By default the turns of one role do if roles alternate; the user and the tools are one role then.
+        """
+        return self.alternates_roles and (group[-1].role == "assistant") == (turn.role == "assistant")
 
     def refuses_media(self, media: Media) -> str | None:
         """Return why this form cannot hold *media*, ``""`` for no special reason; None if it can.
@@ -191,6 +193,11 @@ class Dialect(ABC):
                 "let it implement with_results and with_content"
             )
         return written[0]
+
+
+def speaker_of(role: Role, parts: Collection[Part]) -> Role:
+    """Return ``tool`` if *parts* are results only, else *role*."""
+    return "tool" if parts and all(isinstance(part, ToolResult) for part in parts) else role
 
 
 def turns_of(

@@ -58,9 +58,10 @@ class Losses:
             known: Names of the fields that are read.
             where: What *holder* is, in words.
         """
-        names = sorted(name for name in holder.keys() - set(known) if _has_value(holder[name]))
-        for name in names:
-            self.note(f"{name} of {where}" if where else name)
+        for name in sorted(holder.keys() - set(known)):
+            value = holder[name]
+            if not any(type(value) is type(nothing) and value == nothing for nothing in _NOTHING):
+                self.note(f"{name} of {where}" if where else name)
 
     def left_out(self, media: Media, why: str = "") -> Text:
         """Record that *media* has no place, and return the text that replaces it."""
@@ -122,10 +123,6 @@ class _Reading:
         if len(made) < len(pairs):
             self.lost.append("a key comes twice; the last one counts")
         return made
-
-
-def _has_value(value: object) -> bool:
-    return not any(type(value) is type(nothing) and value == nothing for nothing in _NOTHING)
 
 
 def _refuse(constant: str) -> float:

@@ -160,7 +160,15 @@ class OpenAIChat(Dialect):
             if ranks != sorted(ranks):
                 losses.note("order of reasoning, text and calls", "each has its one place there")
             message |= _written_reasoning(turn, losses)
-            message |= {"tool_calls": [_written_call(call) for call in turn.calls]} if turn.calls else {}
+            if turn.calls:
+                message["tool_calls"] = [
+                    {
+                        "id": call.call_id,
+                        "type": "function",
+                        "function": {"name": call.name, "arguments": call.arguments},
+                    }
+                    for call in turn.calls
+                ]
         yield message
 
 
@@ -312,11 +320,6 @@ def _written_reasoning(turn: Turn, losses: Losses) -> dict[str, str]:
         losses.note("several blocks of reasoning", "they are one text now")
     text = "\n".join(part.text for part in found)
     return {"reasoning_content": text} if text else {}
-
-
-def _written_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.call_id, "type": "function", "function": function}
 
 
 def _written_results(turn: Turn, losses: Losses) -> Iterator[dict[str, Any]]:

@@ -1,14 +1,13 @@
 """Reading a recorded conversation from a file in one of the usual forms."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from buoyline.errors import MessageError
 from buoyline.messages.dialect import blocks_of
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
-from buoyline.messages.model import Message
 from buoyline.messages.registry import detect, dialect_named
 
 # The session files of Claude Code, ``~/.claude/projects/<project>/<session>.jsonl``, as messages in Anthropic's form.
@@ -157,7 +156,7 @@ def _values(content: bytes, source: str) -> tuple[list[Any], str]:
         raise MessageError(f"{source}: is empty; {_EXPECTED}")
     lines = stripped.split(b"\n")
     if (len(lines) > 1 and lines[0].strip()[-1:] in (b"[", b"{", b",")) or not lines[0].strip():
-        return _flat([_whole(stripped, source)])
+        return _flat([_parsed(stripped, source)])
     values = [_line(line, f"{source}, line {number}") for number, line in enumerate(lines, 1)]
     return _flat(values)
 
@@ -169,18 +168,15 @@ def _flat(values: list[Any]) -> tuple[list[Any], str]:
     return values, "line"
 
 
-def _whole(content: bytes, source: str) -> Any:
-    try:
-        return parse(content)
-    except MessageError as error:
-        raise MessageError(f"{source}: {error.reason}; {_EXPECTED}") from error
-
-
 def _line(line: bytes, place: str) -> Any:
     if not line.strip():
         raise MessageError(f"{place}: is blank; each line holds one message")
+    return _parsed(line, place)
+
+
+def _parsed(content: bytes, place: str) -> Any:
     try:
-        return parse(line)
+        return parse(content)
     except MessageError as error:
         raise MessageError(f"{place}: {error.reason}; {_EXPECTED}") from error
 
@@ -225,12 +221,9 @@ def _unseen(message: Any, dialect: str) -> str:
         other = detect(message)
     except MessageError:
         return ""  # the named dialect alone knows it
-    for what, there, here in _calls_and_results(other.view(message), seen):
-        if there > here:
-            return f"has a {what} of the dialect {other.name} that {dialect} does not see; name {other.name}, or none"
-    return ""
-
-
-def _calls_and_results(one: Message, other: Message) -> Iterator[tuple[str, int, int]]:
-    yield "tool call", len(one.calls), len(other.calls)
-    yield "tool result", len(one.results), len(other.results)
+    there = other.view(message)
+    missed = "tool call" if len(there.calls) > len(seen.calls) else ""
+    missed = missed or ("tool result" if len(there.results) > len(seen.results) else "")
+    if not missed:
+        return ""
+    return f"has a {missed} of the dialect {other.name} that {dialect} does not see; name {other.name}, or none"

@@ -71,17 +71,18 @@ def usage_of(response: object) -> Usage | None:
         return _read(response, form)
     held = [value for name in _HOLDERS if (value := _field(response, name)) is not None]
     if held:
-        form = _form_of(held[0])
-        return held[0] if isinstance(held[0], Usage) else _read_known(held[0], form)
+        usage = held[0]
+        if isinstance(usage, Usage):
+            return usage
+        form = _form_of(usage)
+        if form is None:
+            raise UsageError(
+                f"{type(usage).__name__} has no form that is known; pass Usage(input_tokens, output_tokens)"
+            )
+        return _read(usage, form)
     if any(_has(response, name) for name in _HOLDERS):
         return None
     raise UsageError(f"{type(response).__name__} holds none; pass the response of the provider, its usage, or a Usage")
-
-
-def _read_known(usage: object, form: _Form | None) -> Usage:
-    if form is None:
-        raise UsageError(f"{type(usage).__name__} has no form that is known; pass Usage(input_tokens, output_tokens)")
-    return _read(usage, form)
 
 
 def _read(usage: object, form: _Form) -> Usage:
