@@ -1,13 +1,13 @@
-"""Which lines of a tool's output are diagnostics: what a run says went wrong, not what a text says of errors.
+"""Finds the diagnostics in a tool's output: lines with which a run reports an error, not lines that speak of errors.
 
-A line is one when it has a form in which tools report (a failed test, an exception, a message with a place, a level of
-a log, an exit status, a frame of code that is the user's own) and is not quoted: a line that a reader of files has
-numbered, a line of a diff's hunk, a line of a program, a sentence of a document. None of it is shared with the previews
-that are judged by it.
+A diagnostic has a form in which tools report: a failed test, an exception, a message with a place, a level of a log, an
+exit status, a frame of the user's own code. It is not quoted: it is no numbered line of a file reader, no line of a
+diff's hunk, no line of a program, and no sentence of a document. The previews that this measure judges share none of
+its code.
 
     python benchmarks/diagnostics.py FILE...
 
-prints all of them, and marks what `ERROR` takes for one as well, so that both can be checked by hand.
+prints all diagnostics (R) and all lines that match `ERROR` (E), so that both can be checked by hand.
 """
 
 import argparse
@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ERROR = re.compile(r"\b(?:ERROR|FAIL|FAILED|FATAL|panic)\b|\b[Ee]rror:|\w(?:Error|Exception):|Traceback|--- FAIL")
-"""Words that stand in most errors, and in programs and documents that speak of errors."""
+"""Words of most errors, and of programs and documents that speak of errors."""
 
 LONG_LINE = 1_000
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-# What build servers, containers and loggers set before a line.
+# The prefixes of build servers, containers and loggers.
 _PREFIX = (
     r"(?:\[[^\]]{1,40}\]\s+|\S{1,60}\s+\|\s+|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\s+|\d\d:\d\d:\d\d\S*\s+)*"
 )
@@ -36,7 +36,7 @@ _REPORTS = tuple(
         r"^E\s{2,}\S",
         r"^\s+Error(?: Trace)?:\s+\S|^\s+Error:\s*$|^\s+(?:expected|actual|Expected|Received)\s*: ",
         r"<(?:failure|error)\b",
-        # What was raised, and where.
+        # Exceptions and their places.
         rf"^\s*{_PREFIX}Traceback \(most recent",
         rf"^\s*{_PREFIX}(?:(?:Uncaught|Caused by:|Exception in thread \S+) )?{_RAISED}(?: \[\w+\])?(?::|\s*$)",
         rf"^\s*{_PREFIX}(?:panic|fatal error): \S|^thread '.*panicked at|^\s*{_PREFIX}Caused by: ",
@@ -74,7 +74,7 @@ _PROGRAM = re.compile(
     r"|^[\w.]+ = |^\s*\w+\??: [^\s:]+[,;]$|console\.|\.Errorf\(|\.Fatalf?\(|\.Logf\("
 )
 _PROSE = re.compile(r"^\s*(?:[-*+]|\d+\.|#{1,6}|>|\|)\s|`[^`]+`|\*\*|^\s*[A-Z][a-z]+(?: [\w'-]+){6,}[.:]?$")
-# What a test of Go says counts where the test failed; whatever else it logs there is told from it by words alone.
+# The messages of a Go test count if the test failed; only their words distinguish them from its other log lines.
 _GO_SAID = re.compile(r"^\s+\S+_test\.go:\d+: ")
 _GO_FAILED = re.compile(
     r"\b(?:expect\w*|want\w*|got|should\w*|fail\w*|error\w*|not|no|unexpected|missing|mismatch|must|but)\b|n't|!=",
@@ -86,12 +86,12 @@ _UNMISTAKABLE = re.compile(r"^E\s{2,}\S|^\s*--- FAIL: |^Traceback \(most|^npm (?
 
 
 def diagnostics(text: str) -> list[str]:
-    """Return the different lines of *text* that report what went wrong, in order, without blanks around them."""
+    """Return the different lines of *text* that report an error, in order, without blanks around them."""
     return list(dict.fromkeys(line.strip() for line in _reports(text.split("\n"))))
 
 
 def kind_of(line: str) -> str:
-    """Return the kind of a line: what it says but for its numbers, without blanks around it."""
+    """Return the kind of a line: its text with each number as 0, without blanks around it."""
     return re.sub(r"\d+", "0", _COLOUR.sub("", line)).strip()
 
 
@@ -114,7 +114,7 @@ def _reports(lines: list[str]) -> Iterator[str]:
 
 
 def _of_failed_tests(lines: list[str]) -> set[int]:
-    """Return where tests of Go that failed say why: below their result, or above it where a run tells all."""
+    """Return the lines with which failed Go tests give reasons: below the result, or above it in a verbose run."""
     found, waiting, has_failed = set[int](), list[int](), False
     for number, line in enumerate(lines):
         result = _GO_RESULT.match(line)
@@ -128,7 +128,7 @@ def _of_failed_tests(lines: list[str]) -> set[int]:
 
 
 def is_report(line: str) -> bool:
-    """Tell whether a line on its own reports what went wrong."""
+    """Return whether a line on its own reports an error."""
     if _NUMBERED.match(line) or (_NONE.search(line) and not _UNMISTAKABLE.search(line)):
         return False
     if not any(report.search(line) for report in _REPORTS):
@@ -139,7 +139,7 @@ def is_report(line: str) -> bool:
 def main() -> None:
     """Print the diagnostics of all files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("file", type=Path, nargs="+", help="what a tool has said")
+    parser.add_argument("file", type=Path, nargs="+", help="the output of a tool")
     for file in parser.parse_args().file:
         text = file.read_bytes().decode("utf-8", "replace")
         reports = set(diagnostics(text))

@@ -1,16 +1,18 @@
-"""One scripted agent with loud tools, side by side: in the frameworks as they come, and with buoyline.
+"""One scripted agent with verbose tools, side by side: in the frameworks alone, and with buoyline.
 
-Run it: ``python benchmarks/frameworks.py [--turns 500] [--size 64000] [--kills 3] [--only NAME …]``. Linux only.
+Usage: ``python benchmarks/frameworks.py [--turns 500] [--size 64000] [--kills 3] [--only NAME …]``. Linux only.
 
-Each side runs in a process of its own: the same calls, the same outputs, the same stand-in for a model's summary (the
-newest details, as many as fit), a model that refuses what exceeds its window. Printed for each side:
+Each side runs in a process of its own, with the same calls, the same outputs, the same replacement for a model's
+summary (the newest details, as many as fit), and a model that refuses requests that exceed its window. It prints for
+each side:
 
 - model calls, those for summaries, and refusals;
-- input tokens of the largest request and of all together, counted exactly, for ``o200k_base``;
-- seconds, without those of the scripted model, how many of them on a processor, and bytes written and left on disk;
-- which share of the details that are planted in the session stands in the last context, which share the agent still
-  reaches, from there or by what its own search gives it, and which share stands in some file, where a shell finds it;
-- killed at a random turn: which share of the details from finished turns stands in no file.
+- input tokens of the largest request and of all together, counted exactly for ``o200k_base``;
+- seconds without those of the scripted model, the seconds of processor time among them, bytes written, and bytes on
+  disk at the end;
+- three shares of the details that are planted in the session: in the last context; still reached by the agent, from
+  there or with its own search; in some file, where a shell finds them;
+- for runs that are killed at a random turn, the share of the details from finished turns that no file holds.
 """
 
 import argparse
@@ -40,7 +42,7 @@ SIDES = {
     "Strands, session": "side_by_side.in_strands:StrandsSessionSide",
     "Strands + buoyline": "side_by_side.in_strands_with_buoyline:StrandsWithBuoyline",
 }
-"""Where each side is; one with buoyline subclasses the one without, and takes its place here by one line."""
+"""The class of each side. A side with buoyline is a subclass of the side without it."""
 
 ROWS = {
     "model calls": lambda found: f"{found['calls']:,}",
@@ -67,7 +69,7 @@ def made(name: str, script: Script, meter: Meter, workdir: Path, die_at: int | N
 
 
 async def measured(name: str, turns: int, size: int, workdir: Path, die_at: int | None) -> dict[str, Any]:
-    """Run one side in this process, and return what it took and what it left."""
+    """Run one side in this process, and return its figures."""
     default_counter().count("load the vocabulary")
     script, meter = Script(turns), Meter(size)
     side = made(name, script, meter, workdir, die_at)
@@ -88,7 +90,7 @@ async def measured(name: str, turns: int, size: int, workdir: Path, die_at: int 
 
 
 def in_process(name: str, options: argparse.Namespace, workdir: Path, die_at: int | None) -> dict[str, Any] | None:
-    """Run one side in a process of its own; None where that was killed, as it was told to."""
+    """Run one side in a process of its own; None if that process was killed at *die_at*."""
     command = [sys.executable, __file__, "--turns", options.turns, "--size", options.size, "--side", name]
     command += ["--workdir", workdir, *(() if die_at is None else ("--die-at", die_at))]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)  # noqa: S603 - itself
@@ -101,14 +103,14 @@ def in_process(name: str, options: argparse.Namespace, workdir: Path, die_at: in
 
 
 def compared(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return all that is to be said of one side."""
+    """Return all figures of one side."""
     script = Script(options.turns)
     with tempfile.TemporaryDirectory() as workdir:
         found = in_process(name, options, Path(workdir), None)
     if found is None:
-        raise RuntimeError(f"{name} was killed, and not by this script")
+        raise RuntimeError(f"{name} was killed, but not by this script")
     found["lost"] = []
-    chance = random.Random("kills")  # noqa: S311 - has to be the same each time
+    chance = random.Random("kills")  # noqa: S311 - must be the same in each run
     for _ in range(options.kills):
         die_at = chance.randrange(options.turns // 10, options.turns)
         with tempfile.TemporaryDirectory() as workdir:
@@ -121,10 +123,10 @@ def compared(name: str, options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Print a column for each side."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=500)
-    parser.add_argument("--size", type=int, default=64_000)
-    parser.add_argument("--kills", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=list(SIDES), default=list(SIDES))
+    parser.add_argument("--turns", type=int, default=500, help="tool calls of the session")
+    parser.add_argument("--size", type=int, default=64_000, help="tokens of the window")
+    parser.add_argument("--kills", type=int, default=3, help="runs of each side that are killed")
+    parser.add_argument("--only", nargs="*", choices=list(SIDES), default=list(SIDES), help="sides to run")
     parser.add_argument("--side", choices=list(SIDES), help=argparse.SUPPRESS)
     parser.add_argument("--workdir", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--die-at", type=int, help=argparse.SUPPRESS)

@@ -1,11 +1,11 @@
-"""Compare looking things up in 100 MB with plain `re`, and measure how long the event loop waits.
+"""Compares lookups in 100 MB with plain `re`, and measures how long the event loop waits.
 
 Usage: ``python benchmarks/lookups.py [--megabytes N] [--rounds N]``
 
-The files are made, from a fixed seed, in a directory that is removed at the end: a log with some hits, one line without
-an end, bytes of all kinds, and a JSON document. Every figure is the median of the rounds, all in one run. The stall is
-the longest time between two turns of an event loop that wants one every millisecond, less that millisecond; the figure
-for an idle loop says what the machine itself adds.
+The files are generated from a fixed seed, in a directory that is removed at the end: a log with some hits, one line
+without an end, random bytes, and a JSON document. Every figure is the median of the rounds of one run. A task wakes up
+every millisecond; the stall is the longest time between two wake-ups, less that millisecond. The figure for an idle
+loop shows how much of it comes from the machine.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main() -> None:
     """Read the arguments and print both tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--megabytes", type=int, default=100, help="size of each file")
-    parser.add_argument("--rounds", type=int, default=5, help="times that each lookup is run")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each lookup")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         workspace = LocalWorkspace(directory, durability="off")
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def make_files(directory: Path, size_bytes: int) -> None:
-    """Write the files that are searched."""
+    """Write the files to search."""
     drawn = random.Random(100)  # noqa: S311 - no secret is drawn
     words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=drawn.randint(2, 10))) for _ in range(3_000)]
     lines = [
@@ -81,7 +81,7 @@ def compare(workspace: LocalWorkspace, rounds: int) -> None:
 
 
 def plain(pattern: str, path: Path) -> int:
-    """Count the lines that `re` finds, one by one."""
+    """Count the lines that `re` finds, line by line."""
     search = re.compile(pattern.encode()).search
     with path.open("rb") as file:
         return sum(search(line) is not None for line in file)
@@ -125,7 +125,7 @@ def calls(tools: dict[str, Tool]) -> Iterator[tuple[str, Callable[[], Awaitable[
 
 
 async def stall(call: Callable[[], Awaitable[object]]) -> tuple[float, float]:
-    """Return the longest wait of the loop beyond a millisecond, and how long the call took, in seconds."""
+    """Return the longest wait of the loop beyond a millisecond, and the duration of the call, in seconds."""
     longest, is_done = 0.0, False
 
     async def tick() -> None:

@@ -1,29 +1,36 @@
-"""How much of what left the context two bounded lookups bring back, for questions about it. No model has a part.
+"""Measures how often two bounded lookups find archived content that answers a question. No model is involved.
 
     python benchmarks/memory.py --longmemeval HAYSTACK.jsonl --contextbench DIRECTORY [--size 8000 --size 32000]
                                 [--max-tokens 2000] [--lookups FILE] [--verbose]
 
-A recorded history is replayed into a workspace through windows of these sizes, and compressed once more at the end.
-For each question a plain agent then sees the summary and makes at most two lookups. It knows the question, what it
-has seen so far, and nothing else: its rules (`grep_then_follow`, `search_then_follow`, `cited_then_search`) are
-below, the same for both sets, and never look at an answer or a label.
+A recorded history is replayed into a workspace through windows of these sizes, and compacted once more at the end. For
+each question a simple agent then sees the summary and makes at most two lookups. It knows only the question and the
+lines that it has seen. Its rules (`grep_then_follow`, `search_then_follow`, `cited_then_search`) are below; they are
+the same for both sets, and never use an answer or a label.
 
-LongMemEval (``HAYSTACK.jsonl`` beside ``HAYSTACK.questions.json``) is replayed as it is. ``evidence``: a line of a
-message in the labelled ranges was seen. ``answer``: the newest of the lines that are labelled to have the answer was
-seen, or where none is, 80 % of those words of the answer that are in the labelled messages and not in the question
-(the answers themselves stand nowhere word for word). ``anywhere``: the same with the one message of all that holds most
-of these words in place of the labelled ones, since labels err.
+LongMemEval (``HAYSTACK.jsonl`` next to ``HAYSTACK.questions.json``) is replayed as it is:
 
-context-bench: one tool result for each file, as an agent would have read it. Its questions ask for sums and extremes
-over many people, so the evidence is a chain. ``named``: the record of everything that the question names was seen.
-``next``: also the next record of each owner, in the file that the question goes on to (the address for "same state").
-``answer``: the ground truth stands in what was seen. ``needed``: tokens of the records that the answer follows
-from; where they are more than two lookups may have, no two lookups hold them, whoever makes them. A `query` need not
-show them: for questions that come with their SQL, one is made of it (``answered by one query``), and with ``--lookups``
-a file of those that an agent has written is run; its form is in ``plans.py``.
+- ``evidence``: the agent saw a line of a message in the labelled ranges.
+- ``answer``: the agent saw the newest of the lines that are labelled to have the answer. If no line is labelled so, it
+  saw 80 % of those words of the answer that are in the labelled messages and not in the question (no message has an
+  answer word for word).
+- ``anywhere``: the same for the one message of all that has most of these words, instead of the labelled ones, since
+  labels may be wrong.
 
-Baselines, on the raw messages and records, without a bound in tokens: one grep for the rarest word of the question (as
-counted in them), and BM25 by an implementation of its own, the best and the five best.
+context-bench has one tool result for each file, as if an agent had read it. Its questions ask for sums and extremes
+over many people, so the evidence is a chain:
+
+- ``named``: the agent saw the record of everything that the question names.
+- ``next``: it also saw the next record of each owner, in the file to which the question leads (the address for "same
+  state").
+- ``answer``: a line that it saw has the ground truth.
+- ``needed``: tokens of the records from which the answer follows. If they exceed two lookups, no two lookups can show
+  them, whoever makes them. A `query` need not show them: if a question has its SQL, a query is made of it
+  (``answered by one query``), and ``--lookups`` runs a file of lookups that an agent has written; ``plans.py`` has its
+  form.
+
+The baselines use the raw messages and records, without a limit in tokens: one grep for the rarest word of the question
+(by the count in them), and BM25 in its own implementation, the best unit and the five best.
 """
 
 import argparse
@@ -76,18 +83,18 @@ OWNER = """
 
 
 class Place(NamedTuple):
-    """A line of what was recorded: of a message by its index, or of a file by its name."""
+    """A line of the recording: of a message by its index, or of a file by its name."""
 
     source: int | str
     line: int
 
 
 Seen = dict[Place, str]
-"""What an agent has seen of the recorded text, by line; of a long line the parts one after the other."""
+"""The recorded lines that an agent has seen; for a long line, its parts one after the other."""
 
 
 class Question(Protocol):
-    """What is asked, and how to tell whether what was seen would do."""
+    """A question, and the check whether an agent saw enough."""
 
     @property
     def text(self) -> str:
@@ -95,18 +102,18 @@ class Question(Protocol):
         ...
 
     def marks(self, seen: Seen) -> dict[str, bool]:
-        """Tell for each level of evidence whether it is in *seen*."""
+        """Return for each level of evidence whether it is in *seen*."""
         ...
 
 
 @dataclass(frozen=True)
 class History:
-    """What is replayed.
+    """A history to replay.
 
     Attributes:
         messages: The recording.
-        units: What baselines rank: messages, or records with the lines they begin on.
-        files: By tool call id, the file that a tool result holds.
+        units: The units that baselines rank: messages, or records with their first lines.
+        files: By tool call id, the file in a tool result.
     """
 
     messages: list[dict[str, Any]]
@@ -119,7 +126,7 @@ class History:
 
 @dataclass(frozen=True)
 class Remembered:
-    """A question about a message of long ago."""
+    """A question about an old message."""
 
     text: str
     answer: str
@@ -135,19 +142,19 @@ class Remembered:
 
     @cached_property
     def best(self) -> frozenset[int]:
-        """The message of all that holds most of the words that are wanted; the first of equals."""
+        """The message with most of the wanted words; the first of equals."""
         held = [len(self.wanted & set(words(str(message["content"])))) for message in self.history.messages]
         return frozenset([held.index(max(held))])
 
     def marks(self, seen: Seen) -> dict[str, bool]:
-        """Tell whether a line of the evidence was seen, and enough of the answer's words in it."""
+        """Return whether a line of the evidence was seen, with enough of the answer's words."""
         seen_of = {place.source for place, text in seen.items() if text.strip()}
         is_seen = self.holds(seen, self.evidence) if self.answered_at is None else self.answered_at in seen_of
         is_anywhere = self.holds(seen, self.best) if self.answered_at is None else is_seen
         return {"evidence": bool(seen_of & self.evidence), "answer": is_seen, "anywhere": is_anywhere}
 
     def holds(self, seen: Seen, messages: frozenset[int]) -> bool:
-        """Tell whether enough of the words that *messages* hold was seen there."""
+        """Return whether enough of the wanted words in *messages* were seen there."""
         there = self.wanted & set(words(" ".join(str(self.history.messages[index]["content"]) for index in messages)))
         lines = [text for place, text in seen.items() if place.source in messages and text.strip()]
         return bool(lines) and len(there & set(words("\n".join(lines)))) >= ENOUGH * len(there)
@@ -175,7 +182,7 @@ def longmemeval(path: Path) -> tuple[History, list[Question]]:
 
 
 class Record(NamedTuple):
-    """A paragraph of a file that belongs to a person."""
+    """A paragraph of a file, about one person."""
 
     file: str
     first: int
@@ -187,11 +194,11 @@ class Record(NamedTuple):
         return found[0] if (found := re.findall(r"pers-\d+", self.lines[0])) else ""
 
     def value(self, key: str) -> str:
-        """Return what stands behind *key*."""
+        """Return the value of *key*."""
         return next((line.partition(": ")[2] for line in self.lines if line.startswith(f"{key}: ")), "")
 
     def is_in(self, seen: Seen) -> bool:
-        """Tell whether all of it was seen."""
+        """Return whether all its lines were seen."""
         return all(line in seen.get(Place(self.file, self.first + at), "") for at, line in enumerate(self.lines))
 
 
@@ -207,12 +214,12 @@ class Chained:
 
     @property
     def value(self) -> str:
-        """The answer as it stands in records."""
+        """The answer in the form of the records."""
         return self.answer.removesuffix(" records").lstrip("$").replace(",", "")
 
     @cached_property
     def named(self) -> list[Record]:
-        """The records with what the question names."""
+        """The records that have what the question names."""
         names = {"".join(groups) for groups in NAMED.findall(self.text)}
         return [
             record
@@ -222,12 +229,12 @@ class Chained:
 
     @cached_property
     def link(self) -> tuple[str, str]:
-        """The file and key that the question goes on to."""
+        """The file and key to which the question leads."""
         return next((link for words_, link in LINKS.items() if words_ in self.text.lower()), ("", ""))
 
     @cached_property
     def needed(self) -> list[Record]:
-        """The records of all who share with an owner what the question says, in all files that it takes."""
+        """The records, in all required files, of the people who share the value of the link with a named owner."""
         file, key = self.link
         owners = {record.owner for record in self.named}
         shared = {record.value(key) for record in self.records if record.file == file and record.owner in owners}
@@ -235,7 +242,7 @@ class Chained:
         return [record for record in self.records if record.file in self.files and record.owner in people]
 
     def marks(self, seen: Seen) -> dict[str, bool]:
-        """Tell how far the chain was seen."""
+        """Return how much of the chain was seen."""
         owners = {record.owner for record in self.named}
         linked = [record for record in self.records if record.file == self.link[0] and record.owner in owners]
         is_named = bool(self.named) and all(record.is_in(seen) for record in self.named)
@@ -245,7 +252,7 @@ class Chained:
         return {"named": is_named, "next": is_next, "answer": has_answer and not self.value.isdigit(), "all": is_all}
 
     def is_answered_by(self, text: str) -> bool:
-        """Tell whether the answer stands in *text*."""
+        """Return whether *text* has the answer."""
         return re.search(rf"(?<![\w.]){re.escape(self.value)}(?![\w.])", text) is not None
 
 
@@ -289,10 +296,10 @@ def records_of(path: Path) -> Iterator[Record]:
 
 
 class Agent:
-    """Looks things up in what left a context, and keeps what it has seen."""
+    """Looks up archived content, and keeps the lines that it has seen."""
 
     def __init__(self, workspace: LocalWorkspace, history: History, summary: str, max_tokens: int) -> None:
-        """Begin with *summary*, which was seen by nobody as lines of the recording."""
+        """Begin with *summary*, whose lines do not count as seen lines of the recording."""
         self.workspace, self.summary, self.max_tokens = workspace, summary, max_tokens
         self.seen: Seen = {}
         self.lookups = 0
@@ -301,9 +308,9 @@ class Agent:
         self._files = {f"tool_result-{call_id}.txt": name for call_id, name in history.files.items()}
 
     def look(self, lookup: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
-        """Look something up; the answer counts as seen."""
+        """Run a lookup; the lines of its answer count as seen."""
         if self.lookups == LOOKUPS:
-            raise RuntimeError("these were all lookups")
+            raise RuntimeError("all lookups are used up")
         self.lookups += 1
         try:
             answer = lookup(self.workspace, *arguments, session=SESSION, max_tokens=self.max_tokens, **options)
@@ -318,19 +325,19 @@ class Agent:
         return answer
 
     def hits(self, word: str) -> int:
-        """Count the hits of *word* as the heading of a grep tells them; how an agent learns what is rare."""
+        """Return the hits of *word* as in the heading of a grep, from which an agent learns which words are rare."""
         return grep(self.workspace, rf"\b{re.escape(word)}\b", session=SESSION, ignore_case=True, max_tokens=400).total
 
 
 def names_in(question: str) -> list[str]:
-    """Return what a question is about on its face: what it quotes, else its capitalised words behind the first."""
+    """Return the obvious names in a question: its quotations, else its capitalised words after the first."""
     quoted = ["".join(groups) for groups in QUOTED.findall(question)]
     capitalised = [word for word in WORD.findall(question)[1:] if word[0].isupper()]
     return quoted or capitalised
 
 
 def identifiers_near(answer: Answer, names: Iterable[str], question: str) -> list[str]:
-    """Return the new identifiers in the paragraph above where each name was first found, and on its line."""
+    """Return the new identifiers on the line where each name was first found, and in the paragraph above it."""
     found: list[str] = []
     for name in names:
         pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
@@ -342,7 +349,7 @@ def identifiers_near(answer: Answer, names: Iterable[str], question: str) -> lis
 
 
 def grep_then_follow(agent: Agent, question: str) -> None:
-    """Grep the rarest word; then the identifiers beside its hits, else read on around the first of them."""
+    """Grep the rarest word, then the identifiers near its hits; if there are none, read around the first hit."""
     names = [name for name in names_in(question) if QUOTED.search(question)] or list(
         dict.fromkeys(WORD.findall(question))
     )
@@ -361,7 +368,7 @@ def grep_then_follow(agent: Agent, question: str) -> None:
 
 
 def search_then_follow(agent: Agent, question: str) -> None:
-    """Search the question; then the identifiers beside the names that it quotes, else read on from the best passage."""
+    """Search the question, then the identifiers near the names that it quotes; else read from the best passage on."""
     first = agent.look(search, question)
     quoted = ["".join(groups) for groups in NAMED.findall(question)]
     found = identifiers_near(first, quoted, question)
@@ -385,7 +392,7 @@ def search_once(agent: Agent, question: str) -> None:
 
 
 def cited_then_search(agent: Agent, question: str) -> None:
-    """Read what the line of the summary cites that shares most words with the question; then search."""
+    """Read the citation in the line of the summary that shares most words with the question; then search."""
     asked = set(words(question))
     cited = [
         (line, found) for line in agent.summary.split("\n") for found in re.findall(r"[\w.~-]+:\d+(?:-\d+)?", line)
@@ -397,7 +404,7 @@ def cited_then_search(agent: Agent, question: str) -> None:
 
 
 def summary_alone(agent: Agent, question: str) -> None:
-    """Look nothing up."""
+    """Run no lookup."""
 
 
 AGENTS = {
@@ -442,7 +449,7 @@ def ranked(units: Mapping[Place, str], question: str) -> list[Place]:
 
 
 def seen_whole(units: Mapping[Place, str], places: Iterable[Place]) -> Seen:
-    """Return what one has seen who was shown these units."""
+    """Return the lines of these units as seen lines."""
     return {
         Place(place.source, place.line + at): line
         for place in places
@@ -454,18 +461,18 @@ def seen_whole(units: Mapping[Place, str], places: Iterable[Place]) -> Seen:
 
 
 async def replayed(history: History, workspace: LocalWorkspace, size: int) -> str:
-    """Feed *history* through a window of *size* tokens, compress what is left, and return the summary."""
+    """Feed *history* through a window of *size* tokens, compact the rest, and return the summary."""
     seen = Replay()
     window = ContextWindow(session_id=SESSION, offloader=workspace, size=size, on_event=seen.record)
     await replay(history.messages, window, seen, counter=default_counter())
     await window.compress(before=len(history.messages))
     if not seen.compressions:
-        raise SystemExit("nothing was compressed")
+        raise SystemExit("nothing was compacted")
     return seen.compressions[-1].summary.text
 
 
 def report(marks: Mapping[str, Sequence[dict[str, bool]]]) -> None:
-    """Print the share of questions by level, for each way."""
+    """Print the share of questions by level, for each agent or baseline."""
     levels = list(next(iter(marks.values()))[0])
     print(f"  {'':28}" + "".join(f"{level:>10}" for level in levels))
     for name, found in marks.items():
@@ -488,9 +495,9 @@ def baselines(history: History, questions: Sequence[Question]) -> dict[str, list
 
 
 def answered_by_query(workspace: LocalWorkspace, history: History, questions: Sequence[Question], most: int) -> None:
-    """Print how many of the questions that come with their SQL are answered by one query of *most* tokens.
+    """Print how many of the questions with SQL are answered by one query of *most* tokens.
 
-    The SQL is that of the set. It asks for tables with an owner, who stands in the headings of the records.
+    The set has the SQL. It expects tables with an owner, whose id is in the headings of the records.
     """
     asked = [question for question in questions if isinstance(question, Chained) and question.sql]
     answered = 0
@@ -506,7 +513,7 @@ def answered_by_query(workspace: LocalWorkspace, history: History, questions: Se
 
 
 async def compare(history: History, questions: Sequence[Question], size: int, options: argparse.Namespace) -> None:
-    """Replay *history* and print what each agent reaches."""
+    """Replay *history* and print the results of each agent."""
     with tempfile.TemporaryDirectory() as directory:
         async with LocalWorkspace(directory, durability="off") as workspace:
             summary = await replayed(history, workspace, size)
@@ -530,7 +537,7 @@ async def compare(history: History, questions: Sequence[Question], size: int, op
 
 
 def known_from(summary: str, question: Remembered) -> Seen:
-    """Return lines of the evidence that stand in the summary word for word."""
+    """Return the lines of the evidence that are in the summary word for word."""
     return {
         Place(index, -at): line
         for index in question.evidence
@@ -540,7 +547,7 @@ def known_from(summary: str, question: Remembered) -> Seen:
 
 
 def needed(questions: Sequence[Question], max_tokens: int) -> None:
-    """Print what the whole evidence takes, and for how many questions two lookups could hold it."""
+    """Print the tokens of the whole evidence, and for how many questions it fits two lookups."""
     count = default_counter().count
     sizes = [
         sum(count("\n".join(record.lines)) for record in question.needed)
@@ -561,10 +568,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--longmemeval", type=Path, help="a haystack, HAYSTACK.jsonl")
     parser.add_argument("--contextbench", type=Path, help="a directory with questions.jsonl and files/")
-    parser.add_argument("--size", type=int, action="append", help="of the window in tokens; may be repeated")
-    parser.add_argument("--max-tokens", type=int, default=2_000, help="of each lookup")
+    parser.add_argument("--size", type=int, action="append", help="tokens of the window; may be repeated")
+    parser.add_argument("--max-tokens", type=int, default=2_000, help="tokens of each lookup")
     parser.add_argument("--lookups", type=Path, help="a file of lookups to run for context-bench, see plans.py")
-    parser.add_argument("--verbose", action="store_true", help="each question, too")
+    parser.add_argument("--verbose", action="store_true", help="also print each question")
     options = parser.parse_args()
     sets = {
         "LongMemEval": partial(longmemeval, options.longmemeval),

@@ -1,14 +1,13 @@
-"""Lookups that an agent of any kind has written down for questions, run and scored; see ``memory.py --lookups``.
+"""Runs and scores lookups that an agent of any kind has written for questions; see ``memory.py --lookups``.
 
-A file of them has one JSON object a line: ``question``, the number of the question in its set, from 0, and
-``lookups``, at most two calls in order, each with ``tool`` (read, grep, search, glob or query) and the ``arguments``
-that its schema names:
+Each line of the file is a JSON object: ``question``, the number of the question in its set, from 0, and ``lookups``,
+at most two calls in order, each with ``tool`` (read, grep, search, glob or query) and the ``arguments`` of its schema:
 
     {"question": 0, "lookups": [{"tool": "query", "arguments": {"path": "notes.json", "expression": "length(@)"}}]}
 
-Whoever writes it may see the questions, the summary, and the answer of the first lookup before the second: no ground
-truth. A call that is refused counts as well. An agent stops when it has its answer, so only what the last lookup shows
-is scored: a number among what it has seen on the way would be chance.
+The author may see the questions, the summary, and the answer of the first lookup before the second, but no ground
+truth. A refused call counts, too. An agent stops when it has its answer, so only the answer of the last lookup is
+scored: a number that it saw before would be chance.
 """
 
 import json
@@ -36,7 +35,7 @@ SHOWN_CHARS = 160
 
 
 class Answerable(Protocol):
-    """A question whose answer can be told in a text."""
+    """A question whose answer can be recognized in a text."""
 
     @property
     def text(self) -> str:
@@ -44,21 +43,21 @@ class Answerable(Protocol):
         ...
 
     def is_answered_by(self, text: str) -> bool:
-        """Tell whether the answer stands in *text*."""
+        """Return whether *text* has the answer."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the lookups for a question have come to.
+    """The result of the lookups for a question.
 
     Attributes:
-        number: Of the question.
-        lookups: How many calls were made.
-        is_answered: Whether the answer stands in what the last of them shows.
-        problem: What was said of the last call, where it was refused.
-        tokens: Of the last answer.
-        lines: What the last answer shows, without the names of columns that begin the result of SQL.
+        number: The number of the question.
+        lookups: The number of calls.
+        is_answered: Whether the answer of the last call has the answer to the question.
+        problem: Why the last call was refused; empty if it was not.
+        tokens: Tokens of the last answer.
+        lines: The lines of the last answer, without the column names with which the result of SQL begins.
     """
 
     number: int
@@ -72,10 +71,10 @@ class Outcome:
 def run(
     path: Path, workspace: LocalWorkspace, session: str, questions: Sequence[Answerable], max_tokens: int
 ) -> Iterator[Outcome]:
-    """Make the lookups that *path* has for *questions*, each answer with at most *max_tokens*.
+    """Run the lookups in *path* for *questions*, each with an answer of at most *max_tokens*.
 
     Raises:
-        ValueError: A question has none, or more than two.
+        ValueError: A question has no lookup, or more than two.
         OSError: The file cannot be read.
     """
     for row in map(json.loads, path.read_text("utf-8").splitlines()):
@@ -91,7 +90,7 @@ def run(
 
 
 def called(workspace: LocalWorkspace, session: str, call: Mapping[str, Any], max_tokens: int) -> tuple[Answer, str]:
-    """Make a call; return its answer, or an empty one and what is wrong."""
+    """Run a call; return its answer, or an empty answer and the error."""
     lookup = TOOLS[call["tool"]]
     try:
         answer = lookup(workspace, **call["arguments"], session=session, confined=True, max_tokens=max_tokens)
@@ -101,7 +100,7 @@ def called(workspace: LocalWorkspace, session: str, call: Mapping[str, Any], max
 
 
 def report(outcomes: Sequence[Outcome], questions: Sequence[Answerable], *, verbose: bool) -> None:
-    """Print how many questions are answered, by the number of lookups, and how much the answers take."""
+    """Print how many questions are answered, by the number of lookups, and the tokens of the answers."""
     made, answered = (
         Counter(outcome.lookups for outcome in outcomes),
         Counter(outcome.lookups for outcome in outcomes if outcome.is_answered),

@@ -1,21 +1,21 @@
-"""What it costs to get ready for a model call, as a session grows to ten thousand of them.
+"""Measures the cost of the preparation of a model call, as a session grows to ten thousand of them.
 
-Run it: ``python benchmarks/prepare.py [TURNS] [--management NAME]``. Measured is processor time, of all threads, in one
+Usage: ``python benchmarks/prepare.py [TURNS] [--management NAME]``. It measures processor time, of all threads, in one
 run and turn by turn, so that a busy machine is busy for all:
 
 - buoyline's `add` and `prepare`, through a `LocalWorkspace`, in a window that holds everything and in one of 128,000
-  tokens, where the oldest messages leave over and over;
-- AgentScope's `compress_context`, which its agent calls before each reply, far below its trigger: it counts;
-- Strands' estimate of the next request, which its event loop makes before each model call for proactive compression:
-  as it is without usage from the provider, and with it.
+  tokens, where the oldest messages are archived again and again;
+- AgentScope's `compress_context`, which its agent calls before each reply. Far below its trigger, it only counts;
+- Strands' estimate of the next request, which its event loop makes before each model call for proactive compression,
+  without usage from the provider and with it.
 
-A turn brings one call and its result. It prints the median of each thousand turns in microseconds, then the last
-thousand against the first: 1 is a cost that follows from what is new, 10 one that follows from the whole history. Of
-the frameworks every tenth turn is measured, all of them get every message. Of the window of 128,000 tokens the mean is
-printed, too, since compressions are rare and a median does not see them.
+A turn has one call and its result. The benchmark prints the median of each thousand turns in microseconds, then the
+ratio of the last thousand to the first: 1 means a cost that follows from the new messages, 10 a cost that follows from
+the whole history. Of the frameworks, every tenth turn is measured, but they get every message. For the window of
+128,000 tokens it also prints the mean, since compactions are rare and a median does not show them.
 
-With ``--management NAME`` the same two windows are measured beside themselves under the document of that name, in place
-of the frameworks; printed is, in the end, what a turn costs under it against one without.
+With ``--management NAME`` it measures the same two windows also under the document of that name, and no frameworks.
+At the end it prints the cost of a turn with the document against one without.
 """
 
 import argparse
@@ -45,14 +45,14 @@ SMALL = 128_000
 SYSTEM = "You are a careful engineer."
 
 Turn = Callable[[int], Awaitable[float | None]]
-"""Takes the messages of a turn and returns the processor seconds of what is measured; None where it was not."""
+"""Takes the messages of a turn and returns the measured processor seconds; None if the turn was not measured."""
 
 
 class Uncalled(ChatModelBase):
-    """A model whose window nothing fills, and which nobody calls."""
+    """A model that is never called, with a window that is never full."""
 
     def __init__(self) -> None:
-        """Begin."""
+        """Create the model."""
         super().__init__(CredentialBase(), "none", self.Parameters(), context_size=UNBOUNDED)
 
     async def _call_api(self, *_: Any, **__: Any) -> ChatResponse:
@@ -79,17 +79,17 @@ class Unstreamed(Model):
 
 
 def arguments(turn: int) -> dict[str, Any]:
-    """Return what the call of a turn says."""
+    """Return the arguments of a turn's call."""
     return {"path": f"src/module_{turn:05}.py", "line": turn % 97}
 
 
 def output(turn: int) -> str:
-    """Return what its tool gives: some hundred tokens."""
+    """Return the tool's output: some hundred tokens."""
     return f"def function_{turn}(x):\n    return x + {turn}\n" * 8
 
 
 def windowed(workdir: str, size: int, management: str | None = None) -> Turn:
-    """Return buoyline's turn, under a document where one is named."""
+    """Return buoyline's turn, under a document if *management* names one."""
     workspace = LocalWorkspace(workdir, durability="off")
     window = ContextWindow(
         session_id="s", offloader=workspace, size=size, system=SYSTEM, dialect="openai", management=management
@@ -125,7 +125,7 @@ def scope() -> Turn:
 
 
 def strands(*, has_usage: bool) -> Turn:
-    """Return Strands' turn, where the provider states what a request took, or does not."""
+    """Return Strands' turn, with or without usage from the provider."""
     agent = StrandsAgent(model=Unstreamed(), system_prompt=SYSTEM, callback_handler=None)
 
     async def turn(number: int) -> float | None:
@@ -145,7 +145,7 @@ def strands(*, has_usage: bool) -> Turn:
 
 
 def peers(workdir: str, management: str | None) -> dict[str, Turn]:
-    """Return what is measured, by its column."""
+    """Return the measured turns, by column."""
     ours = {
         "buoyline, all": windowed(f"{workdir}/all", UNBOUNDED),
         "buoyline, 128k": windowed(f"{workdir}/128k", SMALL),
@@ -178,17 +178,17 @@ async def run(turns: int, management: str | None) -> dict[str, list[list[float]]
 
 
 def main() -> None:
-    """Print a line for each thousand turns, and what they say."""
+    """Print a line for each thousand turns, and the ratios."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("turns", type=int, nargs="?", default=TURNS, help=f"calls with a result each ({TURNS:,})")
-    parser.add_argument("--management", metavar="NAME", help="a document to measure in place of the frameworks")
+    parser.add_argument("turns", type=int, nargs="?", default=TURNS, help=f"calls, each with a result ({TURNS:,})")
+    parser.add_argument("--management", metavar="NAME", help="measure this document instead of the frameworks")
     given = parser.parse_args()
     default_counter().count("load the vocabulary")
     show(asyncio.run(run(given.turns, given.management)))
 
 
 def show(spent: dict[str, list[list[float]]]) -> None:
-    """Print what was measured."""
+    """Print the measurements."""
     medians = {name: [statistics.median(part) * 1e6 for part in parts] for name, parts in spent.items()}
     print(f"{'median, microseconds':>20}" + "".join(f"{name:>16}" for name in medians))
     for number in range(len(next(iter(medians.values())))):

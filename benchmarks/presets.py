@@ -1,22 +1,22 @@
-"""What each document that comes with the package saves and keeps, on recorded sessions, by size of the window.
+"""Measures how much each built-in document saves and keeps, on recorded sessions, by size of the window.
 
     python benchmarks/presets.py NEEDLES_DIR SESSIONS_DIR [--sizes 32000 128000] [--jobs 2]
 
 Each session with needles is fed through the code path of ``buoyline replay`` under each preset, and without a document.
-Printed are, summed over the sessions:
+A needle is a string that a recorded compaction removed and that the agent wrote again afterwards. The benchmark looks
+for it in the request just before. It prints, summed over the sessions:
 
-- *sent*: tokens of all requests together, and what they take of what would have been sent unmanaged;
-- *reusable*: the share of that which a provider's prompt cache could have had from the request before;
+- *sent*: tokens of all requests together, and their share of the tokens without buoyline;
+- *reusable*: the share of the sent tokens that a provider's prompt cache could take from the request before;
 - *over*: requests that did not fit the window;
-- *summaries*: how many were written;
-- *in context*, *cited*, *stored*: needles that stood in the context when the agent used them again, in it or in the
-  lines that its newest summary cites, and in the files of the session. Needles are strings that were compressed away on
-  record and that the agent wrote again afterwards; each is looked for in the request just before.
-- *lookups*: needles that were not in the context then, so that the agent would have had to look them up. Each file is
-  opened once for all of those that one request misses: so many calls of ``grep`` at least.
+- *summaries*: the number of summaries;
+- *in context*, *cited*, *stored*: needles that were in the context when the agent used them again; in it or in the
+  lines that its newest summary cites; in it or in the files of the session;
+- *lookups*: needles that were not in the context then, so that the agent would have to look them up. One lookup opens
+  one file for all needles that one request misses, so this is the least number of calls of ``grep``.
 
-A needle may stand in what the provider was sent after the recorded compaction, too: the recorded summary is replaced by
-a neutral line, and the share *in context* is that of strings that the documents have kept.
+A neutral line replaces the recorded summary, since it may hold needles, too. So the share *in context* is the share of
+strings that the documents kept.
 """
 
 import argparse
@@ -45,7 +45,7 @@ COUNTER = default_counter()
 
 @dataclass
 class Kept:
-    """What one replay, or several, came to; each number is a sum."""
+    """The figures of one replay, or of several; each number is a sum."""
 
     sent: int = 0
     unmanaged: int = 0
@@ -59,16 +59,16 @@ class Kept:
     lookups: int = 0
 
     def add(self, other: "Kept") -> None:
-        """Add another one to this."""
+        """Add the figures of *other*."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 class Measured:
-    """A session on its way through a window."""
+    """A session that is fed through a window."""
 
     def __init__(self, workdir: Path, preset: str, size: int) -> None:
-        """Begin in an empty directory."""
+        """Create a window in an empty directory."""
         self.kept = Kept()
         self._cites: Sequence[Any] = ()
         self._workspace = LocalWorkspace(workdir, durability="off")
@@ -83,7 +83,7 @@ class Measured:
         self._requests = Requests(COUNTER)
 
     async def step(self, unmanaged: int, wanted: Sequence[str]) -> None:
-        """Prepare a model call in whose answer the agent uses *wanted*."""
+        """Prepare the model call whose answer uses *wanted*."""
         messages = await self.window.prepare()
         request = self._requests.note(messages, self.window.tokens)
         self.kept.sent += self.window.tokens
@@ -106,7 +106,7 @@ class Measured:
             self.kept.cited += is_there or is_cited
             self.kept.stored += is_there or bool(names)
             if not is_there:
-                # Already opened for another one, or the first that has it.
+                # A file that is open for another needle, or the first that has this one.
                 opened.add(next((name for name in names if name in opened), names[0] if names else needle))
         self.kept.lookups += len(opened)
 
@@ -124,7 +124,7 @@ class Measured:
 
 
 def is_in(needle: str, text: str) -> bool:
-    """Tell whether *text*, which may be JSON, holds *needle*."""
+    """Return whether *text*, which may be JSON, holds *needle*."""
     return needle in text or json.dumps(needle, ensure_ascii=False)[1:-1] in text
 
 
@@ -134,7 +134,7 @@ def view_of(message: dict[str, Any]) -> Message:
 
 
 def said_in(view: Message) -> str:
-    """Return all that a message says, calls and results included."""
+    """Return all text of a message, calls and results included."""
     calls = (f"{call.name} {call.arguments}" for call in view.calls)
     return "\n".join([view.text, *calls, *(result.text for result in view.results)])
 
@@ -157,7 +157,7 @@ def neutral(path: Path, needles: Path) -> list[dict[str, Any]]:
 
 
 async def replayed(conversation: Sequence[dict[str, Any]], wanted: dict[int, list[str]], measured: Measured) -> None:
-    """Feed a session as it went live: a model call stands before each answer."""
+    """Feed a session as in a live run: with a model call before each answer."""
     unmanaged = 0
     for position, message in enumerate(conversation):
         if message["role"] == "assistant":
@@ -191,10 +191,10 @@ def row(preset: str, kept: Kept) -> str:
 def main() -> None:
     """Print a table for each size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("needles", type=Path)
-    parser.add_argument("sessions", type=Path)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[8_000, 32_000, 128_000])
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("needles", type=Path, help="directory of the needles, a JSON file for each session")
+    parser.add_argument("sessions", type=Path, help="directory of the sessions")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[8_000, 32_000, 128_000], help="tokens of the windows")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
     options = parser.parse_args()
     found = [(path, options.sessions / f"{path.stem}.jsonl") for path in sorted(options.needles.glob("*.json"))]
     presets = (NO_DOCUMENT, *BUILT_IN)

@@ -1,22 +1,22 @@
-"""What previews keep of real tool outputs: error lines, and anomalies that were planted in copies of them.
+"""Measures which lines of real tool outputs previews keep: errors, and anomalies that are planted in copies.
 
     python benchmarks/previews.py FILE... [--max-tokens 300] [--copies 5] [--verbose]
     python benchmarks/previews.py --sizes
 
-A recorded session (``.jsonl`` with chat messages) stands for those of its tool results that need a preview.
+For a recorded session (``.jsonl`` with chat messages), the texts are its tool results that need a preview.
 
-Every text is shown by buoyline, by the preview functions of peers as far as they are installed beside it, and by three
-ways of a few lines; all get the same number of tokens where they can be told one. Asked for are three things, two
-as means over the texts that have any:
+Every text is shown by buoyline, by the preview functions of peers that are installed, and in three simple ways. All get
+the same number of tokens if they accept a limit. There are three measures; the first two are means over the texts that
+have such lines:
 
-- words: lines that hold the words of errors, at most 20 different ones. Programs, diffs and documents have these, too.
-- reports: what a run reports as wrong (`benchmarks/diagnostics.py` says which lines these are, and prints them to be
-  checked by hand), at most 20 kinds; lines that differ in numbers alone are of one kind, of which one stands for all.
-- anomalies: in copies of the texts one each: a fatal line, a failed test, a line unlike all others, a number out of all
-  bounds, a record or a row that deviates.
+- words: lines with the words of errors, at most 20 different ones. Programs, diffs and documents have these, too.
+- reports: lines with which a run reports an error (`benchmarks/diagnostics.py` defines these lines, and prints them to
+  be checked by hand), at most 20 kinds. Lines that differ only in numbers are of one kind, and one of them is enough.
+- anomalies: one in each copy of a text: a fatal line, a failed test, a line unlike all others, a number far out of
+  range, a record or a row that deviates.
 
-A line counts as kept by its first 40 characters (a report also where a line like it is shown with its number), an
-anomaly as shown when its own characters are.
+A line is kept if its first 40 characters are shown. A report is also kept if a line like it is shown with its number.
+An anomaly is shown if its own characters are.
 """
 
 import argparse
@@ -63,7 +63,7 @@ class Planted(NamedTuple):
 
 @dataclass
 class Score:
-    """What one way of showing has kept."""
+    """How much one way of showing has kept."""
 
     words: list[float] = field(default_factory=list[float])
     reports: list[float] = field(default_factory=list[float])
@@ -81,13 +81,13 @@ class Score:
 
 
 def error_lines(text: str) -> list[str]:
-    """Return the different lines of *text* that speak of an error, the first twenty."""
+    """Return the first twenty different lines of *text* with the words of an error."""
     lines = (line.strip() for line in text.split("\n") if len(line) < LONG_LINE and ERROR.search(line))
     return list(dict.fromkeys(lines))[:MOST_ERRORS]
 
 
 def reports(text: str) -> list[list[str]]:
-    """Return the first twenty kinds of lines of *text* that report what went wrong, each with all its lines."""
+    """Return the first twenty kinds of lines of *text* that report an error, each with all its lines."""
     kinds: dict[str, list[str]] = {}
     for line in diagnostics(text):
         kinds.setdefault(kind_of(line), []).append(line)
@@ -95,7 +95,7 @@ def reports(text: str) -> list[list[str]]:
 
 
 def named_in(shown: str, text: str) -> set[str]:
-    """Return the lines of *text* of which *shown* gives the numbers, as lines like one that it shows."""
+    """Return the lines of *text* that *shown* names by number, because they are like a line that it shows."""
     lines = text.split("\n")
     numbers = [int(number) for rest in ALIKE.findall(shown) for number in re.findall(r"\d+", rest)]
     return {lines[number - 1].strip() for number in numbers if number <= len(lines)}
@@ -127,7 +127,7 @@ def results_in(message: dict[str, Any]) -> Iterator[str]:
 
 
 def planted(text: str, rng: random.Random) -> Iterator[Planted]:
-    """Yield copies of *text* with one anomaly each, of all kinds that suit it."""
+    """Yield copies of *text* with one anomaly each, of all kinds that fit it."""
     document = parsed(text)
     if document is not None:
         yield from planted_records(text, rng)
@@ -138,7 +138,7 @@ def planted(text: str, rng: random.Random) -> Iterator[Planted]:
 
 
 def parsed(text: str) -> Any:
-    """Return the document that *text* is; None where it is none."""
+    """Return the JSON document in *text*; None if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -146,13 +146,13 @@ def parsed(text: str) -> Any:
 
 
 def is_table(text: str) -> bool:
-    """Tell whether the first lines of *text* are rows of equally many fields."""
+    """Return whether the first lines of *text* are rows with the same number of fields."""
     rows = list(csv.reader(text.split("\n")[:20]))
     return len(rows) > MARGIN and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1
 
 
 def planted_lines(lines: list[str], rng: random.Random) -> Iterator[Planted]:
-    """Yield copies with another line somewhere, and one with a number that jumps."""
+    """Yield copies with an extra line, and one with a number that jumps."""
     for kind, line in (
         ("fatal line", f"2026-02-01 03:04:05 FATAL storage: volume vol-{MARK} went read-only"),
         ("failed test", f"--- FAIL: TestPlantedCase{MARK} (0.03s)"),
@@ -165,7 +165,7 @@ def planted_lines(lines: list[str], rng: random.Random) -> Iterator[Planted]:
 
 
 def jumped(lines: list[str], rng: random.Random) -> Iterator[Planted]:
-    """Yield a copy with a number a thousand times larger, in one of many lines that differ in their digits alone."""
+    """Yield a copy with a number a thousand times larger, in one of many lines that differ only in digits."""
     kinds: dict[str, list[int]] = {}
     for place, line in enumerate(lines):
         if len(line) < LONG_LINE and re.search(r"\d", line) and re.search("[a-z]", line):
@@ -179,7 +179,7 @@ def jumped(lines: list[str], rng: random.Random) -> Iterator[Planted]:
 
 
 def record_lists(value: Any) -> Iterator[list[dict[str, Any]]]:
-    """Yield the lists of many objects in a document, also of those that stand under keys of their own."""
+    """Yield the lists of many objects in a document; the values of an object count as a list, too."""
     children = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
     if len(children) > MANY and all(isinstance(child, dict) for child in children):
         yield children
@@ -225,14 +225,14 @@ def planted_rows(text: str, rng: random.Random) -> Iterator[Planted]:
 
 
 def buoyline(text: str, max_tokens: int) -> str:
-    """Show what a workspace would: notice and paths included."""
+    """Show the stub of a workspace, with its paths."""
     path = "/workspace/sessions/s1/tool_result-call_1"
     view = "" if view_of(text) is None else f"{path}.view.txt"
     return stub(text, StoredResult(f"{path}.txt", "tool_result-call_1.txt", view, 0), max_tokens, COUNTER)
 
 
 def preview_command(text: str, max_tokens: int) -> str:
-    """Show what `buoyline preview` does: a file as it stands, with its own line numbers."""
+    """Show the output of `buoyline preview`: a file with its own line numbers."""
     return stub(text, StoredResult("/somewhere/output.txt", "output.txt", "", 0), max_tokens, COUNTER)
 
 
@@ -248,7 +248,7 @@ def head_and_tail(text: str, max_tokens: int) -> str:
 
 
 def error_words(text: str, max_tokens: int) -> str:
-    """Show the different lines that hold an error word, as far as they fit."""
+    """Show the different lines with an error word, as many as fit."""
     kept: list[str] = []
     for line in dict.fromkeys(line[:160] for line in text.split("\n") if WORD.search(line)):
         if COUNTER.count("\n".join([*kept, line])) > max_tokens:
@@ -258,27 +258,27 @@ def error_words(text: str, max_tokens: int) -> str:
 
 
 def deepagents(text: str, _: int) -> str:
-    """Show what deepagents does: ten lines, whatever these take."""
+    """Show the preview of deepagents: ten lines, however long they are."""
     preview: str = import_module("deepagents.middleware._message_eviction")._create_content_preview(text).text  # noqa: SLF001 - the peer's own preview
     return preview
 
 
 def harness(text: str, max_tokens: int) -> str:
-    """Show what pydantic-ai-harness does: the shape of a document, head and tail."""
+    """Show the preview of pydantic-ai-harness: the shape of a document, head and tail."""
     limits = import_module("pydantic_ai_harness.tool_output_limits._capability")
     sketch = limits.json_sketch(parsed(text))
     return f"{sketch}\n{limits._head_tail_preview(text, CHARS_PER_TOKEN * max_tokens)}"  # noqa: SLF001 - as above
 
 
 def strands_offloader(text: str, max_tokens: int) -> str:
-    """Show what the offloader of Strands does: the beginning."""
+    """Show the preview of the offloader of Strands: the beginning."""
     plugin = import_module("strands.vended_plugins.context_offloader").ContextOffloader
     made = plugin(max_result_tokens=max_tokens + 1, preview_tokens=max_tokens)
     return str(made._slice_preview(text))  # noqa: SLF001 - as above
 
 
 def strands_manager(text: str, max_tokens: int) -> str:
-    """Show what the context manager of Strands does: three fifths of head, two of tail."""
+    """Show the preview of the context manager of Strands: three fifths from the head, two from the tail."""
     truncate = import_module("strands._context_manager.methods.truncate")
     return str(truncate._build_preview(text, 1, {"preview_tokens": max_tokens}))  # noqa: SLF001 - as above
 
@@ -303,7 +303,7 @@ SHOWS: dict[str, tuple[Show, str]] = {
 
 
 def scored(name: str, show: Show, texts: dict[str, str], copies: list[tuple[str, Planted]], args: Any) -> Score:
-    """Show everything in one way, and see what is kept."""
+    """Show all texts in one way, and count what is kept."""
     score, began = Score(), time.perf_counter()
     for file, text in texts.items():
         shown = show(text, args.max_tokens)
@@ -350,7 +350,7 @@ def sample(kind: str, size: int) -> str:
 
 
 async def stalled(text: str) -> tuple[float, float]:
-    """Show *text* in a thread; return the seconds it took, and the longest stop of the event loop meanwhile."""
+    """Show *text* in a thread; return its seconds, and the longest stall of the event loop meanwhile."""
     worst, done = 0.0, asyncio.Event()
 
     async def tick() -> None:
@@ -371,7 +371,7 @@ async def stalled(text: str) -> tuple[float, float]:
 
 
 def report_sizes() -> None:
-    """Report how long previews take by size, and how long they stop an event loop that goes on beside them."""
+    """Print how long previews take by size, and how long they stall an event loop that runs at the same time."""
     COUNTER.count("loads the vocabulary")
     print(f"{'preview of':20} {'size':>8} {'time':>10} {'stall of a loop beside it, median and most of 3':>50}")
     for kind in ("log", "table", "document", "one line"):
@@ -385,14 +385,14 @@ def report_sizes() -> None:
 
 
 def main() -> None:
-    """Show all files in all ways, and report what each has kept."""
+    """Show all files in all ways, and print how much each way keeps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--sizes", action="store_true", help="Measure the time by size instead; needs no files.")
-    parser.add_argument("--max-tokens", type=int, default=300)
-    parser.add_argument("--copies", type=int, default=3, help="Copies of each file for each kind of anomaly.")
-    parser.add_argument("--only", help="The one way of showing that is looked at.")
-    parser.add_argument("--verbose", action="store_true", help="Name all that is not shown.")
+    parser.add_argument("--sizes", action="store_true", help="measure the time by size instead; needs no files")
+    parser.add_argument("--max-tokens", type=int, default=300, help="tokens of a preview")
+    parser.add_argument("--copies", type=int, default=3, help="copies of each file for each kind of anomaly")
+    parser.add_argument("--only", help="measure only this way of showing")
+    parser.add_argument("--verbose", action="store_true", help="name each anomaly that is not shown")
     args = parser.parse_args()
     if args.sizes:
         report_sizes()

@@ -1,19 +1,20 @@
-"""What a summary keeps of the strings that the agent used again after a compaction.
+"""Measures which strings a summary keeps, of those that the agent used again after a compaction.
 
     python benchmarks/retention.py NEEDLES_DIR SESSIONS_DIR [--derived] [--verbose] [--show DIR]
 
-For each compaction on record the session is fed through the code path of ``buoyline replay``, with a compression at
-the same message and a summary of as many tokens as the recorded one has characters / 4 (``summary_chars // 4``; ours
-are counted exactly, so that this is the harder measure). Messages that hold a recorded summary are replaced by a
-neutral line. Then each needle is looked for in the summary's text, in the lines that it cites (of ``transcript.md`` and
-of tool results), and in all files of the session. *Rare* needles stand in at most three messages before. Beside it:
-the recorded summary, the last characters of what left, and a bare list of the identifiers in it, by count and recency
-(for each message that holds one 1 / (1 + age / 50)), with as many characters as the recorded one, and half.
+For each recorded compaction, the session is fed through the code path of ``buoyline replay``, with a compaction at the
+same message. The summary may have a fourth as many tokens as the recorded one has characters (``summary_chars // 4``;
+our tokens are counted exactly, so this is the harder measure). A neutral line replaces each message with a recorded
+summary. Then the benchmark looks for each needle in the summary's text, in the lines that it cites (of
+``transcript.md`` and of tool results), and in all files of the session. *Rare* needles are in at most three messages
+before. For comparison: the recorded summary; the last characters of the archived messages; and a bare list of the
+identifiers in them, by count and recency (1 / (1 + age / 50) for each message with the identifier), with as many
+characters as the recorded summary, and with half as many.
 
-``--derived`` asks of the sessions without a recorded compaction for strings of other kinds: they are cut at three
-fifths of their messages, and what the agent says again behind the cut is asked for: names, numbers, commands, plain
-words that are rare before it, and runs of four words. Sessions are parted by a hash of their names into two halves, so
-that what was tried on one can be measured on the other.
+``--derived`` looks for strings of other kinds in the sessions without a recorded compaction. They are cut at three
+fifths of their messages. The needles are strings that the agent says again after the cut: names, numbers, commands,
+plain words that are rare before it, and runs of four words. A hash of their names splits the sessions into two halves,
+so that changes that were tried on one half can be measured on the other.
 """
 
 import argparse
@@ -44,7 +45,7 @@ RARE_MESSAGES = 3
 NEUTRAL = "The conversation goes on."
 SESSION = "s1"
 CONTEXT_TOKENS = 1_000_000
-"""No compression but those asked for."""
+"""Large enough that nothing is compacted except on request."""
 
 DERIVED_SHARE = 0.05
 DERIVED_LEAST_TOKENS = 400
@@ -61,7 +62,7 @@ _WORDS = re.compile(r"\w+")
 
 
 class Needle(NamedTuple):
-    """A string that is asked for; *messages* is how many messages held it before."""
+    """A string to look for; *messages* is the number of earlier messages with it."""
 
     text: str
     kind: str
@@ -69,12 +70,12 @@ class Needle(NamedTuple):
 
     @property
     def is_rare(self) -> bool:
-        """Whether only few messages held it."""
+        """Whether only few messages have it."""
         return self.messages <= RARE_MESSAGES
 
 
 class Cut(NamedTuple):
-    """A compression to try: where, how large, and what is asked for afterwards."""
+    """A compaction to try: its place, its size, and the needles."""
 
     session: str
     conversation: list[dict[str, Any]]
@@ -126,7 +127,7 @@ def view_of(message: dict[str, Any]) -> Message:
 
 
 def said_in(view: Message) -> str:
-    """Return all that a message says, calls and results included."""
+    """Return all text of a message, calls and results included."""
     calls = (f"{call.name} {' '.join(_leaves(_parsed(call.arguments)))}" for call in view.calls)
     return "\n".join([view.text, *calls, *(result.text for result in view.results)])
 
@@ -150,7 +151,7 @@ def _leaves(value: object) -> Iterator[str]:
 
 
 def recorded_cuts(needles_dir: Path, sessions_dir: Path) -> Iterator[Cut]:
-    """Yield the compactions on record."""
+    """Yield the recorded compactions."""
     for path in sorted(needles_dir.glob("*.json")):
         compactions = json.loads(path.read_text("utf-8"))["compactions"]
         conversation = read(sessions_dir / f"{path.stem}.jsonl")
@@ -170,13 +171,13 @@ def recorded_cuts(needles_dir: Path, sessions_dir: Path) -> Iterator[Cut]:
 
 
 def derived_cuts(needles_dir: Path, sessions_dir: Path) -> Iterator[Cut]:
-    """Yield cuts of the sessions that have no compaction on record."""
+    """Yield cuts of the sessions without a recorded compaction."""
     known = {path.stem for path in needles_dir.glob("*.json")}
     for path in sorted(sessions_dir.glob("*.jsonl")):
         conversation = read(path)
         if path.stem in known or len(conversation) < MIN_MESSAGES:
             continue
-        # As the replay does: what would part a call from its result stays in the context and is not asked for.
+        # As in the replay: a cut that would separate a call from its result moves back.
         at = legal_cut_before([view_of(message) for message in conversation], len(conversation) * 3 // 5)
         texts = [said_in(view_of(message)) for message in conversation[:at]]
         needles = list(derived_needles(texts, conversation[at:]))
@@ -187,7 +188,7 @@ def derived_cuts(needles_dir: Path, sessions_dir: Path) -> Iterator[Cut]:
 
 
 def derived_needles(before: Sequence[str], after: Sequence[dict[str, Any]]) -> Iterator[Needle]:
-    """Yield what stood in *before* and the agent says again in *after*, at most so many of each kind."""
+    """Yield strings of *before* that the agent says again in *after*, at most `MOST_OF_A_KIND` of each kind."""
     views = [view for view in map(view_of, after) if view.role == "assistant"]
     again = "\n".join(map(said_in, views))
     whole = "\n".join(before)
@@ -228,7 +229,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def replayed(cut: Cut) -> Replayed:
-    """Feed the session up to the cut through a window, and read the files that the summary leads to."""
+    """Feed the session up to the cut through a window, and read the files that the summary cites."""
     seen, summaries = Replay(), list[Summary]()
 
     def note(event: Any) -> None:
@@ -252,9 +253,9 @@ def replayed(cut: Cut) -> Replayed:
 
 @contextmanager
 def _directory() -> Generator[Path]:
-    """Yield a directory whose name takes the same tokens in each run: a summary says where its files are.
+    """Yield a directory whose name takes the same tokens in each run, since a summary names its files.
 
-    A random name leaves now one token more and now one less for all else, which moves shares by as much as 3 %.
+    With a random name, the rest of the summary has a token more or less, which changes shares by as much as 3 %.
     """
     with tempfile.TemporaryDirectory() as parent:
         path = Path(parent).rename(Path(parent).with_name(f"retention-{os.getpid():09}"))
@@ -287,7 +288,7 @@ def _followed(summary: Summary, directory: Path) -> Replayed:
 
 
 def prose_share(summary: Summary) -> float:
-    """Return the share of the fields' tokens that are not the ledger's lines, which hold strings alone."""
+    """Return the share of the fields' tokens outside the lines that only list extracted facts."""
     ledger = {item.text for item in summary.draft.items if item.kind in STRING_KINDS}
     lines = [line for text in summary.draft.fields.values() for line in text.splitlines()]
     counts = [(COUNTER.count(line), _is_ledger(line, ledger)) for line in lines]
@@ -301,7 +302,7 @@ def _is_ledger(line: str, strings: set[str]) -> bool:
 
 
 def list_of_names(cut: Cut, chars: int) -> str:
-    """Return the identifiers of what left by count and recency, as many as *chars* have room for."""
+    """Return the identifiers of the archived messages by count and recency, as many as fit *chars*."""
     leaving = [said_in(view_of(message)) for message in cut.conversation[cut.first : cut.at[-1]]]
     values: Counter[str] = Counter()
     for age, text in enumerate(reversed(leaving)):
@@ -315,13 +316,13 @@ def list_of_names(cut: Cut, chars: int) -> str:
 
 
 def last_chars(cut: Cut) -> str:
-    """Return the end of what left."""
+    """Return the end of the archived messages."""
     leaving = "\n".join(said_in(view_of(message)) for message in cut.conversation[cut.first : cut.at[-1]])
     return leaving[-cut.chars :]
 
 
 def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
-    """Print a table of all ways."""
+    """Print a table of all measures."""
     scores: dict[str, Score] = {}
     shares: list[tuple[float, float, float]] = []
     kinds: dict[str, Score] = {}
@@ -375,13 +376,15 @@ def _report(scores: dict[str, Score], kinds: dict[str, Score], shares: Sequence[
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Read the arguments and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("needles", type=Path)
-    parser.add_argument("sessions", type=Path)
-    parser.add_argument("--derived", action="store_true", help="ask for other kinds of strings in other sessions, too")
-    parser.add_argument("--verbose", action="store_true", help="a line for each compression")
-    parser.add_argument("--show", type=Path, help="an existing directory for the texts of the summaries")
+    parser.add_argument("needles", type=Path, help="directory of the needles, a JSON file for each session")
+    parser.add_argument("sessions", type=Path, help="directory of the sessions")
+    parser.add_argument(
+        "--derived", action="store_true", help="also look for other kinds of strings in the other sessions"
+    )
+    parser.add_argument("--verbose", action="store_true", help="print a line for each compaction")
+    parser.add_argument("--show", type=Path, help="write the texts of the summaries to this existing directory")
     options = parser.parse_args()
     print("compactions on record")
     measure(recorded_cuts(options.needles, options.sessions), verbose=options.verbose, show=options.show)

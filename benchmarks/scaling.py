@@ -1,9 +1,9 @@
 """Ten thousand messages against one thousand: time and bytes written, through the whole live path.
 
-Run it: ``python benchmarks/scaling.py [--rounds N]``. It prints the ratio for each window size; linear is 10. Messages
-that are still in the context have not been archived yet and have cost less, so a window that holds a good part of the
-thousand makes the ratio larger without anything growing faster. Bytes are those that the process handed to the
-system (``/proc/self/io``), so it needs Linux.
+Usage: ``python benchmarks/scaling.py [--rounds N]``. It prints the ratio for each window size; a linear cost gives 10.
+Messages that are still in the context are not archived yet and have cost less. So if a window holds a good part of the
+thousand, the ratio is larger although nothing grows faster. Bytes are those that the process handed to the system
+(``/proc/self/io``), so it needs Linux.
 """
 
 import argparse
@@ -21,7 +21,7 @@ ROUNDS = 3
 
 
 def conversation(count: int) -> list[dict[str, Any]]:
-    """Return *count* messages of one size: a question, a call, its result, an answer, over and over."""
+    """Return *count* messages of one size: a question, a call, its result, an answer, again and again."""
     messages: list[dict[str, Any]] = []
     while len(messages) < count:
         n = f"{len(messages):06}"
@@ -60,7 +60,7 @@ async def run(count: int, size: int, durability: str) -> tuple[float, int]:
 def main() -> None:
     """Print a line for each window size and durability."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"times that each is run ({ROUNDS})")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"runs of each size ({ROUNDS})")
     rounds: int = parser.parse_args().rounds
     default_counter().count("load the vocabulary")
     for size in (2_000, 8_000, 32_000):

@@ -1,13 +1,14 @@
-"""What durability costs: `LocalWorkspace` against the bare system calls of the same promise, and against its peers.
+"""Measures the cost of durability: `LocalWorkspace` against bare system calls with the same promise, and against peers.
 
 Usage: ``python benchmarks/storage.py [ROW ...] [--quick] [--workdir DIR]``
 
-Ours and what it is compared with take turns, call by call, in one process and on one file system, so that both meet
-the same noise; the figures are medians, and what counts is their ratio. Peers are measured where they are installed
-(``pip install agentscope strands-agents``, best beside buoyline in a virtualenv of its own). None of them syncs: what
-they acknowledge may be gone after a power cut, and AgentScope rewrites the whole file at each append.
+Both sides of a comparison take turns, call by call, in one process and on one file system, so that both have the same
+noise. The figures are medians; the important figure is their ratio. Peers are measured if they are installed (``pip
+install agentscope strands-agents``, best with buoyline in a virtualenv for this purpose). None of them syncs: a power
+cut may take writes that they acknowledged. AgentScope rewrites the whole file at each append.
 
-The table says whether each goal is met. Linux only: locks, ``fdatasync``, and peaks of memory from ``/proc``.
+The table says whether each goal is met. Linux only, because of locks, ``fdatasync``, and peaks of memory from
+``/proc``.
 """
 
 import argparse
@@ -50,11 +51,11 @@ class Row(NamedTuple):
     """One line of the table.
 
     Attributes:
-        what: What was measured.
-        ours: Its figure.
-        other: The figure it is compared with, or what that would need.
-        ratio: Ours to the other, or what the goal is about.
-        goal: As the project has set it; empty where it has set none.
+        what: The measurement.
+        ours: Our figure.
+        other: The figure to compare with, or what is needed to get it.
+        ratio: Ours to the other, or the figure that the goal is about.
+        goal: The project's goal; empty if there is none.
         is_met: None without a goal.
     """
 
@@ -73,7 +74,7 @@ class Setting(NamedTuple):
     is_quick: bool
 
     def count(self, full: int, quick: int) -> int:
-        """Return how many of something to do."""
+        """Return *quick* in a quick run, else *full*."""
         return quick if self.is_quick else full
 
     def fresh(self) -> Path:
@@ -84,7 +85,7 @@ class Setting(NamedTuple):
 def main() -> None:
     """Read the arguments and print the table, each row as soon as it is known."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}; all where none is named")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"one or more of {', '.join(ROWS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller archives: some seconds a row")
     parser.add_argument("--workdir", type=Path, help="measure on this directory's file system")
     arguments = parser.parse_args()
@@ -104,7 +105,7 @@ async def show(rows: AsyncIterator[Row]) -> None:
 
 
 async def alternate(rounds: int, operations: Sequence[Operation]) -> list[float]:
-    """Return the median seconds of each operation; they take turns, in another order each round."""
+    """Return the median seconds of each operation; they take turns, in a different order each round."""
     times: list[list[float]] = [[] for _ in operations]
     for number in range(rounds + WARM_UP):
         for turn in random.sample(range(len(operations)), len(operations)):
@@ -135,19 +136,19 @@ async def append(setting: Setting) -> AsyncIterator[Row]:
         if other is None:
             yield Row(f"append 1 KB / {name}", "", "", "", "to compare: pip install agentscope")
             continue
-        # One at a time: what AgentScope leaves unwritten would be written by the syncs of the others.
+        # One at a time: the syncs of the others would also write what AgentScope did not sync.
         our_s, other_s = await alternate(setting.count(300, 40), [ours, other])
         yield compared("append 1 KB", name, our_s, other_s, has_goal=name.startswith("write"))
 
 
 def appending(workspace: LocalWorkspace, session: str) -> Operation:
-    """Return what archives one more message of 1 KB."""
+    """Return a function that archives one more message of 1 KB."""
     messages = texts(KILOBYTE)
     return lambda: workspace.offload_context(session, [{"role": "user", "content": next(messages)}])
 
 
 def inline(function: Callable[[], None]) -> Operation:
-    """Return what calls *function* where it stands, so that nothing else can run meanwhile."""
+    """Return a coroutine function that calls *function* directly, so that nothing else can run meanwhile."""
 
     async def call() -> None:
         function()
@@ -156,12 +157,12 @@ def inline(function: Callable[[], None]) -> Operation:
 
 
 def threaded(function: Callable[[], None]) -> Operation:
-    """Return what calls *function* in a thread, as an asynchronous program has to."""
+    """Return a function that calls *function* in a thread, as an asynchronous program has to."""
     return lambda: asyncio.to_thread(function)
 
 
 def bare_append(folder: Path, lines: Sequence[bytes]) -> Callable[[], None]:
-    """Return what appends each line to a file of its own, and syncs them."""
+    """Return a function that appends each line to a file of its own, and syncs the files."""
     files = [os.open(folder / str(n), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) for n in range(len(lines))]
 
     def write() -> None:
@@ -174,7 +175,7 @@ def bare_append(folder: Path, lines: Sequence[bytes]) -> Callable[[], None]:
 
 
 async def agentscope_append(setting: Setting, archived: int) -> Operation | None:
-    """Return the same append as AgentScope does it, with so many messages there; None where it is not installed."""
+    """Return AgentScope's append to an archive of *archived* messages; None if AgentScope is not installed."""
     if importlib.util.find_spec("agentscope") is None:
         return None
     from agentscope.message import Msg, TextBlock  # noqa: PLC0415 - need not be installed
@@ -212,7 +213,7 @@ async def result(setting: Setting) -> AsyncIterator[Row]:
 
 
 def bare_publish(folder: Path, content: bytes) -> Operation:
-    """Return what writes *content* to a new file as durably as the system allows."""
+    """Return a function that writes *content* to a new file as durably as the system allows."""
     directory, numbers = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), itertools.count()
 
     async def write() -> None:
@@ -229,7 +230,7 @@ def bare_publish(folder: Path, content: bytes) -> Operation:
 
 
 def strands_writes(setting: Setting, content: bytes) -> dict[str, Operation]:
-    """Return what Strands' two storages do with a tool result; nothing where it is not installed."""
+    """Return the writes of a tool result by Strands' two storages; none if Strands is not installed."""
     if importlib.util.find_spec("strands") is None:
         return {}
     from strands.storage import LocalFileStorage  # noqa: PLC0415 - need not be installed
@@ -268,12 +269,12 @@ async def growth(setting: Setting) -> AsyncIterator[Row]:
 async def fill(
     workspace: LocalWorkspace, session: str, count: int, size: int, *, chars: int = KILOBYTE, named: bool = False
 ) -> None:
-    """Archive *count* messages in batches of *size*, *named* by ids or not."""
+    """Archive *count* messages in batches of *size*, *named* by batch ids or not."""
     drawn = texts(chars)
     for start in range(0, count, size):
         messages = [{"role": "user", "content": next(drawn)} for _ in range(size)]
         await workspace.archive(session, messages, batch_id=f"batch-{start}" if named else "")
-    os.sync()  # or the system would write it down while we measure
+    os.sync()  # otherwise the system would write during the measurement
 
 
 # The first append of a new process.
@@ -325,7 +326,7 @@ def first_appends(folder: Path, sessions: Sequence[str], rounds: int, *, is_name
 
 
 async def batch(setting: Setting) -> AsyncIterator[Row]:
-    """100 messages in a batch: what each costs beyond the sync of the same bytes."""
+    """100 messages in a batch: the cost of each beyond the sync of the same bytes."""
     workspace, unsynced = LocalWorkspace(setting.fresh()), LocalWorkspace(setting.fresh(), durability="off")
     conversations = (mixed(start) for start in itertools.count(0, BATCH))
     messages = next(conversations)
@@ -373,7 +374,7 @@ import asyncio, sys
 from pathlib import Path
 from buoyline import LocalWorkspace
 
-# The peak of this program alone: what resource.getrusage gives begins with that of the process that started it.
+# The peak of this program alone: that of resource.getrusage begins with the peak of the parent process.
 def peak_bytes():
     lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["VmHWM"].split()[0]) * 1024
@@ -394,7 +395,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 
 async def memory(setting: Setting) -> AsyncIterator[Row]:
-    """What storing a result of 100 MB needs beyond the text itself, against one of 1 KB."""
+    """The memory to store a result of 100 MB beyond the text itself, against a result of 1 KB."""
     size_bytes = setting.count(100, 20) * MEGABYTE
     large, small = (grown_bytes(setting.fresh(), size) for size in (size_bytes, KILOBYTE))
     goal = f"under {MAX_RESULT_BYTES // MEGABYTE} MB"
@@ -404,7 +405,7 @@ async def memory(setting: Setting) -> AsyncIterator[Row]:
 
 
 def grown_bytes(folder: Path, size_bytes: int) -> int:
-    """Return by how much storing so large a result raises the peak memory of a new process."""
+    """Return by how much a stored result of this size raises the peak memory of a new process."""
     command = [sys.executable, "-c", STORE_LARGE, str(folder), str(size_bytes)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -480,7 +481,7 @@ def bare_writer(folder: Path, appends: int, barrier: Barrier) -> None:
 
 
 def source_text(chars: int) -> str:
-    """Return the standard library's own sources, as many characters as asked for."""
+    """Return *chars* characters of the standard library's own sources."""
     found = "".join(
         path.read_text(encoding="utf-8", errors="replace")
         for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
@@ -489,7 +490,7 @@ def source_text(chars: int) -> str:
 
 
 def texts(chars: int, start: int = 0) -> Iterator[str]:
-    """Yield different texts of that many characters."""
+    """Yield different texts of *chars* characters."""
     source = source_text(4 * MEGABYTE)
     for number in itertools.count(start):
         begin = number * 977 % (len(source) - chars)

@@ -1,15 +1,15 @@
-"""Compare counting in chunks with encoding the whole text at once, in one run on one machine.
+"""Compares counting in chunks with encoding the whole text at once, in one run on one machine.
 
 Usage: ``python benchmarks/tokens.py [--large] [--huge] [--max-tokens N] [--rounds N]``
 
-The text is the standard library's own sources, 1 MB of them, with ``--large`` also 100 MB made of shuffled slices of
-those, and with ``--huge`` 1 GB. Every row gives the best time of the rounds, the ratio to the full encode of the same
-run, and by how much the peak memory of the process grew. Since that is a peak, the frugal operations run first, and a
-row shows what it needs beyond all rows above it. The full encode of 1 GB would take some 11 GB; it is scaled up from
-100 MB of the same text, and marked so.
+The text is 1 MB of the standard library's own sources, with ``--large`` also 100 MB of shuffled slices of these, and
+with ``--huge`` 1 GB. Every row shows the best time of the rounds, the ratio to the full encode of the same run, and by
+how much the peak memory of the process grew. Since that is a peak, the operations that need little run first, and each
+row shows what it needs beyond all rows above it. The full encode of 1 GB would take some 11 GB. It is scaled up from
+100 MB of the same text, and marked as such.
 
-The last table is about an event loop: a task that sleeps for a millisecond again and again while another thread counts.
-Its longest pause beyond that is the stall; one without anything in the other thread stands beside it.
+The last table is about an event loop: a task repeatedly sleeps for a millisecond while another thread counts. Its
+longest pause beyond that is the stall; the first row has nothing in the other thread, for comparison.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="also measure 100 MB")
     parser.add_argument("--huge", action="store_true", help="also measure 1 GB")
     parser.add_argument("--max-tokens", type=int, default=10_000, help="limit for exceeds, head and tail")
-    parser.add_argument("--rounds", type=int, default=3, help="times that each operation is run")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each operation")
     arguments = parser.parse_args()
     default_counter().count("load the vocabulary")
     source = library_sources()
@@ -56,14 +56,14 @@ def library_sources() -> str:
 
 
 def shuffled_slices(source: str, chars: int) -> str:
-    """Return *chars* characters, made of slices of *source* in an order that is the same in every run."""
+    """Return *chars* characters of slices of *source*, in an order that is the same in every run."""
     slices = [source[start : start + SLICE_CHARS] for start in range(0, len(source), SLICE_CHARS)]
     drawn = random.Random(100).choices(slices, k=chars // SLICE_CHARS)  # noqa: S311 - no secret is drawn
     return "".join(drawn)[:chars]
 
 
 def compare(text: str, max_tokens: int, rounds: int) -> None:
-    """Print how the counter and the full encode do on *text*."""
+    """Print the figures of the counter and of the full encode for *text*."""
     counter, encoding = default_counter(), o200k_base()
     operations: dict[str, Callable[[], object]] = {
         f"exceeds {max_tokens:,}": lambda: counter.exceeds(text, max_tokens),
@@ -84,7 +84,7 @@ def compare(text: str, max_tokens: int, rounds: int) -> None:
 
 
 def stalls(text: str, max_tokens: int) -> None:
-    """Print how long an event loop stands still while another thread counts."""
+    """Print how long an event loop stalls while another thread counts."""
     counter, encoding = default_counter(), o200k_base()
     run = "a" * 5 * MEGABYTE
     operations: dict[str, Callable[[], object]] = {
@@ -103,7 +103,7 @@ def stalls(text: str, max_tokens: int) -> None:
 
 
 async def stall_during(operation: Callable[[], object]) -> tuple[float, float]:
-    """Return the longest stall in seconds while *operation* runs in a thread, and how long that ran."""
+    """Return the longest stall in seconds while *operation* runs in a thread, and how long it ran."""
     start = last = time.perf_counter()
     longest = 0.0
     running = asyncio.ensure_future(asyncio.to_thread(operation))

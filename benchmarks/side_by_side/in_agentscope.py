@@ -1,4 +1,4 @@
-"""The script in AgentScope: its own agent, with its own workspace and its own compression."""
+"""The script in AgentScope: its own agent, with its own workspace and its own compaction."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from side_by_side.script import TURNS_OF_A_REQUEST, Script, summary_of
 SYSTEM = "You look after the modules of a service."
 SUMMARY_TOOL = "generate_structured_output"
 CHARS_OF_A_TOKEN = 4
-"""By which AgentScope counts, and cuts what its tools give."""
+"""The ratio by which AgentScope counts tokens and cuts tool results."""
 
 
 class RefusedError(Exception):
@@ -33,7 +33,7 @@ class ScriptedModel(ChatModelBase):
     """Calls the script's tool turn by turn, and ends a reply when its turns are done."""
 
     def __init__(self, script: Script, meter: Meter) -> None:
-        """Follow *script*, and have *meter* note each request."""
+        """Follow *script*, and record each request in *meter*."""
         super().__init__(
             CredentialBase(), "scripted", self.Parameters(), stream=False, max_retries=0, context_size=meter.size
         )
@@ -78,7 +78,7 @@ def _summary(texts: list[str]) -> ToolCallBlock:
 
 
 def texts_in(block: Any) -> Iterator[str]:
-    """Yield what a model reads of *block*."""
+    """Yield the texts of *block* that a model reads."""
     for name in ("text", "thinking", "input", "hint", "output"):
         value = getattr(block, name, None)
         if isinstance(value, str):
@@ -88,10 +88,10 @@ def texts_in(block: Any) -> Iterator[str]:
 
 
 class AgentScopeSide:
-    """AgentScope as it comes. What a subclass changes is what it is made of."""
+    """AgentScope alone. Subclasses change its parts."""
 
     def __init__(self, script: Script, meter: Meter, workdir: Path, die_at: int | None) -> None:
-        """Begin with an empty *workdir*; at the turn *die_at*, if there is one, the process is killed."""
+        """Begin with an empty *workdir*; the process is killed at the turn *die_at*, if it is given."""
         self.script, self.meter, self.workdir, self.die_at = script, meter, workdir, die_at
         self.agent: Agent
 
@@ -102,7 +102,7 @@ class AgentScopeSide:
             await self.agent.reply(UserMsg("user", self.script.request(turn)))
 
     async def make_agent(self) -> Agent:
-        """Return the agent: with its workspace as its offloader and the tool to search it."""
+        """Return the agent, with its workspace as its offloader and the tool to search it."""
         workspace = LocalWorkspace(workdir=str(self.workdir))
         await workspace.initialize()
         self.grep = next(tool for tool in await workspace.list_tools() if isinstance(tool, Grep))
@@ -140,7 +140,7 @@ class AgentScopeSide:
         return "\n".join(text for message in messages for block in message.content for text in texts_in(block))
 
     async def look_up(self, name: str) -> str:
-        """See `Side`: one search of the workspace, cut as the agent cuts what its tools give."""
+        """See `Side`: one search of the workspace, cut as the agent cuts tool results."""
         found = await self.grep(pattern=name, path=str(self.workdir), output_mode="content")
         text = "\n".join(text for block in found.content for text in texts_in(block))
         return text[: ContextConfig().tool_result_limit * CHARS_OF_A_TOKEN]

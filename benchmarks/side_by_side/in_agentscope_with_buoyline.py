@@ -8,10 +8,10 @@ from side_by_side.in_agentscope import AgentScopeSide, texts_in
 
 
 class AgentScopeWithBuoyline(AgentScopeSide):
-    """AgentScope with the whole middleware: its own model and trigger, our stubs, checks and lookups."""
+    """AgentScope with the middleware: its own model and trigger, our stubs, checks and lookups."""
 
     async def make_agent(self) -> Agent:
-        """Return the agent, with the lookups among its tools, and a result as large as in the other sides' offloaders.
+        """Return the agent, with the lookups among its tools, and the limit of a result of the other sides' offloaders.
 
         AgentScope's own limit of 50,000 tokens is most of the window here.
         """
@@ -23,6 +23,6 @@ class AgentScopeWithBuoyline(AgentScopeSide):
         return self.agent_with(tools=tools, offloader=workspace, middlewares=[middleware], context_config=config)
 
     async def look_up(self, name: str) -> str:
-        """See `Side`: one search, bounded as it is for the agent."""
+        """See `Side`: one search, with the agent's limit."""
         found = await self.lookup.call(_agent_state=self.agent.state, pattern=name)
         return "\n".join(text for block in found.content for text in texts_in(block))

@@ -1,4 +1,4 @@
-"""The script in Strands: its own agent, with `ContextOffloader` and the summarising manager."""
+"""The script in Strands: its own agent, with `ContextOffloader` and the summarizing manager."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class ScriptedModel(Model):
     """Calls the script's tool turn by turn, and ends an answer when its turns are done."""
 
     def __init__(self, script: Script, meter: Meter) -> None:
-        """Follow *script*, and have *meter* note each request."""
+        """Follow *script*, and record each request in *meter*."""
         self._script, self._meter = script, meter
         self._turn, self._ends_answer = 0, False
 
@@ -42,7 +42,7 @@ class ScriptedModel(Model):
     async def structured_output(
         self, output_model: type[BaseModel], prompt: Any, system_prompt: str | None = None, **_: Any
     ) -> AsyncIterator[Any]:
-        """Answer with a summary; nothing else is asked for in this way."""
+        """Answer with a summary; no other request comes in this way."""
         with self._meter.in_model():
             texts = [text for message in prompt for block in message["content"] for text in texts_in(block)]
             self._take([*texts, system_prompt or "", json.dumps(output_model.model_json_schema())], wants_summary=True)
@@ -53,7 +53,7 @@ class ScriptedModel(Model):
     async def stream(
         self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **_: Any
     ) -> AsyncIterator[Any]:
-        """Answer as the script says; a request without tools is one for a summary."""
+        """Answer as in the script; a request without tools asks for a summary."""
         with self._meter.in_model():
             texts = [text for message in messages for block in message["content"] for text in texts_in(block)]
             others = [system_prompt or "", *map(json.dumps, tool_specs or ())]
@@ -80,7 +80,7 @@ class ScriptedModel(Model):
 
 
 def events(blocks: list[Any], tokens: int) -> Iterator[Any]:
-    """Yield what a provider streams for *blocks*."""
+    """Yield the events that a provider streams for *blocks*."""
     yield {"messageStart": {"role": "assistant"}}
     for block in blocks:
         call = block.get("toolUse")
@@ -95,7 +95,7 @@ def events(blocks: list[Any], tokens: int) -> Iterator[Any]:
 
 
 def texts_in(block: Any) -> Iterator[str]:
-    """Yield what a model reads of *block*."""
+    """Yield the texts of *block* that a model reads."""
     if "text" in block:
         yield block["text"]
     if "toolUse" in block:
@@ -107,10 +107,10 @@ def texts_in(block: Any) -> Iterator[str]:
 
 
 class StrandsSide:
-    """Strands as it comes. What a subclass changes is what it is made of."""
+    """Strands alone. Subclasses change its parts."""
 
     def __init__(self, script: Script, meter: Meter, workdir: Path, die_at: int | None) -> None:
-        """Begin with an empty *workdir*; at the turn *die_at*, if there is one, the process is killed."""
+        """Begin with an empty *workdir*; the process is killed at the turn *die_at*, if it is given."""
         self.script, self.meter, self.workdir, self.die_at = script, meter, workdir, die_at
         self.agent: Agent
 
@@ -121,7 +121,7 @@ class StrandsSide:
             await self.agent.invoke_async(self.script.request(turn))
 
     def make_agent(self) -> Agent:
-        """Return the agent: what is large goes to files, what is old into a summary, before the window is full."""
+        """Return the agent: it offloads large results, and summarizes old messages before the window is full."""
         offloader = ContextOffloader(storage=LocalFileStorage(str(self.workdir / "artifacts")))
         manager = SummarizingConversationManager(proactive_compression=True)
         return self.agent_with(plugins=[offloader], conversation_manager=manager)
@@ -153,7 +153,7 @@ class StrandsSide:
         return "\n".join(text for message in messages for block in message["content"] for text in texts_in(block))
 
     async def look_up(self, name: str) -> str:
-        """See `Side`: every reference that the context still shows is tried, as if the agent guessed the right one."""
+        """See `Side`: try every reference that the context still shows, as if the agent guessed the right one."""
         found: list[str] = []
         for reference in self._references():
             result = self.agent.tool.retrieve_offloaded_content(
@@ -168,7 +168,7 @@ class StrandsSide:
 
 
 class StrandsSessionSide(StrandsSide):
-    """The same with a session manager, which writes every message down as it comes."""
+    """The same with a session manager, which writes every message when it arrives."""
 
     def agent_with(self, **options: Any) -> Agent:
         """Return an agent that keeps its messages in files."""

@@ -1,4 +1,4 @@
-"""What is measured of a side: by the model it calls, by the system, and by what it leaves on disk."""
+"""The measurements of a side: by its model, by the system, and on the disk."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,16 +13,16 @@ from side_by_side.script import Detail, Script
 
 @dataclass
 class Meter:
-    """What a scripted model sees of its callers.
+    """The requests to a scripted model.
 
     Attributes:
-        size: Tokens of its window; a request above that is refused, as providers do.
+        size: Tokens of its window; a larger request is refused, as by providers.
         calls: Requests, those for summaries included.
         summaries: Requests for summaries.
         refused: Requests that did not fit.
-        input_tokens: Of all requests together, exactly, for ``o200k_base``.
-        peak_tokens: Of the largest one that was not refused.
-        model_seconds: Of processor time, spent in the model, which is no part of what is compared.
+        input_tokens: Tokens of all requests together, counted exactly for ``o200k_base``.
+        peak_tokens: Tokens of the largest request that was not refused.
+        model_seconds: Processor time in the model, which is not part of the comparison.
     """
 
     size: int
@@ -35,7 +35,7 @@ class Meter:
     _counts: dict[str, int] = field(default_factory=dict)
 
     def takes(self, texts: Iterable[str], *, wants_summary: bool) -> tuple[int, bool]:
-        """Note a request of *texts*, and return its tokens and whether it fits."""
+        """Record a request of *texts*, and return its tokens and whether it fits."""
         tokens = sum(map(self._count, texts))
         self.calls += 1
         self.summaries += wants_summary
@@ -48,7 +48,7 @@ class Meter:
 
     @contextmanager
     def in_model(self) -> Iterator[None]:
-        """Leave what is spent here out of the time of the side."""
+        """Exclude the time in this block from the time of the side."""
         began = time.process_time()
         try:
             yield
@@ -65,20 +65,20 @@ class Side(Protocol):
     """One way to run the script."""
 
     async def run(self) -> None:
-        """Go through the whole script."""
+        """Run the whole script."""
         ...
 
     def context(self) -> str:
-        """Return all that the model would see on its next call."""
+        """Return all text that the model would see on its next call."""
         ...
 
     async def look_up(self, name: str) -> str:
-        """Return what the agent gets when it looks for *name* with the tools that it has, at most two bounded calls."""
+        """Return the result if the agent looks for *name* with its own tools, in at most two bounded calls."""
         ...
 
 
 async def reached(side: Side, script: Script) -> tuple[float, float]:
-    """Return which share of the details stands in the context, and which there or where the agent's lookups lead."""
+    """Return the share of the details in the context, and the share there or in the results of lookups."""
     context = side.context()
     shown = [detail for detail in script.details if detail.value in context]
     others = [detail for detail in script.details if detail.value not in context]
@@ -93,11 +93,11 @@ def written_bytes() -> int:
 
 
 def disk_bytes(directory: Path) -> int:
-    """Return what the files below *directory* take."""
+    """Return the bytes of the files below *directory*."""
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 def lost(directory: Path, details: Sequence[Detail]) -> float:
-    """Return which share of *details* stands in no file below *directory*."""
+    """Return the share of *details* that no file below *directory* has."""
     content = b"\n".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
     return sum(detail.value.encode() not in content for detail in details) / max(len(details), 1)

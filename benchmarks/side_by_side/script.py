@@ -1,8 +1,8 @@
-"""A long session whose tools are loud, the same for whoever runs it, with details planted everywhere.
+"""A long session with verbose tools and planted details, the same in every run.
 
-Each turn is a call of one tool. The sizes of what it gives are spread as in recorded sessions, three times as large. In
-every output, in every request of the user and in every tenth thing that the agent says stands one detail, a name and a
-value that occur nowhere else: by these it is told afterwards what can still be found.
+Each turn is a call of one tool. The sizes of its outputs are distributed as in recorded sessions, but three times as
+large. Every output, every request of the user and every tenth text of the agent has one detail: a name and a value that
+occur nowhere else. They show afterwards which content can still be found.
 """
 
 import random
@@ -14,7 +14,7 @@ from typing import Final
 
 TURNS_OF_A_REQUEST: Final = 25
 SUMMARY_DETAILS: Final = 40
-"""So many details the stand-in for a model's summary holds, the newest: some 1,000 tokens."""
+"""The number of details, the newest, in the replacement for a model's summary: some 1,000 tokens."""
 
 DETAIL: Final = re.compile(r"(D\d{4}-(?:user|tool|said)) = ([0-9a-f]{12})")
 
@@ -29,12 +29,12 @@ _WORDS: Final = _VOCABULARY.split()
 
 @dataclass(frozen=True)
 class Detail:
-    """Something that is said once.
+    """A fact that occurs once in the session.
 
     Attributes:
-        name: What one looks for.
-        value: What one wants to know.
-        turn: The turn before whose call the user or the agent says it, or in which the tool gives it.
+        name: The name to look for.
+        value: The value to find.
+        turn: The turn before whose call the user or the agent says it, or whose tool output has it.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Detail:
 
     @property
     def text(self) -> str:
-        """Return it as it stands in the session."""
+        """The detail as it is written in the session."""
         return f"{self.name} = {self.value}"
 
 
 @dataclass(frozen=True)
 class Script:
-    """A session of so many *turns*."""
+    """A session of *turns* tool calls."""
 
     turns: int
     seed: int = 4
@@ -57,12 +57,12 @@ class Script:
 
     @property
     def requests(self) -> range:
-        """The turns before which the user says something."""
+        """The turns before which the user sends a request."""
         return range(0, self.turns, TURNS_OF_A_REQUEST)
 
     @cached_property
     def details(self) -> list[Detail]:
-        """All that is planted, in order."""
+        """All planted details, in order."""
         found: list[Detail] = []
         for turn in range(self.turns):
             kinds = ["user"] * (turn in self.requests) + ["said"] * (turn % 10 == 0) + ["tool"]
@@ -70,21 +70,21 @@ class Script:
         return found
 
     def request(self, turn: int) -> str:
-        """Return what the user says before *turn*."""
+        """Return the user's request before *turn*."""
         goal = f"Look after module {turn // TURNS_OF_A_REQUEST}: run its checks one by one, and mind what comes up."
         return f"{goal} Remember that {self._detail('user', turn).text}."
 
     def said(self, turn: int) -> str:
-        """Return what the agent says with the call of *turn*."""
+        """Return the agent's text with the call of *turn*."""
         noted = f" I note that {self._detail('said', turn).text}." if turn % 10 == 0 else ""
         return f"Now check {turn}.{noted}"
 
     def command(self, turn: int) -> str:
-        """Return what the agent has the tool do; see `output`."""
+        """Return the command of *turn*; see `output`."""
         return f"make check-{turn:04}"
 
     def output(self, command: str) -> str:
-        """Return what the tool gives for *command*."""
+        """Return the tool's output for *command*."""
         turn = int(command.rsplit("-", 1)[1])
         if turn not in self._outputs:
             self._outputs[turn] = self._output(turn)
@@ -106,7 +106,7 @@ class Script:
 
 
 def summary_of(texts: Iterable[str]) -> str:
-    """Return what stands in for a model's summary of *texts*: the newest details, as many as a summary holds."""
+    """Return a replacement for a model's summary of *texts*: the newest details, as many as a summary holds."""
     found = dict(match for text in texts for match in DETAIL.findall(text))
     kept = list(found.items())[-SUMMARY_DETAILS:]
     return "The checks go on. " + " ".join(f"{name} = {value}." for name, value in kept)
