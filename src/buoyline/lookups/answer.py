@@ -122,7 +122,7 @@ class AnswerBudget:
 
     Attributes:
         max_tokens: For the whole text; None for no bound.
-        max_lines: More lines than that cannot be shown, since each takes a token.
+        max_lines: How many lines can fit at most, since each takes a token.
         max_line_chars: How many characters of one line can be of use.
     """
 

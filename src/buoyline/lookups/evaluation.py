@@ -146,7 +146,7 @@ def _notes(documents: Sequence[Document]) -> Iterator[str]:
 
 
 def _shape(document: Any) -> str:
-    """Say what there is instead of nothing."""
+    """Describe the document, for an empty result."""
     if isinstance(document, dict):
         return f"nothing there; the document is an object with {len(document)} keys: {_keys(document)}"  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(document, list):
@@ -166,7 +166,7 @@ def _keys(document: Mapping[Any, Any]) -> str:
 def _selected(statement: str, sources: Sequence[QueriedFile], max_s: float) -> Iterator[str]:
     """Run *statement* over the tables of *sources*; yield names of columns and then rows, a JSON array a line.
 
-    Table ``lines`` is there if the statement names it. What it does not name is then not parsed: a log is no table.
+    Table ``lines`` is there if the statement names it. What it does not name is then not parsed: a log is not a table.
     """
     words = set(_WORDS.findall(statement.lower()))
     expressions = _Expressions()

@@ -45,7 +45,7 @@ def glob(
         spelling: Says in the answer how to go on.
 
     Returns:
-        Paths relative to the workdir in the order of names, each directory before what it holds.
+        Paths relative to the workdir in the order of names, each directory before its content.
 
     Raises:
         ConfigError: *workspace* is not on disk, *pattern* is empty, absolute or too long, or *max_tokens* is too small.

@@ -18,7 +18,7 @@ from buoyline.previews.source import MAX_LINE_CHARS
 
 _CHUNK_BYTES = 1 << 20
 _BACKWARD_BYTES = 1 << 14
-# Hits are often near each other: what is read around one is little, unless its lines are long.
+# Hits are often near each other, so little is read around one unless its lines are long.
 _AROUND_BYTES = 1 << 13
 _NEAR_BYTES = 1 << 16
 

@@ -311,7 +311,7 @@ def _nothing(workspace: WorkspaceFiles, path: str, session: str | None, *, confi
 
 
 def _existing(workspace: WorkspaceFiles, path: str, directory: str, *, confined: bool) -> str | None:
-    """Return the name of what is there under *path*, in the session's *directory* first; None if nothing is."""
+    """Return the name of the file or directory at *path*, in the session's *directory* first; None without one."""
     relative = _relative(workspace, path)
     is_absolute = path.startswith("/") or layout.blob_behind(path) is not None
     names = [relative] if is_absolute or not directory else [f"{directory}/{relative}".rstrip("/"), relative]

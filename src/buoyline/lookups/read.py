@@ -100,8 +100,7 @@ def read(
     Args:
         workspace: Where the file is.
         path: Absolute below the workdir, or relative to it. A citation such as ``transcript.md:120-135`` reads its
-            lines
-            only.
+            lines only.
         start: First line, 1-based.
         end: Last line, inclusive; None for the end of the file.
         column: Character of line *start* to begin with, 1-based.
@@ -119,8 +118,7 @@ def read(
 
     Raises:
         ConfigError: *workspace* is not on disk; *start*, *end* or *column* is below 1 or behind the other;
-            *max_tokens* is
-            too small; or *whole* asks for more than 20 million characters.
+            *max_tokens* is too small; or *whole* asks for more than 20 million characters.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is not a regular file or cannot be read.

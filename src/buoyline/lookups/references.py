@@ -294,8 +294,7 @@ def media_of(workspace: WorkspaceFiles, target: Target, *, is_bounded: bool) -> 
 
     Raises:
         CorruptError: *target* is a single file of ``data/`` and not what was stored. Among other parts, a damaged blob
-            only
-            names its problem.
+            only names its problem.
         StorageError: *target* is a single file of ``data/`` and cannot be read.
     """
     left_bytes = MAX_MEDIA_BYTES if is_bounded else sys.maxsize

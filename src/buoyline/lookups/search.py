@@ -215,7 +215,7 @@ def _stem(word: str) -> str:
 
 
 def _split(text: str) -> Iterable[str]:
-    # A table takes 4 us for 800 characters, where the pattern takes 25.
+    # A table takes 4 us for 800 characters; the pattern takes 25.
     return text.translate(_ASCII_GAPS).split() if text.isascii() else _WORD.findall(text)
 
 
@@ -419,7 +419,7 @@ def _wanted(query: str) -> Words:
 def _rank(tree: FileTree, ranges: LineRanges, ranking: Ranking, deadline: Deadline) -> str:
     """Rank the passages in *ranges*; return the file in which the time was up, or nothing."""
     for path in ranges:
-        if description_of(tree, path) is not None:  # a picture has no words
+        if description_of(tree, path) is not None:  # an image has no words
             continue
         for place, chunk in enumerate(chunks_of(tree.chunks(path)), 1):
             if any(first <= chunk.last and chunk.number <= last for first, last in ranges[path]):

@@ -40,11 +40,11 @@ class FileTree(ByteSource, Protocol):
         ...
 
     def is_directory(self, name: str, /) -> bool:
-        """Tell whether *name* is a directory."""
+        """Return whether *name* is a directory."""
         ...
 
     def exists(self, name: str, /) -> bool:
-        """Tell whether *name* exists, whatever it is."""
+        """Return whether *name* exists, as a file or anything else."""
         ...
 
     def size(self, name: str, /) -> int | None:
