@@ -1,6 +1,7 @@
 """``buoyline convert``."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,13 +49,13 @@ async def _messages(workspace: LocalWorkspace, session_id: str, *, is_whole: boo
         NotFoundError: There is no such session, or it has no window.
         CorruptError: A file is not as it was written.
     """
-    archived = workspace.session(session_id).index().messages
     try:
         state = await workspace.load_window(session_id)
     except NotFoundError:
-        if not is_whole or not archived:
+        archived = await workspace.load_messages(session_id, 0, sys.maxsize) if is_whole else []
+        if not archived:
             raise
-        return await workspace.load_messages(session_id, 0, archived)
+        return archived
     if not is_whole:
         return list(state.messages)
     before = await workspace.load_messages(session_id, 0, state.first) if state.first else []

@@ -1,5 +1,6 @@
 """``buoyline show`` and ``buoyline summaries``."""
 
+import asyncio
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +16,10 @@ from buoyline.errors import NotFoundError
 from buoyline.lookups.answer import Line
 from buoyline.lookups.lines import lines_of
 from buoyline.messages import dialect_named
+from buoyline.offloader.protocol import WindowState
 from buoyline.offloader.transcript import render
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.archive import Archive
-from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.session import Session
 
 _FIELD_CHARS = 200
@@ -38,7 +39,7 @@ def summaries_command(session: str, number: int | None, workdir: Path, *, as_jso
 
     Example: buoyline summaries s1 2
     """
-    found = Summaries(existing_workspace(workdir).session(session)).load()
+    found = asyncio.run(existing_workspace(workdir).load_summaries(session))
     if number is not None and number > len(found):
         raise NotFoundError("summary", str(number), f"session {session!r} has {len(found)}")
     if as_json:
@@ -97,8 +98,8 @@ def show_command(session: str, workdir: Path, messages: tuple[int, int] | None, 
     if messages is not None:
         _print_messages(list(_lines(workspace, session, messages)), as_json=as_json)
         return
-    found = workspace.session(session)
-    inventory, summaries = inventory_of(found), Summaries(found).load()
+    inventory = inventory_of(workspace.session(session))
+    summaries = asyncio.run(workspace.load_summaries(session))
     summary = summaries[-1] if summaries else None
     if as_json:
         files = [{"name": name, "bytes": size} for name, size in inventory.files]
@@ -123,12 +124,11 @@ def _lines(workspace: LocalWorkspace, session_id: str, messages: tuple[int, int]
         ranges = Archive(session, workspace.blobs).line_ranges(first, min(end, archived))
         yield from lines_of(session.tree, session.name(layout.TRANSCRIPT_FILE), ranges[0][0], ranges[-1][1])
     if end > archived:
-        yield from _live(session, max(first, archived), end)
+        yield from _live(asyncio.run(workspace.load_window(session_id)), session, max(first, archived), end)
 
 
-def _live(session: Session, first: int, end: int) -> Iterator[Line]:
+def _live(window: WindowState, session: Session, first: int, end: int) -> Iterator[Line]:
     """Yield the lines of messages in the context, each with the number of its message's line in ``window.jsonl``."""
-    window = Window(session).load()
     begin = len(window.head) + first - window.first
     natives = window.messages[begin : begin + end - first]
     views = [dialect_named(name).view(dialect_named(name).from_json(value)) for name, value in natives]
