@@ -1,4 +1,8 @@
-"""Context management as documents: which managers run at which hook, and when."""
+"""Context-management documents: which managers run at which hook, and when.
+
+Here documents are read, checked and explained, and managers decide what to do with a view of the context. Only a
+`ContextEditor`, such as a window, changes a context.
+"""
 
 from buoyline.management.actions import (
     ActionResult,

@@ -1,7 +1,7 @@
-"""What managers ask for, and who carries it out.
+"""The actions that managers ask for, and the protocol of those who carry them out.
 
-A manager is pure: it looks at a `ContextView` and returns steps. Somebody who holds the messages (a `ContextWindow`,
-a `ManagedConversation`) carries them out, as `ContextEditor` says. So one engine is below all of them.
+A manager is pure: it looks at a `ContextView` and returns actions. The owner of the messages, such as a `ContextWindow`
+or a `ManagedConversation`, carries them out as a `ContextEditor`.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from buoyline.tokens import TextCounter
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """The oldest messages leave for the archive, and nothing but a notice says what they were.
+    """Archive the oldest messages; at most a reference line replaces them.
 
     Attributes:
-        cut: So many of `ContextView.messages` leave.
-        reinserted: Positions before *cut*, ascending, of those that stand again in the head: system messages, pins, the
-            user's newest words, and whatever of calls and results belongs to one of them.
-        prefix: Positions in `ContextView.prefix`, ascending, of what stays there.
-        reason: Why the cut is where it is, in words.
-        notice: Leave a line that says where they are.
+        cut: How many of `ContextView.messages` are archived.
+        reinserted: Positions before *cut*, ascending, of messages that move to the prefix: system messages, pins, the
+            user's newest message, and all calls and results that belong to them.
+        prefix: Positions in `ContextView.prefix`, ascending, of the messages that stay there.
+        reason: Why the cut is there, for people.
+        notice: Add a line that says where the messages are.
     """
 
     cut: int
@@ -36,16 +36,16 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Summarize:
-    """The oldest messages leave for the archive, and a summary takes their place.
+    """Archive the oldest messages; a summary replaces them.
 
     Attributes:
         cut: See `Evict`.
         reinserted: See `Evict`.
         prefix: See `Evict`.
         reason: See `Evict`.
-        config: How to summarise; left out: as whoever carries it out was set up.
-        model: Name of the model that shall write the summary; empty: whichever there is.
-        prompt: Tells it how; empty: as *config* says.
+        config: How to summarise; None: as the editor is configured.
+        model: Name of the model that writes the summary; empty: the editor's own.
+        prompt: Instructs the model; empty: as in *config*.
     """
 
     cut: int
@@ -58,24 +58,24 @@ class Summarize:
 
 
 class StubWriter(Protocol):
-    """Writes what stands in the place of something that was stored whole. Pure."""
+    """Writes the stub for a text that was stored whole. Pure."""
 
     def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
-        """Return what stands for *text*, which is behind *stored*; None there means that nothing keeps it."""
+        """Return the stub for *text*, stored as *stored*; None means that nothing keeps the text."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A part of a message is stored whole, and less of it stays.
+    """Store a part of a message whole, and leave a stub.
 
     Attributes:
-        position: Of the message in `ContextView.messages`.
-        result: Number of the tool result in it; -1 for the message's own content.
-        texts: Numbers of the text and JSON parts that leave; one stand-in takes the place of all.
-        media: Numbers of the pictures and other media that leave; each gets a line that names it.
-        write_stub: Writes what stands for the texts.
-        reason: Why, in words.
+        position: In `ContextView.messages`.
+        result: Number of the tool result in the message; -1 for its own content.
+        texts: Numbers of the text and JSON parts to replace; one stub replaces all.
+        media: Numbers of the images and other media to replace, each by a line that names it.
+        write_stub: Writes the stub for the texts.
+        reason: Why, for people.
     """
 
     position: int
@@ -88,11 +88,11 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Messages stand again when they are archived.
+    """Reinsert messages when they are archived.
 
     Attributes:
-        positions: Of the messages in `ContextView.messages`.
-        reason: Why, in words.
+        positions: In `ContextView.messages`.
+        reason: Why, for people.
     """
 
     positions: tuple[int, ...]
@@ -104,12 +104,12 @@ ManagerAction: TypeAlias = Evict | Summarize | Replace | Pin
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a manager wants to be done.
+    """What a manager wants done.
 
     Attributes:
-        actions: In order. Positions are those of the situation that was decided about, so at most one of them lets
-            messages leave, and it is the last.
-        reason: What it found, in words.
+        actions: In order. Positions are those of the given view, so at most one action archives messages, and it is the
+            last.
+        reason: What the manager found, for people.
     """
 
     actions: tuple[ManagerAction, ...] = ()
@@ -118,12 +118,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What became of a step.
+    """The outcome of an action.
 
     Attributes:
         words: What was done, for people.
-        is_reduced: Something was done that makes the context smaller.
-        problems: What went otherwise than the document says, such as a model that nobody has.
+        is_reduced: The context is smaller.
+        problems: Deviations from the document, such as a model that does not exist.
     """
 
     words: str
@@ -132,27 +132,28 @@ class ActionResult:
 
 
 class ContextEditor(Protocol):
-    """Carries out what managers ask for, on the messages that it holds.
+    """Carries out actions on the messages that it holds.
 
-    What leaves is durable before it leaves. A step that fails raises and leaves the context as it was.
+    Messages are durable in the archive before they are removed. An action that fails raises and does not change the
+    context.
     """
 
     def view(self) -> ContextView:
-        """Return the context as it stands now."""
+        """Return the present context."""
         ...
 
     async def evict(self, action: Evict) -> ActionResult:
-        """Archive the messages before the cut, and let go of those that do not stand again."""
+        """Archive the messages before the cut, and remove those that are not reinserted."""
         ...
 
     async def summarize(self, action: Summarize) -> ActionResult:
-        """Archive the messages before the cut, and put a summary in their place."""
+        """Archive the messages before the cut, and replace them by a summary."""
         ...
 
     async def replace(self, action: Replace) -> ActionResult:
-        """Store what leaves of a message, and put there what stands for it."""
+        """Store a part of a message, and replace it by its stub."""
         ...
 
     async def pin(self, action: Pin) -> ActionResult:
-        """Remember which messages stand again."""
+        """Remember which messages to reinsert."""
         ...

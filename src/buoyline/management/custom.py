@@ -1,6 +1,6 @@
-"""A user's own manager: one method that reduces the messages and says whether it did.
+"""A user's own manager: one method that removes messages and says whether it did.
 
-Source: Strands documents such a method for its own managers, with an error that is given on an overflow.
+Source: Strands documents such a method for its own managers, with an error argument for overflows.
 """
 
 import importlib
@@ -17,33 +17,33 @@ from buoyline.management.rules import LegalCuts
 from buoyline.management.view import ContextMessage, ContextView
 
 ENTRY_POINTS: Final = "buoyline.managers"
-"""The group of entry points under which a package offers managers, by the name that documents call them."""
+"""Group of entry points under which packages offer managers by the name that documents use."""
 
 
 class Reducer(Protocol):
-    """A manager of a user's own."""
+    """A manager of the user."""
 
     def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool | Awaitable[bool]:
-        """Remove messages from *messages*, and say whether any was removed.
+        """Remove messages from *messages*, and return whether any was removed.
 
-        What is removed goes to the archive first. A system message, a pin, the user's newest words, and one half of
-        a call with its result stay all the same. To put in other messages is refused.
+        Removed messages are archived first. A system message, a pin, the user's newest message, and one half of a call
+        with its result are kept anyway. Adding messages is refused.
 
         Args:
             messages: The native messages of the context, in order: a list to be changed.
-            error: What the provider refused the context with, where it did. False then lets it through; without an
-                error, False is harmless.
+            error: The provider's error after an overflow. If False is returned, it is raised; without an error, False
+                does no harm.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CustomManager:
-    """An entry's manager that a user wrote.
+    """A user's manager in an entry.
 
     Attributes:
-        type_name: As the document calls it.
-        settings: What was passed to it.
+        type_name: Its name in the document.
+        settings: Arguments of its constructor.
         reducer: The manager, one for each entry.
     """
 
@@ -52,11 +52,11 @@ class CustomManager:
     reducer: Reducer
 
     async def decide(self, context: ContextView, error: BaseException | None = None) -> Decision:
-        """Let it reduce a copy of the list of messages, and find out what it took away.
+        """Let it reduce a copy of the list of messages, and find out which ones it removed.
 
         Raises:
-            ConfigError: It put in a message, changed their order, or answered with something else than True or False.
-            Exception: Whatever it raises.
+            ConfigError: It added a message, changed the order, or returned something else than True or False.
+            Exception: Any error of its own.
         """
         standing = list(context.all_messages())
         natives = [held.native for held in standing]
@@ -70,17 +70,17 @@ class CustomManager:
         return _decision(context, {at - len(context.prefix) for at in kept})
 
     def spelled(self) -> dict[str, Any]:
-        """Return its settings, as JSON values."""
+        """Return its settings as JSON values."""
         return dict(self.settings)
 
     def in_words(self) -> str:
-        """Return what it does, as far as it says so itself."""
+        """Return what it does, from its docstring."""
         documented = inspect.getdoc(type(self.reducer)) or ""
         first = documented.partition("\n")[0].rstrip(".")
         return f"runs {self.type_name}" + (f" ({first})" if first else "")
 
     def _kept(self, standing: Sequence[ContextMessage], natives: Sequence[Any]) -> list[int]:
-        """Return the positions of the messages that are left in *natives*; the very objects, in order."""
+        """Return the positions of the messages that are left in *natives*: the same objects, in order."""
         kept: list[int] = []
         at = 0
         for native in natives:
@@ -95,15 +95,14 @@ class CustomManager:
 
 
 def _decision(context: ContextView, kept: set[int]) -> Decision:
-    """Return the step that comes nearest to leaving only the messages at *kept*, negative positions being the head's.
+    """Return the action closest to keeping only the messages at *kept*; negative positions are in the prefix.
 
-    The oldest contiguous run leaves: everything up to the newest message that was taken away, of which those that
-    were kept stand again.
+    All messages up to the newest removed one are archived, and the kept ones among them are reinserted.
     """
     legal = LegalCuts(context)
     removed = [at for at in range(len(context.messages)) if at not in kept]
     wanted = max(removed, default=-1) + 1
-    # A cut between a call and its result is moved back: what was to go stays, rather than the other way round.
+    # A cut between a call and its result moves back: it is better to keep a message than to archive one too many.
     cut = max((cut for cut in legal.cuts if cut <= wanted), default=0)
     if cut == 0:
         return Decision(reason="what it took away belongs to messages that stay")
@@ -116,7 +115,7 @@ def _decision(context: ContextView, kept: set[int]) -> Decision:
 
 
 def offered_reducers() -> Mapping[str, importlib.metadata.EntryPoint]:
-    """Return the entry points of installed packages, by name. Reads the metadata of all packages: some 30 ms."""
+    """Return the entry points of installed packages by name. It reads the metadata of all packages, about 30 ms."""
     return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
 
 
@@ -126,21 +125,21 @@ def find_reducer(
     allowed: Sequence[str],
     offered: Mapping[str, importlib.metadata.EntryPoint],
 ) -> CustomManager | None:
-    """Make the user's manager that a document calls *type_name*.
+    """Build the user's manager that a document names *type_name*.
 
     Args:
-        type_name: The name of an entry point, or a dotted name such as ``my_package.managers.Last10`` (with a colon
-            before the class, if you like).
-        settings: Passed to the class by name.
+        type_name: The name of an entry point, or a dotted name such as ``my_package.managers.Last10``; a colon before
+            the class is accepted.
+        settings: Arguments of the class, by name.
         allowed: Dotted names, or patterns of them, that may be imported. An entry point needs no permission: whoever
             installed its package gave it.
         offered: See `offered_reducers`.
 
     Returns:
-        The manager; None where there is no entry point of this name and it is no dotted name.
+        The manager; None if no entry point has this name and it is no dotted name.
 
     Raises:
-        ConfigError: It may not be imported, cannot be, does not take *settings*, or has no method ``reduce``.
+        ConfigError: It may not be imported, cannot be imported, rejects *settings*, or has no method ``reduce``.
     """
     if type_name in offered:
         return _made(type_name, offered[type_name].load(), settings)

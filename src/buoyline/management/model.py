@@ -16,33 +16,28 @@ from buoyline.management.rules import HOOKS, NEVER_FIRED, Activation, Hook, Prob
 from buoyline.management.view import ContextView
 from buoyline.messages import is_array, is_object
 
-# One manager in a document: which, with what settings, and when it runs.
+# One manager in a document: its settings, and when it runs.
 
 
 ALWAYS = Activation()
-"""What holds without any rule."""
+"""Holds for an entry without rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerEntry:
-    """One manager at one hook. Each entry has a manager of its own, also where two have the same type.
-
-    Attributes:
-        manager: What runs.
-        activation: When.
-    """
+    """One manager at one hook. Each entry has its own manager, even if two have the same type."""
 
     manager: ManagerSettings | CustomManager
     activation: Activation = ALWAYS
 
     async def decide(self, context: ContextView, error: BaseException | None = None) -> Decision:
-        """Return what the manager wants to be done about *context*."""
+        """Return what the manager wants done with *context*."""
         if isinstance(self.manager, CustomManager):
             return await self.manager.decide(context, error)
         return self.manager.decide(context)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as documents have it, with the activation within ``config``."""
+        """Return the entry in the form of documents, with the activation within ``config``."""
         config = self.manager.spelled()
         if rules := self.activation.spelled():
             config["activation"] = rules
@@ -53,9 +48,9 @@ class ManagerEntry:
         return f"{self.manager.in_words()}; runs {self.activation.in_words()}"
 
 
-# Going through a document: every form it may have becomes one, and every problem is found.
+# Reading a document: every form becomes one, and every problem is reported.
 #
-# Source: OpenSearch's page on context management, whose documents, fragments and request bodies are all read here.
+# Source: OpenSearch's page on context management, with its documents, fragments and request bodies.
 
 
 _TIMES: Final = ("created_time", "last_modified")
@@ -74,7 +69,7 @@ class DocumentReader:
     """Reads one document.
 
     Attributes:
-        problems: Takes what is wrong with it.
+        problems: Collects its problems.
         allowed: See `find_reducer`.
     """
 
@@ -86,8 +81,8 @@ class DocumentReader:
         """Return the fields of a `ContextManagement` for *raw*, a document or a part of one.
 
         Args:
-            raw: A document, a manager entry, or a list of those.
-            name: Counts more than what *raw* calls itself; in OpenSearch it stands in the URL.
+            raw: A document, a manager entry, or a list of entries.
+            name: Overrides the document's own name; in OpenSearch it is in the URL.
         """
         found = self._wrapped(raw)
         for key in found:
@@ -102,7 +97,7 @@ class DocumentReader:
         return {**fields, **({"name": name} if name else {})}
 
     def activation(self, raw: object, path: str = "activation") -> Activation | None:
-        """Return the rules in *raw*; None where they cannot be read, so that they are never met."""
+        """Return the rules in *raw*; None if they cannot be read, so that they are never met."""
         if not is_object(raw):
             self.problems.add(path, f"must be an object of rules, not {_kind(raw)}")
             return None
@@ -113,7 +108,7 @@ class DocumentReader:
         return self.problems.validated(Activation, path, "activation rule", rules)
 
     def _wrapped(self, raw: object) -> Mapping[str, Any]:
-        """Return a document around what is only a part of one."""
+        """Return a whole document around a part of one."""
         if is_array(raw):
             return {"hooks": self._by_usual_hook(raw)}
         if not is_object(raw):
@@ -182,7 +177,7 @@ class DocumentReader:
         return None if manager is None or activation is None else ManagerEntry(manager, activation)
 
     def _activation_of(self, path: str, raw: Mapping[str, Any], config: Mapping[str, Any]) -> Activation | None:
-        """Return the rules, which stand within ``config`` or beside it; beside it counts more, as in OpenSearch."""
+        """Return the rules within ``config`` or beside it; as in OpenSearch, those beside it take precedence."""
         beside, within = raw.get("activation"), config.get("activation")
         if beside is None and within is None:
             is_null = "activation" in raw or "activation" in config
@@ -211,9 +206,9 @@ class DocumentReader:
         return custom
 
     def _clamped(self, path: str, kind: type[ManagerSettings], settings: dict[str, Any]) -> dict[str, Any]:
-        """Leave out what a lenient reader may leave out, and clamp the one value whose range is documented as clamped.
+        """Drop unknown keys for a lenient reader, and clamp the one value whose range is documented as clamped.
 
-        Source: Strands clamps the ratio to 0.1 and 0.8; OpenSearch sets it back to 0.3 without a word.
+        Source: Strands clamps the ratio to 0.1 and 0.8; OpenSearch silently resets it to 0.3.
         """
         if self.problems.strict:
             return settings
@@ -231,7 +226,7 @@ class DocumentReader:
         return kept
 
     def _time(self, key: str, value: object) -> int | None:
-        """Return milliseconds since the epoch; an export of OpenSearch may have ISO 8601 in their place."""
+        """Return milliseconds since the epoch; an export of OpenSearch may have ISO 8601 instead."""
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
@@ -270,16 +265,16 @@ _METADATA: Final = ("created_time", "last_modified", "created_by")
 
 
 class ContextManagement(BaseModel):
-    """A document in OpenSearch's form, checked, and ready to run.
+    """A checked document in OpenSearch's form.
 
-    ``ContextManagement.read(value)`` takes any form that the documentation has; ``model_validate`` takes the same,
-    strictly. Equal documents are equal, however they were spelled.
+    ``ContextManagement.read(value)`` takes every documented form; ``model_validate`` takes the same, strictly. Equal
+    documents compare equal, even if they were spelled differently.
 
     Attributes:
-        name: May be empty for a document that is nowhere kept.
+        name: May be empty for a document that is not stored.
         description: For people.
-        hooks: The managers of each hook, in the order in which they run. None at all is the null manager.
-        created_time: As OpenSearch gives it with a document; kept, and used by nobody.
+        hooks: The managers of each hook, in the order in which they run. No hooks: no manager ever runs.
+        created_time: From OpenSearch; kept but not used.
         last_modified: See *created_time*.
         created_by: See *created_time*.
     """
@@ -309,15 +304,15 @@ class ContextManagement(BaseModel):
 
         Args:
             raw: A whole document, one manager entry, or a list of entries, which then run at their usual hooks.
-            name: Its name; left out: as it calls itself.
-            strict: An unknown hook, manager, rule or key, and a value out of its range, is an error. Otherwise it is
-                a `DocumentWarning`: an unknown key is left out; an entry with a rule, a type or a value that
-                cannot be acted on never runs; a ratio out of its range is clamped to it.
+            name: Default: the document's own.
+            strict: An unknown hook, manager, rule or key, or a value out of range, is an error. If false, it is a
+                `DocumentWarning`: an unknown key is left out; an entry with an unusable rule, type or value never
+                runs; a ratio out of range is clamped.
             allowed: Dotted names, or patterns of them, of managers that may be imported.
-            source: What to call it in errors.
+            source: Names the document in errors.
 
         Raises:
-            DocumentError: It cannot be acted on; every problem is named with its path and the nearest valid name.
+            DocumentError: The document cannot be used; each problem has its path and the nearest valid name.
         """
         problems = Problems(source, strict)
         fields = DocumentReader(problems, allowed).document(raw, name)
@@ -327,9 +322,9 @@ class ContextManagement(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _walk(cls, value: Any) -> Any:
-        """Let pydantic's own ways in take what `read` takes."""
+        """Accept in pydantic's own constructors what `read` accepts."""
         hooks: object = value.get("hooks", {}) if is_object(value) else None
-        # What `read` passes on holds entries already, in tuples; documents hold lists.
+        # `read` passes entries in tuples; documents hold lists.
         if isinstance(value, cls) or (is_object(hooks) and all(isinstance(found, tuple) for found in hooks.values())):
             return value
         problems = Problems("document")
@@ -340,7 +335,7 @@ class ContextManagement(BaseModel):
     @field_validator("hooks")
     @classmethod
     def _settle_hooks(cls, hooks: dict[Hook, tuple[ManagerEntry, ...]]) -> dict[Hook, tuple[ManagerEntry, ...]]:
-        """Keep hooks in the order in which they fire, and drop empty ones."""
+        """Order hooks as they fire, and drop empty ones."""
         return {hook: hooks[hook] for hook in HOOKS if hooks.get(hook)}
 
     @model_serializer
@@ -357,7 +352,7 @@ class ContextManagement(BaseModel):
 
     @property
     def is_null(self) -> bool:
-        """Tell whether no manager ever runs."""
+        """Whether no manager ever runs."""
         return not any(self.hooks.values())
 
     def named(self, name: str) -> Self:

@@ -1,4 +1,4 @@
-"""Running the managers of a hook, and telling what each of them did."""
+"""Run the managers of a hook, and report what each did."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,24 +18,24 @@ from buoyline.management.rules import Hook
 from buoyline.management.view import ContextView
 
 LEAST_PROGRESS: Final = 0.1
-"""The share by which a context must shrink after an overflow, before the next manager need not be asked."""
+"""Share by which a context must shrink after an overflow before the remaining managers are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerRun:
-    """What became of one entry at its hook.
+    """The outcome of one entry at its hook.
 
     Attributes:
         hook: The hook.
         number: Of the entry at the hook, 0-based.
         type_name: Of its manager.
         is_active: Its activation rules were met.
-        reason: The rules with the numbers that were compared; where they were met, what the manager found.
+        reason: The rules with the compared numbers; if they were met, also what the manager found.
         done: What was done, in words.
-        problems: What went otherwise than the document says.
-        is_reduced: Something was done that makes the context smaller.
-        messages: How many there were before and after.
-        tokens: What the whole context took before and after.
+        problems: Deviations from the document.
+        is_reduced: The context is smaller.
+        messages: Their number before and after.
+        tokens: Of the whole context before and after.
     """
 
     hook: Hook
@@ -52,17 +52,13 @@ class ManagerRun:
 
 @dataclass(slots=True)
 class ManagementReport:
-    """What the managers of a hook did, in order.
-
-    Attributes:
-        entries: One for each entry that was asked.
-    """
+    """What the managers of a hook did: one entry for each manager that was asked, in order."""
 
     entries: list[ManagerRun] = field(default_factory=list[ManagerRun])
 
     @property
     def is_reduced(self) -> bool:
-        """Tell whether anything was done that makes the context smaller."""
+        """Whether any manager made the context smaller."""
         return any(ran.is_reduced for ran in self.entries)
 
     def in_words(self) -> Iterator[str]:
@@ -74,20 +70,17 @@ class ManagementReport:
 
 
 async def run(management: ContextManagement, hook: Hook, editor: ContextEditor) -> ManagementReport:
-    """Run the managers of *hook* in the order of the document, each on what the one before has left.
+    """Run the managers of *hook* in the order of the document, each on the context that the previous one left.
 
     Args:
         management: The document.
-        hook: Any but ``on_overflow``, for which there is `run_on_overflow`.
-        editor: Carries out what they ask for.
-
-    Returns:
-        What each of them did.
+        hook: Any but ``on_overflow``; for that, see `run_on_overflow`.
+        editor: Carries out their actions.
 
     Raises:
-        ConfigError: A user's own manager did what it may not.
-        StorageError: The file system refused; what was done before stays done, and nothing was lost.
-        Exception: Whatever a user's own manager raises.
+        ConfigError: A user's own manager broke the contract of `Reducer`.
+        StorageError: The file system refused; earlier actions stay done, and nothing was lost.
+        Exception: Any error of a user's own manager.
     """
     running = _Running(management, editor)
     for number, entry in enumerate(management.entries(hook)):
@@ -100,19 +93,19 @@ async def run_on_overflow(
 ) -> ManagementReport:
     """Make the context smaller after the provider refused it as too long.
 
-    The managers of ``on_overflow`` are asked in order, then those of ``pre_llm`` with the rule ``on_overflow``, until
-    the context is a tenth smaller than it was.
+    The managers of ``on_overflow`` run in order, then those of ``pre_llm`` with the rule ``on_overflow``, until the
+    context is a tenth smaller.
 
     Args:
         management: The document.
-        editor: See `run`. Their situation must say that there is an overflow.
-        error: What the provider refused the context with.
+        editor: See `run`. Its view must report the overflow.
+        error: The provider's error.
 
     Returns:
-        What each of them did; at least one made the context smaller.
+        What each manager did; at least one made the context smaller.
 
     Raises:
-        BaseException: *error* itself, where none of them did.
+        BaseException: *error* itself, if no manager made the context smaller.
     """
     running = _Running(management, editor, error)
     target = (1 - LEAST_PROGRESS) * running.view().tokens
@@ -142,13 +135,13 @@ class _Running:
     _view: ContextView | None = None
 
     def view(self) -> ContextView:
-        """Return what the entry before has left; it is looked at anew only after a step, for it may be long."""
+        """Return the context after the previous action; it may be long, so it is read again only after an action."""
         if self._view is None:
             self._view = self.editor.view()
         return self._view
 
     async def entry(self, hook: Hook, number: int, entry: ManagerEntry) -> None:
-        """Run one entry and take down what became of it."""
+        """Run one entry and record its outcome."""
         context = self.view()
         verdict = entry.activation.verdict(context)
         if not verdict.is_met:
