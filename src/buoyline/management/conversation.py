@@ -179,27 +179,27 @@ class SummaryPlan:
     config: ContextConfig
     problems: tuple[str, ...] = ()
 
-    def max_tokens(self, leaving_tokens: int, size: int, replaced_tokens: int = 0) -> int:
-        """Return what the summary of *leaving_tokens* may take in a window of *size*, if it replaces another one."""
-        return summary_budget_tokens(leaving_tokens, self.config.summary_limit(size), replaced_tokens=replaced_tokens)
+    def max_tokens(self, archived_tokens: int, size: int, replaced_tokens: int = 0) -> int:
+        """Return what the summary of *archived_tokens* may take in a window of *size*, if it replaces another one."""
+        return summary_budget_tokens(archived_tokens, self.config.summary_limit(size), replaced_tokens=replaced_tokens)
 
-    def done(self, summary: Summary, messages: int, leaving_tokens: int, *, is_reduced: bool) -> ActionResult:
+    def done(self, summary: Summary, messages: int, archived_tokens: int, *, is_reduced: bool) -> ActionResult:
         """Say what became of the step once *summary* stands for so many *messages*."""
-        words = f"a summary of {summary.tokens:,} tokens stands for {messages:,} messages of {leaving_tokens:,}"
+        words = f"a summary of {summary.tokens:,} tokens stands for {messages:,} messages of {archived_tokens:,}"
         problems = (*self.problems, summary.fell_back) if summary.fell_back else self.problems
         return ActionResult(words, is_reduced=is_reduced, problems=problems)
 
-    def refused(self, messages: int, leaving_tokens: int, size: int, replaced_tokens: int) -> ActionResult | None:
+    def refused(self, messages: int, archived_tokens: int, size: int, replaced_tokens: int) -> ActionResult | None:
         """Say that so many *messages* stay if their summary may take as much as it replaces; None if it takes less.
 
         Ask before the messages are archived: what is archived but still in the context is never offloaded. In a window
         of a few hundred tokens none stay: there is no room for them.
         """
-        source_tokens = leaving_tokens + replaced_tokens
-        max_tokens = self.max_tokens(leaving_tokens, size, replaced_tokens)
+        source_tokens = archived_tokens + replaced_tokens
+        max_tokens = self.max_tokens(archived_tokens, size, replaced_tokens)
         if source_tokens > min(max_tokens, size // _LEAST_SHARE_OF_WINDOW):
             return None
-        words = f"{messages:,} messages of {leaving_tokens:,} tokens stay: their summary may take {max_tokens:,}"
+        words = f"{messages:,} messages of {archived_tokens:,} tokens stay: their summary may take {max_tokens:,}"
         return ActionResult(words, is_reduced=False, problems=self.problems)
 
 
@@ -232,7 +232,7 @@ class _Contents:
     """What stands in the context.
 
     Attributes:
-        again: Archived messages that stand again, in order.
+        reinserted: Archived messages that stand again, in order.
         notice: Says where messages are that left without a summary.
         summary: As a message, and with all that is known of it.
         messages: Those that have not left.
@@ -241,7 +241,7 @@ class _Contents:
         batches: Where the archived messages are, with an offloader that answers each batch with its own reference.
     """
 
-    again: list[ContextMessage] = field(default_factory=list[ContextMessage])
+    reinserted: list[ContextMessage] = field(default_factory=list[ContextMessage])
     notice: ContextMessage | None = None
     summary: tuple[ContextMessage, Summary] | None = None
     messages: list[ContextMessage] = field(default_factory=list[ContextMessage])
@@ -252,8 +252,8 @@ class _Contents:
     @property
     def prefix(self) -> list[ContextMessage]:
         """What stands before the messages: system messages, what stands for others, and what was said."""
-        system = [held for held in self.again if held.message.role == "system"]
-        others = [held for held in self.again if held.message.role != "system"]
+        system = [held for held in self.reinserted if held.message.role == "system"]
+        others = [held for held in self.reinserted if held.message.role != "system"]
         ours = [self.summary[0]] if self.summary else []
         return [*system, *ours, *([self.notice] if self.notice else []), *others]
 
@@ -403,12 +403,12 @@ class ManagedConversation:
         before = self.view().tokens
         writing, contents = self._writers.of(action), self._contents
         previous = contents.summary[1] if contents.summary else None
-        leaving = [*contents.again, *contents.messages[: action.cut]]
+        leaving = [*contents.reinserted, *contents.messages[: action.cut]]
         staying = [contents.messages[position] for position in action.reinserted]
         staying += [held for held in map(contents.prefix.__getitem__, action.prefix) if not held.is_ours]
-        leaving_tokens = sum(held.tokens for held in leaving) - sum(held.tokens for held in staying)
+        archived_tokens = sum(held.tokens for held in leaving) - sum(held.tokens for held in staying)
         previous_tokens = previous.tokens if previous else 0
-        refused = writing.refused(action.cut, leaving_tokens, self._size, previous_tokens)
+        refused = writing.refused(action.cut, archived_tokens, self._size, previous_tokens)
         if refused is not None:
             return refused
         extent, place = await self._archived(action.cut, writing.compressor)
@@ -416,7 +416,7 @@ class ManagedConversation:
             extent,
             place,
             previous=previous.draft if previous else None,
-            max_tokens=writing.max_tokens(leaving_tokens, self._size, previous_tokens),
+            max_tokens=writing.max_tokens(archived_tokens, self._size, previous_tokens),
             config=writing.config,
         )
         summary = await writing.compressor.record(self.session_id, summary)
@@ -475,7 +475,7 @@ class ManagedConversation:
         """Forget the messages before the cut that do not stand again, and what no longer stands in the head."""
         prefix, messages = self._contents.prefix, self._contents.messages
         staying = [prefix[position] for position in action.prefix if not prefix[position].is_ours]
-        self._contents.again = sorted(
+        self._contents.reinserted = sorted(
             [*staying, *(messages[position] for position in action.reinserted)], key=lambda held: held.index
         )
         del messages[: action.cut]

@@ -299,7 +299,7 @@ class LegalCuts:
         self._passing, self._again = [0, *accumulate(passing)], [0, *accumulate(again)]
         prefix = [held.message for held in context.prefix]
         lasting = closed(prefix, _preserved(context.prefix))
-        self.prefix = closed(prefix, (*lasting, *_current_in_head(context)))
+        self.prefix = closed(prefix, (*lasting, *_current_in_prefix(context)))
         self._passing_head = len(self.prefix) - len(lasting)
         self.cuts = [cut for cut in _cuts(views) if self.removed_count(cut)]
 
@@ -340,7 +340,7 @@ def _preserved(messages: Sequence[ContextMessage]) -> Iterator[int]:
     return (at for at, held in enumerate(messages) if held.pinned or not held.is_counted)
 
 
-def _current_in_head(context: ContextView) -> tuple[int, ...]:
+def _current_in_prefix(context: ContextView) -> tuple[int, ...]:
     """Return the position of the user's newest words in the head; none where there are newer ones behind it.
 
     Those stood there for being the newest; they go when they no longer are, with what stood with them.
