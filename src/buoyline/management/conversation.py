@@ -1,4 +1,4 @@
-"""`ManagedConversation`: native messages under a document, for those who keep their messages themselves."""
+"""`ManagedConversation`: native messages under a document, for callers that keep the messages themselves."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from buoyline.tokens.messages import count_message, count_tools
 if TYPE_CHECKING:
     from buoyline.management.actions import ContextEditor
 
-# Putting stand-ins into messages, once what they stand for is stored.
+# Replacing parts of messages by stubs, once the parts are stored.
 
 
 _RESULT_PARTS = (Text, Json, Media, Opaque)
@@ -32,13 +32,13 @@ _RESULT_PARTS = (Text, Json, Media, Opaque)
 
 @dataclass(slots=True)
 class MessageReplacer:
-    """Stores what leaves of single messages, and makes the messages that stand for them.
+    """Stores parts of single messages, and builds the messages with their stubs.
 
     Attributes:
-        offloader: Takes what leaves; None drops it, with one warning.
+        offloader: Stores the parts; None drops them, with one warning.
         session_id: The session.
         counter: Counts the new messages.
-        stubs: Stored results by the texts that stand for them, so that a stand-in of a stand-in leads to the whole.
+        stubs: Stored results by the text of their stubs, so that a stub of a stub leads to the whole.
     """
 
     offloader: Offloader | None
@@ -49,11 +49,11 @@ class MessageReplacer:
     _abilities: Abilities = field(init=False)
 
     def __post_init__(self) -> None:
-        """Ask once what the offloader can do."""
+        """Look up the offloader's abilities once."""
         self._abilities = abilities_of(self.offloader)
 
     async def replaced(self, held: ContextMessage, action: Replace) -> ContextMessage:
-        """Return *held* as *action* wants it; *held* itself where nothing would be smaller by that.
+        """Return *held* after *action*; *held* itself if it would not become smaller.
 
         Raises:
             StorageError: The file system refused.
@@ -69,7 +69,7 @@ class MessageReplacer:
         return self._changed(held, action, [block for block in blocks if block != ""])
 
     def warn_of_loss(self) -> None:
-        """Say once that what leaves the context is gone; nothing is said where an offloader takes it."""
+        """Warn once that removed messages are lost, if there is no offloader."""
         if self.offloader is None and not self._has_warned:
             self._has_warned = True
             warn_caller("no offloader: what is removed from the context is lost; pass offloader= to keep it")
@@ -77,7 +77,10 @@ class MessageReplacer:
     async def _stored(
         self, held: ContextMessage, action: Replace, parts: tuple[Part, ...]
     ) -> tuple[ToolResult, StoredResult | None]:
-        """Store the whole result; of a message's own content, what leaves of it. What is stored already stays there."""
+        """Store the whole result; of a message's own content, only the replaced parts.
+
+        A result that is stored already is not stored again.
+        """
         if action.result >= 0:
             whole = held.message.results[action.result]
         else:
@@ -95,7 +98,7 @@ class MessageReplacer:
         return whole, await self._abilities.results.store_result(self.session_id, whole)
 
     async def _texts(self, action: Replace, whole: ToolResult, stored: StoredResult | None) -> dict[int, str]:
-        """Return what stands for the texts that leave: one text, and nothing for the others."""
+        """Return one stub for the replaced texts, as the first of them; the others become empty."""
         if not action.texts or action.write_stub is None:
             return {}
         if self._abilities.redactor is not None:
@@ -130,7 +133,7 @@ class MessageReplacer:
 
 
 def _media(action: Replace, stored: StoredResult | None) -> Mapping[int, str]:
-    """Return the line that stands for each picture that leaves; none where its bytes are nowhere else."""
+    """Return a line for each replaced image; none if its bytes were not stored."""
     if stored is None:
         return {}
     places = {number: number if action.result >= 0 else at for at, number in enumerate(action.media)}
@@ -141,11 +144,11 @@ def _media(action: Replace, stored: StoredResult | None) -> Mapping[int, str]:
     }
 
 
-# The line that says where messages are that left a context without a summary. Pure.
+# The reference line of messages that were archived without a summary.
 
 
 def reference_line(place: ArchiveLocation) -> str:
-    """Return a line about all messages before the end of *place*, which an earlier notice may have told of in part."""
+    """Return a line about all messages before the end of *place*; it also covers those of an earlier line."""
     which = f"[Messages before number {place.end} are no longer in the context, but for those that stand here."
     if place.transcript:
         lines = f"; the newest of them end in line {place.last_line:,}" if place.last_line else ""
@@ -158,21 +161,21 @@ def reference_line(place: ArchiveLocation) -> str:
     return f"{which} They were not kept anywhere.]"
 
 
-# Who writes the summaries that documents ask for, how long they may be, and what is said of them then.
+# The writers of summaries that documents ask for, and their limits.
 
 
 _LEAST_SHARE_OF_WINDOW: Final = 16
-"""Less than this part of a window may stay where it is."""
+"""Messages that take less than this part of a window need not be summarised."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryPlan:
-    """How one summary is to be written.
+    """How one summary is written.
 
     Attributes:
         compressor: Has it written, and checks it.
-        config: What it looks like.
-        problems: What goes otherwise than the document says.
+        config: How it looks.
+        problems: Deviations from the document.
     """
 
     compressor: Compressor
@@ -180,20 +183,20 @@ class SummaryPlan:
     problems: tuple[str, ...] = ()
 
     def max_tokens(self, archived_tokens: int, size: int, replaced_tokens: int = 0) -> int:
-        """Return what the summary of *archived_tokens* may take in a window of *size*, if it replaces another one."""
+        """Return the limit of a summary of *archived_tokens* in a window of *size* that replaces *replaced_tokens*."""
         return summary_budget_tokens(archived_tokens, self.config.summary_limit(size), replaced_tokens=replaced_tokens)
 
     def done(self, summary: Summary, messages: int, archived_tokens: int, *, is_reduced: bool) -> ActionResult:
-        """Say what became of the step once *summary* stands for so many *messages*."""
+        """Return the result of the action once *summary* replaces so many *messages*."""
         words = f"a summary of {summary.tokens:,} tokens stands for {messages:,} messages of {archived_tokens:,}"
         problems = (*self.problems, summary.fell_back) if summary.fell_back else self.problems
         return ActionResult(words, is_reduced=is_reduced, problems=problems)
 
     def refused(self, messages: int, archived_tokens: int, size: int, replaced_tokens: int) -> ActionResult | None:
-        """Say that so many *messages* stay if their summary may take as much as it replaces; None if it takes less.
+        """Return the result if the messages are kept because their summary may take as much; None to summarise them.
 
-        Ask before the messages are archived: what is archived but still in the context is never offloaded. In a window
-        of a few hundred tokens none stay: there is no room for them.
+        Call it before the messages are archived: an archived message in the context is never offloaded. A window of a
+        few hundred tokens keeps none, since it has no room for them.
         """
         source_tokens = archived_tokens + replaced_tokens
         max_tokens = self.max_tokens(archived_tokens, size, replaced_tokens)
@@ -205,12 +208,12 @@ class SummaryPlan:
 
 @dataclass(frozen=True, slots=True)
 class SummaryWriters:
-    """Those who write summaries, by the ``summarization_model_id`` of documents.
+    """Writers of summaries, by the ``summarization_model_id`` of documents.
 
     Attributes:
-        usual: Writes where a document names nobody, or somebody who is not there.
+        usual: Writes if a document names no writer, or an unknown one.
         named: The others.
-        config: What summaries look like where the document does not say it.
+        config: How summaries look unless the document says it.
     """
 
     usual: Compressor
@@ -218,7 +221,7 @@ class SummaryWriters:
     config: ContextConfig
 
     def of(self, action: Summarize) -> SummaryPlan:
-        """Return how the summary of *action* is to be written."""
+        """Return the plan for the summary of *action*."""
         problems = (
             () if not action.model or action.model in self.named else (f"no summariser is named {action.model!r}",)
         )
@@ -229,16 +232,16 @@ class SummaryWriters:
 
 @dataclass(slots=True)
 class _Contents:
-    """What stands in the context.
+    """The messages of the context.
 
     Attributes:
-        reinserted: Archived messages that stand again, in order.
-        notice: Says where messages are that left without a summary.
-        summary: As a message, and with all that is known of it.
-        messages: Those that have not left.
-        archived: Up to this session index the archive holds the messages.
-        attempts: Up to these it was tried; what was tried is repeated as it was.
-        batches: Where the archived messages are, with an offloader that answers each batch with its own reference.
+        reinserted: Archived messages that are in the context, in order.
+        notice: Says where messages are that were archived without a summary.
+        summary: As a message, and as a `Summary`.
+        messages: Those that are not archived.
+        archived: Session index up to which the archive holds the messages.
+        attempts: Ends of earlier attempts; each is repeated as it was.
+        batches: References of archived messages, for an offloader that answers each batch with its own.
     """
 
     reinserted: list[ContextMessage] = field(default_factory=list[ContextMessage])
@@ -251,7 +254,7 @@ class _Contents:
 
     @property
     def prefix(self) -> list[ContextMessage]:
-        """What stands before the messages: system messages, what stands for others, and what was said."""
+        """The messages before the others: system messages, the summary, the reference line, reinserted messages."""
         system = [held for held in self.reinserted if held.message.role == "system"]
         others = [held for held in self.reinserted if held.message.role != "system"]
         ours = [self.summary[0]] if self.summary else []
@@ -259,14 +262,14 @@ class _Contents:
 
     @property
     def first(self) -> int:
-        """Session index of the first message that has not left."""
+        """Session index of the first message that is not archived."""
         return self.messages[0].index if self.messages else 0
 
 
 class ManagedConversation:
     """The messages of a session, managed by a document: any dialect, any offloader, all hooks.
 
-    It writes no window down, so it cannot be gone on with in another process. One task at a time may use it.
+    It writes no window log, so another process cannot resume it. Only one task at a time may use it.
     """
 
     def __init__(
@@ -284,23 +287,23 @@ class ManagedConversation:
         counter: TextCounter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin without messages; nothing is written before something leaves.
+        """Begin without messages; nothing is written before a message is archived.
 
         Args:
             management: The document.
             session_id: Names the session at the offloader; it must be new there.
-            offloader: Takes what leaves; None drops it, with one warning.
+            offloader: Archives messages; None drops them, with one warning.
             size: Tokens of the model's window.
-            config: What summaries look like where the document does not say it.
-            system: The system prompt where it is sent beside the messages; only counted.
+            config: How summaries look unless the document says it.
+            system: The system prompt if it is sent beside the messages; only counted.
             tools: Definitions of the tools; only counted.
-            summarizer: Writes summaries; left out: the extractive one, which needs no model.
+            summarizer: Writes summaries. Default: the extractive one, which needs no model.
             summarizers: Others, by the ``summarization_model_id`` of documents.
-            counter: Counts tokens; left out: exactly, for ``o200k_base``.
-            clock: Tells seconds, for the rule ``idle_seconds_exceed``.
+            counter: Counts tokens. Default: exact, for ``o200k_base``.
+            clock: Returns seconds, for the rule ``idle_seconds_exceed``.
 
         Raises:
-            ConfigError: *size* is not above 0, or a summariser is none.
+            ConfigError: *size* is not above 0, or a summariser is of a wrong type.
         """
         if size < 1:
             raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")
@@ -328,10 +331,10 @@ class ManagedConversation:
         return [held.native for held in self.view().all_messages()]
 
     async def add(self, message: Any) -> ManagementReport | None:
-        """Take a message of any known dialect to the end; after a tool result, ``post_tool`` fires.
+        """Append a message of any known dialect; after a tool result, ``post_tool`` fires.
 
         Returns:
-            What the managers of the hook did; None where it did not fire.
+            What the managers of the hook did; None if it did not fire.
 
         Raises:
             MessageError: It is no message.
@@ -345,10 +348,12 @@ class ManagedConversation:
         return await self._run("post_tool") if view.results else None
 
     async def prepare(self, management: ContextManagement | None = None) -> list[Any]:
-        """Return the messages for the next model call; ``pre_llm`` fires, and before a turn's first, ``post_memory``.
+        """Return the messages for the next model call.
+
+        ``pre_llm`` fires; before a turn's first call, ``post_memory`` fires first.
 
         Args:
-            management: For this call alone, in place of the conversation's own.
+            management: For this call alone, instead of the conversation's own.
 
         Raises:
             Exception: See `run`.
@@ -367,7 +372,7 @@ class ManagedConversation:
         """Return fewer messages after the provider refused the last ones with *error*.
 
         Raises:
-            BaseException: *error*, where no manager makes the context smaller.
+            BaseException: *error*, if no manager makes the context smaller.
             Exception: See `run_on_overflow`.
         """
         self._is_overflow = True
@@ -378,7 +383,7 @@ class ManagedConversation:
         return self.messages
 
     def view(self) -> ContextView:
-        """Return the context as it stands."""
+        """Return the present context."""
         return ContextView(
             prefix=self._contents.prefix,
             messages=tuple(self._contents.messages),
@@ -391,7 +396,7 @@ class ManagedConversation:
         )
 
     async def evict(self, action: Evict) -> ActionResult:
-        """Archive messages, and let go of them; see `ContextEditor`."""
+        """Archive messages and remove them; see `ContextEditor`."""
         extent, place = await self._archived(action.cut, self._writers.usual)
         notice = self._ours(reference_line(place), action.cut)
         self._let_go(action)
@@ -399,7 +404,7 @@ class ManagedConversation:
         return ActionResult(f"{extent.end - extent.first - len(action.reinserted):,} messages left for the archive")
 
     async def summarize(self, action: Summarize) -> ActionResult:
-        """Archive messages, and put a summary in their place; see `ContextEditor`."""
+        """Archive messages and replace them by a summary; see `ContextEditor`."""
         before = self.view().tokens
         writing, contents = self._writers.of(action), self._contents
         previous = contents.summary[1] if contents.summary else None
@@ -426,7 +431,7 @@ class ManagedConversation:
         return writing.done(summary, action.cut, extent.tokens, is_reduced=self.view().tokens < before)
 
     async def replace(self, action: Replace) -> ActionResult:
-        """Store a part of a message, and put there what stands for it; see `ContextEditor`."""
+        """Store a part of a message and replace it by its stub; see `ContextEditor`."""
         held = self._contents.messages[action.position]
         replaced = await self._replacing.replaced(held, action)
         if replaced is held:
@@ -435,7 +440,7 @@ class ManagedConversation:
         return ActionResult(f"message {held.index}: {action.reason}; {held.tokens:,} tokens became {replaced.tokens:,}")
 
     async def pin(self, action: Pin) -> ActionResult:
-        """Remember which messages stand again; see `ContextEditor`."""
+        """Remember which messages to reinsert; see `ContextEditor`."""
         for position in action.positions:
             self._contents.messages[position] = replace(self._contents.messages[position], pinned=True)
         return ActionResult(f"{len(action.positions):,} messages are pinned: {action.reason}", is_reduced=False)
@@ -465,14 +470,14 @@ class ManagedConversation:
         return extent, place
 
     def _ours(self, text: str, cut: int) -> ContextMessage:
-        """Return a user message of ours that says *text*, in the form of the messages that leave."""
+        """Return a user message with *text*, in the dialect of the archived messages."""
         dialect = detect(self._contents.messages[cut - 1].native)
         native = dialect.user_message(text)
         view = dialect.view(native)
         return ContextMessage(native, view, count_message(view, self._counter), NO_INDEX)
 
     def _let_go(self, action: Evict | Summarize) -> None:
-        """Forget the messages before the cut that do not stand again, and what no longer stands in the head."""
+        """Remove the messages before the cut that are not reinserted, and those of the prefix that do not stay."""
         prefix, messages = self._contents.prefix, self._contents.messages
         staying = [prefix[position] for position in action.prefix if not prefix[position].is_ours]
         self._contents.reinserted = sorted(

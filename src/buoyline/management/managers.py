@@ -1,4 +1,4 @@
-"""The managers there are, and how a document calls them."""
+"""The managers, by the names that documents use."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,22 +42,22 @@ __all__ = [
     "Summarization",
 ]
 
-# What a manager is: its settings in a document, and what it decides about a context.
+# A manager is its settings in a document, and decides about a context.
 
 
 class ManagerSettings(DocumentObject):
-    """The ``config`` of an entry of one type. A manager is its settings: it holds nothing else.
+    """The ``config`` of an entry of one type. A manager is its settings and has no other state.
 
     Attributes:
-        type_name: How documents call it.
-        usual_hook: Where it runs when it stands in no document.
+        type_name: Its name in documents.
+        usual_hook: Where it runs if no document names a hook.
     """
 
     type_name: ClassVar[str]
     usual_hook: ClassVar[Hook] = "pre_llm"
 
     def decide(self, context: ContextView) -> Decision:
-        """Return what shall be done about *context*; nothing is."""
+        """Return the actions that *context* needs."""
         raise NotImplementedError
 
     def in_words(self) -> str:
@@ -65,7 +65,7 @@ class ManagerSettings(DocumentObject):
         raise NotImplementedError
 
 
-# ``CompressionManager``: what does not fit a share of the window becomes a summary, as `ContextConfig` says it.
+# ``CompressionManager``: summarises all but a share of the window.
 
 
 _DEFAULTS = ContextConfig()
@@ -74,8 +74,7 @@ _DEFAULTS = ContextConfig()
 class RatioCompression(ManagerSettings):
     """Summarises as many of the oldest messages as brings the others down to a share of the window.
 
-    The keys are those of `ContextConfig`, which says what they mean; its `trigger_ratio` is the activation rule
-    ``tokens_exceed_ratio``.
+    The keys are those of `ContextConfig`; its `trigger_ratio` is the activation rule ``tokens_exceed_ratio``.
     """
 
     type_name: ClassVar[str] = "CompressionManager"
@@ -92,7 +91,7 @@ class RatioCompression(ManagerSettings):
         return self
 
     def config(self, **others: Any) -> ContextConfig:
-        """Return the settings as a `ContextConfig`, which refuses what cannot work."""
+        """Return the settings as a `ContextConfig`, which refuses values that cannot work."""
         named = ("compression_prompt", "summary_template", "summary_schema")
         given = {name: value for name in named if (value := getattr(self, name)) is not None}
         trigger = others.pop("trigger_ratio", max(_DEFAULTS.trigger_ratio, min(self.reserve_ratio + 0.01, 0.9)))
@@ -110,7 +109,7 @@ class RatioCompression(ManagerSettings):
         max_kept_tokens = int(self.reserve_ratio * context.size)
         decided = plan(context.views, tokens, max_kept_tokens=max_kept_tokens)
         legal = LegalCuts(context)
-        # The plan lets go of the newest turn's open calls where all else is too much; no manager does.
+        # If all else is too large, the plan archives open calls of the newest turn; a manager does not.
         cut = max((cut for cut in legal.cuts if cut <= decided.cut), default=0)
         if cut == 0:
             return Decision(reason=decided.reason)
@@ -122,12 +121,12 @@ class RatioCompression(ManagerSettings):
         return f"summarises the oldest messages until the others take {self.reserve_ratio:.0%} of the window"
 
 
-# The tool results of a context, as managers go through them.
+# The tool results of a context.
 
 
 @dataclass(frozen=True, slots=True)
 class FoundResult:
-    """A tool result and where it stands.
+    """A tool result and its place.
 
     Attributes:
         position: Of its message in `ContextView.messages`.
@@ -146,12 +145,12 @@ class FoundResult:
 
     @property
     def chars(self) -> int:
-        """Characters of its text, counted as one text of all its blocks."""
+        """Characters of its text, all blocks as one text."""
         return len(self.result.text)
 
     @property
     def is_ours(self) -> bool:
-        """Tell whether something of it was replaced already."""
+        """Whether a part of it was replaced already."""
         return self.number in self.held.replaced_parts
 
 
@@ -164,29 +163,29 @@ def results_of(context: ContextView, start: int = 0) -> Iterator[FoundResult]:
 
 
 def text_numbers(result: ToolResult) -> tuple[int, ...]:
-    """Return the numbers of the parts that are text or JSON and not empty."""
+    """Return the numbers of the text and JSON parts that are not empty."""
     return tuple(number for number, part in enumerate(result.parts) if text_in(part))
 
 
 def images_in(parts: "tuple[Part, ...]") -> list[int]:
-    """Return the numbers of the pictures that have their bytes with them."""
+    """Return the numbers of the images that contain their bytes."""
     media = ((number, part) for number, part in enumerate(parts) if isinstance(part, Media))
     return [number for number, part in media if part.kind == "image" and part.payload is not None]
 
 
-# ``ImageLimitManager``: only the newest pictures stay in the context.
+# ``ImageLimitManager``: keeps only the newest images.
 
 
 _OWN = -1
 
 
 class ImageTrimming(ManagerSettings):
-    """Keeps the newest pictures, and leaves a line in place of each older one that names its file.
+    """Keeps the newest images, and replaces each older one by a line that names its file.
 
-    Providers refuse requests with too many pictures, and each takes more than a thousand tokens at every call.
+    Providers refuse requests with too many images, and each image takes more than a thousand tokens at every call.
 
     Attributes:
-        max_images: So many stay.
+        max_images: How many are kept.
     """
 
     type_name: ClassVar[str] = "ImageLimitManager"
@@ -194,7 +193,7 @@ class ImageTrimming(ManagerSettings):
     max_images: CountOrNone = 5
 
     def decide(self, context: ContextView) -> Decision:
-        """Choose the oldest pictures beyond the limit."""
+        """Choose the oldest images beyond the limit."""
         found = list(_images(context))
         leaving = found[: max(len(found) - self.max_images, 0)]
         places = dict.fromkeys((position, result) for position, result, _ in leaving)
@@ -210,7 +209,7 @@ class ImageTrimming(ManagerSettings):
 
 
 def _images(context: ContextView) -> Iterator[tuple[int, int, int]]:
-    """Yield position, number of the result (or -1), and number of the part of each picture, in order."""
+    """Yield position, result number (or -1) and part number of each image, in order."""
     for position, held in enumerate(context.messages):
         if not _holds_media(held.message):
             continue
@@ -222,7 +221,7 @@ def _images(context: ContextView) -> Iterator[tuple[int, int, int]]:
 
 
 def _holds_media(message: Message) -> bool:
-    """Tell whether there may be a picture: in plain loops, for all messages are asked before each call of the model."""
+    """Tell whether there may be an image; in plain loops, since it reads all messages before each model call."""
     for part in message.parts:
         if isinstance(part, Media):
             return True
@@ -237,12 +236,12 @@ def _holds_media(message: Message) -> bool:
 
 
 class Masking(ManagerSettings):
-    """Leaves one line in place of each older tool result, which names the file that holds it.
+    """Replaces each older tool result by a line that names its file.
 
     Attributes:
-        keep_recent_results: So many of the newest results stay whole; those since the model spoke last always do.
-        min_tokens: Smaller results stay as well: the line takes some 50 itself.
-        keep_tools: Names of tools, or patterns such as ``mcp__*``, whose results stay.
+        keep_recent_results: How many of the newest results are kept; those since the model's last message always are.
+        min_tokens: Smaller results are kept too: the line itself takes some 50.
+        keep_tools: Names of tools, or patterns such as ``mcp__*``, whose results are kept.
     """
 
     type_name: ClassVar[str] = "ToolResultMaskManager"
@@ -252,7 +251,7 @@ class Masking(ManagerSettings):
     keep_tools: tuple[str, ...] = ()
 
     def decide(self, context: ContextView) -> Decision:
-        """Choose the older results that are worth it."""
+        """Choose the older results that are large enough."""
         found = list(results_of(context))
         newest = len(found) - self.keep_recent_results
         actions: list[Replace] = []
@@ -277,23 +276,23 @@ class Masking(ManagerSettings):
         )
 
 
-# ``OffloadManager``: large tool results leave for files, and a stub with a preview stays.
+# ``OffloadManager``: moves large tool results to files and leaves stubs with previews.
 
 
 _LEAST_STUB_TOKENS = 200
-"""A notice with the paths of a file and its view takes up to this."""
+"""The first line of a stub, with the paths of a file and its view, takes up to this."""
 
 _WORTH_OFFLOADING_TOKENS = 100
 
 
 class Offloading(ManagerSettings):
-    """Offloads tool results over a limit, and the largest of a turn whose results are too much together.
+    """Offloads tool results over a limit, and the largest of a turn whose results together are too large.
 
-    The keys are those of `ContextConfig`, which says what they mean.
+    The keys are those of `ContextConfig`.
 
     Attributes:
-        tool_result_limit: Tokens of one result above which it is offloaded.
-        preview_tokens: Tokens of what stays in its place.
+        tool_result_limit: Tokens above which a result is offloaded.
+        preview_tokens: Tokens of its stub.
         turn_results_limit: Tokens of all results of a turn.
         tool_rules: Limits of single tools, by name or pattern.
     """
@@ -312,7 +311,7 @@ class Offloading(ManagerSettings):
         return self
 
     def config(self) -> ContextConfig:
-        """Return the settings as a `ContextConfig`, which refuses what cannot work."""
+        """Return the settings as a `ContextConfig`, which refuses values that cannot work."""
         rules: dict[str, Any] = dict(self.tool_rules)
         return ContextConfig(
             tool_result_limit=self.tool_result_limit,
@@ -322,7 +321,7 @@ class Offloading(ManagerSettings):
         )
 
     def decide(self, context: ContextView) -> Decision:
-        """Choose among the results of the newest turn; earlier ones were decided about."""
+        """Choose among the results of the newest turn; earlier ones were decided already."""
         config = self.config()
         found = list(results_of(context, context.turn_at()))
         weighed = [_weighed(context, one, config) for one in found]
@@ -363,15 +362,15 @@ def _weighed(context: ContextView, found: FoundResult, config: ContextConfig) ->
     return TurnResult(tokens, min(preview_tokens, tokens // 2), is_due=is_due)
 
 
-# ``PinManager``: messages that stay.
+# ``PinManager``: keeps chosen messages.
 
 
 class Pinning(ManagerSettings):
-    """Pins messages: they stand again when they are archived, with the calls and results that belong to them.
+    """Pins messages: they are reinserted when they are archived, with their calls and results.
 
     Attributes:
-        first: So many of the session's first messages, system messages not counted. Source: Strands' ``pin_first``.
-        contains: User messages that hold one of these words; case matters.
+        first: How many of the session's first messages, without system messages. Source: Strands' ``pin_first``.
+        contains: Words; user messages that hold one are pinned. Case matters.
     """
 
     type_name: ClassVar[str] = "PinManager"
@@ -400,21 +399,22 @@ class Pinning(ManagerSettings):
         return f"pins {' and '.join(words) or 'nothing'}"
 
 
-# ``SlidingWindowManager``: the most recent messages stay.
+# ``SlidingWindowManager``: keeps the newest messages.
 
 
 class SlidingWindow(ManagerSettings):
-    """Keeps the most recent messages, and sends all before them to the archive.
+    """Keeps the newest messages, and archives all before them.
 
-    System messages, pins and what stands for messages that left are not counted and stay. The user's newest words
-    are counted and stay as well, wherever they stand. Messages that belong together, a call with its results, stay or
-    leave together: so a few less than *max_messages* may stay, and more only where the newest alone are more.
+    System messages, pins and summaries are not counted and are kept. The user's newest message is counted and always
+    kept. A call and its result are kept or archived together, so a few less than *max_messages* may be kept; more only
+    if the newest group alone is larger.
 
     Attributes:
-        max_messages: So many stay at most. Default as in OpenSearch: 20.
-        at_least: So many leave at least, even where fewer than *max_messages* stand. Source: Strands, whose sliding
-            window drops messages on an overflow, however few there are. On an overflow, at least one leaves anyway.
-        notice: Leave a line that says where the messages are.
+        max_messages: How many are kept at most. Default as in OpenSearch: 20.
+        at_least: How many are archived at least, even if there are fewer than *max_messages*. Source: Strands, whose
+            sliding window drops messages on an overflow, however few there are. On an overflow it is at least one
+            anyway.
+        notice: Add a line that says where the messages are.
     """
 
     type_name: ClassVar[str] = "SlidingWindowManager"
@@ -424,7 +424,7 @@ class SlidingWindow(ManagerSettings):
     notice: bool = True
 
     def decide(self, context: ContextView) -> Decision:
-        """Choose the first cut after which no more than *max_messages* stay."""
+        """Choose the first cut that keeps no more than *max_messages*."""
         at_least = max(self.at_least, int(context.is_overflow))
         legal = LegalCuts(context)
         count = legal.kept_count(0)
@@ -451,17 +451,17 @@ class SlidingWindow(ManagerSettings):
 
 
 class Summarization(ManagerSettings):
-    """Summarises a share of the messages, the oldest, and preserves the most recent.
+    """Summarises a share of the oldest messages, and preserves the newest.
 
-    Of n messages, n times *summary_ratio* are summarised, at least one, and never one of the preserved: with the
-    defaults none of 10, 1 of 11, 6 of 20, 30 of 100. The cut is moved on to where it parts no call from its result, and
-    back where that would take a preserved message. System messages and pins stay as they are.
+    Of n messages, n times *summary_ratio* are summarised, at least one, and never a preserved one: with the defaults
+    none of 10, 1 of 11, 6 of 20, 30 of 100. The cut moves on until it parts no call from its result, and back if it
+    would reach a preserved message. System messages and pins are kept.
 
     Attributes:
         summary_ratio: Share of the messages that is summarised, from 0.1 to 0.8.
-        preserve_recent_messages: So many of the newest are never summarised.
-        summarization_model_id: The model that writes the summary; left out: whichever the agent has.
-        summarization_system_prompt: Tells the model how.
+        preserve_recent_messages: How many of the newest are never summarised.
+        summarization_model_id: The model that writes the summary; default: the agent's.
+        summarization_system_prompt: Instructs the model.
     """
 
     type_name: ClassVar[str] = "SummarizationManager"
@@ -472,12 +472,12 @@ class Summarization(ManagerSettings):
     summarization_system_prompt: str | None = None
 
     def decide(self, context: ContextView) -> Decision:
-        """Choose the cut that is nearest to the share of the messages."""
+        """Choose the cut closest to the share of the messages."""
         places = [at for at, held in enumerate(context.messages) if held.is_counted]
         wanted = min(max(1, int(len(places) * self.summary_ratio)), len(places) - self.preserve_recent_messages)
         if wanted <= 0:
             return Decision(reason=f"{len(places)} messages, of which {self.preserve_recent_messages} are preserved")
-        # Positions count system messages, too; the numbers of the document do not.
+        # Positions include system messages; the numbers of the document do not.
         target = places[wanted - 1] + 1
         preserved = places[len(places) - self.preserve_recent_messages :]
         limit = preserved[0] if preserved else len(context.messages)
@@ -506,17 +506,17 @@ class Summarization(ManagerSettings):
         )
 
 
-# ``ToolsOutputTruncateManager``: what is too long of a tool's output leaves.
+# ``ToolsOutputTruncateManager``: cuts long tool outputs.
 
 
 class OutputTruncation(ManagerSettings):
     """Cuts each tool output to a number of characters, the notice included, and offloads the whole.
 
-    It works on all outputs in the context at every hook: at ``post_tool`` the earlier ones are short already, at
-    ``pre_llm`` it does what the page's third use case asks for.
+    It works on all outputs in the context at every hook. At ``post_tool`` earlier ones are short already; at
+    ``pre_llm`` it serves the third use case of OpenSearch's page.
 
     Attributes:
-        max_output_length: Characters that stay at most. Default as in OpenSearch: 40,000.
+        max_output_length: Characters that are kept at most. Default as in OpenSearch: 40,000.
     """
 
     type_name: ClassVar[str] = "ToolsOutputTruncateManager"

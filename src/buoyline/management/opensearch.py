@@ -1,7 +1,7 @@
-"""Documents for OpenSearch, spelled so that they fire there, and what of them it runs otherwise than here. Pure.
+"""Documents in the spelling that OpenSearch runs, and the differences of what it runs. Request bodies of its agents.
 
-Source: the code of OpenSearch's ml-commons, versions 3.5 to 3.8. Its page promises more: hooks are compared in capitals
-alone, rules that it does not know are dropped, and the context that a hook sees is not the whole one.
+Source: the code of OpenSearch's ml-commons, versions 3.5 to 3.8. Its page promises more: the code compares hooks in
+capitals only, drops unknown rules, and shows a hook less than the whole context.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ OPENSEARCH_HOOKS: Final[Mapping[Hook, str]] = MappingProxyType(
 """Its spelling of each hook that it fires; ``POST_MEMORY`` since 3.6."""
 
 _NOTICE: Final = "notice"
-"""Ours alone: OpenSearch leaves none, which takes nothing from what a document does."""
+"""A key of ours. OpenSearch leaves no notice, which does not change what a document does."""
 
 _RULES: Final = frozenset({"rule_type", "tokens_exceed", "message_count_exceed"})
 _KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
@@ -35,12 +35,12 @@ _KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class OpenSearchFinding:
-    """Something in a document that OpenSearch does not run as the document says.
+    """A part of a document that OpenSearch does not run as the document says.
 
     Attributes:
-        path: Where it is in the document.
+        path: In the document.
         reason: What OpenSearch does with it.
-        is_left_out: `to_opensearch` leaves the entry out; otherwise it does less there than it says, and no harm.
+        is_left_out: `to_opensearch` leaves the entry out; otherwise the entry does less there, and no harm.
     """
 
     path: str
@@ -49,10 +49,10 @@ class OpenSearchFinding:
 
 
 def to_opensearch(management: ContextManagement) -> tuple[dict[str, Any], list[OpenSearchFinding]]:
-    """Return *management* as JSON values for OpenSearch, and all that runs otherwise there.
+    """Return *management* as JSON values for OpenSearch, and all differences.
 
-    What OpenSearch would run more often than the document says, with other settings, or not at all for want of its
-    manager, is left out. OpenSearch refuses a document without hooks, which may be all that remains.
+    An entry is left out if OpenSearch would run it more often than the document says, with other settings, or not at
+    all for want of its manager. OpenSearch refuses a document without hooks, which may be the rest.
     """
     findings, hooks = list[OpenSearchFinding](), dict[str, list[dict[str, Any]]]()
     first_of = dict[str, ManagerEntry]()
@@ -69,7 +69,7 @@ def to_opensearch(management: ContextManagement) -> tuple[dict[str, Any], list[O
 
 
 def silent_hooks(raw: Mapping[str, Any]) -> list[OpenSearchFinding]:
-    """Return those hooks of a document as it is spelled that OpenSearch stores and never fires for their letters."""
+    """Return the hooks of a document that OpenSearch stores and, because of their letters, never fires."""
     hooks = raw.get("hooks")
     spelled: list[str] = [*hooks] if isinstance(hooks, Mapping) else []
     never = "is stored and never fires in these letters; `buoyline context get NAME --opensearch` writes"
@@ -106,7 +106,7 @@ def _findings(
 
 
 def _idle(hook: Hook, entry: ManagerEntry) -> Iterator[str]:
-    """Yield why an entry that OpenSearch knows never does anything at its hook, or later than here."""
+    """Yield why an entry that OpenSearch knows does nothing at its hook, or acts later than here."""
     manager, rules = entry.manager, entry.activation
     if isinstance(manager, OutputTruncation) and hook != "post_tool":
         yield "does nothing: there is an output to truncate at POST_TOOL alone"
@@ -121,19 +121,18 @@ def _idle(hook: Hook, entry: ManagerEntry) -> Iterator[str]:
 
 
 def _spelled(entry: ManagerEntry) -> dict[str, Any]:
-    """Return an entry with the keys that OpenSearch has; others say nothing here, or it is left out."""
+    """Return an entry with the keys that OpenSearch has; other keys mean nothing here, or the entry is left out."""
     kind = entry.manager.type_name
     known = {*_KEYS[kind], "activation"} - {_NOTICE}
     config = {key: value for key, value in entry.to_json().get("config", {}).items() if key in known}
     return {"type": kind, **({"config": config} if config else {})}
 
 
-# Request bodies that name a document, or hold one, as agents are registered and executed with.
+# Bodies of requests that register or execute an agent; they name or hold a document.
 #
-# Source: OpenSearch's page puts ``context_management_name`` at the top level of both; its code reads it within
-# ``parameters`` of an execution. Both are read here. Its code also takes a whole document, ``context_management``.
-# Under
-# the same key its answer to a request for all documents has a list of them.
+# Source: OpenSearch's page has ``context_management_name`` at the top level of both; its code reads it within
+# ``parameters`` of an execution. Here both are read. Its code also takes a whole document, ``context_management``.
+# Under the same key its answer to a request for all documents has a list of them.
 
 
 NAME_KEY: Final = "context_management_name"
@@ -141,21 +140,21 @@ INLINE_KEY: Final = "context_management"
 
 
 def is_body(raw: object) -> bool:
-    """Tell whether *raw* is a body that says which document to use, and no document."""
+    """Tell whether *raw* is a request body that names or holds a document, and not a document."""
     return is_object(raw) and (INLINE_KEY in raw or _name_in(raw) is not None)
 
 
 def is_listing(raw: object) -> bool:
-    """Tell whether *raw* is OpenSearch's answer to a request for all documents, and no body."""
+    """Tell whether *raw* is OpenSearch's answer to a request for all documents, and not a body."""
     return is_object(raw) and isinstance(raw.get(INLINE_KEY), list)
 
 
 def listed_in(listing: Mapping[str, Any], source: str = "listing") -> dict[str, Mapping[str, Any]]:
-    """Return the documents of a listing, unread, by their names and in its order.
+    """Return the unread documents of a listing by name, in its order.
 
     Args:
         listing: See `is_listing`.
-        source: What to call it in errors.
+        source: Names it in errors.
 
     Raises:
         DocumentError: One of them has no name, or two have the same.
@@ -187,10 +186,10 @@ def management_in(
         strict: See `ContextManagement.read`.
 
     Returns:
-        The document; None where *body* asks for none.
+        The document; None if *body* asks for none.
 
     Raises:
-        DocumentError: It has a name and a document at once, or what is there cannot be used.
+        DocumentError: *body* has a name and a document, or the document cannot be used.
         NotFoundError: There is no document of that name.
     """
     name, inline = _name_in(body), body.get(INLINE_KEY)
@@ -213,9 +212,9 @@ def chosen(
     registered: Mapping[str, Any] | None = None,
     executed: Mapping[str, Any] | None = None,
 ) -> ContextManagement | None:
-    """Return the document that holds for one execution: what the execution asks for, else what the agent was made with.
+    """Return the document for one execution: the execution's own, else that of the agent's registration.
 
-    The first takes the place of the second as a whole; nothing is merged.
+    Nothing is merged: the first replaces the second as a whole.
 
     Args:
         find: See `management_in`.

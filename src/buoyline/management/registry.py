@@ -1,4 +1,4 @@
-"""`Registry`: documents by name, those of a workspace and those that come with the package."""
+"""`Registry`: documents by name, those of a workspace and those of the package."""
 
 import json
 import tomllib
@@ -25,7 +25,7 @@ _SUFFIXES: Final[dict[str, Spelling]] = {".json": "json", ".yaml": "yaml", ".yml
 
 
 def document_text(stream: BinaryIO, source: str) -> str:
-    """Read the text of a document; a device that never ends is none.
+    """Read the text of a document, up to a limit, since a device may never end.
 
     Raises:
         DocumentError: It cannot be read, is too large for a document, or is not UTF-8.
@@ -43,7 +43,7 @@ def document_text(stream: BinaryIO, source: str) -> str:
 
 
 def document_in_file(path: Path, spelling: Spelling | None = None) -> Any:
-    """Return the value that the file at *path* spells.
+    """Return the value of the file at *path*.
 
     Raises:
         DocumentError: See `document_text` and `parsed`.
@@ -59,25 +59,25 @@ def document_in_file(path: Path, spelling: Spelling | None = None) -> Any:
 
 
 def spelling_of(path: Path) -> Spelling:
-    """Return how the file at *path* is spelled, by its suffix; JSON where that says nothing."""
+    """Return the format of the file at *path* by its suffix; JSON for an unknown suffix."""
     return _SUFFIXES.get(path.suffix.lower(), "json")
 
 
 def is_path(text: str) -> bool:
-    """Return whether *text* means a file: it ends as one or has a slash, which no name of a document has."""
+    """Return whether *text* is a file: it has a known suffix or a slash, which no name of a document has."""
     return "/" in text or Path(text).suffix.lower() in _SUFFIXES
 
 
 def parsed(text: str, spelling: Spelling = "json", source: str = "document") -> Any:
-    """Return the value that *text* spells.
+    """Return the value of *text*.
 
     Args:
         text: The document.
-        spelling: How it is spelled.
-        source: What to call it in errors.
+        spelling: Its format.
+        source: Names it in errors.
 
     Raises:
-        DocumentError: It is not spelled like that; the error says where.
+        DocumentError: It does not have this format; the error says where.
         ConfigError: PyYAML is not installed.
     """
     if spelling == "yaml":
@@ -89,7 +89,7 @@ def parsed(text: str, spelling: Spelling = "json", source: str = "document") -> 
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; two hooks of one name would be one that is lost."""
+    """Return an object; of two hooks with one name, one would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -119,18 +119,18 @@ BUILT_IN: Final = (
     "chat",
     "small-local-model",
 )
-"""Documents that come with the package: the common cases of OpenSearch's page, then presets named after their use."""
+"""Documents of the package: the common cases of OpenSearch's page, then presets named after their use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A document that a registry has.
+    """A document in a registry.
 
     Attributes:
         name: Its name.
-        is_built_in: It comes with the package.
-        description: Its own; empty where it cannot be read.
-        problem: Why it cannot be used; empty for a good one.
+        is_built_in: The package contains it.
+        description: Its own; empty if it cannot be read.
+        problem: Why it cannot be used; empty for a valid one.
     """
 
     name: str
@@ -140,28 +140,28 @@ class Listed:
 
 
 class Registry:
-    """Finds documents by name. A document of the workspace counts more than a built-in one of the same name.
+    """Finds documents by name. A document of the workspace overrides a built-in one of the same name.
 
-    Blocking. A document that was handed out goes on working when it is deleted or replaced.
+    All methods block. A document in use keeps working after it is deleted or replaced.
     """
 
     def __init__(self, workspace: LocalWorkspace | None = None, *, allowed: Sequence[str] = ()) -> None:
-        """Look into *workspace*; without one, there are only those that come with the package.
+        """Use *workspace*; without one, there are only built-in documents.
 
         Args:
-            workspace: Where documents are kept; nothing is created before one is put there.
+            workspace: Stores documents; nothing is created before one is put there.
             allowed: Dotted names of managers that its documents may import; see `ContextManagement.read`.
         """
         self._documents = None if workspace is None else ContextManagementFiles(workspace.tree)
         self._allowed = allowed
 
     def get(self, name: str, *, strict: bool = True) -> ContextManagement:
-        """Return the document called *name*.
+        """Return the document *name*.
 
         Raises:
             InvalidNameError: *name* cannot be a name.
-            NotFoundError: There is none; the error names the nearest one.
-            DocumentError: It stands there, but cannot be acted on.
+            NotFoundError: It does not exist; the error names the nearest one.
+            DocumentError: It exists but cannot be used.
         """
         if self._documents is not None and self._documents.has(name):
             content, source = self._documents.read(name), self._documents.path(name)
@@ -177,21 +177,21 @@ class Registry:
     def put(
         self, raw: ContextManagement | Mapping[str, Any], name: str = "", *, replace: bool = True, strict: bool = True
     ) -> ContextManagement:
-        """Keep a document, checked before anything is written. What was there before is replaced as a whole.
+        """Store a document, after all checks. An earlier one of the name is replaced as a whole.
 
         Args:
             raw: The document.
-            name: Left out: as it calls itself.
-            replace: Also where there is one of this name in the workspace.
+            name: Default: the document's own.
+            replace: Replace one of this name in the workspace.
             strict: See `ContextManagement.read`.
 
         Returns:
-            What is kept.
+            The stored document.
 
         Raises:
             InvalidNameError: The name cannot be one.
             ConfigError: *raw* is a text: the arguments are in the wrong order.
-            DocumentError: It cannot be acted on, or there is one and it shall not be replaced; nothing was written.
+            DocumentError: It cannot be used, or it exists and *replace* is false; nothing was written.
             NotFoundError: The registry has no workspace.
             FormatVersionError: A newer buoyline wrote the workspace.
             StorageError: The file system refused; nothing was changed.
@@ -205,18 +205,18 @@ class Registry:
         else:
             document = ContextManagement.read(raw, name=name, strict=strict, allowed=self._allowed, source=name)
         text = json.dumps(document.to_json(), indent=2, ensure_ascii=False) + "\n"
-        # Half a surrogate pair has no UTF-8, but an escape in JSON, which is Python's own.
+        # Half a surrogate pair has no UTF-8, but it has a JSON escape, which is Python's own.
         content = text.encode("utf-8", "backslashreplace")
         if not self._documents.write(document.name, content, replace=replace):
             raise DocumentError(document.name, [("name", f"{document.name!r} exists already; choose another one")])
         return document
 
     def delete(self, name: str) -> None:
-        """Remove the document called *name* from the workspace; agents that have it go on with it.
+        """Remove the document *name* from the workspace; agents that use it keep it.
 
         Raises:
             InvalidNameError: *name* cannot be a name.
-            NotFoundError: The workspace has none; one that comes with the package cannot be removed.
+            NotFoundError: The workspace does not have it; a built-in document cannot be removed.
             StorageError: The file system refused.
         """
         if self._documents is None or not self._documents.has(name):
@@ -230,7 +230,7 @@ class Registry:
         return sorted({*kept, *BUILT_IN})
 
     def listed(self) -> list[Listed]:
-        """Return all documents in the order of their names, also those that cannot be read."""
+        """Return all documents in the order of their names, even unreadable ones."""
         kept = set[str]() if self._documents is None else set(self._documents.names())
         found: list[Listed] = []
         for name in self.names():
@@ -242,7 +242,7 @@ class Registry:
         return found
 
     def resolve(self, management: ContextManagement | Mapping[str, Any] | str) -> ContextManagement:
-        """Return *management*: a document, the JSON values of one, or a name.
+        """Return *management*, which is a document, its JSON values, or its name.
 
         Raises:
             BuoylineError: See `get` and `ContextManagement.read`.
@@ -255,10 +255,10 @@ class Registry:
 
 
 def built_in(name: str) -> ContextManagement:
-    """Return the document called *name* that comes with the package.
+    """Return the document *name* of the package.
 
     Raises:
-        NotFoundError: There is none.
+        NotFoundError: It does not exist.
     """
     if name not in BUILT_IN:
         raise NotFoundError("built-in document", name, nearest(name, BUILT_IN))

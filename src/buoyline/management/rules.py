@@ -1,7 +1,7 @@
-"""When managers run: the hooks of a document.
+"""When managers run, where a conversation may be cut, and the stubs that managers write.
 
-Source: OpenSearch's context management documents ``pre_llm`` and ``post_tool``, in small letters; its code has
-``POST_MEMORY``, too, and knows all of them in capitals only. Here any case will do. The last two are ours.
+Source: OpenSearch's context management documents ``pre_llm`` and ``post_tool``, in small letters. Its code also has
+``POST_MEMORY``, and accepts only capitals. Here any case is accepted. The last two hooks are ours.
 """
 
 import re
@@ -39,14 +39,14 @@ HOOKS: Final[Mapping[Hook, str]] = MappingProxyType(
         "on_overflow": "after the provider refused the request as too long",
     }
 )
-"""Each hook with when it fires, in the order in which they fire."""
+"""Each hook and when it fires, in the order in which they fire."""
 
 NEVER_FIRED: Final = frozenset({"pre_tool", "post_llm", "pre_execution", "post_execution"})
-"""Names that OpenSearch accepts and never fires; a document that relies on one does not do what it says."""
+"""Names that OpenSearch accepts and never fires; a document that uses one does not do what it says."""
 
 
 def hook_named(name: str) -> Hook | None:
-    """Return the hook that *name* means, in any case; None where there is none.
+    """Return the hook *name*, in any case; None if there is none.
 
     >>> hook_named("PRE_LLM")
     'pre_llm'
@@ -56,35 +56,35 @@ def hook_named(name: str) -> Hook | None:
 
 
 def nearest(name: str, known: "list[str] | tuple[str, ...]") -> str:
-    """Return those words of a message that name what *name* was probably meant to be, or else all there are.
+    """Return the part of an error message that suggests the nearest known name, or all of them.
 
     >>> nearest("pre_lm", ["pre_llm", "post_tool"])
     "did you mean 'pre_llm'?"
     """
-    # Every manager is called so, which would make all of them alike.
+    # Every name ends in it, which would make all names similar.
     folded = {one.lower().removesuffix("manager"): one for one in known}
     found = get_close_matches(name.strip().lower().removesuffix("manager"), list(folded), n=1, cutoff=0.6)
     return f"did you mean {folded[found[0]]!r}?" if found else f"choose one of {', '.join(known)}"
 
 
-# Problems found while a document is read: all of them, each with its path.
+# All problems of a document, each with its path.
 
 
 M = TypeVar("M", bound=BaseModel)
 
 
 class DocumentWarning(UserWarning):
-    """Something in a document is not acted on, or not as it is written. Only a lenient reader leaves it at that."""
+    """A part of a document is ignored or changed. A strict reader raises an error instead."""
 
 
 @dataclass(slots=True)
 class Problems:
-    """What is wrong with a document.
+    """The problems of a document.
 
     Attributes:
-        source: Where it came from, for people.
-        strict: Problems are errors. Otherwise what cannot be acted on is left out, and warned of; it never runs more
-            often than it says.
+        source: Names the document, for people.
+        strict: Problems are errors. Otherwise unusable parts are left out with a warning, and nothing runs more often
+            than the document says.
         found: Paths with reasons.
     """
 
@@ -93,18 +93,18 @@ class Problems:
     found: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     def add(self, path: str, reason: str) -> None:
-        """Take note of a problem."""
+        """Add a problem."""
         self.found.append((path, reason))
 
     def unknown(self, path: str, what: str, name: str, known: Sequence[str]) -> None:
-        """Take note of a name that is not known, with the nearest one that is."""
+        """Add an unknown name with the nearest known one."""
         self.add(path, f"{name!r} is no {what}; {nearest(name, list(known))}")
 
     def settle(self) -> None:
-        """Raise what was found, or warn of it.
+        """Raise the problems, or warn of them.
 
         Raises:
-            DocumentError: Something was found, and the reader is strict.
+            DocumentError: There are problems, and the reader is strict.
         """
         if self.found and self.strict:
             raise DocumentError(self.source, self.found)
@@ -112,7 +112,7 @@ class Problems:
             warnings.warn(f"{self.source}: {path}: {reason}", DocumentWarning, stacklevel=4)
 
     def validated(self, kind: type[M], path: str, what: str, value: Mapping[str, Any]) -> M | None:
-        """Return *value* as a *kind*; None where it cannot be one, and then what is wrong with it is noted."""
+        """Return *value* as a *kind*; None if it is invalid, and then its problems are added."""
         try:
             return kind.model_validate(value)
         except ValidationError as error:
@@ -132,7 +132,7 @@ class Problems:
 
 
 def joined(path: str, *parts: str | int) -> str:
-    """Return the path of what lies within *path*.
+    """Return the path of a part of *path*.
 
     >>> joined("hooks.pre_llm", 0, "type")
     'hooks.pre_llm[0].type'
@@ -142,18 +142,18 @@ def joined(path: str, *parts: str | int) -> str:
     return path
 
 
-# The kinds of values that documents have, and what a model of them has in common.
+# The kinds of values in documents.
 
 
 def _no_truth(value: Any) -> Any:
-    """Refuse true and false where a number is meant: Python would take them for 1 and 0."""
+    """Refuse true and false for a number: Python would take them for 1 and 0."""
     if isinstance(value, bool):
         raise ValueError("a number, not true or false")  # noqa: TRY004 - pydantic makes problems of a ValueError
     return value
 
 
 Count = Annotated[int, BeforeValidator(_no_truth), Field(ge=1)]
-"""A whole number above 0. A text that spells one is taken for it, as OpenSearch does."""
+"""A whole number above 0, or a text that spells one, as OpenSearch accepts it."""
 
 CountOrNone = Annotated[int, BeforeValidator(_no_truth), Field(ge=0)]
 """A whole number from 0 on."""
@@ -165,23 +165,23 @@ Seconds = Annotated[float, BeforeValidator(_no_truth), Field(gt=0, allow_inf_nan
 """A time above 0."""
 
 SummaryRatio = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.1, le=0.8, allow_inf_nan=False)]
-"""From 0.1 to 0.8, as both pages document it that have it."""
+"""From 0.1 to 0.8, as OpenSearch and Strands document it."""
 
 
 class DocumentObject(BaseModel):
-    """An object in a document: a key that it does not know is an error, and nothing in it changes."""
+    """An object in a document: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     def spelled(self) -> dict[str, Any]:
-        """Return the keys that were given, as JSON values."""
+        """Return the given keys, as JSON values."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 # Activation rules: when a manager runs at its hook.
 #
-# Pure. All rules of an entry must be met; none means always. A rule that cannot be read never counts as met: in
-# OpenSearch a misspelt rule is dropped, and its manager then runs at every call.
+# All rules of an entry must be met; no rule means always. A rule that cannot be read is never met: OpenSearch drops a
+# misspelt rule, and its manager then runs at every call.
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,8 @@ class Verdict:
     """Whether a manager runs.
 
     Attributes:
-        is_met: It does.
-        reason: The first rule that is not met, or all that are, with the numbers that were compared.
+        is_met: It runs.
+        reason: The first unmet rule, or all met rules, with the compared numbers.
     """
 
     is_met: bool
@@ -198,17 +198,17 @@ class Verdict:
 
 
 class Activation(DocumentObject):
-    """When a manager runs. Source: OpenSearch for the first three; those below are ours.
+    """When a manager runs. Source: OpenSearch for the first three rules; the others are ours.
 
     Attributes:
-        rule_type: ``"always"``, which is also what holds without any rule.
-        message_count_exceed: More messages than this, system messages and summaries not counted.
-        tokens_exceed: The whole context takes more tokens: system prompt, tools, history, and the newest results.
-        tokens_exceed_ratio: The whole context takes more than this share of the window.
-        turn_tokens_exceed: The tool results since the model spoke last, or in its newest reply, take more tokens.
-        idle_seconds_exceed: More time passed since the model was called last, so that a provider's cache is cold.
-        every_model_calls: At every n-th call of the model.
-        on_overflow: Only after the provider refused the context as too long; False: only otherwise.
+        rule_type: ``"always"``, which also holds without any rule.
+        message_count_exceed: More messages than this, without system messages and summaries.
+        tokens_exceed: More tokens of the whole context: system prompt, tools, history and newest results.
+        tokens_exceed_ratio: More than this share of the window.
+        turn_tokens_exceed: More tokens of tool results since the model's last message, or in its newest reply.
+        idle_seconds_exceed: More time since the last model call, so that a provider's cache is cold.
+        every_model_calls: At every n-th model call.
+        on_overflow: True: only after the provider refused the context as too long; False: only otherwise.
     """
 
     rule_type: Literal["always"] | None = None
@@ -230,7 +230,7 @@ class Activation(DocumentObject):
         return Verdict(is_met=True, reason="; ".join(met) or "always")
 
     def in_words(self) -> str:
-        """Return the rules in words, as they follow "runs"."""
+        """Return the rules in words that follow "runs"."""
         parts = [words for value, words in self._worded() if value is not None]
         return " and ".join(parts) if parts else "always"
 
@@ -272,23 +272,23 @@ def _shown(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
 
-# Where a conversation may be cut, and what stands again behind the cut.
+# Where a conversation may be cut, and which messages are reinserted.
 #
-# Pure. No call is parted from its result, however ids repeat or are missing; the system message, pins and the user's
-# newest words are never lost; something always stays.
+# No call is parted from its result, even if ids repeat or are missing. System messages, pins and the user's newest
+# message are never lost, and the context is never empty.
 
 
 class LegalCuts:
-    """The ways to cut a situation, worked out once: a manager compares many of them.
+    """Where a context may be cut. It is computed once, since a manager compares many cuts.
 
     Attributes:
-        cuts: Numbers of oldest messages that may leave so that at least one does not stand again, best first: in
-            ascending order those that hold all calls without a result, then those that hold only the newest turn's.
-        prefix: Positions in the head of what stays there.
+        cuts: How many of the oldest messages may be archived, such that at least one is not reinserted, best first:
+            ascending those that keep all calls without a result, then those that keep only the newest turn's.
+        prefix: Positions in the prefix of the messages that stay there.
     """
 
     def __init__(self, context: ContextView) -> None:
-        """Look at *context*."""
+        """Read *context*."""
         self._views = views = context.views
         preserved = set(closed(views, _preserved(context.messages)))
         current = context.current_user()
@@ -304,26 +304,26 @@ class LegalCuts:
         self.cuts = [cut for cut in _cuts(views) if self.removed_count(cut)]
 
     def reinserted(self, cut: int) -> tuple[int, ...]:
-        """Return the positions before *cut*, ascending, of what stands again."""
+        """Return the positions before *cut*, ascending, of the messages that are reinserted."""
         return self._protected[: bisect_left(self._protected, cut)]
 
     def closed_with(self, positions: Iterable[int], cut: int) -> tuple[int, ...]:
-        """Return what stands again before *cut* where *positions* shall, too, with all that belongs to them."""
+        """Return `reinserted` with *positions* and all that belongs to them."""
         return closed(self._views, (*self.reinserted(cut), *positions))
 
     def removed_count(self, cut: int) -> int:
-        """Return how many messages before *cut* do not stand again."""
+        """Return how many messages before *cut* are not reinserted."""
         return cut - len(self.reinserted(cut))
 
     def kept_count(self, cut: int) -> int:
-        """Return how many messages *cut* leaves, without what is preserved for good."""
+        """Return how many messages *cut* keeps, without those that are always preserved."""
         return self._passing_head + self._again[cut] + self._passing[-1] - self._passing[cut]
 
 
 def closed(messages: Sequence[Message], positions: Iterable[int]) -> tuple[int, ...]:
     """Return *positions*, ascending, with those of all calls and results that belong to one of them.
 
-    A result alone would be an orphan, and its call alone would wait for ever; so either all of a group stand or none.
+    A result without its call is an orphan, and a call without its result waits forever, so a group stays together.
     """
     found = set(positions)
     spans = pair_spans(messages)
@@ -336,24 +336,24 @@ def closed(messages: Sequence[Message], positions: Iterable[int]) -> tuple[int, 
 
 
 def _preserved(messages: Sequence[ContextMessage]) -> Iterator[int]:
-    """Yield the positions of what stays for good: system messages, pins, and what stands for others."""
+    """Yield the positions of messages that are always preserved: system messages, pins and summaries."""
     return (at for at, held in enumerate(messages) if held.pinned or not held.is_counted)
 
 
 def _current_in_prefix(context: ContextView) -> tuple[int, ...]:
-    """Return the position of the user's newest words in the head; none where there are newer ones behind it.
+    """Return the position of the user's newest message in the prefix; empty if a newer one follows the prefix.
 
-    Those stood there for being the newest; they go when they no longer are, with what stood with them.
+    Such a message was kept because it was the newest; with a newer one it goes, together with its group.
     """
     spoken = [at for at, held in enumerate(context.prefix) if held.is_spoken_by_user]
     return tuple(spoken[-1:]) if context.current_user() is None else ()
 
 
 def _cuts(views: Sequence[Message]) -> Iterator[int]:
-    """Yield legal cuts; where an orphaned result would come first behind one, and may leave as well, the next instead.
+    """Yield legal cuts. If one would put an orphaned result first that may also be archived, the next cut replaces it.
 
-    A call that waits for its result is held, and so is all behind it. Where it is not of the newest turn, the result
-    will hardly come any more; but such a cut is only the second best.
+    A call that waits for its result is kept, with all messages behind it. If it is not of the newest turn, the result
+    will hardly come; but such a cut is only the second best.
     """
     held = legal_cuts(views)
     speaker = max((at for at, view in enumerate(views) if view.role == "assistant"), default=0)
@@ -365,7 +365,7 @@ def _cuts(views: Sequence[Message]) -> Iterator[int]:
         yield from (cut for cut in cuts if cut not in orphans or cut + 1 not in allowed)
 
 
-# What stays in a context for text that a manager took out of it. Pure.
+# Stubs of the texts that managers replace.
 
 
 _CUT: Final = re.compile(r"\n\[truncated[^\n]*\]$")
@@ -373,19 +373,19 @@ _CUT: Final = re.compile(r"\n\[truncated[^\n]*\]$")
 
 @dataclass(frozen=True, slots=True)
 class TruncatedStub:
-    """The first characters of a text, and a notice behind them; all of it no longer than a limit.
+    """The first characters of a text with a notice behind them, together within a limit.
 
     Attributes:
-        max_chars: Of both together. (OpenSearch adds its notice on top, so that what it cuts to 90 characters has 146.)
+        max_chars: Of both. (OpenSearch adds its notice on top: its cut to 90 characters has 146.)
     """
 
     max_chars: int
 
     def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
-        """Return the beginning of *text*, and a notice behind it.
+        """Return the beginning of *text* and a notice.
 
-        The notice is the longest that leads to the whole and leaves half of the limit to the text, else the shortest
-        that leads there at all; only if none does, it says no more than that something is missing.
+        The notice is the longest one that names the whole and leaves half of the limit to the text, else the shortest
+        one that names it. If none fits, the notice only says that something is missing.
         """
         del counter
         leading, others = _leading_notices(text, stored), _other_notices(text, stored)
@@ -397,7 +397,7 @@ class TruncatedStub:
 
 @dataclass(frozen=True, slots=True)
 class PreviewStub:
-    """A stub: notice, size, path, and a preview that reads the content.
+    """A stub: first line, size, path, and a preview that reads the content.
 
     Attributes:
         max_tokens: Of the whole stub.
@@ -406,7 +406,7 @@ class PreviewStub:
     max_tokens: int
 
     def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
-        """Return the stub; without a place where the whole is, the beginning with the documented marker."""
+        """Return the stub; if the whole was not stored, the beginning with the documented marker."""
         return (
             truncated(text, self.max_tokens, counter)
             if stored is None
@@ -416,10 +416,10 @@ class PreviewStub:
 
 @dataclass(frozen=True, slots=True)
 class MaskStub:
-    """One line that says what was here and where it is.
+    """One line that says which result was here and where it is.
 
     Attributes:
-        tool: The tool's name; empty where it is not known.
+        tool: The tool's name; empty if not known.
     """
 
     tool: str = ""
@@ -433,7 +433,7 @@ class MaskStub:
 
 
 def _leading_notices(text: str, stored: StoredResult | None) -> list[str]:
-    """Return notices that say where the whole is, in fewer and fewer characters."""
+    """Return notices that say where the whole is, ever shorter."""
     if stored is None or not stored.reference:
         return []
     size = _whole_size(text, stored)
@@ -449,7 +449,7 @@ def _other_notices(text: str, stored: StoredResult | None) -> list[str]:
 
 
 def _whole_size(text: str, stored: StoredResult) -> str:
-    """Return how large the stored result is, in words; ``""`` if nobody knows: *text* may have been cut before."""
+    """Return the size of the stored result in words; empty if not known, since *text* may have been cut before."""
     if not stored.parts:
         return "" if _CUT.search(text) else f"{len(text):,} characters"
     size_bytes = sum(part.size_bytes for part in stored.parts if part.kind in ("text", "json"))
@@ -458,7 +458,7 @@ def _whole_size(text: str, stored: StoredResult) -> str:
 
 
 def _head(text: str, chars: int) -> str:
-    """Return the first *chars* characters, or one fewer where that would part a surrogate pair."""
+    """Return the first *chars* characters, or one fewer if that would part a surrogate pair."""
     is_parted = (
         0 < chars < len(text) and "\ud800" <= text[chars - 1] <= "\udbff" and "\udc00" <= text[chars] <= "\udfff"
     )

@@ -1,4 +1,4 @@
-"""`ContextConfig` as a document, and back: one engine is below both."""
+"""Documents from settings of `ContextConfig` and of Strands, and back; documents in words, and advice about them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
@@ -25,10 +25,10 @@ _COMPRESSION = ("reserve_ratio", "summary_tokens", "compression_prompt", "summar
 
 
 def from_context_config(config: ContextConfig, *, name: str = "") -> ContextManagement:
-    """Return a document that says what *config* does.
+    """Return a document that does what *config* does.
 
     ``OffloadManager`` at ``post_tool`` has the limits of tool results, ``CompressionManager`` at ``pre_llm`` the
-    summary, and ``tokens_exceed_ratio`` is `trigger_ratio`.
+    settings of the summary, and ``tokens_exceed_ratio`` is `trigger_ratio`.
     """
     offloading = {key: value for key in _OFFLOADING if (value := getattr(config, key)) is not None}
     if config.tool_rules:
@@ -36,7 +36,7 @@ def from_context_config(config: ContextConfig, *, name: str = "") -> ContextMana
     compression: dict[str, Any] = {
         key: value for key in _COMPRESSION if (value := getattr(config, key)) != getattr(_CONFIG_DEFAULTS, key)
     }
-    # Spelled, since the order of the fields is that of the summary.
+    # Compared as text, since the order of the fields is that of the summary.
     if spell(config.summary_schema) != spell(_CONFIG_DEFAULTS.summary_schema):
         compression["summary_schema"] = dict(config.summary_schema)
     compression["activation"] = {"tokens_exceed_ratio": config.trigger_ratio}
@@ -48,10 +48,10 @@ def from_context_config(config: ContextConfig, *, name: str = "") -> ContextMana
 
 
 def to_context_config(management: ContextManagement) -> ContextConfig:
-    """Return the `ContextConfig` that does what *management* says.
+    """Return the `ContextConfig` that does what *management* does.
 
     Raises:
-        ConfigError: It says something that a `ContextConfig` cannot; the error names the entry.
+        ConfigError: A `ContextConfig` cannot do it; the error names the entry.
     """
     offloading = _only(management, "post_tool", Offloading)
     compression = _only(management, "pre_llm", RatioCompression)
@@ -109,24 +109,24 @@ _STRANDS_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 _DEFAULT_THRESHOLD: Final = 0.7
 _TRUNCATED_CHARS: Final = 400
-"""Strands leaves the first and the last 200 characters of a result that is in the way on an overflow."""
+"""On an overflow Strands keeps the first and the last 200 characters of a large result."""
 
 _LEAST_TRIMMED: Final = 2
-"""So many messages Strands drops at least, however few there are."""
+"""Strands drops at least so many messages, however few there are."""
 
 
 def from_strands_settings(manager: str, settings: Mapping[str, Any]) -> ContextManagement:
     """Return a document that does what a conversation manager of Strands does with *settings*.
 
-    What it does after the loop stands at ``post_memory``, before the next turn; ``per_turn`` is ``every_model_calls``
-    at ``pre_llm``; ``proactive_compression`` is ``tokens_exceed_ratio`` there; an overflow has its own hook.
+    Its work after the loop is at ``post_memory``, before the next turn; ``per_turn`` is ``every_model_calls`` at
+    ``pre_llm``; ``proactive_compression`` is ``tokens_exceed_ratio`` there; an overflow has its own hook.
 
     Args:
         manager: Name of the class.
-        settings: Its keyword arguments; left out: the documented defaults.
+        settings: Its keyword arguments; default: the documented defaults.
 
     Raises:
-        ConfigError: There is no such manager or setting, or one that a document cannot have, such as an agent.
+        ConfigError: The manager or a setting does not exist, or a document cannot have it, such as an agent.
         DocumentError: A value cannot work.
     """
     if manager not in _STRANDS_DEFAULTS:
@@ -145,10 +145,10 @@ def from_strands_settings(manager: str, settings: Mapping[str, Any]) -> ContextM
 
 
 def to_strands_settings(management: ContextManagement) -> tuple[str, dict[str, Any]]:
-    """Return the name of Strands' manager that does what *management* says, with its keyword arguments.
+    """Return the name and the keyword arguments of Strands' manager that does what *management* does.
 
     Raises:
-        ConfigError: None of them does just that.
+        ConfigError: No manager of Strands does exactly that.
     """
     found: list[tuple[Hook, ManagerEntry]] = [
         (hook, entry) for hook, entries in management.hooks.items() for entry in entries
@@ -164,15 +164,15 @@ def to_strands_settings(management: ContextManagement) -> tuple[str, dict[str, A
 
 
 def compression_threshold(proactive: object) -> float | None:
-    """Return the share of the window above which Strands compresses before a call; None where it does not.
+    """Return the share of the window above which Strands compresses before a call; None if it does not.
 
-    Strands passes over what it does not know, and compares whatever stands as the threshold with 0.
+    Strands ignores unknown keys, and compares any threshold with 0.
 
     Args:
-        proactive: ``proactive_compression``, as it was passed to a conversation manager.
+        proactive: ``proactive_compression``, as passed to a conversation manager.
 
     Raises:
-        ConfigError: It is neither None, nor true or false, nor a threshold above 0 and at most 1.
+        ConfigError: It is not None, true, false, or a threshold above 0 and at most 1.
     """
     if proactive is None or proactive is False:
         return None
@@ -250,7 +250,7 @@ def _refusal(manager: str, key: str) -> str:
     return f"{manager} has no such setting; {nearest(key, tuple(_STRANDS_DEFAULTS[manager]))}"
 
 
-# Documents in words, and what in them is allowed but probably not meant. Pure.
+# Documents in words, and entries that are valid but probably not meant.
 
 
 _ROOM_FOR_PATH_CHARS = 200
@@ -268,7 +268,7 @@ def explained(management: ContextManagement) -> Iterator[str]:
 
 
 def advice(management: ContextManagement) -> Iterator[tuple[str, str]]:
-    """Yield the path and the reason of what is allowed but hardly does what its author wants."""
+    """Yield the path and the reason of each entry that is valid but hardly does what its author wants."""
     is_summarising = any(_summarises(entry) for entries in management.hooks.values() for entry in entries)
     if management.entries("pre_compress") and not is_summarising:
         yield "hooks.pre_compress", "never fires: no manager of this document summarises"
@@ -300,7 +300,7 @@ def _doubts(hook: Hook, entry: ManagerEntry) -> Iterator[str]:
 
 
 def _doubts_about_limits(entry: ManagerEntry) -> Iterator[str]:
-    """Yield what the numbers of an entry, taken together, do not do."""
+    """Yield combinations of numbers in an entry that have no effect."""
     manager, rules = entry.manager, entry.activation
     others = [name for name in rules.spelled() if name != "rule_type"]
     if rules.rule_type and others:
