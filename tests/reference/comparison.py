@@ -12,7 +12,9 @@ MAX_LINES = 60
 NOT_COMPARED = frozenset({"text", "calls"})
 """Of an answer: the words of an error, and how often the file system was asked."""
 
-INTENDED: Sequence[tuple[str, str, str]] = ()
+INTENDED: Sequence[tuple[str, str, str]] = (
+    ("answer.leaving_tokens: ", "answer.archived_tokens: ", "`Plan` names its messages by what becomes of them"),
+)
 """Differences that are wanted: what the baseline says, what the checkout says in its place, and why."""
 
 
