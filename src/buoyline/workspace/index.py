@@ -1,4 +1,4 @@
-"""Everything that the journal of a session says, for readers. Pure: bytes in, what they say out."""
+"""The whole journal of a session, for readers. Pure: bytes in, state out."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,26 +22,22 @@ from buoyline.workspace.journal import (
 
 @dataclass(slots=True)
 class Index:
-    """What the journal says, folded: grows with every record, forgets nothing it needs.
+    """The state of a session by all records of its journal.
 
     Attributes:
-        batches: In order.
-        batch_ids: By the caller's id.
-        results: By file name within the session: the record of each tool result.
-        calls: By call id: the record of its newest tool result.
-        stubs: By the stub text's SHA-256: the record of each stub.
-        summaries: Extents of the lines of ``summaries.jsonl``, in order.
-        windows: The last two records of what ``window.jsonl`` begins with, newest last.
-        lines: Of each of these two, the records of what it has grown to, in order.
-        settings: The newest settings of the session's window; empty when there is none.
-        pins: Session indexes of the messages that are pinned.
-        writer: Which window goes on with the session; empty when none ever began or claimed it.
+        batch_ids: Batches by the caller's id.
+        results: Records of tool results by file name within the session.
+        calls: Record of the newest tool result by call id.
+        stubs: Records of stubs by the SHA-256 of their texts.
+        summaries: The lines of ``summaries.jsonl``, in order.
+        windows: See `JournalState`.
+        lines: For each of `windows`, the records of its growth, in order.
         result_bytes: Bytes of all tool results and their views.
-        synced: What was durable before the last record was written.
-        proven: Of that, what no power cut can have taken.
+        synced: Bytes that were durable before the last record was written.
+        proven: The part of `synced` that no power cut can have taken.
         end: Bytes of the journal that are whole records.
-        tail: The last of these bytes; where the journal has others, it was cut and written anew.
-        damaged: Journal offsets of lines that are no records although records follow.
+        tail: The last of these bytes. If the journal has others there, it was cut and continued.
+        damaged: Journal offsets of damaged lines before the last record.
     """
 
     batches: list[Batch] = field(default_factory=list)
@@ -109,19 +105,19 @@ class Index:
         return self.stubs.get(digest)
 
     def may_be_torn(self, batch: Batch) -> bool:
-        """Tell whether *batch* is so new that nothing says that its bytes were ever durable."""
+        """Tell whether *batch* is so new that no record says that its bytes are durable."""
         return batch.byte_range.end > self.synced.context
 
     def may_be_torn_summary(self, byte_range: ByteRange) -> bool:
-        """Tell whether the summary at *byte_range* is so new that nothing says that its bytes were ever durable."""
+        """Tell whether the summary at *byte_range* is so new that no record says that its bytes are durable."""
         return byte_range.end > self.synced.summaries
 
     def absorb(self, content: bytes) -> None:
-        """Fold the records in *content*, which stands at `end` of the journal, up to the last whole one.
+        """Add the records in *content*, which begins at `end` of the journal, up to the last whole one.
 
-        A bad line that was durable once is damage: it is remembered and passed over. One that never was has come
-        from a power cut, and nothing behind it was ever acknowledged: that, and what comes after the last whole
-        record, is not counted into `end`; the next writer sets it aside.
+        A bad line that was durable once is damage: it is noted and skipped. A bad line that never was durable comes
+        from a power cut, and nothing after it was ever acknowledged. `end` is then before that line, or after the last
+        whole record; the next writer sets the rest aside.
         """
         bad: list[int] = []
         durable = last_synced(content).journal

@@ -1,4 +1,4 @@
-"""The journal of a session: what was committed, one self-checking record a line.
+"""The journal of a session: its commits, one record with a checksum a line.
 
 Pure: bytes in, records out. Source: docs/format.md, "journal.jsonl".
 """
@@ -24,13 +24,13 @@ _CRC_BYTES = len(b',"crc":"00000000"}')
 
 
 def encode(record: Record) -> bytes:
-    """Spell a record as one line that ends in the CRC-32 of what stands before it."""
+    """Return a record as one line, which ends in the CRC-32 of the bytes before it."""
     body = spell(record)[:-1].encode("utf-8")
     return body + b',"crc":"%08x"}\n' % zlib.crc32(body)
 
 
 def decode(line: bytes) -> Record | None:
-    """Read one line without its end; None when it is torn, damaged or no record."""
+    """Read one line without its end; None if it is torn, damaged or no record."""
     body, crc = line[:-_CRC_BYTES], line[-_CRC_BYTES:]
     if crc != b',"crc":"%08x"}' % zlib.crc32(body):
         return None
@@ -55,9 +55,9 @@ _ALL_SYNCED = 1 << 61
 
 
 def synced_before(record: Record) -> Synced:
-    """Return what was durable before *record* was written.
+    """Return how many bytes were durable before *record* was written.
 
-    One that does not say so is the first, or was put there after a loss: then all that stands before it was durable.
+    A record that does not say so is the first one, or was written after a loss, when all earlier bytes were durable.
     """
     before = record.get("before")
     synced = before.get("synced") if is_object(before) else None
@@ -67,15 +67,15 @@ def synced_before(record: Record) -> Synced:
 
 
 def proven_by(record: Record, synced: Synced) -> Synced:
-    """Return of *synced*, which *record* says was durable, what a power cut cannot have taken.
+    """Return the part of *synced*, the durable bytes by *record*, that no power cut can have taken.
 
-    Nothing where its writer syncs nothing (durability ``off``): it only says what was looked at.
+    That is nothing if its writer does not sync (durability ``off``): its record only says which bytes it checked.
     """
     return NOTHING_SYNCED if record.get("unsynced") else synced
 
 
 def tail_of(line: bytes) -> bytes:
-    """Return the last bytes of a record's *line*, its end included: the checksum, which tells it from others."""
+    """Return the checksum at the end of a record's *line*, line end included; it identifies the record."""
     return line[-_CRC_BYTES:] + b"\n"
 
 
@@ -88,7 +88,7 @@ class ByteRange:
         sizes: Bytes of each line, its end included.
         sha256: Over all of these bytes.
         synced: How much of the file was durable before this record.
-        record_offset: Where the record stands in the journal.
+        record_offset: Offset of the record in the journal.
     """
 
     offset: int
@@ -99,11 +99,11 @@ class ByteRange:
 
     @property
     def end(self) -> int:
-        """The first byte behind the extent."""
+        """The first byte after the range."""
         return self.offset + sum(self.sizes)
 
     def holds(self, content: bytes) -> bool:
-        """Tell whether *content* is what was committed."""
+        """Tell whether *content* is the committed bytes."""
         return hashlib.sha256(content).hexdigest() == self.sha256
 
 
@@ -113,17 +113,17 @@ class Batch:
 
     Attributes:
         batch_id: The caller's, or empty.
-        dialect: Of each message, or one name for all.
+        dialects: Of each message.
         first: Index of the first message in the session, 0-based.
-        byte_range: Where the messages stand in ``context.jsonl``.
+        byte_range: The messages in ``context.jsonl``.
         line: First line of the batch in the transcript, 1-based.
         lines: Lines of each message in the transcript.
         transcript_offset: First byte of the batch in the transcript.
         transcript_bytes: Bytes of the batch in the transcript.
         time: When it was committed, ISO 8601 in UTC.
-        references: Message (0-based within the batch) and place of every payload that was taken out.
-        times: When each message was said or added, empty where that is not known; nothing at all in a batch of an older
-            version, whose headings have the time of the batch.
+        references: Message (0-based within the batch) and place of every payload that was moved to ``data/``.
+        times: When each message was said or added, empty if not known. A batch of an older version has no times, and
+            its headings show the time of the batch.
     """
 
     batch_id: str
@@ -140,22 +140,22 @@ class Batch:
 
     @property
     def end(self) -> int:
-        """Index behind the batch's last message."""
+        """Index after the batch's last message."""
         return self.first + len(self.byte_range.sizes)
 
     @property
     def end_line(self) -> int:
-        """The first transcript line behind the batch."""
+        """The first transcript line after the batch."""
         return self.line + sum(self.lines)
 
     @property
     def transcript_end(self) -> int:
-        """The first transcript byte behind the batch."""
+        """The first transcript byte after the batch."""
         return self.transcript_offset + self.transcript_bytes
 
     @property
     def heading_times(self) -> tuple[str, ...]:
-        """What stands in the heading of each message."""
+        """The time in the heading of each message."""
         return self.times or (self.time,) * len(self.byte_range.sizes)
 
     def line_ranges(self) -> tuple[tuple[int, int], ...]:
@@ -169,7 +169,7 @@ class Batch:
 
 
 class JournalState(Protocol):
-    """What is known of a session, however it was learned: from the whole journal, or from its end."""
+    """The state of a session by its journal, read as a whole (`Index`) or from its end (`JournalTail`)."""
 
     @property
     def last_batch(self) -> Batch | None:
@@ -193,12 +193,12 @@ class JournalState(Protocol):
 
     @property
     def windows(self) -> Sequence[Record]:
-        """The last two records of what ``window.jsonl`` begins with, newest last."""
+        """The last two records of the content that ``window.jsonl`` was replaced with, newest last."""
         ...
 
     @property
     def settings(self) -> Record:
-        """The newest settings of the session's window; empty when there is none."""
+        """The newest settings of the session's window; empty if there are none."""
         ...
 
     @property
@@ -208,7 +208,7 @@ class JournalState(Protocol):
 
     @property
     def writer(self) -> str:
-        """Which window goes on with the session; empty when none ever began or claimed it."""
+        """The window that may write to the session; empty if none ever began or claimed it."""
         ...
 
     def find_batch(self, batch_id: str) -> Batch | None:
@@ -229,7 +229,7 @@ class JournalState(Protocol):
 
 
 def begin_record(time: str) -> Record:
-    """Return the first record of a journal: one that has none was emptied, and is as good as lost."""
+    """Return the first record of a journal. A journal without one was emptied, and counts as lost."""
     return {"op": "begin", "time": time}
 
 
@@ -252,7 +252,7 @@ def batch_record(batch: Batch) -> Record:
 
 
 def batch_from(record: Record, offset: int) -> Batch:
-    """Read the record of a batch that stands at *offset* of the journal."""
+    """Read the record of a batch at *offset* of the journal."""
     byte_range = byte_range_from(record, offset)
     dialect = record["dialect"]
     transcript = record["transcript"]
@@ -282,7 +282,7 @@ def byte_range_fields(byte_range: ByteRange) -> Record:
 
 
 def last_synced(content: bytes) -> Synced:
-    """Return what the last whole record in *content* says was durable: it was written when all before it stood."""
+    """Return the durable bytes by the last whole record in *content*, which was written after all others."""
     end = content.rfind(b"\n")
     while end >= 0:
         start = content.rfind(b"\n", 0, end) + 1
@@ -294,12 +294,12 @@ def last_synced(content: bytes) -> Synced:
 
 
 def byte_range_from(record: Record, offset: int) -> ByteRange:
-    """Read the extent that the record at *offset* of the journal commits."""
+    """Read the byte range that the record at *offset* of the journal commits."""
     return ByteRange(record["offset"], tuple(record["bytes"]), record["sha256"], record["synced"], offset)
 
 
 def lines_of(content: bytes, start: int) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and bytes, without its end, of every whole line in *content*, which stands at *start*."""
+    """Yield offset and bytes, without line end, of every whole line in *content*, which begins at *start*."""
     position = 0
     while (end := content.find(b"\n", position)) >= 0:
         yield start + position, content[position:end]
@@ -307,7 +307,7 @@ def lines_of(content: bytes, start: int) -> Iterator[tuple[int, bytes]]:
 
 
 def record_at(read: Read, offset: int) -> Record | None:
-    """Return the record whose line begins at *offset*; None where there is none."""
+    """Return the record whose line begins at *offset*; None if there is none."""
     line, length = b"", _LINE_BYTES
     while b"\n" not in line:
         more = read(offset + len(line), length)
@@ -321,8 +321,8 @@ def record_at(read: Read, offset: int) -> Record | None:
 def chunks_of_lines(read: Read, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Yield the journal from *start* to *end* in pieces, each with its offset, at which a line begins.
 
-    What stands behind the last line end of a piece is no whole line, and begins the next piece. (To cut it off is to
-    copy the piece, which takes three times as long as reading it.)
+    The bytes after the last line end of a piece are no whole line; the next piece begins with them. (Cutting them off
+    would copy the piece, which takes three times as long as reading it.)
     """
     while start < end:
         content = read(start, min(_CHUNK_BYTES, end - start))

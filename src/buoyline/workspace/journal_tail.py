@@ -1,8 +1,8 @@
-"""The end of a session's journal: all that the next writer needs, at a cost that does not grow with the session.
+"""The tail of a session's journal: all that the next writer needs, at a cost that does not grow with the session.
 
-Every record names the newest record of each kind that stood before it, so the last one leads to them all. Where
-one of these is damaged, the whole journal is read once. Source: docs/format.md, "journal.jsonl"; etcd's log, too,
-is read from its newest snapshot on.
+Every record holds the offsets of the newest earlier record of each kind, so the last record leads to all of them. If
+one of these is damaged, the whole journal is read once. Source: docs/format.md, "journal.jsonl"; etcd's log, too, is
+read from its newest snapshot on.
 """
 
 import re
@@ -32,12 +32,11 @@ from buoyline.workspace.journal import (
 if TYPE_CHECKING:
     from buoyline.workspace.result_names import ResultNames
 
-# Where the journal has the records that are asked for by name. Pure: bytes in, offsets out.
+# Finding a record of the journal by name. Pure: bytes in, offsets out.
 #
-# Only the first bytes of a line are looked at, which takes a tenth of the time that reading the records does; the one
-# that is found is read and checked then. A long journal is not even gone through line by line before several names
-# were
-# asked for: to look for one name in its bytes takes another tenth.
+# Only the first bytes of each line are matched, which takes a tenth of the time of reading the records; the record that
+# is found is then read and checked. For the first few names, a long journal is not even split into lines: searching its
+# bytes for one name takes another tenth.
 
 
 _TEXT = rb'"(?:[^"\\]|\\.)*"'
@@ -55,32 +54,32 @@ _KEYS = re.compile(
 """The beginning of the records that have a name, as `buoyline.workspace` spells them."""
 
 _FIELDS = {"batch": b"id", "result": b"path", "call": b"call_id", "stub": b"sha256"}
-"""What the name of each kind is called in its records: a result is found by its file, and by its call."""
+"""The field with the name of each kind of record; a result is found by its file and by its call."""
 
 
 class RecordOffsets:
     """Offsets of batches by their ids, of tool results by their files and calls, of stubs by their digests.
 
-    Nothing is read before something is looked for. With each question as much of the journal is noted as was before,
-    and a piece more, and the rest is searched for the one name. So who asks once in a process, as most do, waits 20 ms
-    for 100,000 batches, where noting them all takes 140; and all questions together take twice that at most.
+    Nothing is read before the first search. Each search indexes as much of the journal as all searches before it, plus
+    one piece, and searches the rest for the one name. So a process that searches once, as most do, waits 20 ms for
+    100,000 batches, and indexing all of them takes 140; all searches together take at most twice as long.
     """
 
     def __init__(self, read: Read) -> None:
-        """Look into the journal that *read* reads."""
+        """Search the journal that *read* reads."""
         self._read = read
         self.clear()
 
     def clear(self) -> None:
-        """Give up what is known, since the journal may have become another."""
+        """Forget all offsets, since the journal may have been replaced."""
         self._offsets: dict[bytes, int] = {}
         self._end = 0
         self._pieces = 0
 
     def find(self, op: str, name: str, end: int) -> tuple[int, Record] | None:
-        """Return the newest record of kind *op* for *name* among the first *end* bytes, with its offset.
+        """Return the newest record of kind *op* for *name* in the first *end* bytes, with its offset.
 
-        A ``"call"`` is a result that is looked for by its call id.
+        The kind ``"call"`` is a result, searched by its call id.
         """
         for position, content in islice(chunks_of_lines(self._read, self._end, end), self._pieces + 1):
             self._note(content, position)
@@ -100,16 +99,16 @@ class RecordOffsets:
         if offset is None:
             return None
         record = record_at(self._read, offset)
-        # Behind a damaged one, which is passed over everywhere, there may be one that is whole.
+        # A damaged record is skipped everywhere; there may be an older whole one.
         return self._searched(op, name, 0, self._end) if record is None else (offset, record)
 
     def _searched(self, op: str, name: str, start: int, end: int) -> tuple[int, Record] | None:
         spelled, found = _spelled(name), None
-        # Within a text of JSON a backslash stands before every quotation mark, so this is a field of some object.
+        # Within a JSON text every quotation mark has a backslash before it, so this is a field of some object.
         needle = b'"%s":%s' % (_FIELDS[op], spelled)
         for position, content in chunks_of_lines(self._read, start, end):
             line = len(content)
-            # From the end: that is faster by a third, since few bytes are as the needle's first.
+            # From the end: a third faster, since the needle's last byte is rarer than its first.
             while (place := content.rfind(needle, 0, line)) >= 0:
                 line = content.rfind(b"\n", 0, place) + 1
                 is_named = op.encode() + spelled in _keys(content, line, len(content))
@@ -121,7 +120,7 @@ class RecordOffsets:
 
 
 def _keys(content: bytes, start: int, end: int) -> list[bytes]:
-    """Return kind and name of the record that begins at *start*, a result's twice; none where it has no name."""
+    """Return kind and name of the record that begins at *start*, two of a result; none if it has no name."""
     found = _KEYS.match(content, start, end)
     named = found.groupdict() if found is not None else {}
     return [kind.encode() + name for kind, name in named.items() if name is not None]
@@ -138,28 +137,27 @@ _KEPT: Mapping[str, int] = {**dict.fromkeys(_ONCE, 1), "window": 2}
 
 
 class JournalTail:
-    """What a writer must know of a session: the newest records, and others when it asks for them.
+    """The state of a session for a writer: the newest records, and others on request.
 
     Attributes:
-        is_loaded: Something is known.
+        is_loaded: The journal was read.
         end: Bytes of the journal that are whole records.
-        last_batch: The newest batch.
-        last_summary: Extent of the newest line of ``summaries.jsonl``.
-        summaries: How many summaries there are.
-        synced: What is known to be durable; what lies behind may have been lost in a power cut.
-        names: Of the tool results in the session's folder; None before the folder was listed.
-        has_lost_a_record: A damaged line stands behind the last batch's record: it may have been that of a batch.
+        last_summary: The newest line of ``summaries.jsonl``.
+        summaries: Number of summaries.
+        synced: Bytes known to be durable; a power cut may have taken later ones.
+        names: Of the files in the session's folder; None before the folder was listed.
+        has_lost_a_record: A damaged line follows the last batch's record; it may have been the record of a batch.
     """
 
     def __init__(self, read: Read, *, is_durable: bool = True) -> None:
-        """Read the journal with *read*; nothing is read yet. Records say so where their writer's syncs do nothing."""
+        """Read the journal with *read*, on demand. New records say so if their writer does not sync."""
         self._read = read
         self._is_durable = is_durable
         self._record_offsets = RecordOffsets(read)
         self.forget()
 
     def forget(self) -> None:
-        """Give up all that is known, since the journal may have become another."""
+        """Forget everything, since the journal may have been replaced."""
         self._record_offsets.clear()
         self._newest: dict[str, list[tuple[int, Record]]] = {}
         self._tail = b""
@@ -176,13 +174,13 @@ class JournalTail:
         self.has_lost_a_record = False
 
     def refresh(self, size: int) -> bool:
-        """Take in what was appended to the journal, which has *size* bytes now.
+        """Read the records that were appended to the journal, which has *size* bytes now.
 
         Returns:
-            Whether nothing was known of it, or what was known is not true any more.
+            Whether the journal was unknown, or had changed before its known end.
         """
         if self._read(self.end - len(self._tail), len(self._tail)) != self._tail:
-            # Cut and written anew since, by a writer that found our last record without its bytes.
+            # A writer that found our last record without its bytes has cut the journal and written on.
             self.forget()
         if not self.is_loaded:
             self._load(size)
@@ -190,19 +188,19 @@ class JournalTail:
             self.is_loaded = True
             return True
         if size > self.end and not self._fold_lines(self.end, size):
-            # What others have written is not as they left it: begin again, knowing what was durable.
+            # Records of other writers are damaged: begin again, knowing what was durable.
             self.forget()
             return self.refresh(size)
         return False
 
     def absorb(self, line: bytes) -> None:
-        """Take in a record that was just written at `end` of the journal, as it is there."""
+        """Add a record whose *line* was just written at `end` of the journal."""
         record = decode(line[:-1])
         if record is not None:
             self.fold(record, line[:-1], self.end)
 
     def fold(self, record: Record, line: bytes, offset: int) -> None:
-        """Take in *record*, which is nobody else's to change, written as *line* at *offset* of the journal."""
+        """Add *record*, which is *line* at *offset* of the journal; the caller must not change it later."""
         op = record["op"]
         if op in _KEPT:
             self._newest[op] = [*self._newest.get(op, ()), (offset, record)][-_KEPT[op] :]
@@ -257,7 +255,7 @@ class JournalTail:
 
     @property
     def lines(self) -> Record | None:
-        """The newest record of what ``window.jsonl`` has grown to since its last note; None if there is none."""
+        """The newest record of the growth of ``window.jsonl`` since its replacement; None if there is none."""
         noted = max(self._newest.get("window", [])[-1:] + self._newest.get("lines", []), key=_offset, default=None)
         return noted[1] if noted and noted[1]["op"] == "lines" else None
 
@@ -298,7 +296,7 @@ class JournalTail:
         return None if found is None else found[1]
 
     def before(self) -> dict[str, Any]:
-        """Return what the next record says of those before it; nothing in the very first."""
+        """Return what the next record says of earlier records; the first record says nothing."""
         writer = {} if self._is_durable else {"unsynced": True}
         if not self.end:
             return writer
@@ -307,9 +305,9 @@ class JournalTail:
 
     @property
     def has_unsynced_records(self) -> bool:
-        """Whether the journal has records that somebody counts on and that are not known to be durable.
+        """Whether the journal has records that must be durable and may not be.
 
-        Nobody counts on those that say what the window has grown to: the window's lines are durable before them.
+        Records of the window's growth need not be: the window's lines are durable before them.
         """
         return self._counted_end > self.synced.journal
 
@@ -318,22 +316,22 @@ class JournalTail:
         return self.synced.summaries if name == layout.SUMMARIES_FILE else self.synced.context
 
     def unsynced_files(self) -> list[str]:
-        """Return those of the two that hold committed bytes which are not known to be durable."""
+        """Return those of the two files whose committed bytes may not be durable."""
         ends = {layout.CONTEXT_FILE: self.context_end, layout.SUMMARIES_FILE: self.summaries_end}
         return [name for name, end in ends.items() if end > self.synced_of(name)]
 
     def mark_synced(self, *, transcript: bool) -> None:
-        """Remember that all that is committed counts as durable, and with *transcript* what is derived as well."""
+        """Note that all committed bytes are durable, and with *transcript* those of the transcript, too."""
         self.mark_checked()
         derived = self.transcript_end if transcript else self.synced.transcript
         self.synced = self._checked._replace(transcript=derived, journal=self.end)
 
     def mark_checked(self) -> None:
-        """Remember that everything that is committed has the bytes that it should have."""
+        """Note that all committed bytes were checked."""
         self._checked = Synced(self.context_end, self.summaries_end)
 
     def unchecked_batches(self) -> list[Batch]:
-        """Return the batches that may have been lost in a power cut and were not looked at since, oldest first."""
+        """Return the batches that a power cut may have taken and that were not checked since, oldest first."""
         safe = max(self.synced.context, self._checked.context, self._proven.context)
         found: list[Batch] = []
         if self.context_end <= safe:
@@ -346,7 +344,7 @@ class JournalTail:
         return found[::-1]
 
     def unchecked_summaries(self) -> list[ByteRange]:
-        """Return the extents of summaries that may have been lost and were not looked at since, oldest first."""
+        """Return the byte ranges of summaries that may be lost and were not checked since, oldest first."""
         safe = max(self.synced.summaries, self._checked.summaries, self._proven.summaries)
         found: list[ByteRange] = []
         for offset, record in self._chain("summary"):
@@ -357,9 +355,9 @@ class JournalTail:
         return found[::-1]
 
     def rewind(self, offset: int) -> None:
-        """Forget the record at *offset* of the journal and all behind it: they were never committed.
+        """Forget the record at *offset* of the journal and all later ones: they were never committed.
 
-        What they say was durable before them still counts: what is not there any more of that is damage.
+        Bytes that they report as durable still count as durable: if some of these are missing, that is damage.
         """
         checked, proven = self._checked, self._proven
         self.forget()
@@ -377,7 +375,7 @@ class JournalTail:
         return kept[-1][1] if kept else {}
 
     def _chain(self, op: str) -> Iterator[tuple[int, Record]]:
-        """Yield the records of kind *op*, newest first, as far as each leads to the one before."""
+        """Yield the records of kind *op*, newest first, as long as each leads to the one before."""
         newest = self._newest.get(op)
         offset, record = newest[-1] if newest else (0, None)
         while record is not None:
@@ -397,7 +395,7 @@ class JournalTail:
         claimed = self._claimed(record, offset)
         torn = self._first_bad(min(max(claimed.journal, self._proven.journal), offset), offset)
         if torn is not None:
-            # A power cut took a part of what one sync was to make durable: all of it is unacknowledged.
+            # A power cut took a part of the bytes of one sync, so none of them was acknowledged.
             self._load(torn)
         elif self._restore(record, offset):
             self.fold(record, line, offset)
@@ -405,14 +403,14 @@ class JournalTail:
             self._fold_lines(0, offset + len(line) + 1)
 
     def _claimed(self, record: Record, offset: int) -> Synced:
-        """Return what *record*, at *offset*, says was durable, and remember what of it is beyond doubt."""
+        """Return the durable bytes by *record* at *offset*, and note which of them are beyond doubt."""
         synced = synced_before(record)
         claimed = synced._replace(journal=min(synced.journal, offset))
         self._proven = Synced(*map(max, self._proven, proven_by(record, claimed)))
         return claimed
 
     def _first_bad(self, start: int, end: int) -> int | None:
-        """Return where the first line that is no record begins."""
+        """Return the offset of the first line that is no record."""
         for position, content in chunks_of_lines(self._read, start, end):
             for offset, line in lines_of(content, position):
                 if decode(line) is None:
@@ -438,7 +436,7 @@ class JournalTail:
         return lines_of(content[skipped:], start + skipped)
 
     def _restore(self, record: Record, end: int) -> bool:
-        """Take over what *record*, at *end*, says of those before it; False where that leads nowhere."""
+        """Load the records that *record*, at *end*, refers to; False if one of them is unreadable."""
         if not end:
             return True
         before = record.get("before")
@@ -472,7 +470,7 @@ class JournalTail:
         return record if record is not None and record["op"] == op else None
 
     def _fold_lines(self, start: int, end: int) -> bool:
-        """Fold the journal from *start*, up to the last whole record before *end*; False where a line is none."""
+        """Add the records from *start* up to the last whole one before *end*; False if a line is no record."""
         is_damaged, is_sound = False, True
         for position, content in chunks_of_lines(self._read, start, end):
             for offset, line in lines_of(content, position):

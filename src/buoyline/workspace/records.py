@@ -1,4 +1,4 @@
-"""What a session's journal says besides its batches: tool results, stubs, and what the window holds.
+"""Records of a session's journal other than batches: tool results, stubs, and the window.
 
 Pure. Source: docs/format.md, "journal.jsonl".
 """
@@ -30,15 +30,15 @@ def result_record(
     others_bytes: int,
     time: str,
 ) -> Record:
-    """Return the record of a tool result whose text, with what *measure* says of it, stands in file *name*.
+    """Return the record of a tool result whose text is in file *name*.
 
     Args:
         result: The result.
         name: Of the file, within the session.
         measure: Of the text.
-        parts: What `buoyline.workspace.content` says of each of its parts, in order.
-        view: What stands in its view; None without one.
-        others_bytes: What the session's other results take with their views.
+        parts: Records of its parts by `buoyline.workspace.content`, in order.
+        view: Content of its view; None if it has none.
+        others_bytes: Size of the session's other results with their views.
         time: Now.
     """
     record: dict[str, Any] = {
@@ -69,15 +69,15 @@ def streamed_record(
     others_bytes: int,
     time: str,
 ) -> Record:
-    """Return the record of a tool result that came piece by piece, which is one text in file *name*.
+    """Return the record of a streamed tool result, which is one text in file *name*.
 
     Args:
         call_id: The id of the call.
         name: Of the file, within the session.
         measure: Of the content.
-        view: Lines and bytes of its view; None without one.
-        partial: Why the tool did not come to its end; empty where it did.
-        others_bytes: What the session's other results take with their views.
+        view: Lines and bytes of its view; None if it has none.
+        partial: Why it is not whole; empty if it is.
+        others_bytes: Size of the session's other results with their views.
         time: Now.
     """
     result = ToolResult(call_id, "", ())
@@ -96,12 +96,12 @@ def streamed_record(
 
 
 def stored_result(record: Record, path: Callable[[str], str], data_path: Callable[[str], str]) -> StoredResult:
-    """Describe the tool result that *record* is about.
+    """Describe the tool result of *record*.
 
     Args:
-        record: As `result_record` made it.
-        path: Makes what the agent uses from the name of one of the session's files.
-        data_path: Makes it from the workspace-relative name of a file under ``data/``.
+        record: From `result_record`.
+        path: Returns the path for the agent of one of the session's files.
+        data_path: The same for the workspace-relative name of a file under ``data/``.
     """
     view = record.get("view")
     return StoredResult(
@@ -115,7 +115,7 @@ def stored_result(record: Record, path: Callable[[str], str], data_path: Callabl
 
 
 def stub_record(stub: str, name: str, time: str) -> Record:
-    """Return the record of the text *stub*, which stands for the result in file *name*."""
+    """Return the record of the text *stub*, which replaces the result in file *name*."""
     return {"op": "stub", "sha256": text_digest(stub), "path": name, "time": time}
 
 
@@ -125,15 +125,15 @@ def settings_record(settings: Record, time: str) -> Record:
 
 
 def writer_record(writer: str, time: str) -> Record:
-    """Return the record of who goes on with the session's window."""
+    """Return the record of the window's new writer."""
     return {"op": "writer", "writer": writer, "time": time}
 
 
 def check_writer(known: JournalState, session_id: str, writer: str) -> None:
-    """Refuse a writer that another one has taken over from, or whose window is gone; an empty one is not checked.
+    """Refuse a writer if another one took the window over, or if the window is gone; an empty one is not checked.
 
     Raises:
-        StaleWindowError: Another one began or claimed the window, or the session was removed meanwhile.
+        StaleWindowError: Another writer began or claimed the window, or the session was removed meanwhile.
     """
     if writer and not known.windows:
         raise StaleWindowError(session_id, "its window is not there any more")
@@ -142,14 +142,14 @@ def check_writer(known: JournalState, session_id: str, writer: str) -> None:
 
 
 def pins_record(pins: Sequence[int], time: str) -> Record:
-    """Return the record of the messages that are pinned from now on."""
+    """Return the record of the pinned messages."""
     return {"op": "pins", "pins": list(pins), "time": time}
 
 
 def window_record(
     content: bytes, head: Sequence[str], first: int, pins: Sequence[int], time: str, *, times: Sequence[str] = ()
 ) -> Record:
-    """Return the record of what ``window.jsonl`` begins with; see `WindowState` for the arguments."""
+    """Return the record of a replaced ``window.jsonl``; see `WindowState` for the arguments."""
     return {
         "op": "window",
         "bytes": len(content),
@@ -163,11 +163,11 @@ def window_record(
 
 
 def lines_record(size_bytes: int, checksum: int, *, times: Sequence[str] = (), is_durable: bool) -> Record:
-    """Return the record of what ``window.jsonl`` has grown to.
+    """Return the record of a grown ``window.jsonl``.
 
     Args:
         size_bytes: Of the file.
-        checksum: The CRC-32 of all of it, which the next one goes on from.
+        checksum: The CRC-32 of all of it, from which the next one is computed.
         times: When the messages of the newest lines were added, one for each.
         is_durable: The bytes were durable before the record was written.
     """
@@ -180,7 +180,7 @@ def _known_times(times: Sequence[str]) -> Record:
 
 
 def checked_times(times: Sequence[str], messages: Sequence[object]) -> tuple[str, ...]:
-    """Return *times* in the form of records; one that is none becomes empty.
+    """Return *times* in the form of records; an invalid one becomes empty.
 
     Raises:
         ValueError: *times* is not empty, and not as long as *messages*.
@@ -191,7 +191,7 @@ def checked_times(times: Sequence[str], messages: Sequence[object]) -> tuple[str
 
 
 def window_line(message: object) -> bytes:
-    """Return the line of a native message as it stands in ``window.jsonl``, its end included.
+    """Return the line of a native message in ``window.jsonl``, line end included.
 
     Raises:
         MessageError: It is no message.
@@ -200,13 +200,13 @@ def window_line(message: object) -> bytes:
 
 
 def window_state(known: Index, content: bytes) -> WindowState | None:
-    """Return what stands in the context; None when *content* is not what was noted.
+    """Return the content of the context; None if *content* does not match its records.
 
-    Whichever of the last two notes matches the bytes is the true one, so a crash between note and replacement
-    does no harm.
+    Of the last two records, the one that matches the bytes is valid, so a crash between record and replacement does no
+    harm.
 
     Args:
-        known: What the journal says.
+        known: The state by the journal.
         content: Whole lines of ``window.jsonl``.
     """
     note = window_note(known, content)
@@ -226,7 +226,7 @@ def window_state(known: Index, content: bytes) -> WindowState | None:
 
 
 def window_note(known: JournalState, content: bytes) -> Record | None:
-    """Return the newest record of what ``window.jsonl`` begins with that *content* does begin with."""
+    """Return the newest record of a replaced window whose bytes *content* begins with."""
     for note in reversed(known.windows):
         if hashlib.sha256(content[: note["bytes"]]).hexdigest() == note["sha256"]:
             return note
@@ -234,14 +234,14 @@ def window_note(known: JournalState, content: bytes) -> Record | None:
 
 
 def grown_to(known: Index, note: Record) -> list[Record]:
-    """Return the records of what the file that begins as *note* says has grown to, in order."""
-    # What was added behind a note that came to nothing was added to the file before.
+    """Return the records of the growth of the file that *note* is about, in order."""
+    # If the newest replacement never happened, later lines were added to the older file.
     is_newest = note is known.windows[-1]
     return known.lines[-1] if is_newest or known.lines[-1] else known.lines[0]
 
 
 def _times_in(records: Iterable[Record], lines: Sequence[bytes]) -> tuple[str, ...]:
-    """Return when the message of each line was added, empty if no record says it."""
+    """Return when the message of each line was added; empty if no record says so."""
     numbers = {end: number for number, end in enumerate(accumulate(len(line) + 1 for line in lines), 1)}
     times = [""] * len(lines)
     for record in records:
@@ -259,14 +259,14 @@ def _has_grown_to(lines: Record, content: bytes) -> bool:
 
 
 def whole_lines(content: bytes) -> bytes:
-    """Return the lines of ``window.jsonl`` before the first that a crash left unfinished, or with a hole of zeros."""
+    """Return the lines of ``window.jsonl`` before the first unfinished one or the first hole of zeros."""
     hole = content.find(b"\0")
     end = len(content) if hole < 0 else hole
     return content[: content.rfind(b"\n", 0, end) + 1]
 
 
 def absent(strings: Sequence[str], contents: Iterable[bytes]) -> list[str]:
-    """Return those of *strings* that none of *contents* holds, in order; no more of these is read than needed."""
+    """Return those of *strings* that none of *contents* holds, in order; reads no more of these than necessary."""
     wanted = {text: text.encode("utf-8", "surrogatepass") for text in strings}
     for content in contents if wanted else ():
         wanted = {text: needle for text, needle in wanted.items() if needle not in content}

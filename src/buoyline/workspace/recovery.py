@@ -1,7 +1,7 @@
-"""What the next writer does about a crash, under the session's lock.
+"""Recovery after a crash by the next writer, under the session's lock.
 
-Torn bytes are set aside, never lost; damage that newer records stand behind is never cut. Source: docs/format.md,
-"Commit protocol".
+Torn bytes are set aside, never lost. Damage before newer records is never cut off. Source: docs/format.md, "Commit
+protocol".
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.tree import OpenFile
 
 Content = Callable[[Batch], bytes | None]
-"""Returns a batch's bytes, or None when they are not what was committed."""
+"""Returns a batch's bytes; None if they differ from the committed ones."""
 
 WholeIndex = Callable[[], Index]
-"""Reads the whole journal, which is worth its time only after a crash."""
+"""Reads the whole journal; called only after a crash."""
 
 
 def recover(
@@ -36,18 +36,18 @@ def recover(
     """Bring the session's files back to the last commit.
 
     Args:
-        tail: What the journal says; what was never committed is dropped from it.
+        tail: The journal's tail; uncommitted records are dropped from it.
         appender: The session's files.
         content: Reads a batch.
         index: Reads the journal.
-        is_first_look: Nothing is known of these files from earlier.
+        is_first_look: This process has not seen these files before.
         now: Returns the time, for records of messages whose own record is damaged.
     """
     while (torn := _first_torn(tail, appender, content)) is not None:
         tail.rewind(torn)
     appender.set_aside_behind(layout.JOURNAL_FILE, tail.end)
     if tail.has_lost_a_record:
-        # The bytes behind the last batch may be those of the damaged record: acknowledged, so they are kept.
+        # The bytes after the last batch may belong to the damaged record, and be acknowledged: they are kept.
         _adopt(tail, appender, now())
     appender.set_aside_behind(layout.CONTEXT_FILE, tail.context_end)
     _complete_transcript(tail, appender, content, index, is_first_look=is_first_look)
@@ -59,18 +59,18 @@ def recover(
 
 
 def rebuilt_journal(context: bytes, time: str, *, is_durable: bool) -> bytes:
-    """Return the journal of an archive whose own is lost: one batch per whole line, all marked as rebuilt.
+    """Return a new journal for an archive that lost its own: one batch per whole line, all marked as rebuilt.
 
-    It is published whole. Grown record by record, a crash would leave a shorter one, and the rest of the archive would
-    pass for a torn tail.
+    It is published whole. If it grew record by record, a crash would leave a shorter one, and the rest of the archive
+    would look like a torn tail.
 
     Args:
         context: All of ``context.jsonl``.
-        time: Stands in the records, since the real times went with the journal.
+        time: The time of all records, since the real times are lost with the journal.
         is_durable: Whether syncs reach the device.
 
     Raises:
-        MessageError: A line is no message; then nothing can be appended safely.
+        MessageError: A line is no message, so that nothing can be appended safely.
     """
     journal = bytearray(encode({**begin_record(time), "rebuilt": True}))
 
@@ -88,7 +88,7 @@ def rebuilt_journal(context: bytes, time: str, *, is_durable: bool) -> bytes:
 
 
 def _adopt(tail: JournalTail, appender: Appender, time: str) -> None:
-    """Commit the whole lines behind the last batch again, one batch a line, marked as rebuilt."""
+    """Commit the whole lines after the last batch again, one batch a line, marked as rebuilt."""
     file = appender.file(layout.CONTEXT_FILE)
     file.sync()
     for record in _adopted(tail, file.read(tail.context_end, file.size() - tail.context_end), time):
@@ -97,7 +97,7 @@ def _adopt(tail: JournalTail, appender: Appender, time: str) -> None:
 
 
 def _adopted(tail: JournalTail, content: bytes, time: str) -> Iterator[Record]:
-    """Yield the record of each whole line of *content*, which stands behind the last batch; *tail* takes each in."""
+    """Yield the record of each whole line of *content*, which follows the last batch; the caller adds it to *tail*."""
     for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
         value = parse(line)
         message = ArchivedMessage(tail.messages, detect(value).name, value, ())
@@ -113,9 +113,9 @@ def _adopted(tail: JournalTail, content: bytes, time: str) -> Iterator[Record]:
 
 
 def _first_torn(tail: JournalTail, appender: Appender, content: Content) -> int | None:
-    """Return where the journal has the oldest record whose bytes never became durable; None where all are there.
+    """Return the journal offset of the oldest record whose bytes never became durable; None if there is none.
 
-    Whatever follows it is not acknowledged either, since a sync comes before every acknowledgement.
+    Nothing after it was acknowledged, since a sync comes before every acknowledgement.
     """
     torn = [batch.byte_range.record_offset for batch in tail.unchecked_batches() if content(batch) is None]
     for byte_range in tail.unchecked_summaries():
@@ -128,7 +128,7 @@ def _first_torn(tail: JournalTail, appender: Appender, content: Content) -> int 
 def _complete_transcript(
     tail: JournalTail, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool
 ) -> None:
-    """Render again what is missing, or what a power cut left without its bytes: the transcript is not synced."""
+    """Render the missing end of the transcript, which is not synced: a power cut may have taken it."""
     file = appender.file(layout.TRANSCRIPT_FILE)
     size, last = file.size(), tail.last_batch
     end = _end_of_whole(file, min(tail.synced.transcript, size)) if is_first_look else size
@@ -147,7 +147,7 @@ def _complete_transcript(
 
 
 def _end_of_whole(file: OpenFile, start: int) -> int:
-    """Return where the transcript, which is whole up to *start*, first has a hole: zeros, which it never shows."""
+    """Return the offset of the first hole after *start*: zeros, which a transcript never contains."""
     hole = file.read(start, file.size() - start).find(b"\0")
     return file.size() if hole < 0 else start + hole
 
@@ -158,7 +158,7 @@ def _is_rendered(known: JournalState, batch: Batch, file: OpenFile, content: Con
 
 
 def _rendered(known: JournalState, batch: Batch, content: Content) -> bytes | None:
-    """Return the lines of *batch*; None where it is damaged, or would now take other room than its record says."""
+    """Return the lines of *batch*; None if it is damaged, or now has another size than its record says."""
     found = content(batch)
     if found is None:
         return None
