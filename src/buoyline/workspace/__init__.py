@@ -1,4 +1,8 @@
-"""The workspace: what left the context, as plain files or in memory. Knows messages, never tokens."""
+"""The workspace: offloaded and archived content, as plain files or in memory.
+
+Here live the files of a session and the code that writes, reads and recovers them. Token counting, previews of results,
+verification, gc and lookups do not: they use a workspace.
+"""
 
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.memory import MemoryWorkspace

@@ -1,4 +1,4 @@
-"""The text of a tool result as the bytes of its file, made slice by slice: its size costs no memory.
+"""The text of a tool result as the bytes of its file, encoded slice by slice to save memory.
 
 Pure apart from a thread that hashes.
 """
@@ -42,13 +42,11 @@ _HASHED_BESIDE_CHARS = 1 << 21
 
 
 class Measure(NamedTuple):
-    """What is known of a text once it was encoded.
+    """Size, hash and lines of an encoded text.
 
     Attributes:
-        size_bytes: Of all of it.
-        sha256: Over all of it, in hexadecimal.
         lines: As `buoyline.previews.source.count_lines` counts them.
-        blocks: Offset and size of each block, without the newlines that were put between them.
+        blocks: Offset and size of each block, without the newlines between them.
     """
 
     size_bytes: int
@@ -58,10 +56,10 @@ class Measure(NamedTuple):
 
 
 class ResultContent:
-    """What stands in the file of a tool result: its text and JSON blocks, each beginning on a line of its own.
+    """The content of a tool result's file: its text and JSON blocks, each beginning on a new line.
 
-    Lone surrogates are written in their three-byte form, so that any text a tool gives comes back equal. The
-    text is encoded once a slice, and hashed and counted on the way to the file.
+    Lone surrogates are written in their three-byte form, so that every text of a tool is loaded unchanged. The text is
+    encoded slice by slice, and hashed and counted on the way to the file.
     """
 
     def __init__(self, result: ToolResult) -> None:
@@ -70,14 +68,14 @@ class ResultContent:
         self._read: _Read | None = None
 
     def chunks(self) -> Generator[bytes]:
-        """Yield the bytes in pieces of about a megabyte; who reads them to the end has measured them, too."""
+        """Yield the bytes in pieces of about a megabyte; the first full iteration also measures them."""
         if self._read is None:
             yield from self._measured_chunks()
         else:
             yield from (chunk for text, _ in self._pieces() for chunk in _encoded(text))
 
     def measure(self) -> Measure:
-        """Return size, hash and lines, for which the text is encoded once unless that was done."""
+        """Return size, hash and lines; encodes the text if that was not done yet."""
         while (read := self._read) is None:
             for _ in self.chunks():
                 pass
@@ -89,7 +87,7 @@ class ResultContent:
         )
 
     def view(self) -> bytes | None:
-        """Return the readable view; None, without a copy of the text, where the text itself is readable."""
+        """Return the readable view; None, without a copy of the text, if the text itself is readable."""
         if all(map(is_readable, self._texts)):
             return None
         view = view_of(join_texts(self._texts))
@@ -128,12 +126,12 @@ def _places(sizes: Sequence[tuple[int, bool]]) -> Iterator[tuple[int, int]]:
 
 
 class _Digest:
-    """A SHA-256 that may be taken in a thread, while whoever feeds it waits for the disk."""
+    """A SHA-256 that may be computed in a thread, while the caller waits for the disk."""
 
     def __init__(self, *, is_beside: bool) -> None:
         self._hash = hashlib.sha256()
         self._waiting: Queue[bytes | None] | None = None
-        # Not an executor: that refuses work while the interpreter ends, when a lane may well be storing.
+        # Not an executor: it refuses work while the interpreter ends, when a worker may still be storing.
         self._thread: threading.Thread | None = None
         if is_beside:
             self._waiting = Queue(_WAITING_SLICES)
@@ -154,7 +152,7 @@ class _Digest:
             self._waiting.put(chunk)
 
     def hexdigest(self) -> str:
-        """Return the digest once the thread has ended, which need not be waited for before the file is synced."""
+        """Wait for the thread, if any, and return the digest. The file can be synced before."""
         if self._thread is not None:
             self._thread.join()
         return self._hash.hexdigest()
@@ -165,7 +163,7 @@ class _Digest:
 
 
 class _Read(NamedTuple):
-    """What reading the chunks to their end has told; the digest may still be at work."""
+    """The result of reading all chunks; the digest may still be computed."""
 
     digest: _Digest
     sizes: list[tuple[int, bool]]
@@ -179,23 +177,23 @@ def _encoded(text: str) -> Iterator[bytes]:
         yield text[start : start + slice_chars].encode("utf-8", "surrogatepass")
 
 
-# The blocks of a tool result as the journal describes them, and a result made of them again.
+# The blocks of a tool result in the journal, and how a result is loaded from them.
 #
-# Pure. Text and JSON stand in the result's own file; the decoded bytes of everything else stand in ``data/``.
+# Pure. Text and JSON are in the result's own file; the decoded bytes of everything else are in ``data/``.
 # Source: docs/format.md, "journal.jsonl" and "tool_result-<id>.txt".
 
 
 Put = Callable[[bytes, str], str]
-"""Stores bytes of a media type and returns the reference that stands for them."""
+"""Stores bytes of a media type and returns their reference."""
 
 OPAQUE: Final = "opaque"
 """The kind of a block that buoyline does not know: its JSON is in ``data/``."""
 
 REFERENCE: Final = "reference"
-"""The kind of a medium whose bytes are elsewhere, or are no base64: what the block says of them is in ``data/``."""
+"""The kind of an image or file whose bytes are elsewhere or not base64: the facts in its block are in ``data/``."""
 
 ONE_TEXT: Final[Sequence[Record]] = ({"kind": "text"},)
-"""What came as one text, without a place yet."""
+"""A single text, without a place yet."""
 
 _JSON_TYPE = "application/json"
 _BLOB = re.compile(layout.REFERENCE_PREFIX.decode("ascii") + r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
@@ -208,35 +206,35 @@ def has_data(result: ToolResult) -> bool:
 
 
 def described(result: ToolResult, put: Put) -> list[Record]:
-    """Describe the parts of *result* in order, with all that is no text handed to *put*.
+    """Return the records of the parts of *result* in order; all parts other than text and JSON go to *put*.
 
-    Text and JSON have no place yet: `placed` gives them one once the result's file is measured.
+    Text and JSON have no place yet: `placed` adds it after the result's file is measured.
     """
     return [_described(part, put) for part in result.parts]
 
 
 def placed(parts: Sequence[Record], measure: Measure) -> list[Record]:
-    """Return *parts* with the places that their texts have in the result's file."""
+    """Return *parts* with the places of their texts in the result's file."""
     places = iter(measure.blocks)
     return [part if "path" in part else {**part, **_place(*next(places))} for part in parts]
 
 
 def stored_parts(record: Record, reference: Callable[[str], str]) -> tuple[StoredPart, ...]:
-    """Describe the parts of the tool result that *record* is about.
+    """Describe the parts of the tool result of *record*.
 
     Args:
-        record: Of the result; the first ones of this format do not say what its parts are.
-        reference: Makes what the agent uses from the workspace-relative name of a file.
+        record: Of the result; old ones do not list its parts.
+        reference: Returns the path for the agent of a workspace-relative name.
     """
     return tuple(_stored(part, reference) for part in record.get("parts", ()) if is_object(part))
 
 
 def result_from(record: Record, text: bytes, get: Callable[[str], bytes]) -> ToolResult:
-    """Make the result again that *record* is about.
+    """Return the tool result of *record*.
 
     Args:
         record: Of the result.
-        text: The bytes of its file; what of them is no UTF-8 becomes U+FFFD.
+        text: The bytes of its file; invalid UTF-8 becomes U+FFFD.
         get: Returns the bytes behind a reference.
     """
     parts = record.get("parts")

@@ -1,6 +1,6 @@
-"""Redaction: what a workspace is given goes through a hook before anything of it is hashed or written.
+"""Redaction: all content passes a hook before any of it is hashed or written.
 
-Pure apart from the hooks. It fails closed: where a hook fails, nothing is stored.
+Pure apart from the hooks. It fails closed: if a hook fails, nothing is stored.
 """
 
 import base64
@@ -46,12 +46,12 @@ RedactPayload = Callable[[bytes, str], bytes]
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-# JSON in JSON in JSON ...: each level doubles the backslashes, so this is more than any agent writes.
+# JSON in JSON in JSON ...: each level doubles the backslashes, so no agent writes more levels.
 _MAX_LEVELS = 8
 
 
 class Redaction:
-    """Puts everything that is about to be written through the hooks of a workspace; without hooks it does nothing."""
+    """Passes everything that will be written through the hooks of a workspace; without hooks it does nothing."""
 
     def __init__(self, redact: RedactText | None = None, redact_payload: RedactPayload | None = None) -> None:
         """Use *redact* for texts, and *redact_payload* for decoded payloads; see `LocalWorkspace`.
@@ -67,13 +67,13 @@ class Redaction:
         self.is_active = redact is not None or redact_payload is not None
 
     def text(self, text: str) -> str:
-        r"""Return *text* as it may be stored.
+        r"""Return *text* after redaction.
 
-        The hook gets the text, and where that holds JSON's escapes, also what they stand for: a secret in the
-        arguments of a call may be spelled ``"p\u0061ss\"word"``, and the transcript shows it decoded.
+        If the text contains JSON escapes, the hook gets it decoded, too: a secret in the arguments of a call may be
+        spelled ``"p\u0061ss\"word"``, and the transcript shows it decoded.
 
         Raises:
-            RedactionError: The hook failed, or gave something else than text.
+            RedactionError: The hook failed, or did not return text.
         """
         if self._redact is None:
             return text
@@ -86,13 +86,13 @@ class Redaction:
         raise RedactionError("redact", "changes its own answers without end")
 
     def texts(self, texts: Sequence[str]) -> list[str]:
-        """Return each of *texts* as it may be stored; see `text`."""
+        """Return each of *texts* after redaction; see `text`."""
         return [self.text(text) for text in texts]
 
     def identifier(self, identifier: str) -> str:
-        """Return a batch id or the name of a writer as it may be stored: as it is, or else its hash.
+        """Return a batch id or the name of a writer unchanged, or its hash if the hook changes it.
 
-        What such an id is for is to differ from others, so two of them must not become one.
+        Ids must remain different, so a redacted text is not used.
 
         Raises:
             RedactionError: See `text`.
@@ -102,13 +102,13 @@ class Redaction:
         return hashlib.sha256(identifier.encode("utf-8", "surrogatepass")).hexdigest()
 
     def payload(self, payload: bytes, media_type: str) -> bytes:
-        """Return a decoded payload as it may be stored.
+        """Return a decoded payload after redaction.
 
-        Without a hook for payloads, those of a text type that are UTF-8 go through the one for texts; all others
-        stay as they are.
+        Without a hook for payloads, those of a text type that are UTF-8 go through the hook for texts; all others
+        remain unchanged.
 
         Raises:
-            RedactionError: A hook failed, or gave something else than bytes.
+            RedactionError: A hook failed, or did not return bytes.
         """
         if self._redact_payload is not None:
             with _FailingClosed("redact_payload"):
@@ -120,10 +120,10 @@ class Redaction:
         return payload if text is None else self.text(text).encode("utf-8", "surrogatepass")
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value as it may be stored: a copy with every string, every key and every payload redacted.
+        """Return a copy of a JSON value with every string, every key and every payload redacted.
 
-        Numbers stay. A payload stands in its place again, in base64; a reference of ours in a payload's place
-        stays as it is.
+        Numbers are not changed. A payload is decoded for the hook and encoded again; a reference of ours in a payload's
+        place is not changed.
 
         Raises:
             RedactionError: A hook failed, or made two keys of one object the same.
@@ -152,26 +152,26 @@ class Redaction:
         return holder[0]
 
     def messages(self, messages: Sequence[Any], dialect: str | None = None) -> Sequence[Any]:
-        """Return native messages as they may be stored, as JSON values of the same dialect.
+        """Return native messages after redaction, as JSON values of the same dialect.
 
         Args:
             messages: None of them is changed.
-            dialect: Name of their dialect; detected for each where it is None.
+            dialect: Name of their dialect; None to detect it for each.
 
         Raises:
             RedactionError: See `value`.
-            MessageError: One of *messages* is no message; it is named by its position.
+            MessageError: One of *messages* is not a message; the error has its position.
         """
         if not self.is_active:
             return messages
         return [self._message(message, position, dialect) for position, message in enumerate(messages)]
 
     def result(self, tool_result: object) -> ToolResult:
-        """Read one tool result, with its id and all of its parts as they may be stored, media decoded.
+        """Read one tool result, with its id and all of its parts redacted and its media decoded.
 
         Raises:
             RedactionError: See `text`.
-            MessageError: *tool_result* is none.
+            MessageError: *tool_result* is not a tool result.
         """
         found = self._reworded(lambda: read_result(tool_result))
         if not self.is_active or not isinstance(found.call_id, str):
@@ -180,7 +180,7 @@ class Redaction:
         return replace(found, call_id=self.text(found.call_id), name=self.text(found.name), parts=parts)
 
     def view(self, message: Message) -> Message:
-        """Return the view of a message as it may be stored.
+        """Return the view of a message after redaction.
 
         Raises:
             RedactionError: See `text`.
@@ -218,7 +218,7 @@ class Redaction:
             return found
         content = found.content()
         if content is None:
-            # No base64 after all, so it is a text; what its size is follows from nothing.
+            # Not base64 after all, so it is a text.
             return replace(found, payload=Base64(self.text(getattr(found.payload, "text", ""))))
         redacted = self.payload(content, found.media_type)
         return replace(found, payload=redacted, size_bytes=len(redacted))
@@ -248,7 +248,7 @@ class Redaction:
         return text if is_reference else self.text(text)
 
     def _carried(self, text: str, carrier: PayloadText, *, is_payload: bool) -> str:
-        """Redact a text in a payload's place: its bytes, and itself where it may be a text all the same."""
+        """Redact a text in a payload's place: its bytes, and the text itself if it may be one."""
         head, spelled = text[: carrier.start], text[carrier.start :]
         payload, is_canonical = _decoded(spelled)
         if not (is_canonical and is_payload) and (redacted := self.text(text)) != text:
@@ -268,7 +268,7 @@ class Redaction:
         return found
 
     def _revealed(self, text: str) -> str | None:
-        """Return the redacted form of what the escapes in *text* hide from the hook; None where they hide nothing."""
+        """Return the redacted form of *text* with its escapes decoded; None if the hook changes nothing there."""
         for _ in range(_MAX_LEVELS):
             decoded = _unescaped(text)
             if decoded == text:
@@ -280,7 +280,7 @@ class Redaction:
         return None
 
     def _respelled(self, text: str, revealed: str) -> str:
-        """Return a JSON document *text* with its strings redacted one by one, or else *revealed*, without escapes."""
+        """Return a JSON document *text* with each string redacted; for other texts *revealed*, without escapes."""
         if text.lstrip()[:1] not in {"{", "["}:
             return revealed
         try:
@@ -290,14 +290,14 @@ class Redaction:
         return spelled if spelled != text and self._revealed(spelled) is None else revealed
 
     def _reworded(self, work: Callable[[], T]) -> T:
-        """Return what *work* gives; where that quotes a message in its error, the quotation is redacted, too."""
+        """Return the result of *work*; if its error quotes a message, the quotation is redacted, too."""
         try:
             return work()
         except MessageError as error:
             if not self.is_active:
                 raise
             failure = error
-        # Behind the handler, so that the error does not carry the first one along.
+        # After the handler, so that the new error does not refer to the first one.
         raise MessageError(self.text(failure.reason), failure.position)
 
 
@@ -309,7 +309,7 @@ class _Holder(NamedTuple):
 
 
 class _FailingClosed:
-    """Turns whatever a hook raises into a `RedactionError` that names its kind and nothing that it says."""
+    """Turns an error of a hook into a `RedactionError` with its type, and without its text."""
 
     def __init__(self, hook: str) -> None:
         self._hook = hook
@@ -326,7 +326,7 @@ _PAYLOAD_KEYS = frozenset({"url", "file_data", "image_url", "data"})
 
 
 def _decoded(spelled: str) -> tuple[bytes, bool]:
-    """Decode base64 that may be spelled loosely; the bytes (none where it is no base64), and whether it was strict."""
+    """Decode strict or loose base64; return the bytes (none if it is not base64), and whether it was strict."""
     compact = "".join(spelled.split()).rstrip("=").translate(_URL_SAFE)
     try:
         payload = base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
@@ -358,4 +358,4 @@ def _character(escape: re.Match[str]) -> str:
 
 
 UNREDACTED: Final = Redaction()
-"""Stores everything as it is."""
+"""Changes nothing."""

@@ -1,7 +1,6 @@
-"""Which file of a workspace a tool call is about, told from how the call is spelled.
+"""The file of a workspace that a tool call reads, by the arguments of the call.
 
-Pure. It says what is read back from a workspace; it opens nothing, so nothing rests on its being right but whether a
-result is stored once more.
+Pure. It opens nothing; its answer only decides whether a re-read result is stored again.
 """
 
 import posixpath
@@ -22,19 +21,19 @@ _KEPT = (layout.SESSIONS, layout.DATA)
 
 
 def reference_in(arguments: str, roots: Sequence[str], directory: str) -> str:
-    """Return the first reference to something stored that the *arguments* of a call name.
+    """Return the first reference to stored content in the *arguments* of a call.
 
-    Found are, within any text among the arguments, such as a shell's command: paths below ``sessions/`` and ``data/``
-    of the workspace, absolute or relative, references to payloads, and what stubs and summaries call a file of the
-    session by: ``tool_result-….txt``, ``transcript.md:120-135``.
+    A reference may be part of any text among the arguments, such as a shell command: a path below ``sessions/`` or
+    ``data/`` of the workspace, absolute or relative, a reference to a payload, or the name of a file of the session as
+    in stubs and summaries: ``tool_result-….txt``, ``transcript.md:120-135``.
 
     Args:
         arguments: JSON, or any other text.
-        roots: What absolute references begin with, the one to be returned first; no ``/`` at the end.
+        roots: Beginnings of absolute references, without a ``/`` at the end; the first is used in the answer.
         directory: The session's, relative to the workspace.
 
     Returns:
-        An absolute path, or ``workspace:///data/…``; empty when nothing of the kind is named.
+        An absolute path, or ``workspace:///data/…``; empty if there is no reference.
     """
     for text in _texts(arguments):
         for found in _token(tuple(roots)).finditer(text):
@@ -45,9 +44,9 @@ def reference_in(arguments: str, roots: Sequence[str], directory: str) -> str:
 
 
 def holds(chunks: Iterable[bytes], text: str) -> bool:
-    """Tell whether *text* stands in the content that *chunks* make up, byte for byte.
+    """Tell whether the content of *chunks* contains *text*, byte for byte.
 
-    No more than a chunk and the length of *text* is held at a time; with chunks as long as *text*, the cost is linear.
+    It holds no more than a chunk and the length of *text* at a time. With chunks as long as *text*, the cost is linear.
     """
     needle, held = text.encode("utf-8", "surrogatepass"), b""
     for chunk in chunks:
@@ -76,7 +75,7 @@ def _texts(arguments: str) -> Iterator[str]:
 
 
 def _token(roots: tuple[str, ...]) -> re.Pattern[str]:
-    """Return what finds whole paths: each begins where no path is under way, so a long one is looked at once."""
+    """Return a pattern for whole paths. Each match begins outside of a path, so that a long one is scanned once."""
     spelled = "|".join(re.escape(root) for root in roots)
     return re.compile(
         rf"(?P<blob>{re.escape(layout.reference_to(layout.DATA))}/[0-9a-f]{{64}}\.[a-z0-9]{{1,8}})"

@@ -1,6 +1,6 @@
-"""Which file a tool result gets: no two ids share one, not even where the file system ignores case.
+"""File names of tool results: no two ids share a file, even if the file system ignores case.
 
-Pure. The folder's names and the journal decide; whoever asks holds the session's lock. Source: docs/format.md, "Names".
+Pure. The folder's names and the journal decide, under the session's lock. Source: docs/format.md, "Names".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ class ResultNames:
             self.add(name)
 
     def add(self, name: str) -> None:
-        """Take in a file that is there now; nothing happens where it is known."""
+        """Add the name of a file, unless it is known."""
         key = layout.folded(name)
         if key in self._held:
             return
@@ -38,12 +38,12 @@ class ResultNames:
         return layout.folded(name) in self._held
 
     def first(self, call_id: str) -> str:
-        """Return the name of the first result of a call whose id can be a name: the best that is free or its own."""
+        """Return the name of the first result of a call whose id can be a name: the best free one or its own."""
         *names, last = layout.result_names(call_id)
         return next((name for name in names if self._held.get(layout.folded(name), name) == name), last)
 
     def numbered(self, call_id: str, tool: str, digest: str) -> str:
-        """Return the name of a result whose id cannot be a name; the one that it has, if it is there."""
+        """Return the name of a result whose id cannot be a name; its existing one, if there is one."""
         known = self._tails.get(layout.result_tail(call_id, digest))
         return known or layout.numbered_result_name(call_id, tool, self._results + 1, digest)
 
@@ -51,18 +51,18 @@ class ResultNames:
 def names_for(
     known: JournalState, names: ResultNames, call_id: str, tool: str, *, measure: Measure, parts: Sequence[Record]
 ) -> Iterator[str]:
-    """Yield the names that a result may have, in the order in which to try them.
+    """Yield the possible names of a result, best first.
 
-    First those that the journal has for the same id and content, then a new one, and last the one that is further
-    distinguished by its content, for the case that a file of a killed writer has other content.
+    These are the names of the same id and content in the journal, then a new one, and last one with a hash of the
+    content, in case a file of a killed writer has other content.
 
     Args:
-        known: What the journal says.
-        names: What the session's folder holds.
+        known: The state by the journal.
+        names: The names in the session's folder.
         call_id: The id of the call.
-        tool: The name of the tool; empty where it is not known.
+        tool: The name of the tool; empty if not known.
         measure: Of the result's text.
-        parts: What the journal would say of its parts.
+        parts: Records of its parts.
     """
     digest = _content_digest(measure, parts)
     newest = known.find_call(call_id)
@@ -82,11 +82,11 @@ def names_for(
 
 
 def _is_of(record: Record, measure: Measure, parts: Sequence[Record]) -> bool:
-    # Records of the first versions say nothing of parts.
+    # Old records do not list parts.
     return bool(record["sha256"] == measure.sha256 and record.get("parts", parts) == parts)
 
 
 def _content_digest(measure: Measure, parts: Sequence[Record]) -> str:
-    """Return a hash of what a result says, which for a single text is that of its file."""
+    """Return a hash of a result's content; for a single text, that of its file."""
     is_plain = len(parts) == 1 and parts[0]["kind"] == "text"
     return measure.sha256 if is_plain else text_digest(f"{measure.sha256} {spell(parts)}")

@@ -1,6 +1,6 @@
-"""Whether a record of the journal has the form that its kind of record has. Pure.
+"""Check that a record of the journal has the fields of its kind. Pure.
 
-A checksum says that a record is what somebody wrote, not that it was us. Source: docs/format.md, "journal.jsonl".
+A checksum proves that a record is unchanged, not that buoyline wrote it. Source: docs/format.md, "journal.jsonl".
 """
 
 import re
@@ -20,7 +20,7 @@ _CHECKSUM = re.compile("[0-9a-f]{8}")
 
 
 def fault_of(record: Record) -> str:
-    """Say what is wrong with *record*, in words; nothing where it is well-formed or of a kind that is not known."""
+    """Return in words what is wrong with *record*; empty if it is well-formed or of an unknown kind."""
     shape = _SHAPES.get(record["op"], {})
     for name in shape:
         if name not in record:
@@ -52,7 +52,7 @@ def _disagreement(record: Record) -> str:
 
 
 def _leads_back(before: object) -> bool:
-    """Tell whether *before* says what was durable, and where the newest records of each kind stood."""
+    """Tell whether *before* has the form of durable bytes and offsets of records."""
     return is_object(before) and all(map(_are(_is_count), before.values())) and len(before.get("synced", ())) <= _SYNCED
 
 
@@ -61,7 +61,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    # What no file size reaches is no count, and too large a number to seek to.
+    # No file is this large, and the number is too large to seek to.
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _TOO_MANY
 
 
@@ -126,7 +126,7 @@ _FACTS: Mapping[str, Check] = {
     "height": _is_count,
     "pages": _is_count,
 }
-"""What a part of a tool result may say beyond its kind and size."""
+"""Optional fields of a part of a tool result."""
 
 _BYTE_RANGE: Mapping[str, Check] = {
     "offset": _is_count,
@@ -186,4 +186,4 @@ _LATER: Mapping[str, Mapping[str, Check]] = {
     },
     "summary": {"n": _is_count},
 }
-"""What the first journals of this format did not say yet."""
+"""Fields that the first journals of this format did not have."""

@@ -1,4 +1,4 @@
-"""`TreeWorkspace`: all that the workspaces on a disk and in memory have in common. The asynchronous border."""
+"""`TreeWorkspace`: the common code of the workspaces on a disk and in memory, and their asynchronous methods."""
 
 import threading
 import uuid
@@ -34,7 +34,7 @@ AnyTree = TypeVar("AnyTree", bound=Tree)
 
 
 class TreeWorkspace(StoresStreams, Generic[AnyTree]):
-    """A workspace over a `Tree`. A subclass says where calls run, and what else its tree can do."""
+    """A workspace over a `Tree`. A subclass decides in which thread calls run."""
 
     _hint: ClassVar[str] = ""
     """What to do about a session that is not there."""
@@ -105,19 +105,19 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         )
 
     async def offload_context(self, session_id: str, msgs: Sequence[Any], **_: Any) -> str:
-        """Archive messages that leave the context.
+        """Archive messages.
 
         Args:
-            session_id: The session; created when it is new.
+            session_id: The session; created if it is new.
             msgs: Native messages of any known dialect, in order. None of them is changed.
-            **_: Accepted for the contract; nothing is expected.
+            **_: Accepted for the contract, and ignored.
 
         Returns:
             The path of ``context.jsonl``, which holds them from now on: absolute, or ``memory:///…``.
 
         Raises:
             InvalidNameError: *session_id* cannot be an id.
-            MessageError: One of *msgs* is no message; nothing was written.
+            MessageError: One of *msgs* is not a message; nothing was written.
             QuotaExceededError: A payload, the session or the workspace would exceed its quota; nothing was written.
             RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
@@ -129,9 +129,9 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """Store one whole tool result.
 
         Args:
-            session_id: The session; created when it is new.
+            session_id: The session; created if it is new.
             tool_result: A tool message, a tool result block, or a `ToolResult`.
-            **_: Accepted for the contract; nothing is expected.
+            **_: Accepted for the contract, and ignored.
 
         Returns:
             The path of the ``tool_result-<id>.txt`` that holds its text: absolute, or ``memory:///…``; see also
@@ -154,10 +154,10 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
 
         Returns:
             A copy of *block*, of its class, with ``workspace:///data/<sha256>.<ext>`` in the payload's place;
-            *block* itself when it has none.
+            *block* itself if it has none.
 
         Raises:
-            MessageError: The payload of a `DataBlock` is no base64; nothing was written.
+            MessageError: The payload of a `DataBlock` is not base64; nothing was written.
             QuotaExceededError: The payload or the workspace would exceed its quota; nothing was written.
             RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
@@ -185,11 +185,11 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         )
 
     def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> StreamWriter:
-        """Begin a tool result that is written piece by piece; docs/streaming.md.
+        """Begin a streamed tool result; docs/streaming.md.
 
         Raises:
-            ConfigError: *keep_partial* is set where a hook redacts.
-            InvalidNameError: One of the ids cannot be one.
+            ConfigError: *keep_partial* is set and a hook redacts.
+            InvalidNameError: One of the ids is invalid.
         """
         session = self._session(session_id)
         layout.require_id(call_id)
@@ -210,10 +210,10 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         )
 
     def result_source(self, session_id: str, stored: StoredResult) -> BytesSource:
-        """Return the text that the lines of *stored* count, for reading in blocks; that blocks the thread.
+        """Return the text with the line numbers of *stored*: the view if there is one. Reading it blocks the thread.
 
         Raises:
-            NotFoundError: The file is gone.
+            NotFoundError: The file is missing.
         """
         name = layout.view_name(stored.name) if stored.view else stored.name
         return file_source(self._tree, self._session(session_id).name(name))
@@ -229,7 +229,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return await self._run_in_session(session_id, load)
 
     async def record_stub(self, session_id: str, stub: str, stored: StoredResult) -> None:
-        """Remember that the text *stub* stands for *stored*."""
+        """Record that the text *stub* replaces *stored*."""
         await self._write(
             session_id,
             lambda: self._redaction.text(stub),
@@ -249,7 +249,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """Archive *messages* as one batch; see `Archive.add`.
 
         Returns:
-            Where they stand. Of no messages: where the next would.
+            Their place. Of no messages: the place of the next one.
         """
 
         def redacted() -> tuple[Sequence[Any], str]:
@@ -264,7 +264,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return await self._write(session_id, redacted, add)
 
     async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
-        """Return dialect and JSON of archived messages, payloads put back; see `Archive.messages`."""
+        """Return dialect and JSON of archived messages, with their payloads; see `Archive.messages`."""
 
         def load(session: Session) -> list[tuple[str, dict[str, Any]]]:
             archive = self._archive(session)
@@ -273,7 +273,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return await self._run_in_session(session_id, self._in_session(session_id, load))
 
     async def locate(self, session_id: str, first: int, end: int) -> ArchivedBatch:
-        """Return where archived messages stand; see `Archive.line_ranges`."""
+        """Return the place of archived messages; see `Archive.line_ranges`."""
         return await self._run_in_session(
             session_id,
             self._in_session(session_id, lambda s: located(s.path, first, self._archive(s).line_ranges(first, end))),
@@ -295,7 +295,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return await self._run_in_session(session_id, find)
 
     async def redacted(self, views: Sequence[Message]) -> list[Message]:
-        """Return the views of messages as they may be stored; nothing is.
+        """Return the views of messages after redaction; nothing is stored.
 
         Raises:
             RedactionError: The redaction hook failed.
@@ -373,7 +373,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return reference_in(arguments, self._roots(), self._session(session_id).directory)
 
     async def holds(self, reference: str, text: str) -> bool:
-        """Tell whether the file behind *reference* holds *text*, byte for byte; False when there is no such file."""
+        """Tell whether the file behind *reference* holds *text*, byte for byte; False if there is no such file."""
         above, _, below = reference.partition(f"{self._tree.path('')}/")
         name = layout.blob_behind(reference) or ("" if above or ".." in below.split("/") else below)
 
@@ -385,17 +385,17 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return await self._run_in_session("", run)
 
     def session_ids(self, newest: int | None = None) -> list[str]:
-        """Return the ids of all sessions, in the order of their directories; none without a workspace.
+        """Return the ids of all sessions, in the order of their directories; none if there is no workspace.
 
-        A directory that is no session of ours is passed over. Blocking; meant for command lines and tests.
+        Other directories are skipped. Blocking; meant for command lines and tests.
 
         Args:
-            newest: Return only so many, those that were last active first.
+            newest: Return at most so many, the last active ones first.
         """
         return [session.session_id for session in self.sessions(newest)]
 
     def sessions(self, newest: int | None = None) -> Iterator[Session]:
-        """Yield the sessions for reading, as `session_ids` names them; each until the next one is asked for."""
+        """Yield the sessions for reading, in the order of `session_ids`; each is valid until the next."""
         found = sessions_in(self._tree, lock_timeout_s=self._lock_timeout_s, newest_first=newest is not None)
         with closing(found):
             yield from islice(found, newest)
@@ -412,7 +412,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return session
 
     def entries(self, scope: str) -> StoredEntries:
-        """Return what is kept in *scope* under keys, beside the sessions. Raises `InvalidNameError`."""
+        """Return the entries under keys in *scope*, beside the sessions. Raises `InvalidNameError`."""
         return StoredEntries(
             self._tree,
             scope,
@@ -460,7 +460,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return run
 
     async def _write(self, session_id: str, redacted: Callable[[], R], work: Callable[[Session, R], T]) -> T:
-        """Hand what *redacted* gives to *work*, which writes it; before that nothing is created."""
+        """Call *redacted*, create the workspace if necessary, and pass the redacted value to *work*."""
         session = self._session(session_id)
 
         def run() -> T:
@@ -482,6 +482,6 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         self._is_open = True
 
     def _check_format(self) -> None:
-        """Refuse a newer format; what only reads creates nothing."""
+        """Refuse a newer format. Creates nothing, since a call that only reads must not."""
         if not self._is_open and self._tree.exists(layout.WORKSPACE_FILE):
             check_format(self._tree)
