@@ -321,9 +321,9 @@ def scored(name: str, show: Show, texts: dict[str, str], copies: list[tuple[str,
             score.reports.append(1 - len(missed) / len(kinds))
         if args.verbose:
             for line in lost:
-                print(f"  {name} leaves out of {file}: words: {line[: 2 * KEPT_CHARS]}")
+                print(f"  {name} omits from {file}: words: {line[: 2 * KEPT_CHARS]}")
             for kind in missed:
-                print(f"  {name} leaves out of {file}: report: {kind[0][: 2 * KEPT_CHARS]}")
+                print(f"  {name} omits from {file}: report: {kind[0][: 2 * KEPT_CHARS]}")
     for file, plant in copies:
         is_shown = MARK in show(plant.text, args.max_tokens)
         score.found.setdefault(plant.kind, []).append(is_shown)
@@ -373,7 +373,7 @@ async def stalled(text: str) -> tuple[float, float]:
 def report_sizes() -> None:
     """Print how long previews take by size, and how long they stall an event loop that runs at the same time."""
     COUNTER.count("loads the vocabulary")
-    print(f"{'preview of':20} {'size':>8} {'time':>10} {'stall of a loop beside it, median and most of 3':>50}")
+    print(f"{'preview of':20} {'size':>8} {'time':>10} {'stall of an event loop, median and most of 3':>50}")
     for kind in ("log", "table", "document", "one line"):
         for size in (1_000_000, 10_000_000, 100_000_000):
             text = sample(kind, size)

@@ -2,9 +2,9 @@
 
     python tests/peers/agentscope_suite.py CHECKOUT
 
-CHECKOUT is a clone of AgentScope's repository; its tests are read there, and the installed AgentScope is run. Two
-things are exchanged, and no line of a test: `LocalWorkspace` is ours, and the name of a file in ``data/`` is the hash
-of its bytes, since a person verifies it with ``sha256sum``; AgentScope hashes their base64 text.
+CHECKOUT is a clone of AgentScope's repository. The tests come from there and run with the installed AgentScope. No line
+of a test is changed, but two things are replaced: `LocalWorkspace` is ours, and the name of a file in ``data/`` is the
+hash of its bytes, so that ``sha256sum`` verifies it. AgentScope hashes the base64 text.
 
 Exits with 1 if a test fails.
 """
@@ -26,14 +26,14 @@ SUITE = {
     "compress_context_test": ("ContextCompressionTest",),
 }
 OFFLOADER_TEST = "test_max_image_num_with_offloader"
-"""The one test of `ContextCompressionTest` that makes a workspace; the others need none, or bring their own."""
+"""The one test of `ContextCompressionTest` that makes a workspace; the others need none, or have their own."""
 
 
 def main() -> int:
     """Run the tests, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path, help="a clone of AgentScope's repository")
-    parser.add_argument("--all", action="store_true", help="also the tests of compression that need no workspace")
+    parser.add_argument("--all", action="store_true", help="also run the tests of compression that need no workspace")
     options = parser.parse_args()
     sys.path.insert(0, str(options.checkout / "tests"))
     suite = unittest.TestSuite()
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def exchange(module: ModuleType) -> None:
-    """Let the tests in *module* make our workspace, and expect the hash of the bytes."""
+    """Make the tests in *module* create our workspace, and expect the hash of the bytes."""
     theirs: Any = module
     theirs.LocalWorkspace = LocalWorkspace
     theirs.hashlib = SimpleNamespace(sha256=lambda base64_text: hashlib.sha256(base64.b64decode(base64_text)))

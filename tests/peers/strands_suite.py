@@ -3,8 +3,8 @@
     pip download --no-deps --no-binary :all: strands-agents==1.62.0 && tar xzf strands_agents-1.62.0.tar.gz
     python tests/peers/strands_suite.py strands_agents-1.62.0 [storage | plugin | managers]
 
-No line of a test is changed; what is exchanged beside the classes, each function below says. Tests for S3 are left
-out. Exits with pytest's status: 1 as long as a test fails.
+No line of a test is changed. Each function below says which parts it replaces besides the classes. The tests for S3 are
+omitted. Exits with pytest's status: 1 as long as a test fails.
 """
 
 import asyncio
@@ -28,25 +28,25 @@ AGENT = "tests/strands/agent"
 
 
 def exchange(name: str, theirs: str, exchanged: Any = None) -> None:
-    """Put our class *name*, or *exchanged*, in the place of Strands', in the package *theirs* and below it."""
+    """Replace Strands' class *name* by ours, or by *exchanged*, in the package *theirs* and below it."""
     for module in [importlib.import_module(theirs), *map(sys.modules.get, [*sys.modules])]:
         if module is not None and module.__name__.startswith(theirs) and hasattr(module, name):
             setattr(module, name, exchanged or getattr(ours, name))
 
 
 def storage() -> list[str]:
-    """Exchange the two storages."""
+    """Replace the two storages."""
     exchange("FileStorage", OFFLOADER)
     exchange("InMemoryStorage", OFFLOADER)
     return ["tests/strands/vended_plugins/context_offloader/test_storage.py"]
 
 
 def plugin() -> list[str]:
-    """Exchange the plugin too.
+    """Replace the plugin, too.
 
-    Its hooks and its tool get the names that the tests call them by. The tests' agents are doubles without a session
-    and a window, so each has the session of the storages and 200,000 tokens. Most of their results have 200
-    characters, which no stub of ours is smaller than, so the check for that is off.
+    Its hooks and its tool get the names with which the tests call them. The tests' agents are doubles without a session
+    and a window, so each has the session of the storages and 200,000 tokens. Most of their results have 200 characters,
+    fewer than any stub of ours, so the size check is off.
     """
     storage()
 
@@ -71,9 +71,9 @@ def plugin() -> list[str]:
 
 
 def managers() -> list[str]:
-    """Exchange the managers; the sliding window has no notice.
+    """Replace the managers; the sliding window has no notice.
 
-    Synchronous callbacks before a model call are run to their end, as an agent awaits them. The tests' agents are
+    Synchronous callbacks before a model call run to completion, as an agent awaits them. The tests' agents are
     doubles without a session, so each has one.
     """
     sliding = functools.partial(ours.SlidingWindowConversationManager, notice=False)
@@ -91,7 +91,7 @@ def managers() -> list[str]:
 
 
 class Fixtures:
-    """Those of Strands' conftest.py that the suites need; the rest of it needs boto3."""
+    """The fixtures of Strands' conftest.py that the suites need; its other parts need boto3."""
 
     @pytest.fixture(scope="session")
     def alist(self) -> Any:
