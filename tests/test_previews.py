@@ -4,6 +4,7 @@ import functools
 import json
 import random
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from buoyline.offloader.view import view_of
 from buoyline.previews import preview, preview_of
 from buoyline.previews.json_documents import ValuePath, load_json, odd_values, value_offsets
-from buoyline.previews.outliers import column_outliers
+from buoyline.previews.outliers import column_outliers, forms_of, rare_lines
 from buoyline.previews.severity import severity_of
 from buoyline.previews.source import TextSource
 from buoyline.tokens import default_counter
@@ -299,3 +300,15 @@ def test_hostile_texts_have_previews_within_their_tokens(text: str) -> None:
     shown = preview(text, 200, COUNTER)
     assert COUNTER.count(shown) <= 200
     assert shown == preview(text, 200, COUNTER)
+
+
+def test_lines_that_are_equally_rare_come_in_their_order_whatever_the_hash_seed() -> None:
+    """Rarity is a sum of shares over a set, whose order is another in each process."""
+    names = ["".join(letters) for letters in product("bdfgklmn", "aeiou", "prst", "aeiou")][::4]
+    words = [[f"{name}{end}" for end in "abcdefghijklmn"] for name in names[:100]]
+    counts = (0, 1, 1, 2, 2, 2, 4, 4, 6, 6, 9, 9, 12, 12)
+    lines = [word for own in words for word, count in zip(own, counts, strict=True) for _ in range(count)]
+    signs = ["".join(some) for some in product("!?%&=", repeat=3)][:100]
+    first = len(lines) + 1
+    lines += [" ".join([sign, *own]) for sign, own in zip(signs, words, strict=True)]
+    assert [found.number for found in rare_lines(lines, forms_of(lines))] == [*range(first, first + 5)]

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nlargest, nsmallest
 from itertools import pairwise
+from math import fsum
 from typing import NamedTuple, TypeAlias, cast
 
 from buoyline.previews.digest import OUTLIER_NOTE, Finding
@@ -104,7 +105,8 @@ class _Features:
     def rarity(self, place: int) -> float:
         """Return 1 if no other line shares a feature with this one, near 0 if many lines have all of them."""
         features = self._held[place]
-        return sum(map(self._shares.__getitem__, features)) / max(len(features), _LEAST_WORDS)
+        # Exactly rounded: the order of a set, and so a plain sum, depends on the hash seed of the process.
+        return fsum(map(self._shares.__getitem__, features)) / max(len(features), _LEAST_WORDS)
 
 
 class Container:
