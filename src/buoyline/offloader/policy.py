@@ -20,14 +20,14 @@ from buoyline.tokens.messages import count_part
 
 def is_too_large(result: ToolResult, limit: int, counter: TextCounter) -> bool:
     """Check whether *result* takes more than *limit* tokens, including JSON and media."""
-    standing = 0
+    counted = 0
     for part in sorted(result.parts, key=lambda part: text_in(part) is not None):
         text = text_in(part)
         # A text that is too large by itself is not counted to its end: it may have gigabytes.
-        if text is not None and counter.exceeds(text, limit - standing):
+        if text is not None and counter.exceeds(text, limit - counted):
             return True
-        standing += count_part(part, counter)
-        if standing > limit:
+        counted += count_part(part, counter)
+        if counted > limit:
             return True
     return False
 
@@ -72,29 +72,24 @@ def stub_budgets(results: Sequence[TurnResult], limit: int, *, least: int) -> di
     Returns:
         The position of each result to offload, with the tokens of its stub; 1 means no preview.
     """
-    leaving = [at for at, found in enumerate(results) if found.is_due]
-    movable = [at for at, found in enumerate(results) if _may_leave(found, least)]
+    offloaded = [at for at, found in enumerate(results) if found.is_due]
+    movable = [
+        at
+        for at, found in enumerate(results)
+        if found.tokens > max(LEAST_USEFUL_TOKENS, found.stub_tokens, least) and not (found.is_due or found.is_fixed)
+    ]
     waiting = sorted(movable, key=lambda at: (results[at].tokens, -at))
-    total = sum(_taken(found, least) for found in results)
+    total = sum(max(found.stub_tokens, least) if found.is_due else found.tokens for found in results)
     while total > limit and waiting:
         at = waiting.pop()
-        leaving.append(at)
+        offloaded.append(at)
         total -= results[at].tokens - max(results[at].stub_tokens, least)
-    budgets = {at: results[at].stub_tokens for at in leaving}
+    budgets = {at: results[at].stub_tokens for at in offloaded}
     if total <= limit:
         return budgets
-    staying = sum(found.tokens for at, found in enumerate(results) if at not in budgets)
-    share = _share(list(budgets.values()), limit - staying, least)
+    kept_tokens = sum(found.tokens for at, found in enumerate(results) if at not in budgets)
+    share = _share(list(budgets.values()), limit - kept_tokens, least)
     return {at: min(tokens, share) for at, tokens in budgets.items()}
-
-
-def _may_leave(found: TurnResult, least: int) -> bool:
-    is_worth_it = found.tokens > max(LEAST_USEFUL_TOKENS, found.stub_tokens, least)
-    return is_worth_it and not found.is_due and not found.is_fixed
-
-
-def _taken(found: TurnResult, least: int) -> int:
-    return max(found.stub_tokens, least) if found.is_due else found.tokens
 
 
 def _share(wanted: Sequence[int], room: int, least: int) -> int:

@@ -146,21 +146,14 @@ def _joined(lines: Iterable[str]) -> str:
 
 def _small_json(source: Source) -> str | None:
     """Return the text if it is small enough and may be JSON; else None, usually without reading it."""
-    if source.size_bytes > MAX_JSON_CHARS * _MAX_CHARACTER_BYTES or not _begins_like_json(source):
+    if source.size_bytes > MAX_JSON_CHARS * _MAX_CHARACTER_BYTES:
         return None
-    text = "".join(_first_blocks(source))
-    return text if len(text) <= MAX_JSON_CHARS else None
-
-
-def _begins_like_json(source: Source) -> bool:
-    begins = (block.lstrip()[:1] for block in source.blocks())
-    return next(filter(None, begins), "") in {"{", "["}
-
-
-def _first_blocks(source: Source) -> Iterator[str]:
-    chars = 0
+    if next(filter(None, (block.lstrip()[:1] for block in source.blocks())), "") not in {"{", "["}:
+        return None
+    blocks, chars = list[str](), 0
     for block in source.blocks():
-        yield block
+        blocks.append(block)
         chars += len(block)
         if chars > MAX_JSON_CHARS:
-            return
+            return None
+    return "".join(blocks)

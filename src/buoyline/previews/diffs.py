@@ -128,16 +128,15 @@ class _DiffReader:
     def _is_hunk_line(self, number: int, line: str) -> bool:
         if self._old_left <= 0 and self._new_left <= 0:
             return False
-        prefix = line[: self._columns]
         if line[:1] not in {" ", "+", "-", "\\", ""}:
             return self._is_odd_in_hunk(number, line)
         if self._new_left > _ENDLESS // 2 and self._begins_paths(number, line):
             return False
         self._odd_in_a_row = 0
         if line[:1] != "\\":
-            self._take(prefix)
-            if "<<<" in line or ">>>" in line:
-                self._find_conflict(number, line)
+            self._take(line[: self._columns])
+            if ("<<<" in line or ">>>" in line) and _CONFLICT.match(line) and len(self.conflicts) < _MAX_ODD:
+                self.conflicts.append(number)
         return True
 
     def _take(self, prefix: str) -> None:
@@ -164,10 +163,6 @@ class _DiffReader:
         if len(self.odd) <= _MAX_ODD:
             self.odd.append(number)
         return True
-
-    def _find_conflict(self, number: int, line: str) -> None:
-        if _CONFLICT.match(line) and len(self.conflicts) < _MAX_ODD:
-            self.conflicts.append(number)
 
     def _is_header(self, number: int, line: str) -> bool:
         if line.startswith(_BEGINNINGS):

@@ -391,9 +391,11 @@ def document_digest(text: str) -> Digest | None:
         keys = []
     placed = [value for value in odd if value.key not in keys]
     offsets = value_offsets(joined.text, [value.place for value in placed])
-    findings = [
-        _finding(text, joined.offset(offsets[value.place]), value) for value in placed if value.place in offsets
-    ]
+    findings: list[Finding] = []
+    for value in placed:
+        if value.place in offsets:
+            number, column = _line_and_column(text, joined.offset(offsets[value.place]))
+            findings.append(Finding(number, value.weight, column, note=_note(value.place, value.reason)))
     # The agent can search for each key, so one row names all of them.
     alerts = (f"Keys that few objects have: {_listed(keys, _MAX_FINDINGS)}",) if keys else ()
     return Digest((f"JSON: {shape_of(document)}",), tuple(findings), alerts)
@@ -401,11 +403,10 @@ def document_digest(text: str) -> Digest | None:
 
 def _broken(text: str, offset: int) -> Digest | None:
     """Report where valid JSON ends; None if that is among the first lines or in the last one."""
-    line_begin = text.rfind("\n", 0, offset) + 1
-    number = text.count("\n", 0, offset) + 1
+    number, column = _line_and_column(text, offset)
     if number < _LEAST_RECORDS or number == text.count("\n") + 1:
         return None
-    return Digest((), (Finding(number, 95.0, offset - line_begin, note="no valid JSON from here on"),))
+    return Digest((), (Finding(number, 95.0, column, note="no valid JSON from here on"),))
 
 
 class _JoinedView:
@@ -449,10 +450,8 @@ def _record(line: str) -> object:
         return None
 
 
-def _finding(text: str, offset: int, value: OddValue) -> Finding:
-    line_begin = text.rfind("\n", 0, offset) + 1
-    number = text.count("\n", 0, offset) + 1
-    return Finding(number, value.weight, offset - line_begin, note=_note(value.place, value.reason))
+def _line_and_column(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset) - 1
 
 
 def _note(place: ValuePath, reason: str) -> str:

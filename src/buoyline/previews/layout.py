@@ -69,16 +69,13 @@ def parse_preview(body: str) -> list[PreviewLine]:
     Returns:
         Its numbered lines in order. A line whose own text ends like a cut or marked line is read as one.
     """
-    rows = (_NUMBERED.fullmatch(row) for row in body.split("\n"))
-    return [_parsed_line(int(row[1]), int(row[2] or 1), row[3]) for row in rows if row is not None]
-
-
-def _parsed_line(number: int, column: int, text: str) -> PreviewLine:
-    text, _, mark = text.partition(_MARK)
-    cut = _CUT.fullmatch(text)
-    if cut is None:
-        return PreviewLine(number, text, 0, column, mark)
-    return PreviewLine(number, cut[1], int(cut[2].replace(",", "")), column, mark)
+    parsed: list[PreviewLine] = []
+    for row in filter(None, map(_NUMBERED.fullmatch, body.split("\n"))):
+        text, _, mark = row[3].partition(_MARK)
+        cut = _CUT.fullmatch(text)
+        shown, cut_chars = (text, 0) if cut is None else (cut[1], int(cut[2].replace(",", "")))
+        parsed.append(PreviewLine(int(row[1]), shown, cut_chars, int(row[2] or 1), mark))
+    return parsed
 
 
 _MOST_WORDS = 6
@@ -218,7 +215,12 @@ def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], bu
         Facts, then lines in the order of the text, then the number of missing lines. ``""`` if not even a part of one
         line fits.
     """
-    rows = [*_fact_rows(plan), *(_row(finding, excerpt) for finding, excerpt in _existing(plan.findings, lines))]
+    rows = [*_fact_rows(plan)]
+    for finding in plan.findings:
+        excerpt = lines.get((finding.number, finding.column))
+        # A place megabytes into a line was not read, so it cannot be shown.
+        if excerpt is not None and (excerpt.text or not finding.column):
+            rows.append(_row(finding, excerpt))
     rows.sort(key=lambda row: -row.weight)
     width = _width(rows, budget)
     rows = [row.narrowed(width) for row in rows]
@@ -279,16 +281,6 @@ def _fact_rows(plan: PreviewPlan) -> Iterator[_PreviewRow]:
         yield _PreviewRow(_FACT if place == 0 else _MORE_FACTS - 6 * place, fact)
 
 
-def _existing(
-    findings: Sequence[Finding], lines: Mapping[LinePlace, LineExcerpt]
-) -> Iterator[tuple[Finding, LineExcerpt]]:
-    """Yield the findings whose place was read: a place megabytes into a line cannot be shown."""
-    for finding in findings:
-        excerpt = lines.get((finding.number, finding.column))
-        if excerpt is not None and (excerpt.text or not finding.column):
-            yield finding, excerpt
-
-
 def _row(finding: Finding, excerpt: LineExcerpt) -> _PreviewRow:
     marks = [finding.note] if finding.note else []
     if finding.count > 1:
@@ -306,13 +298,10 @@ def _width(rows: Sequence[_PreviewRow], budget: PreviewBudget) -> int:
     wanted = [row for row in rows if row.weight > _WANTED]
     musts = [row for row in wanted if row.weight >= MUST_SHOW_WEIGHT]
     for width in _WIDTHS:
-        if _cost(wanted if width >= _LEAST_WANTED_CHARS else musts, width, budget) <= _MUST_SHARE * budget.room_tokens:
+        needed = wanted if width >= _LEAST_WANTED_CHARS else musts
+        if sum(budget.cost(row.narrowed(width)) for row in needed) <= _MUST_SHARE * budget.room_tokens:
             return width
     return _WIDTHS[-1]
-
-
-def _cost(rows: Sequence[_PreviewRow], width: int, budget: PreviewBudget) -> int:
-    return sum(budget.cost(row.narrowed(width)) for row in rows)
 
 
 def _fitting(rows: Sequence[_PreviewRow], room_tokens: int, budget: PreviewBudget) -> list[_PreviewRow]:

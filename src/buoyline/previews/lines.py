@@ -60,7 +60,10 @@ def line_blocks(source: Source) -> Iterator[LineBlock]:
             held_chars += len(text)
             held = (held + text[:MAX_HELD_CHARS])[:MAX_HELD_CHARS]
             continue
-        whole = _continued(held, text[:end]) if held_chars else text[:end]
+        whole = text[:end]
+        if held_chars:
+            first, line_end, rest = whole.partition("\n")
+            whole = (held + first)[:MAX_HELD_CHARS] + line_end + rest
         count = whole.count("\n") + 1
         yield LineBlock(number, whole, count, held_chars + end - len(whole))
         number, held, held_chars = number + count, text[end + 1 :][:MAX_HELD_CHARS], len(text) - end - 1
@@ -91,12 +94,6 @@ def excerpts_at(source: Source, places: AbstractSet[LinePlace]) -> Mapping[LineP
             hidden_chars = block.hidden_chars if number == block.first else 0
             found[number, column] = _excerpt(lines[number - block.first], hidden_chars, column)
     return found
-
-
-def _continued(held: str, text: str) -> str:
-    """Return *text* after the beginning of its first line, of which at most `MAX_HELD_CHARS` are kept."""
-    first, end, rest = text.partition("\n")
-    return (held + first)[:MAX_HELD_CHARS] + end + rest
 
 
 def _excerpt(line: str, hidden_chars: int, column: int) -> LineExcerpt:

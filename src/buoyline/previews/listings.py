@@ -31,6 +31,8 @@ _LONG_STATUS = re.compile(
     r"\s{1,8}(modified|new file|deleted|renamed|copied|typechange|both \w{2,9}|(?:added|deleted) by (?:us"
     r"|them)):\s{1,8}(\S.{0,600})"
 )
+_STATUS_HEAD = re.compile(r"## ")
+_LONG_STATUS_REST = re.compile(r"\t|On branch|Your branch|Changes |Untracked|  \(use|Unmerged|no changes")
 _CONFLICTS = frozenset({"UU", "AA", "DD", "AU", "UA", "DU", "UD"})
 _STATES = {
     "M": "modified",
@@ -65,29 +67,13 @@ def listing_digest(lines: Sequence[str]) -> Digest | None:
     sample = without_colors(sampled(lines))
     if len(sample) < _LEAST_LINES:
         return None
-    for covers, read in _FORMS:
-        if share(sum(map(covers, sample)), len(sample)) >= _LEAST:
+    for patterns, read in _FORMS:
+        if share(sum(any(pattern.match(line) for pattern in patterns) for line in sample), len(sample)) >= _LEAST:
             return read(without_colors(lines))
-    return None
+    return _paths(without_colors(lines)) if share(sum(map(_is_path, sample)), len(sample)) >= _LEAST else None
 
 
-def _covers_status(line: str) -> bool:
-    return line.startswith("## ") or _STATUS.match(line) is not None
-
-
-def _covers_long(line: str) -> bool:
-    return _LONG.match(line) is not None or _SUMMARY.match(line) is not None or _FOLDER.match(line) is not None
-
-
-def _covers_tree(line: str) -> bool:
-    return _BRANCH.match(line) is not None or _SUMMARY.match(line) is not None
-
-
-def _covers_sized(line: str) -> bool:
-    return _SIZED.match(line) is not None
-
-
-def _covers_path(line: str) -> bool:
+def _is_path(line: str) -> bool:
     if _PATH.match(line) is None or "\t" in line or "  " in line:
         return False
     # A path with spaces has folders or an extension; a sentence has neither.
@@ -102,12 +88,6 @@ def _status(lines: Sequence[str]) -> Digest | None:
     conflicts = [Finding(number, 90.0, note="in conflict") for number, match in found if match[1] in _CONFLICTS][:10]
     places = Counter(_top(match[2].strip()) for _, match in found)
     return _states_digest(states, places, conflicts)
-
-
-def _covers_long_status(line: str) -> bool:
-    return _LONG_STATUS.match(line) is not None or line.startswith(
-        ("\t", "On branch", "Your branch", "Changes ", "Untracked", "  (use", "Unmerged", "no changes")
-    )
 
 
 def _long_status(lines: Sequence[str]) -> Digest | None:
@@ -182,18 +162,17 @@ def _paths(lines: Sequence[str]) -> Digest | None:
     entries = [
         _Entry(number, line.strip(), line.endswith("/"))
         for number, line in enumerate(lines, 1)
-        if line.strip() and _covers_path(line)
+        if line.strip() and _is_path(line)
     ]
     return _digest("paths", entries)
 
 
-_FORMS: tuple[tuple[Callable[[str], bool], Callable[[Sequence[str]], Digest | None]], ...] = (
-    (_covers_long, _long),
-    (_covers_tree, _tree),
-    (_covers_sized, _sized),
-    (_covers_status, _status),
-    (_covers_long_status, _long_status),
-    (_covers_path, _paths),
+_FORMS: tuple[tuple[tuple[re.Pattern[str], ...], Callable[[Sequence[str]], Digest | None]], ...] = (
+    ((_LONG, _SUMMARY, _FOLDER), _long),
+    ((_BRANCH, _SUMMARY), _tree),
+    ((_SIZED,), _sized),
+    ((_STATUS, _STATUS_HEAD), _status),
+    ((_LONG_STATUS, _LONG_STATUS_REST), _long_status),
 )
 
 

@@ -424,19 +424,15 @@ def outline_digest(lines: Sequence[str]) -> Digest | None:
     lines = without_colors(lines)
     gutter = without_line_numbers(lines)
     texts = lines if gutter is None else gutter.texts
-    found = _document(texts) or _program(texts)
-    if found is None:
-        return None
-    name, definitions = found
+    headings = heading_outline(texts)
+    if headings is not None:
+        name, definitions = f"{headings[0]} (", [Definition(*heading) for heading in headings[1]]
+    else:
+        program = _program(texts)
+        if program is None:
+            return None
+        name, definitions = program
     return Digest(tuple(_facts(name, len(lines), definitions, gutter)), tuple(_findings(definitions, len(lines))))
-
-
-def _document(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:
-    found = heading_outline(texts)
-    if found is None:
-        return None
-    name, headings = found
-    return f"{name} (", [Definition(*heading) for heading in headings]
 
 
 def _program(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:
@@ -503,11 +499,8 @@ def _definition(language: Language, number: int, groups: Sequence[str]) -> Defin
     if is_value and depth:
         return None
     rank = 2 * min(depth // 2, 4) + (not is_visible) + 2 * is_value
-    return Definition(number, _label(word.strip(" (.!"), words[-1].strip()), rank)
-
-
-def _label(word: str, name: str) -> str:
-    return f"{word} {name}" if word and word not in _UNSAID else name
+    kind, name = word.strip(" (.!"), words[-1].strip()
+    return Definition(number, f"{kind} {name}" if kind and kind not in _UNSAID else name, rank)
 
 
 def _facts(name: str, total: int, definitions: Sequence[Definition], gutter: UnnumberedText | None) -> Iterator[str]:

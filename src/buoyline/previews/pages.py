@@ -197,12 +197,9 @@ class _Page:
         if tag in _APART:
             self._apart = max(self._apart + (-1 if is_end else 1), 0)
         if tag == "meta" and not self.description:
-            self._describe(self.text[start : min(end, start + 2 * _MAX_ATTRIBUTE_CHARS)])
-
-    def _describe(self, element: str) -> None:
-        content = _CONTENT.search(element) if _DESCRIPTION.match(element) else None
-        if content is not None:
-            self.description = _words(content[1] or content[2])
+            element = self.text[start : min(end, start + 2 * _MAX_ATTRIBUTE_CHARS)]
+            if _DESCRIPTION.match(element) and (content := _CONTENT.search(element)) is not None:
+                self.description = _words(content[1] or content[2])
 
     def _take(self, start: int, end: int) -> None:
         if end <= start or self._length > _PIECE_CHARS or len(self.pieces) >= _MAX_TEXTS:

@@ -101,14 +101,15 @@ class Survey:
         last = max((kind.number for kind in error_lines if kind.weight >= MUST_SHOW_WEIGHT), default=0)
         found, alike = list[Finding](), Counter[str]()
         for kind in error_lines:
-            weight, similar = _repeated_weight(kind), tuple(kind.similar)
+            # A message that occurs a thousand times matters less than one that occurs once.
+            weight = kind.weight - min(len(str(kind.count)) - 1, 3)
             is_report = kind.weight >= MUST_SHOW_WEIGHT
             # The first of fifty compiler messages say as much as all of them: another class of error comes first.
             if is_report and kind.number != last:
                 weight -= min(alike[kind.sort], 6) / 2
                 alike[kind.sort] += 1
             word = kind.word if is_report else ""
-            found.append(Finding(kind.number, weight, kind.column, kind.count, similar, word=word))
+            found.append(Finding(kind.number, weight, kind.column, kind.count, tuple(kind.similar), word=word))
         return [*found, Finding(self.verdict, 98.0)] if self.verdict else found
 
     def _find_errors(self, block: bytes, keys: Sequence[bytes]) -> None:
@@ -162,10 +163,8 @@ class Survey:
         if not weight:
             return
         if len(self._error_kinds) >= MAX_ERROR_KINDS:
-            lightest = min(
-                self._error_kinds, key=lambda key: (self._error_kinds[key].weight, -self._error_kinds[key].number)
-            )
-            if self._error_kinds[lightest].weight >= weight:
+            lightest, kind = min(self._error_kinds.items(), key=lambda item: (item[1].weight, -item[1].number))
+            if kind.weight >= weight:
                 return
             del self._error_kinds[lightest]
         self._error_kinds[key] = _ErrorKind(number, weight, column, severity.matched_word(_line(block, found)))
@@ -180,11 +179,6 @@ def _line(block: bytes, start: int) -> str:
     end = block.find(b"\n", start, start + _MAX_LINE_BYTES)
     line = block[start : start + _MAX_LINE_BYTES if end < 0 else end]
     return line.decode("utf-8", "replace").removesuffix("\r")
-
-
-def _repeated_weight(kind: _ErrorKind) -> float:
-    """Weigh a kind by its count: a message that occurs a thousand times matters less than one that occurs once."""
-    return kind.weight - min(len(str(kind.count)) - 1, 3)
 
 
 _MOST_CHARS_PER_TOKEN = 128

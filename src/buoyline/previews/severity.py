@@ -144,7 +144,7 @@ def candidates(lines: bytes) -> Iterator[int]:
     Args:
         lines: UTF-8, with ``\n`` between them.
     """
-    position, candidate = 0, _candidate()
+    position, candidate = 0, _compiled(_CANDIDATE)
     while (found := candidate.search(lines, position)) is not None:
         start: int = found.start()
         yield start
@@ -155,7 +155,7 @@ def candidates(lines: bytes) -> Iterator[int]:
 def worst_candidates(lines: bytes, start: int) -> Iterator[int]:
     """Yield the offsets after *start* of words for the most severe errors, once per line; see `candidates`."""
     position = lines.find(b"\n", start) + 1
-    while position > 0 and (found := _worst().search(lines, position)) is not None:
+    while position > 0 and (found := _compiled(_WORST).search(lines, position)) is not None:
         yield found.start()
         position = lines.find(b"\n", found.start()) + 1
 
@@ -164,7 +164,7 @@ def severity_of(line: str) -> float:
     """Rate a line by the severity of its error: 100 is the most severe, 0 is none."""
     line = line[:_LOOKED_AT_CHARS]
     text = _NONE.sub("", line)
-    if text != line and _candidate().search(text.encode("utf-8", "replace")) is None:
+    if text != line and _compiled(_CANDIDATE).search(text.encode("utf-8", "replace")) is None:
         return 0.0
     is_placed = _PLACED.search(line) is not None
     text, whole = (text, line) if is_placed else (_GUTTER.sub("", text), _GUTTER.sub("", line))
@@ -180,7 +180,7 @@ def severity_of(line: str) -> float:
 
 def matched_word(line: str) -> str:
     """Return the characters that made a line a candidate, or an empty string."""
-    found = _candidate().search(line[:_LOOKED_AT_CHARS].encode("utf-8", "replace"))
+    found = _compiled(_CANDIDATE).search(line[:_LOOKED_AT_CHARS].encode("utf-8", "replace"))
     return found.group().decode("utf-8", "replace") if found is not None else ""
 
 
@@ -209,11 +209,6 @@ def severity_column(line: str) -> int:
 
 
 @cache
-def _candidate() -> Any:
+def _compiled(pattern: str) -> Any:
     # Imported with the first text: a program that only appends does not need it.
-    return import_module("re2").compile(_CANDIDATE.encode())
-
-
-@cache
-def _worst() -> Any:
-    return import_module("re2").compile(_WORST.encode())
+    return import_module("re2").compile(pattern.encode())
