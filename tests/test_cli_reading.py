@@ -253,7 +253,7 @@ def test_the_workdir_may_come_from_the_environment(workdir: Path) -> None:
         (("read", "/etc/passwd"), 2, "lies outside the workspace"),
         (("grep", "(?<!a)b"), 2, "RE2 syntax"),
         (("search", "?!"), 2, "query: has no word"),
-        (("read", "workspace.json", "--max-tokens", "1"), 2, "max_tokens: 1 is too few"),
+        (("read", "workspace.json", "--max-tokens", "1"), 2, "max_tokens: 1 is too small"),
         (("read", "workspace.json", "--start", "0"), 2, "try `buoyline read --help`"),
         (("show", "s1", "--messages", "9-3"), 2, "not a range of messages"),
         (("nonsense",), 2, "No such command 'nonsense'; try `buoyline --help`"),

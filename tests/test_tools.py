@@ -216,7 +216,7 @@ def test_paths_are_understood_as_answers_spell_them(workspace: LocalWorkspace) -
 
 def test_a_session_that_has_offloaded_nothing_is_no_error(workspace: LocalWorkspace) -> None:
     for name, arguments in [("read", {"path": "x"}), ("grep", {"pattern": "x"}), ("glob", {"pattern": "*"})]:
-        assert _ask(workspace, name, "s3", **arguments) == "[Nothing has left the context of this session yet.]\n"
+        assert _ask(workspace, name, "s3", **arguments) == "[Nothing was archived or offloaded in this session yet.]\n"
 
 
 def test_a_picture_is_described_instead_of_shown(workspace: LocalWorkspace) -> None:
@@ -295,9 +295,9 @@ class TestQuery:
         [
             (b"a,b\n1,2\n3\n", "line 3 has 1 field, the first one 2"),
             (b"a,a\n1,2\n", "are not different"),
-            (b"a: 1\n\nb: 2\nand so on\n", "line 4 is none"),
-            (b"a: 1\n\nb: 2\n\nthe end\n", "line 5 is none"),
-            (b"Dear all,\nthis is prose.\n", "line 2 is none"),
+            (b"a: 1\n\nb: 2\nand so on\n", "line 4 is not one"),
+            (b"a: 1\n\nb: 2\n\nthe end\n", "line 5 is not one"),
+            (b"Dear all,\nthis is prose.\n", "line 2 is not one"),
             (b"title\n\nkey: value\n", "fewer than two paragraphs"),
             (b'{"a": 1, "b": 2}\n{"a": 1, "b":', "nor JSON lines: line 2"),
         ],

@@ -180,7 +180,7 @@ class AnswerBudget:
                 too_many = middle
         if not fitting:
             least = self._counter.count(page.text([item.shortened(1) for item in shown]))
-            raise ConfigError("max_tokens", f"{self.max_tokens} is too few here; {least} would do for a beginning")
+            raise ConfigError("max_tokens", f"{self.max_tokens} is too small here; {least} would show a beginning")
         return [item.shortened(fitting) for item in shown]
 
     def fits(self, text: str) -> bool:

@@ -506,7 +506,7 @@ def _record(lines: Sequence[tuple[int, str]], *, is_title_allowed: bool) -> Row:
         elif place == 0 and (len(lines) > 1 or is_title_allowed):
             _add(row, HEADING, _MARKS.sub("", line, count=1).strip())
         else:
-            raise ValueError(f"nor records of 'key: value' lines: line {number} is none")
+            raise ValueError(f"nor records of 'key: value' lines: line {number} is not one")
     return row if newest else {}
 
 

@@ -52,7 +52,7 @@ def directory_of(workspace: WorkspaceFiles, session: str) -> str:
     try:
         return workspace.session(session).directory
     except NotFoundError as error:
-        raise NotFoundError("session", session, "nothing has left the context in it yet") from error
+        raise NotFoundError("session", session, "nothing was archived or offloaded in it yet") from error
 
 
 def directories_of(workspace: WorkspaceFiles, session: str | None) -> list[str]:

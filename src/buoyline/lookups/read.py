@@ -222,4 +222,4 @@ class LinePage:
 def _require_positive(**numbers: int) -> None:
     for name, number in numbers.items():
         if number < 1:
-            raise ConfigError(name, f"{number} cannot be; it counts from 1")
+            raise ConfigError(name, f"{number} is too small; it counts from 1")

@@ -388,7 +388,7 @@ def search(
     """
     require_files(workspace)
     if start < 1:
-        raise ConfigError("start", f"{start} cannot be; it counts from 1")
+        raise ConfigError("start", f"{start} is too small; it counts from 1")
     ranking = Ranking(_wanted(query))
     ranges = files_to_search(workspace, path, session, confined=confined)
     stopped_in = _rank(workspace.tree, ranges, ranking, Deadline(timeout_s))

@@ -121,7 +121,7 @@ def files_of(workspace: object) -> WorkspaceFiles:
     """
     if isinstance(workspace, (LocalWorkspace, MemoryWorkspace)):
         return workspace
-    raise ConfigError("workspace", f"{type(workspace).__name__} is no workspace; {instead_of(workspace)}")
+    raise ConfigError("workspace", f"{type(workspace).__name__} is not a workspace; {instead_of(workspace)}")
 
 
 def require_files(workspace: object) -> None:

@@ -122,15 +122,15 @@ transcript.md:120-135. Of a long line the beginning is shown; column goes on in 
 Example: {{"path": "sessions/s1/tool_result-c1.txt", "start": 120, "end": 160}}"""
 
 _GREP = f"""\
-Search files of the workspace for lines that match. Without path, searches what left the context: transcripts and \
-tool results. The pattern is a regular expression in RE2 syntax (no look-around, no back-references) and matches \
+Search files of the workspace for lines that match. Without path, searches archived messages and offloaded \
+results. The pattern is a regular expression in RE2 syntax (no look-around, no back-references) and matches \
 within a line; literal takes it as plain text. context adds lines before and after each hit. {_PLACE}
 Example: {{"pattern": "error|failed", "path": "tool_result-*.txt", "ignore_case": true, "context": 2}}"""
 
 _SEARCH = f"""\
 Find the passages that have most to do with a question, in plain words of any language: for when you do not know which \
 word to grep for. Give names, ids and rare words; a second search with a name or id that the first has found goes one \
-step further. Without path, searches what left the context: transcripts and tool results. {_PLACE}
+step further. Without path, searches archived messages and offloaded results. {_PLACE}
 Example: {{"query": "Which port did we choose for the staging database?"}}"""
 
 _GLOB = f"""\
@@ -242,7 +242,7 @@ def lookup_tools(
     """
     require_files(workspace)
     if max_tokens < _LEAST_TOKENS:
-        raise ConfigError("max_tokens", f"{max_tokens} leaves no room for an answer; give {_LEAST_TOKENS} or more")
+        raise ConfigError("max_tokens", f"{max_tokens} is too small for an answer; give {_LEAST_TOKENS} or more")
     if session_id is not None and not callable(session_id):
         layout.session_directories(session_id)
     limits = {"max_tokens": max_tokens, "counter": counter}
@@ -259,7 +259,7 @@ def lookup_tools(
                 return lookup(workspace, **given, **limits, session=session, confined=session is not None).text
             except BuoylineError as error:
                 if isinstance(error, NotFoundError) and error.kind == "session":
-                    return "[Nothing has left the context of this session yet.]\n"
+                    return "[Nothing was archived or offloaded in this session yet.]\n"
                 return _error_line(error)
             except OSError as error:
                 return _error_line(storage_error(error))
@@ -293,7 +293,7 @@ def _current(session_id: SessionId) -> str | None:
 
 RETRIEVAL_TOOL: Final = "retrieve_offloaded_content"
 RETRIEVAL_DESCRIPTION: Final = """\
-Retrieve offloaded content by reference: a tool result, document or picture that was too large for the context and \
+Retrieve offloaded content by reference: a tool result, document or image that was too large for the context and \
 was replaced by a preview with a reference. Give pattern to see the lines that match, or line_range to see those \
 lines; both together search within the range. context_lines alone shows the first lines. Without options you get the \
 whole content if it is small, else its first lines; whole gives it in any size. Answers are bounded and say how to go \
@@ -307,7 +307,7 @@ RETRIEVAL_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "type": "object",
         "properties": {
-            "reference": {"type": "string", "description": "The path or reference that stands in the preview."},
+            "reference": {"type": "string", "description": "The path or reference in the preview."},
             "pattern": {"type": "string", "description": "Regular expression (RE2 syntax) or keyword to search for."},
             "line_range": {
                 "type": "object",

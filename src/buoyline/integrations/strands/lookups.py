@@ -141,9 +141,9 @@ Messages = Callable[[], Sequence[NativeMessage]]
 
 _LEAST_TOKENS: Final = 200
 _SEARCHES: Final = ("grep", "search")
-_NOTHING: Final = "[Nothing has left the context of this session yet.]\n"
+_NOTHING: Final = "[Nothing was archived or offloaded in this session yet.]\n"
 _UNKNOWN: Final = (
-    "[Nothing has left the context of this session yet. The offloaded results in your messages belong to another "
+    "[Nothing was archived or offloaded in this session yet. The offloaded results in your messages belong to another "
     "session, which cannot be read from here; call the tool again if you need more than their previews.]\n"
 )
 
