@@ -69,6 +69,9 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        from buoyline.messages import register_installed_dialects  # noqa: PLC0415 - 0.1 s, not for `buoyline --help`
+
+        register_installed_dialects()
         module, _ = COMMANDS[cmd_name]
         command = getattr(importlib.import_module(f"buoyline.cli.{module}"), f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None

@@ -30,6 +30,7 @@ from buoyline.messages.registry import (
     dialect_names,
     read_result,
     register_dialect,
+    register_installed_dialects,
     unregister_dialect,
 )
 
@@ -62,6 +63,7 @@ __all__ = [
     "parse",
     "read_result",
     "register_dialect",
+    "register_installed_dialects",
     "spell",
     "unregister_dialect",
 ]
