@@ -19,7 +19,7 @@ Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
 class ByteSource(Protocol):
     """Files by name, read in pieces or by ranges of bytes."""
 
-    def chunks(self, name: str) -> Iterator[bytes]:
+    def chunks(self, name: str, /) -> Iterator[bytes]:
         """Yield the content of *name* in pieces."""
         ...
 
