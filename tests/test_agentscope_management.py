@@ -36,7 +36,7 @@ from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError, DocumentError, NotFoundError, StorageError, SummaryError
 from buoyline.integrations.agentscope import WorkspaceMiddleware, resumed_state
 from buoyline.integrations.agentscope.log import leaving_next, noted
-from buoyline.integrations.agentscope.settings import Settings, Workbench
+from buoyline.integrations.agentscope.settings import MiddlewareSettings, Workbench
 from buoyline.management import BUILT_IN, ContextManagement
 from buoyline.messages import detect
 from buoyline.offloader import Abilities, abilities_of
@@ -437,7 +437,7 @@ def test_only_the_newest_summaries_are_remembered_where_the_offloader_has_them_a
         offloader=MemoryWorkspace(),
         abilities=abilities,
         counter=default_counter(),
-        settings=Settings(),
+        settings=MiddlewareSettings(),
         on_event=None,
     )
     summary: Any = object()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from buoyline.cli import main
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError
-from buoyline.inspect.costs import Cost, Prices, Request, Requests, appended, cost_of, shared_prefix
+from buoyline.inspect.costs import Cost, Prices, RequestCost, Requests, appended, cost_of, shared_prefix
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import Message, Text, spell
 from buoyline.testing.conversation import long_conversation, said
@@ -34,7 +34,7 @@ def tokens(text: str) -> int:
 def test_what_two_requests_begin_with_is_reused_and_nothing_behind_it() -> None:
     requests = Requests(COUNTER)
     one, two, three = (said(word) for word in ("one", "two", "three"))
-    assert requests.note([one, two, three]) == Request(3, 0, tokens("one") + tokens("two") + tokens("three"), 0)
+    assert requests.note([one, two, three]) == RequestCost(3, 0, tokens("one") + tokens("two") + tokens("three"), 0)
     summary = said("a summary of two")
     found = requests.note([one, summary, three])
     assert (found.reused_messages, found.reused_tokens) == (1, tokens("one"))
@@ -82,7 +82,7 @@ def test_a_context_that_only_grows_reuses_all_that_was_before(words: Sequence[st
 
 
 def test_a_cost_is_that_of_new_input_cached_input_and_output() -> None:
-    requests = [Request(1, 0, 1_000_000, 0), Request(2, 1, 1_500_000, 1_000_000)]
+    requests = [RequestCost(1, 0, 1_000_000, 0), RequestCost(2, 1, 1_500_000, 1_000_000)]
     assert cost_of(requests, 100_000, Prices(3, 15, cached=0.3)) == Cost(1_500_000, 1_000_000, 100_000, 6.3)
     assert cost_of(requests, 0, Prices(3, 15)).amount == 7.5
     assert cost_of(requests, 0, Prices(3, 15, cached=0, cache_write=4)).amount == 6.0

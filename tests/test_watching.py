@@ -26,8 +26,8 @@ from buoyline.watching import follow, watch
 from buoyline.watching.watch import Watch
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.events import (
+    BatchArchived,
     FileRemoved,
-    MessagesArchived,
     ResultStored,
     SessionCreated,
     SessionRemoved,
@@ -120,7 +120,7 @@ def _places(events: list[WorkspaceEvent]) -> list[Any]:
 
 def _place(event: WorkspaceEvent) -> Any:
     match event:
-        case MessagesArchived():
+        case BatchArchived():
             return event.first, event.end
         case ResultStored():
             return event.name
@@ -161,9 +161,9 @@ def test_each_thing_is_told_once_and_in_order(writer: Writer) -> None:
     told = _look(watch)
 
     mine = [event for event in told if event.session_id == "s1"]
-    assert [type(event) for event in mine] == [SessionCreated, MessagesArchived, ResultStored, SummaryWritten]
+    assert [type(event) for event in mine] == [SessionCreated, BatchArchived, ResultStored, SummaryWritten]
     assert mine[1:] == [
-        MessagesArchived("s1", 0, 2, (1, 6), mine[1].time),
+        BatchArchived("s1", 0, 2, (1, 6), mine[1].time),
         ResultStored("s1", "c1", "tool_result-c1.txt", 3_000, 4, "tool_result-c1.view.txt", mine[2].time, ("text",)),
         SummaryWritten("s1", 1, 0, 2, 1_500, 100, "2026-01-01"),
     ]
@@ -178,7 +178,7 @@ def test_the_lines_that_are_told_hold_the_messages(writer: Writer) -> None:
         writer.archive(count=count)
     lines = writer.path("transcript.md").read_text("utf-8").splitlines()
     for event in _look(watch):
-        if isinstance(event, MessagesArchived):
+        if isinstance(event, BatchArchived):
             first, last = event.lines
             assert sum(line.startswith("## ") for line in lines[first - 1 : last]) == event.end - event.first
             assert lines[first - 1].startswith("## ")

@@ -18,7 +18,7 @@ from buoyline.cli.options import json_option
 from buoyline.cli.output import counted, print_json, print_lines, print_problems, progress
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, storage_error
-from buoyline.inspect.costs import Prices, Request, appended, cost_of
+from buoyline.inspect.costs import Prices, RequestCost, appended, cost_of
 from buoyline.inspect.replay import Replay, replay
 from buoyline.maintenance.gc import replacing
 from buoyline.management import ContextManagement
@@ -75,7 +75,7 @@ def prices_in(options: Mapping[str, Any]) -> Prices | None:
 
 
 def costs(
-    requests: Sequence[Request], unmanaged: Sequence[Request], output_tokens: int, prices: Prices | None
+    requests: Sequence[RequestCost], unmanaged: Sequence[RequestCost], output_tokens: int, prices: Prices | None
 ) -> dict[str, Any] | None:
     """Return the costs with and without buoyline for a report; None without prices."""
     if prices is None:

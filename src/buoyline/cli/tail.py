@@ -20,8 +20,8 @@ from buoyline.cli.output import counted, local_time, print_json, print_notices, 
 from buoyline.watching.watch import Watch
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.events import (
+    BatchArchived,
     FileRemoved,
-    MessagesArchived,
     ResultStored,
     SessionCreated,
     SessionRemoved,
@@ -33,7 +33,7 @@ _KINDS: Mapping[type[WorkspaceEvent], str] = MappingProxyType(
     {
         SessionCreated: "session_created",
         SessionRemoved: "session_removed",
-        MessagesArchived: "messages_archived",
+        BatchArchived: "messages_archived",
         ResultStored: "result_stored",
         SummaryWritten: "summary_written",
         FileRemoved: "file_removed",
@@ -138,7 +138,7 @@ def _in_words(event: WorkspaceEvent) -> str:
 
 def _event_in_words(event: WorkspaceEvent) -> str:
     match event:
-        case MessagesArchived(first=first, end=end, lines=(start, last)):
+        case BatchArchived(first=first, end=end, lines=(start, last)):
             return f"archived messages {first}-{end - 1}: {layout.TRANSCRIPT_FILE}:{start}-{last}"
         case ResultStored(call_id=call_id, name=name, view=view, lines=lines, size_bytes=size_bytes):
             size = f"{counted(lines, 'line')}, {size_bytes:,} bytes"

@@ -14,7 +14,7 @@ _PER_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestCost:
     """The input of a model call, compared with the call before.
 
     Attributes:
@@ -44,7 +44,7 @@ class Requests:
         self._tokens: list[int] = []
         self._is_first = True
 
-    def note(self, messages: Sequence[Any], total_tokens: int | None = None) -> Request:
+    def note(self, messages: Sequence[Any], total_tokens: int | None = None) -> RequestCost:
         """Compare the messages of the next request, in the form that the provider gets.
 
         Args:
@@ -64,7 +64,7 @@ class Requests:
         total = sent if total_tokens is None else total_tokens
         before = 0 if self._is_first else max(total - sent, 0)
         self._is_first = False
-        return Request(len(messages), shared, total, min(before + sum(self._tokens[:shared]), total))
+        return RequestCost(len(messages), shared, total, min(before + sum(self._tokens[:shared]), total))
 
     def _count(self, message: Any, known: Mapping[int, int]) -> int:
         tokens = known.get(id(message))
@@ -78,12 +78,12 @@ def shared_prefix(previous: Sequence[Any], messages: Sequence[Any]) -> int:
     return next((place for place, (one, other) in pairs if one is not other and one != other), ends)
 
 
-def appended(tokens: Sequence[int]) -> list[Request]:
+def appended(tokens: Sequence[int]) -> list[RequestCost]:
     """Return the requests of a context that only grows, given the tokens of each: the next one reuses all of it.
 
     Their number of messages is 0, since it is not known.
     """
-    return [Request(0, 0, now, min(before, now)) for before, now in zip([0, *tokens], tokens, strict=False)]
+    return [RequestCost(0, 0, now, min(before, now)) for before, now in zip([0, *tokens], tokens, strict=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Cost:
     amount: float
 
 
-def cost_of(requests: Iterable[Request], output_tokens: int, prices: Prices) -> Cost:
+def cost_of(requests: Iterable[RequestCost], output_tokens: int, prices: Prices) -> Cost:
     """Return the cost of *requests* whose answers take *output_tokens* together.
 
     It assumes that the cache serves every reusable beginning, however old or small. Steps in a provider's prices, e.g.

@@ -7,7 +7,7 @@ from typing import Any
 from buoyline.compression import legal_cut_before
 from buoyline.compression.summary import SummarySqueezed
 from buoyline.errors import MessageError
-from buoyline.inspect.costs import Request, Requests
+from buoyline.inspect.costs import RequestCost, Requests
 from buoyline.management import Hook, ManagerRun
 from buoyline.messages import Message, detect, dialect_named
 from buoyline.tokens import TextCounter
@@ -79,7 +79,7 @@ class Replay:
     squeezed: list[SummarySqueezed] = field(default_factory=list)
     managed: list[ContextManaged] = field(default_factory=list)
     exceeding: dict[int, int] = field(default_factory=dict)
-    requests: list[Request] = field(default_factory=list)
+    requests: list[RequestCost] = field(default_factory=list)
     output_tokens: int = 0
 
     @property

@@ -11,7 +11,7 @@ from buoyline.errors import MessageError, StorageError
 from buoyline.messages import is_array, is_object, parse
 from buoyline.messages.times import now
 from buoyline.workspace import layout
-from buoyline.workspace.events import FileRemoved, MessagesArchived, ResultStored, SummaryWritten, WorkspaceEvent
+from buoyline.workspace.events import BatchArchived, FileRemoved, ResultStored, SummaryWritten, WorkspaceEvent
 from buoyline.workspace.journal import Record, Synced, decode, lines_of, synced_before, tail_of
 from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.shapes import fault_of
@@ -341,10 +341,10 @@ def _reported(entries: Sequence[JournalLine]) -> list[int]:
     ]
 
 
-def _archived(session_id: str, record: Record) -> MessagesArchived:
+def _archived(session_id: str, record: Record) -> BatchArchived:
     first, line = record["first"], record["line"]
     lines = line, line + sum(record["lines"]) - 1
-    return MessagesArchived(session_id, first, first + len(record["bytes"]), lines, record["time"])
+    return BatchArchived(session_id, first, first + len(record["bytes"]), lines, record["time"])
 
 
 def _stored(session_id: str, record: Record) -> ResultStored:

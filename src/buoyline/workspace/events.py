@@ -31,7 +31,7 @@ class SessionRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class MessagesArchived:
+class BatchArchived:
     """A batch of messages left a context and is committed.
 
     Attributes:
@@ -113,5 +113,5 @@ class FileRemoved:
 
 
 WorkspaceEvent: TypeAlias = (
-    SessionCreated | MessagesArchived | ResultStored | SummaryWritten | FileRemoved | SessionRemoved
+    SessionCreated | BatchArchived | ResultStored | SummaryWritten | FileRemoved | SessionRemoved
 )

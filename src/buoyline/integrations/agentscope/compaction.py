@@ -29,7 +29,7 @@ from buoyline.integrations.agentscope.agents import (
     model_input,
     tokens_of,
 )
-from buoyline.integrations.agentscope.log import ContextKeeping, Note, Standing, note, standing_of, stubs_in
+from buoyline.integrations.agentscope.log import ContextKeeping, ContextPieces, StateNote, note, standing_of, stubs_in
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 from buoyline.messages import Message, detect, is_object
@@ -138,7 +138,9 @@ class ContextCompression:
         ours += sum(count_message(detect(message).view(message), self._counter) for message in others)
         return min(max(theirs / max(ours, 1), 0.25), 4.0)
 
-    async def _extent(self, agent: Agent, standing: Standing, views: Sequence[Message], tokens: int) -> MessageRange:
+    async def _extent(
+        self, agent: Agent, standing: ContextPieces, views: Sequence[Message], tokens: int
+    ) -> MessageRange:
         natives = [piece.native for piece in standing.pieces[: len(views)]]
         if standing.foreign is not None:
             natives.insert(0, standing.foreign)
@@ -157,7 +159,7 @@ class ContextCompression:
     async def _summarized(
         self,
         extent: MessageRange,
-        standing: Standing,
+        standing: ContextPieces,
         settings: ContextConfig,
         asked: Summarizer,
         *,
@@ -190,15 +192,20 @@ class ContextCompression:
         state = agent.state
         self._workbench.show(state.session_id, summary)
         state.summary, state.context = summary.text, kept
-        note(state, Note(summary.messages[1], answers=answers, batches=summary.draft.batches))
+        note(state, StateNote(summary.messages[1], answers=answers, batches=summary.draft.batches))
         for usage in usages:
             kept[-1].append_usage(usage_of(usage))
 
 
 def _cut(
-    standing: Standing, views: Sequence[Message], counts: Sequence[int], max_kept_tokens: int, *, waiting: Sequence[int]
+    standing: ContextPieces,
+    views: Sequence[Message],
+    counts: Sequence[int],
+    max_kept_tokens: int,
+    *,
+    waiting: Sequence[int],
 ) -> int:
-    """Return how many of the oldest pieces leave; see `Standing.otherwise` and `cut_of`."""
+    """Return how many of the oldest pieces leave; see `ContextPieces.otherwise` and `cut_of`."""
     least = standing.archived_pieces
     if standing.otherwise:
         return last_cut(views, min([least, *waiting]))

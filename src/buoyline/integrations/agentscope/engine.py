@@ -26,9 +26,9 @@ from buoyline.integrations.agentscope.log import (
     DIALECT,
     Again,
     ContextKeeping,
+    ContextPieces,
     KeptByAgent,
-    Note,
-    Standing,
+    StateNote,
     hash_of,
     leaving_next,
     note,
@@ -120,7 +120,7 @@ class AgentEngine(Engine):
 
     hooks_type = AgentHooks
 
-    def hold(self, agent: Agent, standing: Standing, pieces: Mapping[int, tuple[Piece, Msg]]) -> None:
+    def hold(self, agent: Agent, standing: ContextPieces, pieces: Mapping[int, tuple[Piece, Msg]]) -> None:
         """Remember what the agent has."""
         self.agent, self.standing, self.pieces = agent, standing, pieces
         self._before, self._summary = self._mark(), self._shown()
@@ -142,7 +142,7 @@ class AgentEngine(Engine):
         state.context = [*(again.message for again in head), *messages_of(behind)]
         first = context.messages.first
         pins = frozenset(self.pieces[at][0].key for at in context.pins if at in self.pieces and at >= first)
-        note(state, Note(first, head, pins, context.archived_answers, context.batches))
+        note(state, StateNote(first, head, pins, context.archived_answers, context.batches))
         return True
 
     def waiting(self) -> bool:
@@ -197,7 +197,7 @@ class AgentEngine(Engine):
 
 async def engine_of(
     agent: Agent,
-    standing: Standing,
+    standing: ContextPieces,
     *,
     workbench: Workbench,
     keeping: ContextKeeping,
@@ -255,7 +255,7 @@ async def engine_of(
 
 
 async def _filled(
-    standing: Standing, memory: Memory, counter: TextCounter
+    standing: ContextPieces, memory: Memory, counter: TextCounter
 ) -> tuple[State, dict[int, tuple[Piece, Msg]]]:
     """Return the context of an agent, and its pieces by their session indexes.
 
@@ -308,7 +308,7 @@ async def _filled(
     return state, pieces
 
 
-def _common(standing: Standing, entries: Sequence[Entry]) -> int:
+def _common(standing: ContextPieces, entries: Sequence[Entry]) -> int:
     """Return how many of *entries* are archived, where the archive goes on otherwise behind them."""
     if not standing.otherwise:
         return 0

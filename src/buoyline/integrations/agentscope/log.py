@@ -65,7 +65,7 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class StateNote:
     """What an agent's state says of its session, beside summary and context.
 
     Attributes:
@@ -84,7 +84,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ContextPieces:
     """An agent's context as the archive knows it.
 
     Attributes:
@@ -104,7 +104,7 @@ class Standing:
     otherwise: int
     foreign: Msg | None
     previous: Summary | None
-    note: Note = Note()
+    note: StateNote = StateNote()
 
     @property
     def archived_pieces(self) -> int:
@@ -117,13 +117,13 @@ class Standing:
         return self.first + self.archived + self.otherwise if self.otherwise else self.first
 
 
-def noted(state: AgentState) -> Note:
+def noted(state: AgentState) -> StateNote:
     """Return what the note in *state* says. What it says of a head that is no longer there, nobody hears."""
     value: object = state.middle_context.get(KEY)
     if not is_object(value):
-        return Note()
+        return StateNote()
     archived, answers, pins = value.get("archived"), value.get("answers"), value.get("pins")
-    return Note(
+    return StateNote(
         archived if isinstance(archived, int) else 0,
         tuple(_head(state.context, value.get("head"))),
         frozenset((str(key[0]), str(key[1])) for key in (pins if is_array(pins) else ()) if is_array(key)),
@@ -132,7 +132,7 @@ def noted(state: AgentState) -> Note:
     )
 
 
-def note(state: AgentState, said: Note) -> None:
+def note(state: AgentState, said: StateNote) -> None:
     """Remember in *state* what is archived, and what stands again: nothing of its context says it."""
     head = [
         {"id": again.message.id, "blocks": len(again.message.content), "index": again.index, "pinned": again.pinned}
@@ -149,7 +149,7 @@ def leaving_next(state: AgentState) -> list[Msg]:
     return state.context[len(noted(state).head) :]
 
 
-async def standing_of(state: AgentState, abilities: Abilities, shown: Summary | None) -> Standing:
+async def standing_of(state: AgentState, abilities: Abilities, shown: Summary | None) -> ContextPieces:
     """Compare *state* with the archive of its session.
 
     Args:
@@ -170,12 +170,12 @@ async def standing_of(state: AgentState, abilities: Abilities, shown: Summary | 
     known = beginning(context, tail[1:] if begins else tail) if begins or foreign is None else []
     archived, pieces = len(known) + begins, pieces_of(context, known)
     if archived == len(tail):
-        return Standing(first, pieces, archived, 0, foreign, previous, said)
+        return ContextPieces(first, pieces, archived, 0, foreign, previous, said)
     logger.info("session %s: goes on from another state than the archive's", state.session_id)
     views = [detect(piece.native).view(piece.native) for piece in pieces]
     if last_cut(views, len(known)):
-        return Standing(first, pieces, archived, len(tail) - archived, foreign, previous, said)
-    return Standing(first + len(tail), pieces_of(context), 0, 0, foreign, previous, said)
+        return ContextPieces(first, pieces, archived, len(tail) - archived, foreign, previous, said)
+    return ContextPieces(first + len(tail), pieces_of(context), 0, 0, foreign, previous, said)
 
 
 async def stubs_in(views: Sequence[Message], abilities: Abilities, session_id: str) -> dict[str, StoredResult]:
@@ -293,7 +293,7 @@ class _Written:
     writer: str = field(default_factory=lambda: uuid.uuid4().hex)
     is_open: bool = False
     is_stale: bool = False
-    standing: Standing | None = None
+    standing: ContextPieces | None = None
     mark: object = None
     first: int = 0
     pins: Sequence[int] = ()
@@ -322,7 +322,7 @@ class ContextKeeping:
             written.is_stale = True
             logger.warning("%s; what this agent goes on with is not written down", refused)
 
-    async def keep_before_archiving(self, agent: Agent, standing: Standing) -> None:
+    async def keep_before_archiving(self, agent: Agent, standing: ContextPieces) -> None:
         """Write all of the agent's context down anew, to the letter as *standing* will be archived.
 
         A process that goes on with the session compares both where this one ends before the context has changed.
@@ -403,7 +403,7 @@ class ContextKeeping:
             **({} if self._management is None else {"management": self._management.to_json()}),
         }
 
-    async def _standing(self, agent: Agent, written: _Written) -> Standing:
+    async def _standing(self, agent: Agent, written: _Written) -> ContextPieces:
         """Return the agent's context as the archive knows it, without asking where that cannot have changed."""
         state, before = agent.state, written.standing
         mark = (repr(state.middle_context.get(KEY)), state.summary)
@@ -411,7 +411,7 @@ class ContextKeeping:
             written.mark = mark
             return await standing_of(state, self._abilities, None)
         pieces = pieces_of(leaving_next(state))
-        return Standing(before.first, pieces, 0, 0, before.foreign, before.previous, noted(state))
+        return ContextPieces(before.first, pieces, 0, 0, before.foreign, before.previous, noted(state))
 
 
 class KeptByAgent(ContextLog):
@@ -441,7 +441,7 @@ class KeptByAgent(ContextLog):
         """Do nothing: the agent is given these messages, and then they are written down."""
 
 
-def _spelled(state: AgentState, found: Standing) -> Lines:
+def _spelled(state: AgentState, found: ContextPieces) -> Lines:
     """Return the context of *state* in the order of a window: pins, the summary, and what stands for now."""
     head, first = found.note.head, found.first_of_window
     lasting = [(again.message, _kind(again)) for again in head if _is_lasting(again)]
@@ -496,7 +496,7 @@ async def resumed_state(workspace: Offloader, session_id: str) -> AgentState:
     summary = "" if found.summary is None else found.summary.text
     context = [*(again.message for again in head), *found.messages]
     state = AgentState(session_id=session_id, summary=summary, context=context)
-    note(state, Note(found.first, head))
+    note(state, StateNote(found.first, head))
     return state
 
 

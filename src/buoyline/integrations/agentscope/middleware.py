@@ -16,7 +16,7 @@ from buoyline.integrations.agentscope.engine import DocumentRunning
 from buoyline.integrations.agentscope.log import KEY, ContextKeeping
 from buoyline.integrations.agentscope.lookups import MAX_TOKENS, LookupTool, workspace_tools
 from buoyline.integrations.agentscope.results import ResultIntake
-from buoyline.integrations.agentscope.settings import PREVIEW_TOKENS, Settings, Workbench
+from buoyline.integrations.agentscope.settings import PREVIEW_TOKENS, MiddlewareSettings, Workbench
 from buoyline.lookups import LOOKUP_RULES
 from buoyline.management.run import LEAST_PROGRESS
 from buoyline.messages import is_array
@@ -197,7 +197,7 @@ class WorkspaceMiddleware(MiddlewareBase):
         self._instructions = instructions
         local = workspace if isinstance(workspace, LocalWorkspace) else None
         self._tools = [] if local is None else workspace_tools(local, max_tokens=lookup_tokens)
-        settings = Settings(
+        settings = MiddlewareSettings(
             preview_tokens=preview_tokens,
             turn_results_limit=turn_results_limit,
             tool_rules={**LOOKUP_RULES, **(tool_rules or {})},

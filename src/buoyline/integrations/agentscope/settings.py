@@ -27,7 +27,7 @@ _TIME: Final = "{current_time}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class MiddlewareSettings:
     """What AgentScope's ``ContextConfig`` has no place for; see `WorkspaceMiddleware`."""
 
     preview_tokens: int = PREVIEW_TOKENS
@@ -116,7 +116,7 @@ class Workbench:
     offloader: Offloader
     abilities: Abilities
     counter: TextCounter
-    settings: Settings
+    settings: MiddlewareSettings
     on_event: OnEvent | None
     management: ContextManagement | None = None
     shown: dict[str, Summary] = field(default_factory=dict[str, Summary])

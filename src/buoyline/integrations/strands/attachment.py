@@ -391,7 +391,7 @@ _LEAST_ANSWER_TOKENS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AttachmentSettings:
     """What holds for every agent of a plugin; see `WorkspaceOffloader`."""
 
     counter: TextCounter
@@ -415,7 +415,7 @@ def workspace_of(agent: Agent) -> Workspace | None:
 class Attachment:
     """Storage, keeping and tools of one agent, which does not hold that agent."""
 
-    def __init__(self, storage: WorkspaceStorage | KeepsBlocks, settings: Settings) -> None:
+    def __init__(self, storage: WorkspaceStorage | KeepsBlocks, settings: AttachmentSettings) -> None:
         """Keep results in *storage*, the agent's own."""
         self.tools = frozenset[str]()
         self.keeping = _keeping_in(storage, settings)
@@ -535,7 +535,7 @@ def _claim(storage: object, agent: Agent) -> None:
         storage._bind(id(agent))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as Strands' plugin does
 
 
-def _keeping_in(storage: WorkspaceStorage | KeepsBlocks, settings: Settings) -> "Keeping":
+def _keeping_in(storage: WorkspaceStorage | KeepsBlocks, settings: AttachmentSettings) -> "Keeping":
     counter, tool = settings.counter, settings.retrieval_tool
     if isinstance(storage, WorkspaceStorage):
         return WorkspaceKeeping(storage, counter, retrieval_tool=tool, on_event=settings.on_event)

@@ -44,7 +44,7 @@ _OPENING: Final = "[The oldest messages of this conversation are no longer in th
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PlacedMessage:
     """One message at the head of a history, and what shares it.
 
     Attributes:
@@ -68,7 +68,7 @@ class Shown:
         messages: Those that follow.
     """
 
-    head: Sequence[Standing] = ()
+    head: Sequence[PlacedMessage] = ()
     taken: int = 0
     messages: Sequence[NativeMessage] = ()
     opening: NativeMessage | None = None
@@ -117,20 +117,20 @@ def _needs_opening(
     return first is not None and first["role"] != "user"
 
 
-def _standing(parts: Sequence[tuple[int, NativeMessage]], before: Sequence[Standing]) -> Standing:
+def _standing(parts: Sequence[tuple[int, NativeMessage]], before: Sequence[PlacedMessage]) -> PlacedMessage:
     natives = [native for _, native in parts]
     if len(natives) == 1:
         durable_key(natives[0])
-        return Standing(natives[0], parts)
+        return PlacedMessage(natives[0], parts)
     for one in before:
         if _are(natives, [native for _, native in one.parts]):
-            return Standing(one.message, parts)
+            return PlacedMessage(one.message, parts)
     message: NativeMessage = {
         "role": natives[0]["role"],
         "content": [block for native in natives for block in native["content"]],
     }
     durable_key(message)
-    return Standing(message, parts)
+    return PlacedMessage(message, parts)
 
 
 def _are(ones: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> bool:
@@ -271,7 +271,7 @@ class WindowedHistory:
         self._end = first + len(taken)
         return window
 
-    def _still_standing(self, history: Sequence[NativeMessage]) -> Sequence[Standing]:
+    def _still_standing(self, history: Sequence[NativeMessage]) -> Sequence[PlacedMessage]:
         """Return those of the head that stand at the beginning of *history*, as they were put there."""
         head = self.shown.head
         pairs = zip(head, history, strict=False)

@@ -14,7 +14,7 @@ from strands.hooks import AfterToolCallEvent, BeforeModelCallEvent, HookOrder
 from strands.plugins import Plugin
 
 from buoyline.errors import ConfigError
-from buoyline.integrations.strands.attachment import Attachment, Settings, as_storage, storage_for, window_of
+from buoyline.integrations.strands.attachment import Attachment, AttachmentSettings, as_storage, storage_for, window_of
 from buoyline.integrations.strands.content import (
     Arrival,
     CountTokens,
@@ -121,7 +121,7 @@ class WorkspaceOffloader(Plugin):
         self._max_result_tokens, self._preview_tokens = max_result_tokens, preview_tokens
         self._should_offload, self._rules = should_offload, {**(tool_rules or {})}
         self._max_media_bytes, self._session_id = max_media_bytes, session_id
-        self._settings = Settings(
+        self._settings = AttachmentSettings(
             counter=as_text_counter(default_counter() if counter is None else counter),
             max_result_tokens=max_result_tokens,
             retrieval_tool=RETRIEVAL_TOOL if include_retrieval_tool else "",
