@@ -93,7 +93,7 @@ def hidden_row(hidden: Sequence[Finding]) -> str:
         hidden: Error lines of kinds that the preview does not show.
 
     Returns:
-        ``[41 more lines of trouble, of 12 kinds: grep -nE 'error|--- FAIL']``; the pattern means the same in all
+        ``[41 more lines of trouble, of 12 kinds; grep -nE 'error|--- FAIL']``; the pattern means the same in all
         engines. ``""`` if nothing is hidden.
     """
     if not hidden:
