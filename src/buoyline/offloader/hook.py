@@ -69,9 +69,9 @@ async def stub_for(
 
 def _shown(result: ToolResult, stored: StoredResult, max_tokens: int, counter: TextCounter, retrieval_tool: str) -> str:
     media = [reference_line_for(part) for part in stored.parts if part.kind not in {"text", "json"} and part.reference]
-    left_tokens = max(max_tokens - sum(counter.count(f"\n{line}") for line in media), 1)
+    text_tokens = max(max_tokens - sum(counter.count(f"\n{line}") for line in media), 1)
     text = result.text
-    if counter.exceeds(text, left_tokens):
-        short = stub(text, stored, left_tokens, counter, retrieval_tool)
+    if counter.exceeds(text, text_tokens):
+        short = stub(text, stored, text_tokens, counter, retrieval_tool)
         text = short if is_smaller(short, text, counter) else text
     return "\n".join(filter(None, [text, *media]))

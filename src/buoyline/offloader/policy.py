@@ -92,15 +92,15 @@ def stub_budgets(results: Sequence[TurnResult], limit: int, *, least: int) -> di
     return {at: min(tokens, share) for at, tokens in budgets.items()}
 
 
-def _share(wanted: Sequence[int], room: int, least: int) -> int:
-    """Return the largest equal share with which all fit into *room*; 1 if that is below *least*."""
-    left = len(wanted)
+def _share(wanted: Sequence[int], tokens_left: int, least: int) -> int:
+    """Return the largest equal share with which all fit into *tokens_left*; 1 if that is below *least*."""
+    waiting = len(wanted)
     for tokens in sorted(max(tokens, least) for tokens in wanted):
-        if tokens * left > room:
+        if tokens * waiting > tokens_left:
             break
-        room -= tokens
-        left -= 1
-    share = room // left if left else max(wanted, default=1)
+        tokens_left -= tokens
+        waiting -= 1
+    share = tokens_left // waiting if waiting else max(wanted, default=1)
     return share if share >= least else 1
 
 

@@ -121,10 +121,10 @@ def _notice(lines: int, source: Source, stored: StoredResult, counter: TextCount
 
 def _how(stored: StoredResult, retrieval_tool: str) -> str:
     """Say how the agent reads more: with its own file tools, and with the retrieval tool if it has one."""
-    ours = f"use {retrieval_tool} with its path as reference and a pattern or line_range"
+    with_tool = f"use {retrieval_tool} with its path as reference and a pattern or line_range"
     if retrieval_tool and "://" in stored.reference:  # no shell tool reaches there
-        return ours.capitalize()
-    return f"Grep or read that file, or {ours}," if retrieval_tool else "Grep or read that file"
+        return with_tool.capitalize()
+    return f"Grep or read that file, or {with_tool}," if retrieval_tool else "Grep or read that file"
 
 
 def _ending(stored: StoredResult) -> str:

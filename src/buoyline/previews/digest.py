@@ -119,7 +119,7 @@ def rows(label: str, items: Iterable[str], *, most: int = 3, chars: int = ROW_CH
     found: list[str] = []
     while waiting and len(found) < most:
         head = f"{label}, more: " if found else f"{label}: "
-        taken = _fitting(waiting, chars - len(head))
+        taken = _fit_count(waiting, chars - len(head))
         found.append(head + ", ".join(waiting[:taken]))
         del waiting[:taken]
     if waiting:
@@ -179,7 +179,7 @@ def common_folder(paths: Sequence[str]) -> str:
     return folder if 4 <= len(folder) <= _ITEM_CHARS else ""  # noqa: PLR2004 - "./" and "src/" cost no more than a word
 
 
-def _fitting(items: Sequence[str], chars: int) -> int:
+def _fit_count(items: Sequence[str], chars: int) -> int:
     """Return how many items fit; at least one."""
     for place, item in enumerate(items):
         chars -= len(item) + 2

@@ -313,9 +313,9 @@ def _odd_keys(members: Sequence[tuple[tuple[str, ...], _LinkedPath]]) -> Iterato
     weight = (93.0 if len(odd) <= _MOST_PER_RECORD + 1 else 84.0 - len(odd)) - doubt
     for keys, path in odd:
         has, lacks = [key for key in keys if key in own], sorted(missed.difference(keys))
-        said = [f"only {counts[has[0]]} of {len(members):,} with {_listed(has)}"] if has else []
-        said += [f"without {_listed(lacks)}"] if lacks else []
-        yield OddValue((*_place_of(path), *has[:1]), weight, ", ".join(said), has[0] if has else "")
+        reasons = [f"only {counts[has[0]]} of {len(members):,} with {_listed(has)}"] if has else []
+        reasons += [f"without {_listed(lacks)}"] if lacks else []
+        yield OddValue((*_place_of(path), *has[:1]), weight, ", ".join(reasons), has[0] if has else "")
 
 
 def _place_of(path: _LinkedPath) -> ValuePath:

@@ -225,10 +225,10 @@ def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], bu
     width = _width(rows, budget)
     rows = [row.narrowed(width) for row in rows]
     room_tokens = budget.room_tokens - budget.cost(_rest(0, plan.total))
-    taken = _fitting(rows, room_tokens, budget)
+    taken = _rows_that_fit(rows, room_tokens, budget)
     hidden = _hidden(taken, plan.error_lines)
     if hidden:
-        taken = _fitting(rows, room_tokens - budget.cost(hidden), budget)
+        taken = _rows_that_fit(rows, room_tokens - budget.cost(hidden), budget)
     while taken:
         written = _joined_rows(taken, plan)
         if budget.fits(written):
@@ -304,7 +304,7 @@ def _width(rows: Sequence[_PreviewRow], budget: PreviewBudget) -> int:
     return _WIDTHS[-1]
 
 
-def _fitting(rows: Sequence[_PreviewRow], room_tokens: int, budget: PreviewBudget) -> list[_PreviewRow]:
+def _rows_that_fit(rows: Sequence[_PreviewRow], room_tokens: int, budget: PreviewBudget) -> list[_PreviewRow]:
     """Take the heaviest rows that fit; of the first and last lines, none after one that does not fit: no gaps."""
     taken: list[_PreviewRow] = []
     for row in rows:

@@ -171,8 +171,8 @@ def column_outliers(values: Sequence[ColumnValue]) -> list[Outlier]:
     elif main == "text":
         found += _placed(text_outliers([cast("str", values[index]) for index in indexes]), indexes)
     doubt = _DOUBT * max(0.0, 1 - len(values) / _SURE)
-    found = [Outlier(deviant.place, deviant.weight - doubt, deviant.reason) for deviant in found]
-    return sorted(found, key=lambda deviant: (-deviant.weight, deviant.place))
+    found = [Outlier(outlier.place, outlier.weight - doubt, outlier.reason) for outlier in found]
+    return sorted(found, key=lambda outlier: (-outlier.weight, outlier.place))
 
 
 def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
@@ -187,8 +187,8 @@ def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
     largest = nlargest(_MOST_PER_COLUMN + 2, range(len(numbers)), key=numbers.__getitem__)
     smallest = nsmallest(_MOST_PER_COLUMN + 2, range(len(numbers)), key=numbers.__getitem__)
     falling, rising = [numbers[index] for index in largest], [numbers[index] for index in smallest]
-    high = _apart(falling, rising[0], len(numbers))
-    low = _apart([-number for number in rising], -falling[0], len(numbers))
+    high = _separate_count(falling, rising[0], len(numbers))
+    low = _separate_count([-number for number in rising], -falling[0], len(numbers))
     span = f"others {_number(rising[low])} to {_number(falling[high])}"
     found = [Outlier(index, 92.0, span) for index in (*smallest[:low], *largest[:high])]
     if not found and rising[0] < 0 <= rising[1] and len(numbers) >= 2 * _LEAST:
@@ -244,7 +244,7 @@ def _plural(kind: str) -> str:
     return {"number": "numbers", "text": "texts", "object or array": "objects or arrays"}.get(kind, kind)
 
 
-def _apart(extremes: Sequence[float], other_end: float, total: int) -> int:
+def _separate_count(extremes: Sequence[float], other_end: float, total: int) -> int:
     """Return how many of *extremes*, the largest of *total* numbers, lie apart; 0 to 3."""
     most = max(1, min(_MOST_PER_COLUMN, total // 50))
     for count, (first, last) in enumerate(pairwise(extremes[: most + 1]), 1):
@@ -298,7 +298,7 @@ def _odd_numbers(texts: Sequence[str], shapes: Sequence[str]) -> list[Outlier]:
         return []
     rows = [list(map(float, _DIGITS.findall(texts[index][:_SHAPED_CHARS]))) for index in indexes]
     width = min(map(len, rows))
-    found = [deviant for place in range(width) for deviant in number_outliers([row[place] for row in rows])]
+    found = [outlier for place in range(width) for outlier in number_outliers([row[place] for row in rows])]
     return [Outlier(indexes[index], 86.0, reason) for index, weight, reason in found if weight > _SEQUENCE_WEIGHT]
 
 
@@ -313,7 +313,7 @@ def _odd_shapes(texts: Sequence[str], shapes: Sequence[str]) -> list[Outlier]:
 
 
 def _placed(found: Iterable[Outlier], indexes: Sequence[int]) -> list[Outlier]:
-    return [Outlier(indexes[deviant.place], deviant.weight, deviant.reason) for deviant in found]
+    return [Outlier(indexes[outlier.place], outlier.weight, outlier.reason) for outlier in found]
 
 
 def _quoted(text: str) -> str:
@@ -389,9 +389,9 @@ def _odd_in_form(lines: Sequence[str], numbers: Sequence[int]) -> Iterator[Findi
         value_of = {token: _value(token) for token in set(column)}  # most tokens of a column recur
         if len(value_of) == 1:
             continue
-        for deviant in column_outliers([value_of[token] for token in column])[:2]:
+        for outlier in column_outliers([value_of[token] for token in column])[:2]:
             yield Finding(
-                numbers[deviant.place], deviant.weight - 14, note=f"{rows[deviant.place][place]}: {deviant.reason}"
+                numbers[outlier.place], outlier.weight - 14, note=f"{rows[outlier.place][place]}: {outlier.reason}"
             )
 
 

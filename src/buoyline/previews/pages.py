@@ -37,7 +37,7 @@ _DESCRIPTION = re.compile(r"<meta\s[^>]{0,300}(?:name|property)=[\"']?(?:og:)?de
 _CONTENT = re.compile(r"\scontent=(?:\"([^\"]{1,400})|'([^']{1,400}))", re.IGNORECASE)
 
 _UNSEEN = frozenset({"script", "style", "noscript", "template", "svg", "textarea", "select", "iframe"})
-_APART = frozenset({"nav", "footer", "aside", "head"})
+_MENU_TAGS = frozenset({"nav", "footer", "aside", "head"})
 _COUNTED = {"a": "link", "img": "image", "form": "form", "table": "table", "script": "script"}
 _BREAKING = frozenset(
     {
@@ -72,13 +72,13 @@ class _Piece(NamedTuple):
         start: The offset of the text.
         heading: The tag of the heading around it; empty outside headings.
         text: The visible text.
-        is_apart: The text belongs to a menu or footer, not to the page itself.
+        is_menu: The text belongs to a menu or footer, not to the page itself.
     """
 
     start: int
     heading: str
     text: str
-    is_apart: bool
+    is_menu: bool
 
 
 def page_digest(lines: Sequence[str]) -> Digest | None:
@@ -135,7 +135,7 @@ class _Page:
         self._length = 0
         self._start = 0
         self._heading = ""
-        self._apart = 0
+        self._menu_depth = 0
         self._missing: set[str] = set()
 
     @property
@@ -190,12 +190,12 @@ class _Page:
     def _see(self, tag: str, start: int, end: int, *, is_end: bool) -> None:
         if tag in _COUNTED and not is_end:
             self.counts[_COUNTED[tag]] += 1
-        if (tag in _BREAKING or tag in _APART) and not (tag == "br" and self._heading):
+        if (tag in _BREAKING or tag in _MENU_TAGS) and not (tag == "br" and self._heading):
             self._end_piece()
         if tag in _HEADINGS:
             self._heading = "" if is_end else tag
-        if tag in _APART:
-            self._apart = max(self._apart + (-1 if is_end else 1), 0)
+        if tag in _MENU_TAGS:
+            self._menu_depth = max(self._menu_depth + (-1 if is_end else 1), 0)
         if tag == "meta" and not self.description:
             element = self.text[start : min(end, start + 2 * _MAX_ATTRIBUTE_CHARS)]
             if _DESCRIPTION.match(element) and (content := _CONTENT.search(element)) is not None:
@@ -216,7 +216,7 @@ class _Page:
         if self._words:
             text = _words("".join(self._words))
             if text:
-                self.pieces.append(_Piece(self._start, self._heading, text, self._apart > 0))
+                self.pieces.append(_Piece(self._start, self._heading, text, self._menu_depth > 0))
         self._words, self._length = [], 0
 
 
@@ -251,7 +251,7 @@ def _headings(page: _Page) -> list[_Piece]:
 
 def _first_text(page: _Page) -> list[_Piece]:
     """Return the text from the first sentence on: menus come before it."""
-    texts = [piece for piece in page.pieces if not piece.heading and not piece.is_apart]
+    texts = [piece for piece in page.pieces if not piece.heading and not piece.is_menu]
     head = next((piece.start for piece in page.pieces if piece.heading == "h1"), 0)
     sentences = [place for place, piece in enumerate(texts) if len(piece.text) >= _SENTENCE_CHARS and " " in piece.text]
     first = next((place for place in sentences if texts[place].start > head), sentences[0] if sentences else 0)

@@ -172,9 +172,9 @@ def severity_of(line: str) -> float:
         return _BARE_WEIGHT
     is_read = _READ.match(line) is not None
     is_code = _CODE.search(whole) is not None and (is_read or _CERTAIN.search(whole) is None)
-    for pattern, said, coded in _WEIGHTS:
+    for pattern, weight, code_weight in _WEIGHTS:
         if pattern.search(text):
-            return coded if is_code else min(said, _MOST_READ) if is_read else said
+            return code_weight if is_code else min(weight, _MOST_READ) if is_read else weight
     return _SUSPECT[is_code]
 
 
