@@ -1,7 +1,7 @@
-"""What is done to files and directories that are open: the half of `local_tree` that knows descriptors and no paths.
+"""Operations on open files and directories: the half of `local_tree` that knows descriptors and no paths.
 
-Every name is taken within an open directory, no link is followed, every mode is set explicitly. Only `local_tree` calls
-this.
+Every name is relative to an open directory, no link is followed, every mode is set explicitly. Only `local_tree` uses
+this module.
 """
 
 import contextlib
@@ -47,9 +47,8 @@ class Handle:
             path: For messages.
             status: Of the file, since it was opened.
             is_durable: Whether `sync` reaches the device.
-            is_locked: Whether nobody else writes to the file as long as it is open. Then its size is known, and a file
-                that somebody has written to nevertheless fails at the next `append`; ten looks at the size took a
-                tenth of the time of one append.
+            is_locked: Whether nobody else writes to the open file. Its size is then cached, and `append` fails if
+                somebody wrote to it nevertheless; reading the size ten times took a tenth of the time of one append.
         """
         self._descriptor = descriptor
         self._path = path
@@ -66,7 +65,7 @@ class Handle:
         self.close()
 
     def close(self) -> None:
-        """Close the file; what was not synced is not lost by this."""
+        """Close the file; its unsynced bytes are not lost."""
         os.close(self._descriptor)
 
     def size(self) -> int:
@@ -78,7 +77,7 @@ class Handle:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Device and inode, which are others where the file was replaced."""
+        """Device and inode, which differ after the file was replaced."""
         return self._identity
 
     def read(self, offset: int, size_bytes: int) -> bytes:
@@ -92,15 +91,15 @@ class Handle:
             return b"".join(pieces)
 
     def descriptor_at(self, offset: int) -> int:
-        """Return the open file, for a child process to read from *offset* on; it stays this handle's to close."""
+        """Return the descriptor, for a child process to read from *offset* on; this handle still closes it."""
         with translated(self._path):
             os.lseek(self._descriptor, offset, os.SEEK_SET)
         return self._descriptor
 
     def append(self, content: bytes) -> None:
-        """Write *content* at the end, in one call where the system takes it whole, and check the size."""
+        """Write *content* at the end, in one call if the system accepts it whole, and check the size."""
         expected = self.size() + len(content)
-        # Unknown until it is known what became of the write.
+        # Unknown until the write has succeeded.
         self._size = None
         with translated(self._path):
             write_all(self._descriptor, content)
@@ -109,12 +108,12 @@ class Handle:
         self._size = expected
 
     def write_back(self, offset: int, size_bytes: int) -> None:
-        """Let the device begin with what was written at *offset*, so that `sync` has less to wait for."""
+        """Start writing the bytes at *offset* to the device, so that `sync` waits less."""
         if self._is_durable:
             start_writing_back(self._descriptor, offset, size_bytes)
 
     def cut(self, size_bytes: int) -> None:
-        """Cut the file to *size_bytes*, unless it is shorter: it must not grow, since the end would be zeros."""
+        """Cut the file to *size_bytes*, unless it is shorter: it must not grow, since its end would be zeros."""
         self._size = None
         with translated(self._path):
             if os.fstat(self._descriptor).st_size > size_bytes:
@@ -128,12 +127,12 @@ class Handle:
 
 
 class translated:  # noqa: N801 - a context manager, used like a function
-    """Raise what the file system raises as the `StorageError` that says which path it was about."""
+    """Raises errors of the file system as `StorageError` with the path."""
 
     __slots__ = ("_path",)
 
     def __init__(self, path: str) -> None:
-        """Speak of *path*."""
+        """Use *path* in errors."""
         self._path = path
 
     def __enter__(self) -> None:
@@ -142,8 +141,8 @@ class translated:  # noqa: N801 - a context manager, used like a function
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """Translate an `OSError` that is not one of ours yet."""
         if isinstance(error, OSError) and not isinstance(error, StorageError):
-            # dir_fd calls name only the last component, or a temporary one; the caller knows the whole path.
-            # The system speaks of too many levels of links, since we let it follow none.
+            # Calls with dir_fd name only the last step, or a temporary one; the caller knows the whole path.
+            # The system reports too many levels of links, since it must follow none.
             reason = "is a link, which is not followed; move it away" if error.errno == errno.ELOOP else error.strerror
             raise storage_error(OSError(error.errno, reason), self._path) from error
 
@@ -154,7 +153,7 @@ def open_entry(parent: int, name: str, flags: int) -> int:
 
 
 def require_regular(descriptor: int, path: str) -> os.stat_result:
-    """Return the status of an open file; refuse what is no regular file, since a pipe would wait forever."""
+    """Return the status of an open file; refuse other than regular files, since a pipe would wait forever."""
     with translated(path):
         status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -163,7 +162,7 @@ def require_regular(descriptor: int, path: str) -> os.stat_result:
 
 
 def require_one_name(status: os.stat_result, path: str) -> None:
-    """Refuse to write to a file with a second name: whoever gave it that, a copy made of links, would see it change."""
+    """Refuse to write to a file with a second hard link: a copy made of links would change with it."""
     if status.st_nlink > 1:
         raise StorageError(errno.EMLINK, "has another name, too; put a copy in its place", path)
 
@@ -176,15 +175,15 @@ def make_entry(parent: int, name: str) -> None:
 
 
 def restore_mode(descriptor: int, status: os.stat_result) -> None:
-    """Give our own file back what an umask such as 0777 took from it, lest its next opening fails."""
+    """Restore the mode of our own file after an umask such as 0777, or its next opening would fail."""
     if stat.S_IMODE(status.st_mode) & FILE_MODE != FILE_MODE and status.st_uid == os.geteuid():
         os.fchmod(descriptor, FILE_MODE)
 
 
 def give_name(parent: int, temporary: str, name: str, source: int | None = None) -> bool:
-    """Let the whole file *temporary* have the name *name* in *parent*, and no other; False when that is taken.
+    """Move the complete file *temporary* to the name *name* in *parent*; False if that is taken.
 
-    It is in directory *source* until then, where that is another one.
+    It is in directory *source*, or in *parent* if that is None.
     """
     source = parent if source is None else source
     try:
@@ -203,8 +202,8 @@ def give_name(parent: int, temporary: str, name: str, source: int | None = None)
 
 
 def _rename_unless_taken(parent: int, temporary: str, name: str, source: int) -> bool:
-    # A rename overwrites. Without hard links all our writers come here, and the directory's lock, which ends with
-    # its holder, lets one look and rename at a time. A placeholder would be an empty file after a crash.
+    # A rename overwrites. Without hard links all our writers come here, and the directory's lock, which ends with its
+    # holder, lets one at a time check and rename. A placeholder would be an empty file after a crash.
     wait_for_lock(parent, name, _NAMING_TIMEOUT_S, fcntl.LOCK_EX)
     try:
         os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -222,10 +221,10 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 def start_writing_back(descriptor: int, offset: int, size_bytes: int) -> None:
-    """Let the device begin with a large piece while the next one is made; the sync then has less to wait for.
+    """Start writing a large piece to the device while the next one is made, so that the sync waits less.
 
-    Linux starts writing pages that are said not to be needed, and keeps them until they are written. A hint: where
-    it is not understood, the sync does all of it.
+    Linux starts to write pages that are declared as not needed, and keeps them until they are written. It is a hint:
+    if the system ignores it, the sync does all the work.
     """
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):
@@ -235,7 +234,7 @@ def start_writing_back(descriptor: int, offset: int, size_bytes: int) -> None:
 def sync_data(descriptor: int) -> None:
     """Make content and size of an open file durable."""
     if sys.platform == "darwin":
-        # fsync on macOS leaves the data in the drive's cache.
+        # fsync on macOS does not flush the drive's cache.
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(descriptor)
@@ -268,23 +267,23 @@ _held_locks: set[int] = set()
 
 @contextlib.contextmanager
 def held_lock(descriptor: int) -> Generator[None]:
-    """Give the lock on an open file back at the end of the block, and close the file."""
+    """Release the lock on an open file at the end of the block, and close the file."""
     _held_locks.add(descriptor)
     try:
         yield
     finally:
-        # In a child that was forked within the block, the lock is the parent's, and the file closed already.
+        # In a child that was forked within the block, the lock is the parent's, and the file is closed already.
         if descriptor in _held_locks:
             _held_locks.discard(descriptor)
-            # What the block did is done, and an error would say that it is not; closing gives the lock back, too.
+            # The block has finished, and an error would say otherwise; closing releases the lock, too.
             with contextlib.suppress(OSError):
-                # A child that was forked meanwhile may have the lock open, too: closing alone would leave it locked.
+                # A child that was forked meanwhile may have the lock open, too, and keep it locked after our close.
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 
 def _leave_locks_to_the_parent() -> None:
-    """Close the locks that were held when this process was forked: they are the parent's, and end with it."""
+    """Close the locks that were held at the fork: they belong to the parent, and end with it."""
     while _held_locks:
         os.close(_held_locks.pop())
 
@@ -293,14 +292,14 @@ os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
 
 
 def temporary_name() -> str:
-    """Return a new name for what is not complete yet."""
+    """Return a new name for an incomplete file or directory."""
     return f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
 
 
 def remove_flat(parent: int, name: str, descriptor: int) -> None:
-    """Remove an open directory with the files in it, as long as it is called *name*.
+    """Remove an open directory with the files in it, if it is still called *name*.
 
-    Where giving it another name failed after that had taken effect, it is what others find there by now.
+    A rename may report an error after it took effect; the directory is then in use under its new name.
     """
     try:
         is_called_so = os.path.samestat(os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(descriptor))
@@ -335,10 +334,10 @@ def is_removed(parent: int, name: str) -> bool:
 
 
 def empty(descriptor: int) -> None:
-    """Remove all that is in an open directory.
+    """Remove the content of an open directory.
 
-    What is in a directory in it is moved up first: neither the stack nor the descriptors run out, however deep an
-    agent has nested them.
+    The content of an inner directory is moved up first, so that neither the stack nor the descriptors run out, however
+    deep an agent nested them.
     """
     while names := os.listdir(descriptor):
         for name in names:
@@ -351,8 +350,8 @@ def empty(descriptor: int) -> None:
 
 
 def set_mode(parent: int, name: str) -> None:
-    """Give what is called *name* the mode that it should have; a link is refused."""
-    # A file without any permission cannot be opened to be read, which Linux does not ask for here.
+    """Set the mode of the file or directory *name*; a link is refused."""
+    # A file without any permission cannot be opened for reading; Linux does not need that here.
     access = os.O_PATH if sys.platform == "linux" else os.O_RDONLY | os.O_NONBLOCK
     descriptor = os.open(name, access | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:

@@ -1,6 +1,6 @@
-"""Every name on disk, and how an id becomes one. The only place that spells them.
+"""Every name on disk, and how an id becomes one. No other module spells them.
 
-Pure: nothing here looks at a file system. Source: docs/format.md, "Names".
+Pure: nothing here reads a file system. Source: docs/format.md, "Names".
 """
 
 import base64
@@ -27,19 +27,19 @@ DATA: Final = "data"
 CONTEXT_MANAGEMENT: Final = "context_management"
 LOCKS: Final = ".locks"
 SESSIONS_LOCK: Final = ".locks/sessions.lock"
-"""Held while a new session gets the name of its directory. Whoever holds it waits for no other lock."""
+"""Held while a new session gets the name of its directory. Its holder waits for no other lock."""
 
 GC_LOCK: Final = ".locks/gc.lock"
-"""Held by gc alone, and shared by whoever stores a blob until its reference is committed."""
+"""Held by gc alone, and shared by each writer of a blob until its reference is committed."""
 
 ENTRIES: Final = "storage"
-"""What frameworks keep under keys of their own, one directory a scope."""
+"""Entries of frameworks under their own keys, one directory a scope."""
 
 ENTRY_FACTS: Final = ".facts"
-"""Within the directory of a scope: what belongs to each key, one file a key."""
+"""Within the directory of a scope: the facts of each key, one file a key."""
 
 RELEASED_FILE: Final = "data/.released.jsonl"
-"""Blobs that removed sessions referred to and that gc has left for a later run."""
+"""Blobs of removed sessions that gc keeps for a later run."""
 
 SESSION_FILE: Final = "session.json"
 CONTEXT_FILE: Final = "context.jsonl"
@@ -53,7 +53,7 @@ DATA_TORN: Final = "data/torn"
 """Where repair sets damaged blobs aside."""
 
 REFERENCE_PREFIX: Final = b"workspace:///data/"
-"""What a reference to a blob begins with, as bytes of a line."""
+"""The beginning of a reference to a blob, as bytes of a line."""
 
 TEMPORARY_PREFIX: Final = ".tmp-"
 """Names of files and directories that are not complete yet; readers never look at them."""
@@ -127,14 +127,14 @@ _REFERENCE = re.compile(r"workspace:///(data/[0-9a-f]{64}\.[a-z0-9]{1,8})")
 
 
 def encode_id(identifier: str) -> str:
-    """Return a file name part that follows from *identifier* alone and that no other id has on any file system.
+    """Return a part of a file name that depends on *identifier* alone and that no other id has on any file system.
 
-    Scopes and keys under ``storage/`` have it. A session has it if its plain id is taken or cannot be a name; older
-    versions gave it to all sessions and results.
+    It names scopes and keys under ``storage/``, and a session whose plain id is taken or cannot be a name; older
+    versions used it for all sessions and results.
 
-    Three classes, told apart by the name alone: a plain lower-case id stands for itself; an id with capitals or inner
-    dots keeps its spelling and gets ``~`` and 8 base32 characters (40 bits) of its hash; everything else becomes a
-    readable slug with 32 of them (160 bits), since there the hash alone tells two ids apart.
+    There are three classes, which the name alone reveals. A plain lower-case id is its own name. An id with capitals or
+    inner dots is followed by ``~`` and 8 base32 characters (40 bits) of its hash. Every other id becomes a readable
+    slug with 32 of them (160 bits), since only the hash distinguishes two ids there.
 
     Args:
         identifier: Any text of any length, the empty one included; models and providers choose it, and refusing one
@@ -156,7 +156,7 @@ def encode_id(identifier: str) -> str:
 
 
 def require_id(identifier: object) -> None:
-    """Make sure that *identifier* can be the id of a call.
+    """Check that *identifier* can be the id of a call.
 
     Raises:
         InvalidNameError: It is not text.
@@ -171,7 +171,7 @@ def is_name(identifier: str) -> bool:
 
 
 def folded(name: str) -> str:
-    """Return what *name* is to a file system that ignores case and Unicode forms; equal names are one file there."""
+    """Return *name* as a file system sees it that ignores case and Unicode forms; equal names are one file there."""
     return (
         name.lower()
         if name.isascii()
@@ -182,8 +182,8 @@ def folded(name: str) -> str:
 def session_directories(session_id: str) -> tuple[str, ...]:
     """Return the workspace-relative directories that a session may have, best first.
 
-    A session has the first that was free, up to case and normal form, when it was created; an older version took the
-    second where the id has capitals or dots. The last has 160 bits of the hash, so it is always free.
+    A new session gets the first one that is free, up to case and normal form; an older version took the second for ids
+    with capitals or dots. The last one has 160 bits of the hash, so it is always free.
 
     Raises:
         InvalidNameError: *session_id* is not text, is empty, or has more than 4,096 characters.
@@ -206,17 +206,17 @@ def numbered_result_name(call_id: str, tool: str, number: int, digest: str) -> s
     """Return the name of the result of an id that cannot be a name: its tool, its number in the session and a hash.
 
     Args:
-        call_id: The id, which names it where the tool's name is not known.
+        call_id: The id, used as a name if the tool's name is not known.
         tool: The tool's name; may be empty.
         number: Of the result in its session, from 1.
-        digest: The SHA-256 of what the result says.
+        digest: The SHA-256 of the result's content.
     """
     slug = _slug(tool) or _slug(call_id)
     return f"tool_result-{slug}{'-' if slug else ''}{number}{result_tail(call_id, digest)}"
 
 
 def result_tail(call_id: str, digest: str) -> str:
-    """Return what ends the name of a numbered result: it follows from the id and what the result says."""
+    """Return the end of a numbered result's name, which depends on its id and content."""
     content = f"{digest} {call_id}".encode("utf-8", "surrogatepass")
     return f"~{_base32_hash(content)[:16]}.txt"
 
@@ -227,7 +227,7 @@ def variant_result_name(first: str, sha256: str) -> str:
 
 
 def first_result_name(name: str) -> str:
-    """Return the name of the call's first result, where *name* is that of any of its results."""
+    """Return the name of the call's first result; *name* is that of any of its results."""
     return _VARIANT.sub(".txt", name)
 
 
@@ -237,25 +237,25 @@ def view_name(result_name: str) -> str:
 
 
 def is_result_name(name: str) -> bool:
-    """Tell whether *name* is one that a tool result, and no view of one, has within its session."""
+    """Tell whether *name* is the name of a tool result, not of a view, within its session."""
     return _RESULT.fullmatch(name) is not None and not name.endswith(_VIEW_SUFFIX)
 
 
 def is_view_name(name: str) -> bool:
-    """Tell whether *name* is one that the view of a tool result has within its session."""
+    """Tell whether *name* is the name of a tool result's view within its session."""
     return _RESULT.fullmatch(name) is not None and name.endswith(_VIEW_SUFFIX)
 
 
 def result_behind(view: str) -> str:
-    """Return the name of the tool result that the view called *view* shows."""
+    """Return the name of the tool result of the view called *view*."""
     return f"{view.removesuffix(_VIEW_SUFFIX)}.txt"
 
 
 def blob_name(payload: bytes, media_type: str) -> str:
     """Return the workspace-relative name of the file that holds *payload*.
 
-    The digest is taken over the decoded bytes, so that one picture is one file however it was spelled in
-    base64, and ``sha256sum`` verifies it without this library.
+    The digest is over the decoded bytes, so that one image is one file in every spelling of base64, and ``sha256sum``
+    can verify it.
 
     Args:
         payload: Decoded bytes, possibly none.
@@ -266,17 +266,17 @@ def blob_name(payload: bytes, media_type: str) -> str:
 
 
 def media_type_of(blob: str) -> str:
-    """Return the media type that the extension of a blob's name stands for; that of ``.bin`` says nothing."""
+    """Return the media type of the extension of a blob's name; ``.bin`` has no particular one."""
     return _MEDIA_TYPES.get(blob.rpartition(".")[2], "application/octet-stream")
 
 
 def reference_to(name: str) -> str:
-    """Return the reference that stands in a message for the blob called *name*."""
+    """Return the reference of the blob called *name*."""
     return f"workspace:///{name}"
 
 
 def blob_behind(reference: str) -> str | None:
-    """Return the blob's workspace-relative name, or None when *reference* is no reference of ours."""
+    """Return the blob's workspace-relative name; None if *reference* is not one of ours."""
     match = _REFERENCE.fullmatch(reference)
     return match[1] if match else None
 
@@ -299,9 +299,9 @@ def entry_name(key: str, sha256: str, media_type: str) -> str:
 
 
 def entry_facts_name(key: str) -> str:
-    """Return the name of the file with the facts of *key*: the key itself, spelled so that it can be read back.
+    """Return the name of the file with the facts of *key*: the key itself, encoded reversibly.
 
-    Keys that are too long for that, or empty, have their hash for a name.
+    For an empty or too long key, it is the key's hash.
     """
     spelled = "".join(_fact_char(char) for char in key)
     if 0 < len(spelled) <= _MAX_FACTS_CHARS:
@@ -310,7 +310,7 @@ def entry_facts_name(key: str) -> str:
 
 
 def entry_key(facts_name: str) -> str | None:
-    """Return the key whose facts are in a file of this name; None where only the file says it."""
+    """Return the key whose facts are in a file of this name; None if only the file contains it."""
     if facts_name.startswith("~"):
         return None
     spelled = facts_name.removesuffix(".json")
@@ -318,7 +318,7 @@ def entry_key(facts_name: str) -> str | None:
 
 
 def _fact_char(char: str) -> str:
-    """Spell one character: capitals, too, since some file systems take them for small letters."""
+    """Encode one character; capitals, too, since some file systems ignore case."""
     if char in _FACT_CHARS:
         return char
     return "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
@@ -328,7 +328,7 @@ def document_name(name: object) -> str:
     """Return the workspace-relative name of the context-management document called *name*.
 
     Source: OpenSearch allows small letters, digits, ``_`` and ``-``, at most 49 of them; one that begins with a ``-``
-    would pass for an option on a command line, and with ``_`` for nothing in particular, so neither is allowed here.
+    would look like an option on a command line; neither ``-`` nor ``_`` may come first here.
 
     Raises:
         InvalidNameError: *name* cannot be one.
@@ -342,13 +342,13 @@ def document_name(name: object) -> str:
 
 
 def document_in(entry: str) -> str | None:
-    """Return the name of the document in the file *entry* of its directory; None where that is no document's."""
+    """Return the name of the document in the file *entry* of its directory; None if it is not a document's file."""
     name = entry.removesuffix(".json")
     return name if name != entry and _DOCUMENT.fullmatch(name) and name not in _DEVICES else None
 
 
 def lock_name(session_id: str) -> str:
-    """Return the lock file of a session. 256 files serve all sessions, so that they need no deletion."""
+    """Return the lock file of a session. All sessions share 256 files, so that none has to be deleted."""
     shard = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:2]
     return f"{LOCKS}/{shard}.lock"
 
@@ -359,25 +359,25 @@ def removed_name(token: str) -> str:
 
 
 def is_removed_name(name: str) -> bool:
-    """Tell whether *name*, within ``sessions/``, is one that a session has while it is being removed."""
+    """Tell whether *name*, within ``sessions/``, is that of a session that is being removed."""
     return name.startswith(_REMOVED_PREFIX)
 
 
 def digest_in(blob: str) -> str | None:
-    """Return the SHA-256 in a blob's workspace-relative name; None when it is no blob's name."""
+    """Return the SHA-256 in a blob's workspace-relative name; None if it is not a blob's name."""
     name = blob_behind(reference_to(blob))
     return name and name.removeprefix(f"{DATA}/").partition(".")[0]
 
 
 def torn_name(name: str, offset: int, content: bytes) -> str:
-    """Return where the torn bytes *content*, found at *offset* of the session's file *name*, are set aside."""
+    """Return the file for the torn bytes *content* that were found at *offset* of the session's file *name*."""
     return f"{TORN}/{name}-{offset}-{hashlib.sha256(content).hexdigest()[:8]}"
 
 
 def set_aside_name(path: str, digest: str) -> str:
-    """Return where repair sets the whole file *path* aside, whose bytes have the SHA-256 *digest*; both relative.
+    """Return where repair sets the whole file *path* with the SHA-256 *digest* aside; both paths are relative.
 
-    What stands in the workdir itself goes to ``data/torn/``: all else in the workdir is the agent's.
+    A file of the workdir itself goes to ``data/torn/``, since all other names in the workdir are the agent's.
     """
     directory, _, name = path.rpartition("/")
     return f"{directory or DATA}/{TORN}/{name}-0-{digest[:8]}"

@@ -1,11 +1,11 @@
-"""The file system: the only module that opens, links, renames, syncs, cuts and locks.
+"""`LocalTree`: the files of a workspace on a disk. With `descriptors`, the only module that changes files and locks.
 
-Every path is walked component by component without following links (an agent may have put one there), every
-file must be a regular file (opening a pipe would wait forever), and every mode is set explicitly. A file with
-a final name is complete: it is written beside it, synced, and linked to it.
+Every path is walked step by step without following links, since an agent may have created one. Every file must be a
+regular file, since opening a pipe would wait forever. Every mode is set explicitly. A file with a final name is
+complete: it is written under a temporary name, synced, and linked to the final one.
 
-Accepted trade-offs: where there are no hard links, a program that is not ours may slip in between the look and the
-rename; a crash may leave ``.tmp-`` files, which nobody reads.
+Accepted trade-offs: without hard links, another program may create a file between our check and the rename. A crash
+may leave ``.tmp-`` files, which nobody reads.
 """
 
 import contextlib
@@ -53,12 +53,12 @@ __all__ = ["Handle", "HeldTree", "LocalTree", "outside_chunks", "outside_file"]
 class LocalTree:
     """A directory and what lies below it, addressed by relative POSIX paths.
 
-    Paths come from `layout` or are checked with `safe_parts`. All methods raise `StorageError` where the file
-    system refuses, with the kinds that `storage_error` tells apart.
+    Paths come from `layout`. All methods raise `StorageError` if the file system refuses, of the kinds of
+    `storage_error`.
     """
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
-        """Address *root*, which need not exist yet.
+        """Use *root*, which need not exist yet.
 
         Raises:
             UnsupportedPlatformError: Neither Linux nor macOS.
@@ -87,18 +87,18 @@ class LocalTree:
             with contextlib.suppress(FileExistsError):
                 self.root.mkdir(mode=DIRECTORY_MODE)
                 self.root.chmod(DIRECTORY_MODE)
-            # Of the root itself even where it is there: whoever made it may have died before it was durable.
+            # Also if the root exists: its creator may have been killed before it was durable.
             for above in {self.root.parent, *(above.parent for above in missing)}:
                 with _opened(above) as descriptor:
                     self._sync_directory(descriptor)
 
     def make_directory(self, name: str) -> None:
-        """Create directory *name*, mode 0700, unless it is there; `sync_directory` of its parent makes it durable."""
+        """Create directory *name*, mode 0700, unless it exists; `sync_directory` of its parent makes it durable."""
         with self._parent(name) as (parent, last), translated(self.path(name)), contextlib.suppress(FileExistsError):
             make_entry(parent, last)
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of *name*, a link's own, or that of the root if it is empty; None when nothing is there."""
+        """Return the status of *name*, a link's own, or that of the root if it is empty; None if nothing is there."""
         try:
             if not name:
                 with self._directory("") as descriptor:
@@ -115,15 +115,12 @@ class LocalTree:
         return self.status(name) is not None
 
     def size(self, name: str) -> int | None:
-        """Return the size of the regular file *name* in bytes; None when there is no such file."""
+        """Return the size of the regular file *name* in bytes; None if there is no such file."""
         status = self.status(name)
         return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
     def names(self, name: str) -> list[str]:
-        """Return the entries of directory *name*, sorted; none when it is not there.
-
-        Unfinished ones (``.tmp-``) are left out.
-        """
+        """Return the names in directory *name*, sorted, without ``.tmp-`` ones; none if it does not exist."""
         try:
             with self._directory(name) as descriptor, translated(self.path(name)):
                 entries = os.listdir(descriptor)
@@ -136,7 +133,7 @@ class LocalTree:
     def entries(self, name: str) -> dict[str, os.stat_result]:
         """Return every entry of directory *name* with its status, sorted by name; unfinished ones, too.
 
-        Links are not followed: their status is their own. An entry that goes while we look is left out.
+        Links are not followed: their status is their own. An entry that vanishes meanwhile is skipped.
         """
         found: dict[str, os.stat_result] = {}
         with self._directory(name) as descriptor, translated(self.path(name)):
@@ -156,7 +153,7 @@ class LocalTree:
             return handle.read(offset, handle.size() - offset if size_bytes is None else size_bytes)
 
     def chunks(self, name: str, chunk_bytes: int = CHUNK_BYTES) -> Generator[bytes]:
-        """Yield the content of a file in pieces, so that its size does not matter."""
+        """Yield the content of a file in pieces."""
         with self.open(name) as handle:
             offset = 0
             while chunk := handle.read(offset, chunk_bytes):
@@ -166,7 +163,7 @@ class LocalTree:
     def open(self, name: str, *, write: bool = False, create: bool = False) -> Handle:
         """Open a regular file, for appending with *write*, created empty and durably with *create* (mode 0600).
 
-        Who appends holds a lock for as long as the file is open.
+        A caller that appends holds a lock for as long as the file is open.
         """
         flags = REGULAR | ((os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY)
         path = self.path(name)
@@ -200,20 +197,20 @@ class LocalTree:
         """Create file *name* with the given content, complete or not at all, and durable on return.
 
         Returns:
-            False when *name* is taken; then nothing was changed, and the caller compares the content.
+            False if *name* is taken; nothing was changed then, and the caller compares the content.
         """
         with self._parent(name) as (parent, last), translated(self.path(name)):
             temporary = self._write_temporary(parent, chunks)
             is_new = give_name(parent, temporary, last)
-            # Where the name is taken, whoever took it may have died before it was durable.
+            # If the name is taken, its creator may have been killed before it was durable.
             self._sync_directory(parent)
             return is_new
 
     def stage(self, directory: str) -> tuple[str, Handle]:
-        """Create an empty file in *directory* that nobody looks at, to be filled as its content comes.
+        """Create an empty file without a final name in *directory*, for content that arrives piece by piece.
 
         Returns:
-            Its name, for `publish_staged` or `remove`, and the open file, for the caller to sync and close.
+            Its path, for `publish_staged` or `remove`, and the open file, for the caller to sync and close.
         """
         temporary = temporary_name()
         name = f"{directory}/{temporary}"
@@ -230,10 +227,10 @@ class LocalTree:
         return name, Handle(descriptor, self.path(name), status, is_durable=self._durable, is_locked=True)
 
     def publish_staged(self, staged: str, name: str) -> bool:
-        """Give the *staged* file, whose content its writer has synced, the name *name*; durable on return.
+        """Give the *staged* file, whose content is synced, the name *name*; durable on return.
 
         Returns:
-            False when *name* is taken; then the staged file is gone and nothing else was changed.
+            False if *name* is taken; the staged file was removed then, and nothing else was changed.
         """
         with (
             self._parent(staged) as (source, temporary),
@@ -245,7 +242,7 @@ class LocalTree:
             return is_new
 
     def replace(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Put new content in the place of file *name*, all of it or none, durable on return."""
+        """Replace the content of file *name*, all of it or none; durable on return."""
         with self._parent(name) as (parent, last), translated(self.path(name)):
             temporary = self._write_temporary(parent, chunks)
             try:
@@ -256,7 +253,7 @@ class LocalTree:
             self._sync_directory(parent)
 
     def freshen(self, name: str) -> bool:
-        """Set the time of the last change of the regular file *name* to now; False when there is no such file."""
+        """Set the time of the last change of the regular file *name* to now; False if there is no such file."""
         path = self.path(name)
         try:
             with self._parent(name) as (parent, last), translated(path):
@@ -270,7 +267,7 @@ class LocalTree:
             raise
 
     def set_mode(self, name: str) -> None:
-        """Give the file *name* mode 0600, or the directory 0700; a link is refused, whatever it leads to."""
+        """Give the file *name* mode 0600, or the directory 0700; every link is refused."""
         with self._parent(name) as (parent, last), translated(self.path(name)):
             set_mode(parent, last)
 
@@ -281,10 +278,10 @@ class LocalTree:
             self._sync_directory(parent)
 
     def remove(self, name: str) -> None:
-        """Remove *name*, a directory with all that is in it; nothing happens when it is gone.
+        """Remove *name*, a directory with its content; do nothing if it does not exist.
 
-        No link is followed. A crash in the middle leaves a part of it: a directory that others look at gets another
-        name first. Durable after `sync_directory` of what it was in.
+        No link is followed. A crash may leave a part of a directory, so the caller renames one that others read.
+        Durable after `sync_directory` of its parent.
         """
         with self._parent(name) as (parent, last), translated(self.path(name)):
             if not is_removed(parent, last):
@@ -293,17 +290,17 @@ class LocalTree:
                 os.rmdir(last, dir_fd=parent)
 
     def sync_directory(self, name: str) -> None:
-        """Make durable which names directory *name* has."""
+        """Make the names in directory *name* durable."""
         with self._directory(name) as descriptor, translated(self.path(name)):
             self._sync_directory(descriptor)
 
     def publish_directory(self, name: str, files: Iterable[tuple[str, bytes]]) -> bool:
         """Create directory *name* with *files* in it, complete or not at all.
 
-        It is durable after `sync_directory` of what it is in.
+        It is durable after `sync_directory` of its parent.
 
         Returns:
-            False when *name* is taken by a directory; then nothing was changed.
+            False if a directory has the name; nothing was changed then.
         """
         with self._parent(name) as (parent, last), translated(self.path(name)):
             temporary = temporary_name()
@@ -325,28 +322,28 @@ class LocalTree:
             return True
 
     def held(self, name: str) -> "HeldTree":
-        """Hold directory *name* open for as long as the ``with`` block of what is returned runs.
+        """Keep directory *name* open during the ``with`` block of the returned tree.
 
         Returns:
-            The same tree, which reaches what lies in *name* without walking there again: a walk of three steps
-            costs more than the file that it leads to.
+            The same tree, which opens the files in *name* without walking there: a walk of three steps costs more than
+            opening the file.
         """
         return HeldTree(self, name, self._walk(name))
 
     @contextlib.contextmanager
     def lock(self, name: str, timeout_s: float, *, shared: bool = False) -> Generator[Handle]:
-        """Hold the kernel's lock on file *name* (created if needed) for as long as the block runs.
+        """Hold the kernel's lock on file *name* (created if needed) during the block.
 
-        The kernel drops it when its holder dies, so there are no stale locks and no rule to break them. Each
-        call opens the file anew: threads of one process exclude each other as processes do.
+        The kernel releases it when its holder dies, so there are no stale locks. Each call opens the file again, so
+        that threads of one process exclude each other as processes do.
 
         Args:
             name: The lock file.
-            timeout_s: How long to wait for those who hold it.
-            shared: Exclude only those who want it for themselves alone.
+            timeout_s: How long to wait for other holders.
+            shared: Exclude only holders that are not *shared*.
 
         Yields:
-            The lock file, for its holders to count something by its size.
+            The lock file, whose size its holders may use as a counter.
 
         Raises:
             LockTimeout: Another writer held it for *timeout_s* seconds.
@@ -389,7 +386,7 @@ class LocalTree:
         return descriptor
 
     def _start(self, name: str) -> tuple[int, list[str]]:
-        """Open the directory in which the walk to *name* begins, and return the steps that are left."""
+        """Open the directory in which the walk to *name* begins, and return the remaining steps."""
         descriptor = self._open_root()
         try:
             with translated(self._root_path):
@@ -404,7 +401,7 @@ class LocalTree:
             return os.open(self._root_path, DIRECTORY & ~os.O_NOFOLLOW)
 
     def _require_same_root(self, descriptor: int) -> None:
-        """Refuse a root that has become another directory: what we know of the first is not true of it."""
+        """Refuse a root that became another directory: our knowledge of the first one does not apply to it."""
         status = os.fstat(descriptor)
         found = status.st_dev, status.st_ino
         if self._identity is None:
@@ -446,7 +443,7 @@ class LocalTree:
 
 
 class HeldTree(LocalTree):
-    """A tree with one directory open until the end of the ``with`` block; walks to what is below it begin there."""
+    """A tree with one directory open until the end of the ``with`` block; walks below it begin there."""
 
     def __init__(self, tree: LocalTree, name: str, descriptor: int) -> None:
         """Take over *descriptor*, which is that of directory *name* of *tree*."""
@@ -469,7 +466,7 @@ class HeldTree(LocalTree):
         return super()._directory(name) if self._is_below(name) else self._tree._directory(name)  # noqa: SLF001 - ours
 
     def _walk(self, name: str) -> int:
-        # What is elsewhere may be below a directory that the other tree holds.
+        # The path may be below a directory that the other tree holds.
         return super()._walk(name) if self._is_below(name) else self._tree._walk(name)  # noqa: SLF001 - ours
 
     def _start(self, name: str) -> tuple[int, list[str]]:
@@ -485,7 +482,7 @@ class HeldTree(LocalTree):
 
 
 class _Directory:
-    """An open directory, which is closed at the end of the block unless it *is_lent*."""
+    """An open directory, closed at the end of the block unless it *is_lent*."""
 
     __slots__ = ("_descriptor", "_is_lent")
 
@@ -502,7 +499,7 @@ class _Directory:
 
 
 class _Parent:
-    """The open directory that something is in, with the name that it has there."""
+    """The open parent directory of a path, with the path's last name."""
 
     __slots__ = ("_directory", "_last")
 
@@ -518,7 +515,7 @@ class _Parent:
 
 
 def outside_chunks(path: str | os.PathLike[str], chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Yield the content of a file that is the user's own, links followed; of a pipe, what comes until it is closed.
+    """Yield the content of a user's own file, links followed; of a pipe, everything until it is closed.
 
     Raises:
         StorageError: The file system refused.
@@ -529,7 +526,7 @@ def outside_chunks(path: str | os.PathLike[str], chunk_bytes: int = CHUNK_BYTES)
 
 
 async def outside_file(path: str | os.PathLike[str], chunk_bytes: int = CHUNK_BYTES) -> AsyncGenerator[bytes]:
-    """Yield the content of a regular file that is the user's own, links followed, off the event loop.
+    """Yield the content of a user's own regular file, links followed, off the event loop.
 
     Raises:
         StorageError: The file system refused.

@@ -1,4 +1,4 @@
-"""`MemoryWorkspace`: what was offloaded, kept in this process and in no file."""
+"""`MemoryWorkspace`: a workspace in this process, without files."""
 
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -80,7 +80,7 @@ class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
         return f"<MemoryWorkspace: sessions={len(self._tree.names(layout.SESSIONS)):,}, blobs={len(self._tree.kept):,}>"
 
     async def close(self) -> None:
-        """Do nothing: what is held is nowhere else, so only `clear` removes it."""
+        """Do nothing: the content is nowhere else, so only `clear` removes it."""
 
     def abilities(self) -> Abilities:
         """Return what a workspace can do beyond the two methods of an offloader, and that it counts turns."""
@@ -92,7 +92,7 @@ class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
         self._tree.renew_after_fork()
 
     def next_turn(self) -> None:
-        """Begin the next turn of the agent's loop and evict what nobody used for too many.
+        """Begin the next turn of the agent's loop, and evict entries that nobody used for too many turns.
 
         `ContextWindow.prepare` calls it, once for each model call; only loops without a window call it themselves.
         """

@@ -260,7 +260,7 @@ class MemoryFile:
 
 
 class _Node:
-    """What files and directories have in common; it is its own status."""
+    """A file or directory, which is also its own `Status`."""
 
     __slots__ = ("_numbers", "st_ino", "st_mtime_ns")
 

@@ -302,7 +302,7 @@ class Redaction:
 
 
 class _Holder(NamedTuple):
-    """What leads to a value: the key it stands under, and the format that holds for it, see `format_for`."""
+    """The key of a value, and the format that applies to it; see `format_for`."""
 
     key: str
     format_name: str

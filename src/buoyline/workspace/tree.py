@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 
 class Status(Protocol):
-    """What `os.stat` says of a file or directory, as far as a workspace asks."""
+    """The fields of `os.stat_result` that a workspace reads."""
 
     @property
     def st_mode(self) -> int:
