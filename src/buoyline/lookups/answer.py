@@ -49,6 +49,16 @@ class Line:
         return visible(self.content)
 
     @property
+    def is_part(self) -> bool:
+        """Whether `content` is not the whole line."""
+        return self.column > 1 or self.rest > 0
+
+    @property
+    def label(self) -> str:
+        """The number, and the column if that is not 1."""
+        return str(self.number) if self.column == 1 else f"{self.number}:{self.column}"
+
+    @property
     def end_column(self) -> int:
         """The first column behind `content`."""
         return self.column + len(self.content)
@@ -160,9 +170,6 @@ class AnswerBudget:
             shown.append(item)
             if left < 0:
                 break
-        return self._settled(shown, page)
-
-    def _settled(self, shown: list[T], page: Page[T]) -> list[T]:
         while not self.fits(page.text(shown)):
             if len(shown) <= 1:
                 return self._shortened(shown, page)

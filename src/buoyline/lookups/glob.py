@@ -257,14 +257,12 @@ def _files(tree: FileTree, resolved: FileLines) -> Iterator[FileLines]:
 
 def _readable(workspace: LocalWorkspace, session: str | None) -> Iterator[str]:
     tree = workspace.tree
-    kept = [f"{layout.SESSIONS}/{name}" for name in tree.names(layout.SESSIONS)]
-    directories = kept if session is None else [directory_of(workspace, session)]
-    for directory in directories:
-        yield from _readable_files(tree, directory)
-    yield from _text_data(tree) if session is None else _text_data_of(workspace, session)
-
-
-def _text_data(tree: FileTree) -> Iterator[str]:
+    if session is not None:
+        yield from _readable_files(tree, directory_of(workspace, session))
+        yield from _text_data_of(workspace, session)
+        return
+    for name in tree.names(layout.SESSIONS):
+        yield from _readable_files(tree, f"{layout.SESSIONS}/{name}")
     for name in tree.names(layout.DATA):
         path = f"{layout.DATA}/{name}"
         if layout.digest_in(path) is not None and is_text_type(layout.media_type_of(path)):

@@ -250,7 +250,7 @@ class _Page:
 
     def _row(self, line: Line) -> str:
         mark = ":" if line.is_hit else "-"
-        place = f"{line.number}{mark}{line.column}" if _is_part(line) else str(line.number)
+        place = f"{line.number}{mark}{line.column}" if line.is_part else str(line.number)
         return f"{place}{mark} {line.text}\n"
 
     def _gap(self, before: Line | None, line: Line) -> str:
@@ -259,7 +259,7 @@ class _Page:
         return "--\n" if self.has_context and line.number > before.number + 1 else ""
 
     def _parts(self, lines: Sequence[Line]) -> str:
-        if not any(map(_is_part, lines)):
+        if not any(line.is_part for line in lines):
             return ""
         how = "read with start=line, column=column shows it from there."
         return f"[line:column: marks a part of a long line; {how}]\n"
@@ -300,7 +300,3 @@ def _named(counts: Mapping[str, int], max_chars: int) -> dict[str, int]:
 
 def _path_row(line: Line) -> str:
     return f"== {shown_path(line.path)}\n"
-
-
-def _is_part(line: Line) -> bool:
-    return line.column > 1 or line.rest > 0

@@ -318,12 +318,8 @@ def _existing(workspace: WorkspaceFiles, path: str, directory: str, *, confined:
     blob = f"{layout.DATA}/{relative}"
     names += [blob] if layout.digest_in(blob) is not None else []
     if confined:
-        names = [name for name in names if _is_within(name, directory) or layout.digest_in(name) is not None]
+        names = [name for name in names if f"{name}/".startswith(f"{directory}/") or layout.digest_in(name) is not None]
     return next((name for name in names if _is_there(workspace, name)), None)
-
-
-def _is_within(name: str, directory: str) -> bool:
-    return name == directory or name.startswith(f"{directory}/")
 
 
 def _relative(workspace: WorkspaceFiles, path: str) -> str:

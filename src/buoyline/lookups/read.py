@@ -46,7 +46,7 @@ def description_of(tree: FileTree, name: str) -> str | None:
     """
     head = tree.read(name, 0, _SNIFFED_BYTES)
     is_payload = layout.digest_in(name) is not None
-    if _is_text(head) or (not is_payload and name.endswith(_TEXT_SUFFIXES)):
+    if begins_as_text(head) or (not is_payload and name.endswith(_TEXT_SUFFIXES)):
         return None
     kind = _kind(head)
     if kind is None and not is_payload:
@@ -57,7 +57,8 @@ def description_of(tree: FileTree, name: str) -> str | None:
     return f"{about}[It has no lines to read. grep finds text in it; its path is all that other tools need.]\n"
 
 
-def _is_text(head: bytes) -> bool:
+def begins_as_text(head: bytes) -> bool:
+    """Return whether *head*, the first bytes of a file, is UTF-8 without NUL."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -124,7 +125,9 @@ def read(
         StorageError: It is not a regular file or cannot be read.
     """
     require_files(workspace)
-    _require_positive(start=start, column=column)
+    for name, number in (("start", start), ("column", column)):
+        if number < 1:
+            raise ConfigError(name, f"{number} is too small; it counts from 1")
     resolved = resolve_file(workspace, path, session, confined=confined)
     first, last = max(start, resolved.first), min(sys.maxsize if end is None else end, resolved.last)
     if last < first:
@@ -188,8 +191,7 @@ class LinePage:
 
     def row(self, line: Line) -> str:
         """Return a line with its number."""
-        label = str(line.number) if line.column == 1 else f"{line.number}:{line.column}"
-        shown = f"{label}\t{line.text}\n"
+        shown = f"{line.label}\t{line.text}\n"
         if not line.is_abridged:
             return shown
         on = self.spelling({"start": line.number, "column": line.end_column})
@@ -217,9 +219,3 @@ class LinePage:
     def _footer(self, lines: Sequence[Line]) -> str:
         following = self.following(lines)
         return f"[Cut here. To go on, {self.spelling(following)}]\n" if following else ""
-
-
-def _require_positive(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 1:
-            raise ConfigError(name, f"{number} is too small; it counts from 1")

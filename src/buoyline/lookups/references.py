@@ -4,7 +4,6 @@ References come from models, so every form that a stub, a citation or an answer 
 offloaded content: not to the agent's own files, the journal, or a session that is not allowed.
 """
 
-import codecs
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any, Final, Self, TypeAlias
 from buoyline.errors import CorruptError, InvalidNameError, NotFoundError, StorageError
 from buoyline.lookups.answer import Answer, Line, shown_path
 from buoyline.lookups.paths import MAX_NEAR, directory_of, names_in, near, records_of, resolve_file, shortened
+from buoyline.lookups.read import begins_as_text
 from buoyline.lookups.sources import WorkspaceFiles
 from buoyline.messages import is_object, parse
 from buoyline.messages.model import join_texts
@@ -281,12 +281,7 @@ def is_text(workspace: WorkspaceFiles, name: str) -> bool:
     media_type = layout.media_type_of(name)
     if media_type != _UNKNOWN_TYPE:
         return media_type.startswith("text/") or media_type == _JSON_TYPE
-    head = workspace.tree.read(name, 0, _SNIFFED_BYTES)
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in head
+    return begins_as_text(workspace.tree.read(name, 0, _SNIFFED_BYTES))
 
 
 def media_of(workspace: WorkspaceFiles, target: Target, *, is_bounded: bool) -> tuple[MediaContent, ...]:

@@ -346,7 +346,10 @@ class _Page:
 
     def _framed(self, lines: Sequence[Line], rows: str) -> str:
         following = self.following(lines)
-        below = [*([_PARTS.format(name=self.target.name)] if any(map(_is_part, lines)) else []), *self.form.notes]
+        below = [
+            *([_PARTS.format(name=self.target.name)] if any(line.is_part for line in lines) else []),
+            *self.form.notes,
+        ]
         if following:
             below.append(f"{self.guidance(following)}; to go on, {self.form.spelling(following)}")
         return "\n\n".join([f"[{self.headed(lines)}]", rows, *_bracketed(below)])
@@ -354,7 +357,7 @@ class _Page:
     def _row(self, line: Line) -> str:
         mark = ">" if line.is_hit else " "
         end = line.end_column - 1
-        columns = f":{line.column}-{end}/{end + line.rest}" if _is_part(line) else ""
+        columns = f":{line.column}-{end}/{end + line.rest}" if line.is_part else ""
         return f"{mark} {str(line.number).rjust(self.width)}{columns}| {line.text}"
 
     def _from(self, number: int, column: int) -> dict[str, Any]:
@@ -408,10 +411,6 @@ class _MatchesPage(_Page):
 
 def _line_range(first: int, last: int) -> dict[str, Any]:
     return {"line_range": {"start": first, "end": last}} if first <= last else {}
-
-
-def _is_part(line: Line) -> bool:
-    return line.column > 1 or line.rest > 0
 
 
 def _bracketed(notes: Iterable[str]) -> list[str]:

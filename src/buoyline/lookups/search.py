@@ -450,7 +450,7 @@ class _Passage:
 
     def text(self) -> str:
         whole, lines = _lines(self.found.path, self.found.chunk), self.lines()
-        rows = "".join(f"{_label(line)}\t{line.text}\n" for line in lines)
+        rows = "".join(f"{line.label}\t{line.text}\n" for line in lines)
         cut = "" if self.content == self.found.chunk.text else _CUT
         return f"== {shown_path(self.found.path)}:{whole[0].number}-{whole[-1].number}\n{rows}{cut}"
 
@@ -464,10 +464,6 @@ def _lines(path: str, chunk: Chunk) -> list[Line]:
         Line(path, number, 1 if place else chunk.column, text.removesuffix("\r"), is_hit=True)
         for place, (number, text) in enumerate(enumerate(texts, chunk.number))
     ]
-
-
-def _label(line: Line) -> str:
-    return str(line.number) if line.column == 1 else f"{line.number}:{line.column}"
 
 
 @dataclass(frozen=True, slots=True)
