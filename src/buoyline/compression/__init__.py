@@ -1,6 +1,6 @@
 """Compression: older messages become a summary that cites the archive.
 
-Here are the configuration, the plan of what is archived, the compressor, the checks of a summary and the summarisers.
+Here are the configuration, the plan of what is archived, the compressor, the checks of a summary and the summarizers.
 Nothing here holds a context or decides when it is compacted: `buoyline.window` does.
 """
 

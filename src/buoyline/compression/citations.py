@@ -172,7 +172,7 @@ class _Haystack:
 
 # The archived messages line by line, numbered as in the transcript.
 #
-# A summariser that sees the numbers of ``transcript.md`` can cite lines that exist, and its citations can be checked
+# A summarizer that sees the numbers of ``transcript.md`` can cite lines that exist, and its citations can be checked
 # without reading a file.
 
 
@@ -289,8 +289,8 @@ def with_checked_citations(
     were checked when it was written.
 
     Args:
-        draft: A summariser's.
-        request: What the summariser was asked; its messages are the lines at hand.
+        draft: A summarizer's.
+        request: What the summarizer was asked; its messages are the lines at hand.
         place: Which lines exist.
 
     Returns:

@@ -1,4 +1,4 @@
-"""`Compressor`: archive the oldest messages, summarise them, check the summary."""
+"""`Compressor`: archive the oldest messages, summarize them, check the summary."""
 
 import asyncio
 import logging
@@ -61,7 +61,7 @@ FACT_FIELDS: Final = ("current_state", "important_discoveries", STRINGS_FIELD)
 """Fields that facts are added to: files and commands, errors, and exact strings."""
 
 NOTE: Final = "note"
-"""Kind of a fact that is a sentence of a summariser's prose."""
+"""Kind of a fact that is a sentence of a summarizer's prose."""
 
 _LEAST_TOKENS = 40
 _JOIN_TOKENS = 8
@@ -70,10 +70,10 @@ _JOIN_TOKENS = 8
 def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = ()) -> Draft:
     """Return *draft* with facts of the messages that it does not say, as many as the tokens allow.
 
-    Its items then hold its own sentences and the facts, so that the next summariser, a model or not, can carry on both.
+    Its items then hold its own sentences and the facts, so that the next summarizer, a model or not, can carry on both.
 
     Args:
-        draft: A summariser's, within ``request.max_tokens``.
+        draft: A summarizer's, within ``request.max_tokens``.
         request: With the tokens of the whole summary.
         doubtful: Claims that will be marked. The marks take tokens, and an answer full of such claims is cut.
     """
@@ -83,7 +83,7 @@ def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = 
     draft = replace(draft, fields=shortened(draft.fields, limit, request.counter))
     first = request.sources[0].index
     notes = carried(replace(draft, items=()), first) if not draft.items else list(draft.items)
-    # Without the prose of the last summary, which the summariser has updated.
+    # Without the prose of the last summary, which the summarizer has updated.
     previous = request.previous
     old = () if previous is None else tuple(fact for fact in previous.items if fact.kind != NOTE)
     names = tuple(name for name in FACT_FIELDS if name in request.fields)
@@ -249,7 +249,7 @@ class CompressionResult:
 
 
 class Compressor:
-    """Archives messages and summarises them with citations of the archive.
+    """Archives messages and summarizes them with citations of the archive.
 
     Archiving comes first, so that every pointer can be checked before it is shown, and a failed summary loses nothing.
     """
@@ -272,7 +272,7 @@ class Compressor:
             summarizer: Writes summaries: a `Summarizer`, or an async function that takes a `SummaryRequest` and
                 returns a text, a mapping of fields or a `Draft`. Default: the extractive one, which needs no model and
                 is also the fallback.
-            on_event: Called for each verified summary and each summariser that failed.
+            on_event: Called for each verified summary and each summarizer that failed.
 
         Raises:
             ConfigError: *summarizer* is neither, or *config* is no `ContextConfig` of buoyline.
@@ -313,7 +313,7 @@ class Compressor:
         config: ContextConfig | None = None,
         focus: str = "",
     ) -> "CompressionResult | None":
-        """Plan, archive, summarise and check in one call.
+        """Plan, archive, summarize and check in one call.
 
         This is for callers that keep the messages themselves. `ContextWindow` takes the same steps one by one, because
         it writes its state to disk between them.
@@ -399,7 +399,7 @@ class Compressor:
         focus: str = "",
         use_model: bool = True,
     ) -> Summary:
-        """Summarise archived messages and check the summary; `record` stores it.
+        """Summarize archived messages and check the summary; `record` stores it.
 
         Args:
             span: The messages.
@@ -408,7 +408,7 @@ class Compressor:
             max_tokens: Of the whole text that the model sees.
             config: Default: the compressor's own.
             focus: What to keep above all, in words.
-            use_model: False: use the extractive summariser even if another was given.
+            use_model: False: use the extractive summarizer even if another was given.
 
         Returns:
             The summary. All its pointers resolve, and claims that were found nowhere are marked.
@@ -504,10 +504,10 @@ class Compressor:
     async def _asked(
         self, request: SummaryRequest, span: MessageRange, location: ArchiveLocation
     ) -> tuple[Draft, tuple[str, ...]]:
-        """Return the given summariser's draft with the facts it lacks, and the citations that were removed.
+        """Return the given summarizer's draft with the facts it lacks, and the citations that were removed.
 
         Raises:
-            SummaryError: The summariser failed, or its draft cannot be used.
+            SummaryError: The summarizer failed, or its draft cannot be used.
         """
         prose_tokens = int(request.max_tokens * PROSE_SHARE)
         draft = require_draft(await self._summarizer.summarize(replace(request, max_tokens=prose_tokens)))
@@ -520,7 +520,7 @@ class Compressor:
     async def _extracted(self, request: SummaryRequest, count: Callable[[Draft], int], max_tokens: int) -> Draft:
         """Return an extractive draft that takes at most *max_tokens* as it is shown.
 
-        Frame and fields were counted apart, and a counter need not add up: one that recognises JSON by its first
+        Frame and fields were counted apart, and a counter need not add up: one that recognizes JSON by its first
         bracket takes the whole for JSON because of the header's, and counts it at twice the rate of its fields.
         """
         room, draft = request.max_tokens, await self._fallback.summarize(request)

@@ -75,7 +75,7 @@ class ContextConfig:
             *tool_result_limit*, at most three tenths of the window, and at least the largest limit.
         tool_rules: `ToolRule` by tool name or pattern such as ``mcp__*``; the first match holds. A mapping with the
             fields of a rule is accepted.
-        compression_prompt: Instructs the model that summarises; not empty. The extractive summariser ignores it.
+        compression_prompt: Instructs the model that summarizes; not empty. The extractive summarizer ignores it.
         summary_template: Text with the fields of *summary_schema* in braces, each at most once.
         summary_schema: JSON Schema of an object; its ``properties`` are the fields of the summary.
         summary_tokens: Tokens of the whole summary; at least 1. Default: a sixteenth of the window, from 400 to 4,000.

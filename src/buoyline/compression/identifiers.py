@@ -75,12 +75,12 @@ def mentions(text: str) -> Iterator[Mention]:
 
 
 def runs(text: str) -> set[str]:
-    """Return the distinct runs of characters in *text* that `classify` may recognise."""
+    """Return the distinct runs of characters in *text* that `classify` may recognize."""
     return {run for run in _RUN.findall(text) if 2 < len(run) <= MAX_CHARS}  # noqa: PLR2004 - too short to miss
 
 
 def classify(run: str) -> tuple[Kind, str] | None:
-    """Recognise a run of characters.
+    """Recognize a run of characters.
 
     Args:
         run: Characters without blanks, as `runs` finds them.
@@ -167,7 +167,7 @@ def _is_dotted(text: str) -> bool:
     return len(parts) > 1 and all(len(part) > 1 and _LETTER.match(part) for part in parts)
 
 
-# Sentences, errors and outcomes in a text, recognised by their form.
+# Sentences, errors and outcomes in a text, recognized by their form.
 #
 # Words alone decide nothing, since they belong to one language: they supplement the forms that programs write in every
 # language (``ValueError:``, ``exit code 1``), and come from several languages.

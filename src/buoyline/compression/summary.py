@@ -1,4 +1,4 @@
-"""What a summary is made of, and what a summariser takes and returns."""
+"""What a summary is made of, and what a summarizer takes and returns."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ def citation_marks(pointers: Iterable[Pointer]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """One archived message as a summariser sees it.
+    """One archived message as a summarizer sees it.
 
     Attributes:
         index: Session index.
@@ -142,14 +142,14 @@ class BatchReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a summariser returns.
+    """What a summarizer returns.
 
     Attributes:
         summarizer: Its name, e.g. ``"extractive"``.
         fields: Text of each requested field; sentences cite the archive as ``[path:start-end]``.
         pointers: Pointers in the text, in reading order, each once.
-        items: Facts for the next summary, most needed first; empty from most model summarisers.
-        batches: Where all summarised messages are; empty if one transcript holds them. The compressor sets it.
+        items: Facts for the next summary, most needed first; empty from most model summarizers.
+        batches: Where all summarized messages are; empty if one transcript holds them. The compressor sets it.
     """
 
     summarizer: str
@@ -161,7 +161,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """What a summariser is asked.
+    """What a summarizer is asked.
 
     Attributes:
         sources: The archived messages, in order; never empty.
@@ -193,7 +193,7 @@ class Summarizer(Protocol):
 
 
 def require_draft(answer: object) -> Draft:
-    """Return *answer* if it and all its parts have the right types: a summariser may be anybody's code.
+    """Return *answer* if it and all its parts have the right types: a summarizer may be anybody's code.
 
     Raises:
         SummaryError: It or a part of it is something else.
@@ -226,7 +226,7 @@ class Summary:
         tokens: Of the text.
         text: What the model sees.
         created_at: ISO 8601, UTC.
-        fell_back: Why the extractive summariser wrote it in place of the given one; else empty.
+        fell_back: Why the extractive summarizer wrote it in place of the given one; else empty.
     """
 
     number: int
@@ -318,7 +318,7 @@ class SummaryVerified:
     """A summary was checked against its messages; it is shown next, with its doubtful claims marked.
 
     Attributes:
-        messages: Session index of the first summarised message, and behind the last.
+        messages: Session index of the first summarized message, and behind the last.
         summarizer: Name of its author, e.g. ``"extractive"``.
         claims: How many distinct paths, identifiers, numbers and quoted errors it states.
         unverified: Those that the archive does not hold.
@@ -338,7 +338,7 @@ class SummaryVerified:
 
 @dataclass(frozen=True, slots=True)
 class SummaryFellBack:
-    """A summariser failed, and the extractive one takes over: nothing is lost, and the text is drier.
+    """A summarizer failed, and the extractive one takes over: nothing is lost, and the text is drier.
 
     Attributes:
         messages: Session index of the first message, and behind the last.
@@ -360,7 +360,7 @@ class SummarySqueezed:
     The log of summaries keeps those facts, and the next summary says them if there is room.
 
     Attributes:
-        messages: Session index of the first summarised message, and behind the last.
+        messages: Session index of the first summarized message, and behind the last.
         facts: How many facts the last summary said.
         unsaid: How many of them this one omits.
         max_tokens: Of its fields together.

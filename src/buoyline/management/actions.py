@@ -43,7 +43,7 @@ class Summarize:
         reinserted: See `Evict`.
         prefix: See `Evict`.
         reason: See `Evict`.
-        config: How to summarise; None: as the editor is configured.
+        config: How to summarize; None: as the editor is configured.
         model: Name of the model that writes the summary; empty: the editor's own.
         prompt: Instructs the model; empty: as in *config*.
     """

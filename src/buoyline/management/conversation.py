@@ -165,7 +165,7 @@ def reference_line(place: ArchiveLocation) -> str:
 
 
 _LEAST_SHARE_OF_WINDOW: Final = 16
-"""Messages that take less than this part of a window need not be summarised."""
+"""Messages that take less than this part of a window need not be summarized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class SummaryPlan:
         return ActionResult(words, is_reduced=is_reduced, problems=problems)
 
     def refused(self, messages: int, archived_tokens: int, size: int, replaced_tokens: int) -> ActionResult | None:
-        """Return the result if the messages are kept because their summary may take as much; None to summarise them.
+        """Return the result if the messages are kept because their summary may take as much; None to summarize them.
 
         Call it before the messages are archived: an archived message in the context is never offloaded. A window of a
         few hundred tokens keeps none, since it has no room for them.
@@ -303,7 +303,7 @@ class ManagedConversation:
             clock: Returns seconds, for the rule ``idle_seconds_exceed``.
 
         Raises:
-            ConfigError: *size* is not above 0, or a summariser is of a wrong type.
+            ConfigError: *size* is not above 0, or a summarizer is of a wrong type.
         """
         if size < 1:
             raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")

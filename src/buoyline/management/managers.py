@@ -65,14 +65,14 @@ class ManagerSettings(DocumentObject):
         raise NotImplementedError
 
 
-# ``CompressionManager``: summarises all but a share of the window.
+# ``CompressionManager``: summarizes all but a share of the window.
 
 
 _DEFAULTS = ContextConfig()
 
 
 class RatioCompression(ManagerSettings):
-    """Summarises as many of the oldest messages as brings the others down to a share of the window.
+    """Summarizes as many of the oldest messages as brings the others down to a share of the window.
 
     The keys are those of `ContextConfig`; its `trigger_ratio` is the activation rule ``tokens_exceed_ratio``.
     """
@@ -451,15 +451,15 @@ class SlidingWindow(ManagerSettings):
 
 
 class Summarization(ManagerSettings):
-    """Summarises a share of the oldest messages, and preserves the newest.
+    """Summarizes a share of the oldest messages, and preserves the newest.
 
-    Of n messages, n times *summary_ratio* are summarised, at least one, and never a preserved one: with the defaults
+    Of n messages, n times *summary_ratio* are summarized, at least one, and never a preserved one: with the defaults
     none of 10, 1 of 11, 6 of 20, 30 of 100. The cut moves on until it parts no call from its result, and back if it
     would reach a preserved message. System messages and pins are kept.
 
     Attributes:
-        summary_ratio: Share of the messages that is summarised, from 0.1 to 0.8.
-        preserve_recent_messages: How many of the newest are never summarised.
+        summary_ratio: Share of the messages that is summarized, from 0.1 to 0.8.
+        preserve_recent_messages: How many of the newest are never summarized.
         summarization_model_id: The model that writes the summary; default: the agent's.
         summarization_system_prompt: Instructs the model.
     """

@@ -1,4 +1,4 @@
-"""The summariser without a model: it extracts facts, ranks them, and words each with the lines that back it.
+"""The summarizer without a model: it extracts facts, ranks them, and words each with the lines that back it.
 
 In reading order: `summarizer` composes a summary; `conversation` reads the messages (`speech`, `steps`, `occurrences`,
 `lines`); `facts` finds candidates for each field; `selection` and `snippets` choose within the budget; `fact_text`

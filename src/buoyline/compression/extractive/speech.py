@@ -1,4 +1,4 @@
-"""Tool calls and sentences, recognised by their form: a rule, an announcement, a question, a closing."""
+"""Tool calls and sentences, recognized by their form: a rule, an announcement, a question, a closing."""
 
 import json
 import re

@@ -29,7 +29,7 @@ from buoyline.compression.summary import POINTER, Draft, Fact, Pointer, Summariz
 
 
 NOTE_WEIGHT: Final = 2.0
-"""Of a sentence that a model or an unknown summariser wrote."""
+"""Of a sentence that a model or an unknown summarizer wrote."""
 
 _MARKS = re.compile(rf"{POINTER.pattern}(?:\s{{0,9}}{POINTER.pattern})*")
 _NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
@@ -185,7 +185,7 @@ class Extractive:
 
 
 def extract(request: SummaryRequest) -> Draft:
-    """Summarise a conversation in its own words.
+    """Summarize a conversation in its own words.
 
     Facts of the messages and of the last summary are merged, ranked by how likely they are needed again, and said as
     far as the tokens allow. The time is proportional to the messages.

@@ -1,4 +1,4 @@
-"""Summarisers of others: a function, or a model. The one that needs neither is `buoyline.compression.extractive`."""
+"""Summarizers of others: a function, or a model. The one that needs neither is `buoyline.compression.extractive`."""
 
 from buoyline.compression.summarizers.attempts import Retries
 from buoyline.compression.summarizers.callables import (

@@ -158,7 +158,7 @@ def draft_of(answer: object, request: SummaryRequest, name: str) -> Draft:
     """Return the answer of a user's function as a draft.
 
     A text without fields becomes ``current_state``, and the other fields refer to it: to refuse it would be to refuse
-    the simplest summariser there is.
+    the simplest summarizer there is.
 
     Raises:
         Failure: The answer is empty or lacks fields.

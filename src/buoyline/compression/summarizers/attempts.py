@@ -1,4 +1,4 @@
-"""How often, and for how long, a summariser is asked again."""
+"""How often, and for how long, a summarizer is asked again."""
 
 import asyncio
 import logging
@@ -92,7 +92,7 @@ class Retries:
         max_attempts: Requests in all, the first one included; at least 1.
         timeout_s: Of one request; above 0.
         first_wait_s: Before the second request to a busy provider; doubled each time.
-        max_wait_s: Longest wait. If a provider asks for more, the summariser gives up.
+        max_wait_s: Longest wait. If a provider asks for more, the summarizer gives up.
 
     Raises:
         ConfigError: A value cannot work.
@@ -135,7 +135,7 @@ class Attempts:
         return min(self.bounds.first_wait_s * 2.0 ** (self.seen[FailureKind.BUSY] - 1), self.bounds.max_wait_s)
 
 
-# Repeated requests, for every summariser that makes requests.
+# Repeated requests, for every summarizer that makes requests.
 
 
 logger = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ async def repeated(ask_once: Callable[[], Awaitable[Draft]], *, name: str, retri
 
     Args:
         ask_once: Returns the draft, or raises a `Failure` whose kind says if and when to ask again.
-        name: Of the summariser.
+        name: Of the summarizer.
         retries: The bounds.
 
     Raises:

@@ -1,6 +1,6 @@
 """Ask a model for a summary through any client: what is sent, and how a bad answer changes the next request.
 
-A summariser sends one request and maps each error of its client to a `Failure`. The rest is here: how much of the
+A summarizer sends one request and maps each error of its client to a `Failure`. The rest is here: how much of the
 transcript a request shows, and what the model is told about an answer that cannot be used.
 """
 
@@ -204,7 +204,7 @@ class CallableSummarizer:
     """Asks a function for the summary and makes a draft of its answer.
 
     An exception of the function, and an answer that is no summary, become a `SummaryError`, so that the extractive
-    summariser takes over: the function may be anybody's code over anybody's network, and must not stop an agent.
+    summarizer takes over: the function may be anybody's code over anybody's network, and must not stop an agent.
     """
 
     def __init__(
@@ -267,8 +267,8 @@ def summarizer_from(summarizer: "Summarizer | SummaryFunction") -> Summarizer:
     """Return *summarizer* itself if it has the method, else a `CallableSummarizer` that calls it.
 
     Raises:
-        ConfigError: It is neither a summariser nor an async function. (A plain function that returns an awaitable
-            cannot be recognised before it is called; give it to `CallableSummarizer`.)
+        ConfigError: It is neither a summarizer nor an async function. (A plain function that returns an awaitable
+            cannot be recognized before it is called; give it to `CallableSummarizer`.)
     """
     if callable(getattr(summarizer, "summarize", None)):
         return summarizer  # type: ignore[return-value]

@@ -33,7 +33,7 @@ class ModelSummarizer:
 
     The model sees the transcript with its line numbers and updates the previous summary. Its answer must follow the
     schema of the summary and keep to its tokens; the `Compressor` checks its citations and claims. If an answer cannot
-    be used, the model is asked again a few times; then a `SummaryError` says why, and the extractive summariser takes
+    be used, the model is asked again a few times; then a `SummaryError` says why, and the extractive summarizer takes
     over.
     """
 
@@ -143,7 +143,7 @@ def _max_output(model: "Model") -> int | None:
 
 
 def _provider() -> Any:
-    """Import pydantic-ai, which only a model summariser needs.
+    """Import pydantic-ai, which only a model summarizer needs.
 
     Raises:
         ConfigError: It is not installed.

@@ -1,4 +1,4 @@
-"""The prompt of a model that summarises: the rules, the previous summary, the archived messages, the request.
+"""The prompt of a model that summarizes: the rules, the previous summary, the archived messages, the request.
 
 Pure. The previous summary is included so that the model updates it: a summary written from scratch each time forgets
 the earlier messages, which nobody sees any more.
@@ -72,7 +72,7 @@ def _by_file(lines: Sequence[NumberedLine]) -> Iterator[list[NumberedLine]]:
     yield from list(files.values())[:3]
 
 
-# Fit the messages into the window of the model that summarises them, whatever their number and size.
+# Fit the messages into the window of the model that summarizes them, whatever their number and size.
 #
 # The largest blocks are cut first, results before words; if that is not enough, the middle is omitted. Omitted
 # lines are named, so that the reader knows of them. This never fails: the last resort is to cut the text at its limit.
