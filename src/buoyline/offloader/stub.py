@@ -52,22 +52,14 @@ def stub(text: str, stored: StoredResult, max_tokens: int, counter: TextCounter,
 def stub_of(source: Source, stored: StoredResult, max_tokens: int, counter: TextCounter) -> str:
     """Write the stub of a result that is read in pieces; see `stub`.
 
-    Args:
-        source: The view of the result if there is one, else the result.
-        stored: Where they are stored.
-        max_tokens: See `stub`.
-        counter: See `stub`.
+    *source* is the view of the result if there is one, else the result.
     """
     notice = _notice(stored.lines, source, stored, counter)
     return _written(notice, source, max_tokens, counter)
 
 
 def tokens_of(source: Source, counter: TextCounter) -> int:
-    """Count the tokens of a text that is read in pieces.
-
-    Returns:
-        The exact number up to 4 MB; beyond, an estimate from a sample, in thousands.
-    """
+    """Count the tokens of a text: exact up to 4 MB; beyond, an estimate from a sample, in thousands."""
     if source.size_bytes <= _COUNTED_BYTES:
         return counter.count("".join(source.blocks()))
     sample = next(source.blocks())
@@ -141,12 +133,8 @@ _TOKENS: Final = re.compile(r"\[([0-9]{1,3}(?:,[0-9]{3})*) tokens read back")
 def reread_limit(size: int, tool_result_limit: int) -> int:
     """Return how many re-read tokens a turn may add to a window of *size* tokens.
 
-    The agent asked for the content, so the limit is high. But it can read the file in smaller parts, so the content
-    must not fill the whole window.
-
-    Args:
-        size: The size of the window.
-        tool_result_limit: The limit of any result; re-read content may always take as much.
+    The agent asked for the content, so the limit is high, and never below *tool_result_limit*. But the agent can read
+    the file in smaller parts, so the content must not fill the whole window.
     """
     return max(int(_SHARE_OF_WINDOW * size), tool_result_limit)
 
@@ -158,12 +146,7 @@ def is_reread_notice(text: str, reference: str) -> bool:
 
 
 def reread_notice(reference: str, tokens: int) -> str:
-    """Say that re-read content is too large at once, and where it is stored.
-
-    Args:
-        reference: The content that was read.
-        tokens: Its tokens.
-    """
+    """Say that the content of *reference* is too large at once, and where it is stored."""
     return (
         f"[{tokens:,} tokens read back at once, too much to show. Nothing was lost.]\n"
         f"They still stand in: {reference}\n"
@@ -190,13 +173,9 @@ class ResultBlock:
 
 
 def result_block(part: ResultPart, placeholder: str | None, limit: int, counter: TextCounter) -> ResultBlock:
-    """Weigh one part of a result.
+    """Weigh one part of a result; a text larger than *limit* is not counted to its end.
 
-    Args:
-        part: The part.
-        placeholder: The reference line that would replace a medium; None if it must stay.
-        limit: The limit of the result in tokens; a larger text is not counted to its end.
-        counter: Counts the tokens.
+    *placeholder* is the reference line that would replace a medium; None if the medium must stay.
     """
     text = text_in(part)
     if text is not None:

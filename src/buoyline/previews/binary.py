@@ -87,9 +87,6 @@ class _Run(NamedTuple):
 def binary_digest(lines: Sequence[str]) -> Digest | None:
     """Describe data that is mostly not text.
 
-    Args:
-        lines: The lines of the text, without line ends.
-
     Returns:
         The type as the first bytes suggest it, the printable share, and the longest runs of printable characters. None
         for a text.

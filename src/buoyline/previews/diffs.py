@@ -57,9 +57,6 @@ _CONFLICT = re.compile(r"[-+ ]{0,3}(?:<{7} |>{7} |<{7}$|>{7}$)")
 def diff_digest(lines: Sequence[str]) -> Digest | None:
     """Summarize the changes of a diff by file.
 
-    Args:
-        lines: The lines of the text, without line ends.
-
     Returns:
         Counts, the files with most changed lines and the largest hunks with their first lines; findings for conflict
         markers and for lines that a diff cannot have. None if less than half of the text is a diff.

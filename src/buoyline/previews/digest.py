@@ -196,13 +196,7 @@ _MAX_BYTES = 16_000_000
 
 
 class PatternMatch(NamedTuple):
-    """A match of a pattern.
-
-    Attributes:
-        number: Line number, 1-based.
-        column: The byte of the line at which the match begins, 0-based.
-        groups: The matched groups; empty strings for groups that took no part.
-    """
+    """A match: its line, 1-based, its first byte, 0-based, and its groups, empty if they took no part."""
 
     number: int
     column: int

@@ -50,9 +50,6 @@ _WORD = "_test.go:"
 def failure_digest(lines: Sequence[str]) -> Digest:
     """Find the messages of failed tests.
 
-    Args:
-        lines: The lines of the text, without line ends.
-
     Returns:
         A finding for each complaint of a failed test, or for its last line if it has none. Complaints with the same
         words share a finding.
@@ -144,17 +141,7 @@ _FOREIGN = re.compile(
 
 @dataclass(slots=True)
 class _Trace:
-    """A stack trace.
-
-    Attributes:
-        number: The line with the error.
-        raised: The error, in short.
-        frame: The line of the innermost frame in the user's own code; 0 if unknown.
-        place: File and line of that frame.
-        end: The last line of the trace.
-        count: The number of equal traces.
-        similar: The line numbers of some of these.
-    """
+    """A stack trace; *frame* is the line of the innermost frame in the user's own code, 0 if unknown."""
 
     number: int
     raised: str
@@ -167,9 +154,6 @@ class _Trace:
 
 def trace_digest(lines: Sequence[str]) -> Digest | None:
     """Summarize the stack traces in a text, each kind once.
-
-    Args:
-        lines: The lines of the text, without line ends, for example a whole log.
 
     Returns:
         Errors with their places, and findings for their lines. None if there is no trace.

@@ -30,15 +30,7 @@ _decode = json.JSONDecoder(strict=False).raw_decode
 
 
 class JsonMember(NamedTuple):
-    """A value in an array or an object.
-
-    Attributes:
-        key: Its key or index.
-        key_at: The offset of the key, or of the value in an array.
-        at: The offset of the value.
-        end: The offset after the value.
-        value: The value.
-    """
+    """A value in an array or an object; *key_at* is the offset of its key, or of itself in an array."""
 
     key: str | int
     key_at: int
@@ -170,14 +162,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class OddValue:
-    """A value that is an outlier.
-
-    Attributes:
-        place: The keys and indexes that lead to it.
-        weight: See `Finding`.
-        reason: Why it is an outlier.
-        key: The key, if few other objects have it.
-    """
+    """An outlier in a document; *key* is a key that few other objects have, if that is the reason."""
 
     place: ValuePath
     weight: float
@@ -366,14 +351,7 @@ def _scalar(value: object) -> str:
 
 
 def document_digest(text: str) -> Digest | None:
-    """Read *text* as one JSON document.
-
-    Args:
-        text: The document, or its readable view, in which long strings continue on further lines.
-
-    Returns:
-        Its shape and outliers; None if it is not a JSON object or array.
-    """
+    """Read *text*, a JSON document or its readable view: its shape and outliers; None if it is no object or array."""
     if len(text) > _MAX_CHARS or text.lstrip()[:1] not in {"{", "["}:
         return None
     joined = _JoinedView(text)

@@ -61,13 +61,9 @@ def preview_line(number: int, excerpt: LineExcerpt, mark: str = "") -> PreviewLi
 
 
 def parse_preview(body: str) -> list[PreviewLine]:
-    """Parse a preview.
+    """Parse the numbered lines of a preview, in order.
 
-    Args:
-        body: A preview by `buoyline.previews.preview`.
-
-    Returns:
-        Its numbered lines in order. A line whose own text ends like a cut or marked line is read as one.
+    A line whose own text ends like a cut or marked line is read as one.
     """
     parsed: list[PreviewLine] = []
     for row in filter(None, map(_NUMBERED.fullmatch, body.split("\n"))):
@@ -166,15 +162,7 @@ class PreviewBudget:
 
 
 class PreviewPlan(NamedTuple):
-    """The lines that a preview may show.
-
-    Attributes:
-        facts: See `Digest`.
-        alerts: See `Digest`.
-        findings: At most one per place, the heaviest first; includes the first and last lines of the text.
-        total: The number of lines in the text.
-        error_lines: All error lines, also those that the preview has no room for.
-    """
+    """The lines that a preview may show, the heaviest first, and all error lines, also those without room."""
 
     facts: tuple[str, ...]
     alerts: tuple[str, ...]
@@ -189,14 +177,7 @@ class PreviewPlan(NamedTuple):
 
 
 def plan_preview(digest: Digest, total: int, chars: int, max_tokens: int) -> PreviewPlan:
-    """Choose the lines that may be shown: findings, first and last lines, at most one per four tokens.
-
-    Args:
-        digest: What the readers found.
-        total: The number of lines in the text.
-        chars: The number of characters in the text.
-        max_tokens: The limit of the preview.
-    """
+    """Choose the lines that may be shown: findings, first and last lines, at most one per four tokens."""
     most = max(max_tokens // _TOKENS_PER_ROW, 2)
     findings = by_place([*digest.findings, *_outer_lines(total, chars, most)])
     error_lines = tuple(finding for finding in findings if finding.word)
@@ -204,16 +185,10 @@ def plan_preview(digest: Digest, total: int, chars: int, max_tokens: int) -> Pre
 
 
 def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], budget: PreviewBudget) -> str:
-    """Render a preview.
-
-    Args:
-        plan: The lines that may be shown.
-        lines: The text at the places of the plan.
-        budget: The limit of the whole preview.
+    """Render facts, then lines in the order of the text, then the number of missing lines.
 
     Returns:
-        Facts, then lines in the order of the text, then the number of missing lines. ``""`` if not even a part of one
-        line fits.
+        ``""`` if not even a part of one line fits.
     """
     rows = [*_fact_rows(plan)]
     for finding in plan.findings:

@@ -22,14 +22,7 @@ LinePlace: TypeAlias = tuple[int, int]
 
 
 class LineBlock(NamedTuple):
-    r"""Whole lines of a text.
-
-    Attributes:
-        first: The number of the first line.
-        text: The lines with ``\n`` between them. The first is cut to `MAX_HELD_CHARS` if it began in an earlier block.
-        size: The number of lines.
-        hidden_chars: The number of characters cut from the first line.
-    """
+    r"""Whole lines of a text; *hidden_chars* are missing in the first line if it began in an earlier block."""
 
     first: int
     text: str
@@ -38,13 +31,7 @@ class LineBlock(NamedTuple):
 
 
 class LineExcerpt(NamedTuple):
-    """A part of a line.
-
-    Attributes:
-        first: The character of the line at which the part begins, 0-based.
-        text: At most `MAX_SHOWN_CHARS` characters.
-        chars: The length of the whole line.
-    """
+    """A part of a line that has *chars* characters, from the character *first* on, 0-based."""
 
     first: int
     text: str

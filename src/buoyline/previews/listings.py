@@ -58,9 +58,6 @@ class _Entry(NamedTuple):
 def listing_digest(lines: Sequence[str]) -> Digest | None:
     """Summarize a listing: number of files, kinds, folders and the largest files.
 
-    Args:
-        lines: The lines of the text, without line ends.
-
     Returns:
         Counts, and findings for the largest files or for files in conflict. None if the text is not a listing.
     """

@@ -136,13 +136,7 @@ _SHAPED_CHARS = 80
 
 
 class Outlier(NamedTuple):
-    """A value that differs from its column.
-
-    Attributes:
-        place: The position in the column, 0-based.
-        weight: From 0 to 100, see `buoyline.previews.digest.Finding`.
-        reason: How it differs, for example ``"text, 1,706 others are numbers"``.
-    """
+    """A value that differs from its column, with a reason such as ``"text, 1,706 others are numbers"``."""
 
     place: int
     weight: float

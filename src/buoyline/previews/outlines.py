@@ -37,12 +37,7 @@ _LEAST = 0.85
 
 @dataclass(frozen=True, slots=True)
 class UnnumberedText:
-    """A text without the numbers at the beginning of its lines.
-
-    Attributes:
-        texts: The lines without their numbers; empty for a line that has none.
-        note: How the numbers differ from the real line numbers; empty if they agree.
-    """
+    """A text without its line numbers; *note* says how these differ from the real ones, if they do."""
 
     texts: list[str]
     note: str
@@ -174,15 +169,7 @@ def _shown(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A programming language.
-
-    Attributes:
-        name: The usual name.
-        marks: Finds lines that hardly any other language has.
-        outline: Finds definitions for the outline.
-        visible: Words before a name that make a definition more important.
-        least_share: The share of lines that must match *marks*.
-    """
+    """A language; at least *least_share* of its lines have *marks*, and *visible* words make a definition public."""
 
     name: str
     marks: LinearPattern
@@ -398,13 +385,7 @@ _DECLARATORS = ("describe(", "it(", "test(")
 
 
 class Definition(NamedTuple):
-    """A definition in a text.
-
-    Attributes:
-        number: The line at which it begins.
-        label: Its kind and name.
-        rank: 0 for a public definition at the top level; higher for deeper ones.
-    """
+    """A definition with its line; *rank* is 0 for a public one at the top level, and higher for deeper ones."""
 
     number: int
     label: str
@@ -414,12 +395,9 @@ class Definition(NamedTuple):
 def outline_digest(lines: Sequence[str]) -> Digest | None:
     """Summarize a source text: its language and its definitions.
 
-    Args:
-        lines: The lines of the text, without line ends; each may begin with a line number.
-
     Returns:
-        The language, the number of lines, and an outline with line numbers in *lines*. None if the text is not source
-        text.
+        The language, the number of lines, and an outline with the numbers of *lines*, which may begin with numbers of
+        their own. None if the text is not source text.
     """
     lines = without_colors(lines)
     gutter = without_line_numbers(lines)

@@ -66,14 +66,7 @@ _HEADINGS = frozenset({"title", "h1", "h2", "h3"})
 
 
 class _Piece(NamedTuple):
-    """The text between two tags that break the line.
-
-    Attributes:
-        start: The offset of the text.
-        heading: The tag of the heading around it; empty outside headings.
-        text: The visible text.
-        is_menu: The text belongs to a menu or footer, not to the page itself.
-    """
+    """The visible text between two tags that break the line, with its offset and the tag of its heading, if any."""
 
     start: int
     heading: str

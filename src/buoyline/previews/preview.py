@@ -72,9 +72,7 @@ class Survey:
     """Statistics about the lines of a text.
 
     Attributes:
-        lines: The number of lines.
         kinds: How many lines there are of each kind, that is without digits. Incomplete if `is_full`.
-        is_full: The text has more kinds or lines than are counted.
         verdict: The number of the last line that reports how a run ended; 0 if none does.
     """
 
@@ -204,13 +202,9 @@ def preview(text: str, max_tokens: int, counter: TextCounter) -> str:
 
 
 def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before: str = "") -> str:
-    """Show a text that is read in pieces; see `preview`.
+    """Show a text that is read in pieces, at most three times; see `preview`.
 
-    Args:
-        source: The text; it is read at most three times.
-        max_tokens: The limit of *before* and the preview together.
-        counter: Counts the tokens.
-        before: The text before the preview; the tokens of both together differ from the sum.
+    The limit is for *before*, the text before the preview, and the preview together: their tokens differ from the sum.
     """
     budget = PreviewBudget(max_tokens, counter, before)
     if source.size_bytes <= max_tokens * _MOST_CHARS_PER_TOKEN:
@@ -267,6 +261,7 @@ class _TextReading:
 
 
 DigestReader = Callable[[Sequence[str]], Digest | None]
+"""Reads the lines of a text, without line ends; returns None for a text of another kind."""
 
 RECORD_READERS: Final[Sequence[DigestReader]] = (records_digest, table_digest)
 """Readers of texts made of records; they find the outliers themselves."""
@@ -283,12 +278,9 @@ KIND_READERS: Final[Sequence[DigestReader]] = (
 
 
 def text_digest(text: str, survey: Survey, *, is_whole: bool) -> Digest:
-    """Return the digest of a text.
+    """Return the digest of a text from its first lines and the survey of all lines.
 
-    Args:
-        text: Its first lines, from line 1 on.
-        survey: The survey of all its lines.
-        is_whole: *text* is complete and no line is cut.
+    *is_whole* says that *text* is complete and no line is cut.
     """
     lines = text.split("\n", MAX_EXAMINED_LINES)[:MAX_EXAMINED_LINES]
     kind = Digest(findings=tuple(survey.error_lines())) + failure_digest(lines) + (trace_digest(lines) or Digest())

@@ -45,9 +45,6 @@ class _FileHits:
 def search_digest(lines: Sequence[str]) -> Digest | None:
     """Summarize the output of a search, or of a compiler that names places in the same form, by file.
 
-    Args:
-        lines: The lines of the text, without line ends.
-
     Returns:
         Counts, and the files by hits, each with the line of its first hit. None if less than four in five lines name a
         file.
