@@ -47,19 +47,23 @@ from buoyline.window.tasks import completed
 from buoyline.window.usage import Request
 
 _WORTH_ASKING_TOKENS = 1_000
-"""An agent that asks for a compression gets none below that: the summary would take most of it."""
+"""An agent that asks for a compaction gets none below that: the summary would take most of it."""
 
 
 class ContextWindow:
     """The messages of one session that a model sees on its next call.
 
-    Messages are added as they come. `prepare` hands out what to send: tool results that are too large stand as
-    stubs, and when the whole takes more than its share of the window, the oldest messages leave and a summary
-    takes their place. Messages that stay are the very objects that were added, and what a message looks like
-    does not change after it was first handed out, until a compression; so a provider's prompt cache holds.
+    Example:
+        async with LocalWorkspace("./workspace") as workspace:
+            window = ContextWindow(offloader=workspace, session_id="s1", model="claude-sonnet-4-5")
+            await window.add({"role": "user", "content": "Which tests fail?"})
+            messages = await window.prepare()  # for the next model call
 
-    One task at a time may use a window, but for `add`, which others may call meanwhile; different windows are
-    independent. What it does in the course of a call's life is told in docs/window.md.
+    `prepare` replaces large tool results with stubs. When the context takes more than its share of the window,
+    `prepare` archives the oldest messages and puts a summary in their place. All other messages are the very objects
+    that were added. Once handed out, a message keeps its form until a compaction, so a provider's prompt cache holds.
+
+    One task at a time may use a window, except for `add`, which any task may call. docs/window.md has the details.
     """
 
     def __init__(
@@ -67,56 +71,54 @@ class ContextWindow:
         *,
         session_id: str,
         offloader: Offloader | None = None,
-        size: int | None = None,
         model: str | None = None,
-        max_output_tokens: int | None = None,
-        config: ContextConfig | None = None,
+        size: int | None = None,
         system: Any = "",
         tools: Sequence[Any] = (),
+        config: ContextConfig | None = None,
         summarizer: Summarizer | SummaryFunction | None = None,
-        counter: TokenCounter | Callable[[str], int] | None = None,
-        dialect: str | None = None,
         on_event: OnEvent | None = None,
-        should_offload: ShouldOffload | None = None,
+        max_output_tokens: int | None = None,
         management: Management | None = None,
         summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
+        should_offload: ShouldOffload | None = None,
+        counter: TokenCounter | Callable[[str], int] | None = None,
+        dialect: str | None = None,
     ) -> None:
         """Begin a new session; nothing is written before the first `prepare`.
 
         Args:
-            session_id: Names the session at the offloader.
-            offloader: Takes what leaves the context; None drops it, with a warning.
-            size: Tokens of the model's window; left out: what *model* has, or 128,000 without one.
-            model: Name of the model as it is sent to the provider, for its size; see `buoyline.tokens.context_size`.
-            max_output_tokens: Room for the model's answer, best what the provider is told as its limit. It counts like
-                all that is sent: `trigger_ratio` is for both together, and neither takes the other's place in the
-                window. Left out: what *model* answers at most, but no more than a tenth of the window; without
-                *model* nothing, since `trigger_ratio` leaves some of the window free anyway.
-            config: Left out: `ContextConfig` with its defaults.
-            system: A system prompt that is sent beside the messages, as text or as the provider's blocks; only
-                counted. System *messages* are added like all others and stay at the head.
-            tools: Definitions of the tools, as sent to the model; only counted.
-            summarizer: See `Compressor`; left out: the extractive one, which needs no model.
-            counter: Counts the tokens of a text; left out: exactly, for ``o200k_base``.
-            dialect: Name of the form that all messages have, e.g. ``"anthropic"``; left out: detected for each.
-            on_event: Told of each `Event` right after it: what was offloaded, archived, verified, compressed, and more.
-            should_offload: Asked once about each result that limits, rules or the budget of its turn would offload,
-                with the tool's name, the tokens and an `OffloadCandidate`; where it answers False, the result stays
-                whole. May be asynchronous. Not asked about what an agent reads back, what came piece by piece and
-                went to a file meanwhile, nor about what has to leave
-                because the context does not fit the window. Where it raises, `prepare` and `save` do, and the context
-                is as it was. (Source: Strands, which logs a warning then, and offloads.)
-            management: A document that says what is done, and when, in place of the limits in *config*: the name of
-                one, a file, its JSON values, or a `ContextManagement`; see `document_of`, docs/context-management.md.
-            summarizers: Others, by the ``summarization_model_id`` of documents.
+            session_id: Name of the session in the workspace.
+            offloader: Stores what leaves the context. None drops it, with a warning.
+            model: Name of the model as the provider knows it, for the size of its window.
+            size: Tokens of the window. Default: the model's, or 128,000 without a model.
+            system: System prompt that you send beside the messages, as text or blocks. The window only counts it.
+                Add system *messages* like all others.
+            tools: Definitions of the tools, as you send them. The window only counts them.
+            config: Limits. Default: `ContextConfig()`.
+            summarizer: Writes summaries; see `Compressor`. Default: extractive, without a model.
+            on_event: Called with each `Event` right after it.
+            max_output_tokens: Advanced, like all below. Tokens to keep free for the model's answer; `trigger_ratio` is
+                for context and answer together. Default: what *model* answers at most, but no more than a tenth of the
+                window; 0 without a model.
+            management: A context-management document in place of the limits in *config*: a name, a file, JSON values,
+                or a `ContextManagement`; see docs/context-management.md.
+            summarizers: Further summarizers, by the ``summarization_model_id`` of documents.
+            should_offload: Asked once about each result that a limit, a rule or the budget of its turn would offload,
+                with the tool's name, the tokens and an `OffloadCandidate`. If it answers False, the result stays whole.
+                It may be asynchronous. It is not asked about a re-read, about output that came piece by piece and went
+                to a file, or if the context does not fit the window otherwise. If it raises, `prepare` and `save` do,
+                and the context is as it was. (Source: Strands, which logs a warning then, and offloads.)
+            counter: Counts the tokens of a text. Default: exactly, for ``o200k_base``.
+            dialect: Form of all messages, e.g. ``"anthropic"``. Default: detected for each message.
 
         Raises:
-            ConfigError: *size* is no whole number above 0, *max_output_tokens* is none from 0 to below the trigger,
-                there is no such *dialect*, or *offloader*, *summarizer*, *config* or *should_offload* cannot be one.
-                A document and a `background_ratio` exclude each other.
-            BuoylineError: See `document_of`.
+            ConfigError: *size* is not a whole number above 0, or *max_output_tokens* not one from 0 to below the
+                trigger; there is no such *dialect*; or *offloader*, *summarizer*, *config* or *should_offload* cannot
+                be one. A document and a `background_ratio` exclude each other.
             NotFoundError: *size* is left out and *model* is not known.
             TypeError: *counter* cannot count.
+            BuoylineError: See `document_of`.
         """
         self.size = size_of(size, model)
         require_methods("offloader", offloader, "offload_context", "offload_tool_result")
@@ -174,15 +176,15 @@ class ContextWindow:
         summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
         dialect: str | None = None,
     ) -> Self:
-        """Go on with a session exactly where another process stopped, also where that was killed.
+        """Continue a session exactly where another process stopped, even if that was killed.
 
-        The session is taken over: a window that still has it gets `StaleWindowError` from its next call, since two that
-        write would lose each other's messages. To look at a session without taking it, read its files.
+        The session is taken over: a window that still has it gets `StaleWindowError` from its next call, since two
+        writers would lose each other's messages. To look at a session without taking it, read its files.
 
         Args:
-            offloader: The one that the session was kept by.
+            offloader: The workspace of the session.
             session_id: The session.
-            size: Left out, like *max_output_tokens*, *config*, *system* and *tools*: as the session had it.
+            size: Default: as the session had it, like *max_output_tokens*, *config*, *system* and *tools*.
             max_output_tokens: See *size*.
             config: See *size*.
             system: See *size*.
@@ -190,23 +192,23 @@ class ContextWindow:
             summarizer: See `__init__`; not kept on disk.
             counter: See `__init__`; not kept on disk.
             on_event: See `__init__`.
-            should_offload: See `__init__`; not kept on disk. What it decided stands.
-            management: Left out: the document that the session had then. One with imported managers is given anew.
+            should_offload: See `__init__`; not kept on disk. Its earlier decisions hold.
+            management: Default: the session's document. Pass one with imported managers again.
             summarizers: See `__init__`; not kept on disk.
-            dialect: Name of the form in which messages are handed out, e.g. ``"bedrock"``: those of another are
-                converted, on disk and in the archive they stay as they were written. What has no place is in
-                `conversion`. Not kept on disk. Left out: each message as it was added.
+            dialect: Form in which messages are handed out, e.g. ``"bedrock"``. Those of another form are converted; on
+                disk and in the archive they stay as they are. `conversion` says what was lost. Not kept on disk.
+                Default: each message as it was added.
 
         Returns:
             A window whose `messages` are those of the last `prepare` or `save` of the other one.
 
         Raises:
             ConfigError: *offloader* cannot be one.
-            NotFoundError: *offloader* keeps no windows, or knows no such session.
-            CorruptError: What stands on disk is not what was written.
+            NotFoundError: *offloader* keeps no windows, or does not know the session.
+            CorruptError: A file is not as it was written.
             StaleWindowError: The archive holds messages that did not come from the session's window.
             StorageError: The file system refused.
-            BuoylineError: *management*, or what was kept of it, cannot be acted on.
+            BuoylineError: *management*, or the document of the session, cannot be acted on.
         """
         require_methods("offloader", offloader, "offload_context", "offload_tool_result")
         abilities = abilities_of(offloader)
@@ -239,7 +241,7 @@ class ContextWindow:
         return window
 
     def __repr__(self) -> str:
-        """Return the session, what is in the context, and the offloader."""
+        """Return the session, the size of its context, and the offloader."""
         count = len(self._context.whole.leading) + len(self._context.whole.messages)
         held = f"messages={count:,}, tokens={self.tokens:,} of {self.size:,}"
         return f"<ContextWindow {self.session_id!r}: {held}, offloader={self._offloader!r}>"
@@ -251,21 +253,21 @@ class ContextWindow:
 
     @property
     def conversion(self) -> Converted | None:
-        """What was converted of the messages handed out last, and what was lost by that; None where nothing was."""
+        """The conversion of the messages handed out last, with its losses; None if none was converted."""
         return self._translation.last
 
     @property
     def tokens(self) -> int:
-        """What the whole context takes: system prompt, tools, head, summary and messages.
+        """Tokens of the whole context: system prompt, tools, summary and messages.
 
-        Counted by the window's counter; after `note_usage` by the provider's count of the last request, and what was
-        added since.
+        Counted by the window's counter. After `note_usage`, the provider's count of the last request, and our own of
+        the messages since.
         """
         return self._context.tokens
 
     @property
     def turn_tokens(self) -> int:
-        """What all tool results take that have come since the model spoke last."""
+        """Tokens of all tool results since the model spoke last."""
         counter = self._context.budget.counter
         return sum(count_result(result, counter) for entry in self._turn() for result in entry.message.results)
 
@@ -275,20 +277,20 @@ class ContextWindow:
         return self._context.inbox.end
 
     async def add(self, message: Any, *, pinned: bool = False, offload: bool = False) -> None:
-        """Take a message of any known dialect to the end of the context.
+        """Add a message of any known dialect to the end of the context.
 
-        It is held in memory until the next `prepare` or `save`. It waits for nothing that the window does meanwhile;
-        what is added while a `prepare` is under way is handed out by the next one.
+        It is held in memory until the next `prepare` or `save`, and waits for neither: a `prepare` that is under way
+        does not hand it out, the next one does.
 
         Args:
             message: The native message; it is neither changed nor copied.
-            pinned: It shall stay in the context when it is archived.
-            offload: What is large in it shall leave before a model sees it, whoever said it: a pasted document, a
-                long user message. The next `prepare` stores it whole and puts a stub of `preview_tokens` in its
-                place; what takes no more than that stays, and so do small blocks beside a large one.
+            pinned: Keep it in the context when it is archived.
+            offload: Offload its large content, whoever said it, before a model sees it, such as a pasted document. The
+                next `prepare` stores the message whole and puts a stub of `preview_tokens` in its place. Smaller
+                messages, and small blocks beside a large one, stay.
 
         Raises:
-            MessageError: It is no message.
+            MessageError: It is not a message.
         """
         added = now()
         entry = await entry_beside(
@@ -312,22 +314,22 @@ class ContextWindow:
         max_bytes: int | None = None,
         keep_partial: bool = False,
     ) -> None:
-        """Take a tool's output while it comes, and add it as a tool message once it has ended; docs/streaming.md.
+        """Add a tool's output while it comes, as a tool message once it has ended; see docs/streaming.md.
 
-        What exceeds a megabyte and the tool's limit goes to a file meanwhile, where there is a workspace, and its stub
-        is made from there, so that its size costs no memory. All else is a message like any other, about which
-        `prepare` decides. A tool whose rule is ``"never"`` has as its limit what may be read back in a turn, or its
-        own where that is more; *should_offload* is not asked about what exceeds the limit.
+        Output above a megabyte and the tool's limit goes to a file meanwhile, if there is a workspace, and its stub is
+        made from there, so its size costs no memory. All else is a message like any other, and `prepare` decides about
+        it. The limit of a tool whose rule is ``"never"`` is the limit of re-reads in a turn, or its own if that is
+        more. *should_offload* is not asked about output above the limit.
 
         Args:
             call_id: The call that it answers.
             output: An iterator of str or bytes, asynchronous or not; a file, pipe or stream; or a path.
-            name: The tool; left out: as the call says.
+            name: The tool. Default: as the call says.
             max_bytes: Most that may come.
-            keep_partial: Where the tool fails or is cancelled, add what came before, marked so, and raise that then.
+            keep_partial: If the tool fails or is cancelled, add the output so far, marked so, and then raise.
 
         Raises:
-            Exception: See `LocalWorkspace.store_stream`; nothing is added but with *keep_partial*.
+            Exception: See `LocalWorkspace.store_stream`; nothing is added except with *keep_partial*.
         """
         dialect, call = self._context.whole.messages.called(call_id, name, self._dialect or "openai")
         writer = writer_for(self._abilities, self.session_id, call_id, keep_partial=keep_partial)
@@ -348,31 +350,31 @@ class ContextWindow:
     async def prepare(self, management: Management | None = None) -> list[Any]:
         """Return the messages for the next model call.
 
-        What was added since the last time is offloaded where it is too large and written down; the oldest pictures
-        leave where there are more than `max_images`; then the context is compressed if it and the answer take more
-        than `trigger_ratio` of the window, or if `request_compression` was called. What was made ready in the
-        background is put in place then, and above `background_ratio` the next one is begun. With a document managers do
-        this instead. An offloader that forgets what nobody uses, such as `MemoryWorkspace`, takes each time for a
-        turn: Strands' storage counts model calls, too.
+        First, results among the added messages that are too large are offloaded, and the messages are written down.
+        Then the oldest images are offloaded if there are more than `max_images`. Then the context is compacted if it
+        and the answer take more than `trigger_ratio` of the window, or if `request_compression` was called; a summary
+        that is ready in the background is used for that. Above `background_ratio`, the next one is begun. With a
+        context-management document, its managers do all this instead. An offloader that forgets unused results, such
+        as `MemoryWorkspace`, counts each call as a turn.
 
         Args:
             management: A document for this call alone, in place of the window's own.
 
         Returns:
-            The native messages: system messages and pins that are archived, the summary, and the others. They exceed
-            the window only where the newest messages alone do; `exceeding` names those.
+            The native messages: archived system messages and pins, the summary, and the others. They exceed the window
+            only if the newest messages alone do; `exceeding` names those.
 
         Raises:
             ContextOverflowError: System prompt, tools, system messages and pins alone exceed the window.
-            SessionExistsError: The session has messages already; `resume` goes on with it.
-            StaleWindowError: Another window has gone on with the session; `resume` goes on from there.
+            SessionExistsError: The session has messages already; `resume` continues it.
+            StaleWindowError: Another window has taken the session over; `resume` continues from there.
             FormatVersionError: A newer buoyline wrote the workspace; nothing was touched.
-            CorruptError: What stands on disk is not what was written.
+            CorruptError: A file is not as it was written.
             StorageError: The file system refused. The context is as it was, and nothing was lost.
             TypeError: *should_offload* answered with something else than True or False. The context is as it was.
             BuoylineError: See `document_of`; nothing has happened.
-            Exception: Whatever *should_offload* raises; the context is as it was. And whatever the summariser raises,
-                `SummaryError` apart; what was archived stays so, and the next attempt goes on from there.
+            Exception: Whatever *should_offload* raises; the context is as it was. And whatever the summarizer raises,
+                except `SummaryError`; archived messages stay archived, and the next attempt continues from there.
         """
         document = self.management
         if management is not None:
@@ -390,32 +392,32 @@ class ContextWindow:
         return self._hand_out()
 
     def note_usage(self, response: Any) -> bool:
-        """Take what the provider says the last request took as the true size of its context.
+        """Take the provider's count of the last request as the true size of its context.
 
-        The messages of that request are those that the last `prepare` handed out; the assistant's message that is
-        added next, before or after this call, takes what the provider says of its output. Everything newer is counted,
-        and scaled where the provider's count grows faster than ours. A compression drops the usage: until the next
-        one, everything is counted. Nothing of it is kept on disk.
+        It counts for the messages that the last `prepare` handed out, and its output tokens for the assistant's message
+        that is added next, before or after this call. Newer messages are counted here, and scaled if the provider's
+        count grows faster. A compaction drops the usage: until the next one, everything is counted here. It is not
+        kept on disk.
 
         Args:
             response: The provider's response, the usage in it, or a `buoyline.tokens.Usage`; see
                 `buoyline.tokens.usage_of`.
 
         Returns:
-            True if the usage counts from now on; False if it holds none, or one that cannot be this request's: it is
-            0, less than half of what we count, the same as the request before had although we count other tokens for
-            it, or comes after a compression.
+            True if the usage counts from now on. False if there is none, or it cannot be this request's: it is 0, less
+            than half of our own count, the same as that of the request before although that had another size, or comes
+            after a compaction.
 
         Raises:
-            UsageError: It is no usage, or has a number that is negative or more than twice what the window holds.
+            UsageError: It is not a usage, or has a number that is negative or more than twice the window.
         """
         usage = usage_of(response)
         return usage is not None and self._context.budget.usage.note(usage)
 
     async def save(self) -> None:
-        """Write down what was added since the last `prepare`, so that `resume` finds it.
+        """Write down the messages that were added since the last `prepare`, so that `resume` finds them.
 
-        Call it when no model call follows, such as after the final answer; `prepare` does the same.
+        Call it if no model call follows, such as after the final answer; `prepare` does the same.
 
         Raises:
             BuoylineError: As `prepare` does.
@@ -423,25 +425,24 @@ class ContextWindow:
         await self._settle(self.management)
 
     async def close(self) -> None:
-        """End what is under way in the background; the window may be used again afterwards.
+        """Stop the compaction in the background; the window may be used again afterwards.
 
-        What it has archived stays so, and the next compression goes on from there. Nothing is written: see `save`.
+        Archived messages stay archived, and the next compaction continues from there. Nothing is written: see `save`.
         """
         await self._engine.background.drop()
 
     async def compress_ahead(self) -> bool:
-        """Begin a compression in the background, to be ready before it is needed; returns at once.
+        """Begin a compaction in the background, to be ready before it is needed; returns at once.
 
-        The oldest messages are archived and summarised while the agent waits for its model, and the context stays as it
-        is. The first `prepare` that has to compress puts the summary in place in one step, waiting for it where it is
-        still under way; messages that were added meanwhile stay. Where it fails, that is logged, and `prepare`
-        compresses as it does without. `ContextConfig(background_ratio=...)` calls this by itself.
+        The oldest messages are archived and summarized while the agent waits for its model, and the context stays as it
+        is. The first `prepare` that has to compact puts the summary in place in one step, and waits for it if needed;
+        messages that were added meanwhile stay. If the compaction fails, that is logged, and `prepare` compacts as
+        without one. `ContextConfig(background_ratio=...)` calls this by itself.
 
-        It belongs to the event loop that runs now; one that ends before it is ready, as each call of `asyncio.run` has
-        one, takes it along.
+        It belongs to the running event loop and ends with it, as after each `asyncio.run`.
 
         Returns:
-            True if one is under way or ready; False where nothing may leave.
+            True if one is under way or ready; False if no messages may be archived.
 
         Raises:
             BuoylineError: As `save` does.
@@ -450,17 +451,17 @@ class ContextWindow:
         return self._engine.background.begin(self.config)
 
     def request_compression(self, focus: str = "") -> Plan | None:
-        """Have the next `prepare` compress, however much room there is; what the agent's own tool calls.
+        """Have the next `prepare` compact, however many tokens are free; the agent's own tool calls this.
 
-        May be called in the middle of a turn, while calls have no answer yet: nothing is changed now. The request is
-        kept in memory only, and until a compression has come.
+        It may be called in the middle of a turn, while calls have no answer yet: nothing is changed now. The request
+        is kept in memory only, until a compaction has come.
 
         Args:
-            focus: What shall be kept above all, in words.
+            focus: What to keep above all, in words.
 
         Returns:
-            What would leave now; at the next `prepare` it may be more. None where that is less than 1,000 tokens, and
-            nothing is requested.
+            What would be archived now; at the next `prepare` it may be more. None if that is less than 1,000 tokens,
+            and nothing is requested.
         """
         decided = self._engine.compaction.planned(self.config)
         if decided.archived_tokens < _WORTH_ASKING_TOKENS:
@@ -476,20 +477,20 @@ class ContextWindow:
         focus: str | None = None,
         before: int | None = None,
     ) -> Summary | None:
-        """Compress now; does nothing below the trigger unless it is forced.
+        """Compact now; does nothing below the trigger unless it is forced.
 
-        One that is under way or ready in the background is taken where nothing is asked for but what that does;
-        otherwise it is dropped, and what it has archived is used.
+        Without arguments, a compaction in the background is used if there is one. Otherwise it is dropped, and the
+        messages that it has archived are used.
 
         Args:
             force: Also below the trigger.
             config: For this time only.
-            focus: What shall be kept above all, in words.
-            before: Session index of a message: everything before it leaves, moved back where that would part a
-                call from its result. Implies *force*.
+            focus: What to keep above all, in words.
+            before: Session index of a message: archive everything before it, or less if that would part a call from
+                its result. Implies *force*.
 
         Returns:
-            The summary, or None where nothing left the context.
+            The summary, or None if no messages were archived.
 
         Raises:
             SessionExistsError: See `prepare`.
@@ -515,19 +516,19 @@ class ContextWindow:
     async def recover_from_overflow(self, error: BaseException | None = None) -> list[Any]:
         """Make the context smaller after the provider refused it: without a model, or as the document says.
 
-        The managers of ``on_overflow`` run first, where there is a document that has such; then what the window does
-        without one, unless it is the null document.
+        If a document has managers for ``on_overflow``, they run first. Then the window shrinks the context as without
+        a document, unless it is the null document.
 
         Args:
-            error: What the provider refused it with, for managers; left out: a `ContextOverflowError`.
+            error: The provider's refusal, for managers. Default: a `ContextOverflowError`.
 
         Returns:
             The messages for the next try: at least a tenth fewer tokens than before.
 
         Raises:
-            BaseException: *error*, under the null document, and where a manager of a user's own was asked and none made
+            BaseException: *error*, under the null document, or if a manager of a user's own was asked and none made
                 the context smaller.
-            ContextOverflowError: What must stay leaves no room; nothing was lost.
+            ContextOverflowError: The messages that must stay are too large; nothing was lost.
             StorageError: The file system refused; the context is as it was.
         """
         await self._settle(self.management)
@@ -541,19 +542,19 @@ class ContextWindow:
 
     @property
     def report(self) -> ManagementReport:
-        """What the managers of the document did in the last call; those that did not run say why."""
+        """What the managers of the document did in the last call, or why they did not run."""
         return self._engine.hooks.report
 
     def explain(self) -> list[str]:
-        """Return in words what the window's document says, and what its managers did in the last call."""
+        """Return in words the window's document, and what its managers did in the last call."""
         said = explained(self.management) if self.management is not None else ["no document: the configuration holds"]
         return [*said, *self.report.in_words()]
 
     def exceeding(self) -> list[tuple[int, int]]:
         """Return index and tokens of the messages because of which the context does not fit the window.
 
-        These are the messages that do not fit beside what must stand, each alone; where only all of one call's
-        results together do not, the largest of them. Empty when the context fits.
+        Each of these alone does not fit beside the messages that must stay. If only all results of one call together
+        do not, the largest of them is returned; if the context fits, nothing.
         """
         return self._context.budget.exceeding(self._context.whole)
 
