@@ -11,7 +11,7 @@ import pytest
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, ToolRule, errors
 
 PAGE = (Path(__file__).parent.parent / "docs" / "settings.md").read_text("utf-8")
-IN_WORDS = {"the five fields", "a heading a field", "a text of ours", "no limit"}
+IN_WORDS = {"the five fields", "a heading a field", "a prompt", "no limit"}
 NEEDED = inspect.Parameter.empty
 
 
@@ -41,7 +41,7 @@ def test_every_parameter_stands_there_with_its_default(described: Callable[..., 
     assert set(shown) == set(parameters)
     for name, parameter in parameters.items():
         if parameter.default is NEEDED:
-            assert shown[name] == "needed"
+            assert shown[name] == "required"
         elif shown[name] not in IN_WORDS and name != "tool_rules":
             assert shown[name] in spelled(parameter.default), name
 
