@@ -217,24 +217,28 @@ class Engine:
             logger.warning("session %s: %d tokens do not fit %d", session_id, self.tokens, max_tokens)
 
     async def _fit(self, max_tokens: int) -> None:
-        draft = Draft.of(self.context.state)
-        context, preview_tokens = self.context, self.config.preview_tokens
+        context, draft = self.context, Draft.of(self.context.state)
         for is_kept in (False, True):
-            for least, stub_tokens in ((preview_tokens, preview_tokens), (0, 0), (WORTH_OFFLOADING_TOKENS, 1)):
+            for shrunk in (self._stubbed, self._with_bare_stubs, self._noticed):
                 messages = draft.messages
-                for position in sorted(draft.base.movable, key=lambda position: -messages[position].tokens):
+                for position in sorted(draft.base.movable, key=lambda at: -messages[at].tokens):
                     if context.budget.tokens(context.with_inbox(draft.state)) <= max_tokens:
                         break
                     entry = draft.messages[position]
                     if context.planner.keeps(entry, draft.base.kept_whole) is is_kept:
-                        draft.put(position, await self._shrunk(entry, least, stub_tokens, draft))
+                        draft.put(position, await shrunk(entry, draft))
         await self._commit(draft)
 
-    async def _shrunk(self, entry: Entry, least: int, stub_tokens: int, draft: Draft) -> Entry:
-        """Return *entry* with stubs in place of results above *least* tokens; with *least* 0, its stubs as notices."""
-        if not least:
-            return await self.results.shrink(entry)
-        return await self.results.replace(entry, self.context.planner.over(entry, least, stub_tokens), draft.events)
+    async def _stubbed(self, entry: Entry, draft: Draft) -> Entry:
+        tokens = self.config.preview_tokens
+        return await self.results.replace(entry, self.context.planner.over(entry, tokens, tokens), draft.events)
+
+    async def _with_bare_stubs(self, entry: Entry, _: Draft) -> Entry:
+        return await self.results.shrink(entry)
+
+    async def _noticed(self, entry: Entry, draft: Draft) -> Entry:
+        choices = self.context.planner.over(entry, WORTH_OFFLOADING_TOKENS, 1)
+        return await self.results.replace(entry, choices, draft.events)
 
     async def _commit(self, draft: Draft) -> None:
         if draft.is_changed:
