@@ -134,14 +134,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of requests and their answers.
-
-    Attributes:
-        input_tokens: Not from the cache.
-        cached_tokens: From the cache.
-        output_tokens: Of the answers.
-        amount: In the currency of the prices.
-    """
+    """The tokens of requests and their answers, and the amount in the currency of the prices."""
 
     input_tokens: int
     cached_tokens: int

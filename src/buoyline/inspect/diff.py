@@ -34,15 +34,7 @@ _AROUND = f" \t-*,;.{BETWEEN.strip()}"
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Lines that a sentence cites.
-
-    Attributes:
-        path: File relative to the session's directory.
-        start: First line, 1-based.
-        end: Last line, inclusive.
-        begins: First words of these lines; empty if they do not exist.
-        is_there: The lines exist.
-    """
+    """Lines of a file in the session's directory, 1-based and inclusive; *begins* has their first words."""
 
     path: str
     start: int
@@ -53,13 +45,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A part of a summary with its own citations.
-
-    Attributes:
-        field: Of the summary.
-        text: Without its citations.
-        citations: In order.
-    """
+    """A part of a summary, without its citations and with the lines that they name."""
 
     field: str
     text: str
@@ -151,12 +137,7 @@ def _words(pointer: Pointer, lines: Mapping[int, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WindowSnapshot:
-    """A window right after a compaction.
-
-    Attributes:
-        head: Session indexes of the archived messages before the summary: system messages and pins.
-        end: Session index behind the last message that had been added then.
-    """
+    """A window right after a compaction: indexes of archived prefix messages, and the end of all."""
 
     head: tuple[int, ...]
     end: int
@@ -277,14 +258,7 @@ _BEGIN_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class OffloadedFile:
-    """The file of an offloaded result, whose stub was in the context.
-
-    Attributes:
-        path: Relative to the session's directory.
-        view: Its readable view there; empty if it needs none.
-        lines: Of the view if there is one, otherwise of the file.
-        bytes: Of the file.
-    """
+    """The file of an offloaded result. *view* is empty if the file is readable as it is."""
 
     path: str
     view: str
@@ -296,15 +270,8 @@ class OffloadedFile:
 class SeenMessage:
     """A message as the model last saw it.
 
-    Attributes:
-        message: Index in the session, 0-based.
-        role: Of the speaker.
-        tool: Names of the tools that it calls, or whose results it holds.
-        tokens: Of the message.
-        lines: First and last line in ``transcript.md``; None if it is not archived.
-        begins: Its first words.
-        offloaded: The files of its offloaded results.
-        stands_again: It is archived and still in the context, as a system message or a pin.
+    *lines* are those in ``transcript.md``, None if it is not archived. *stands_again* means that it is archived and
+    still in the context, as a system message or a pin.
     """
 
     message: int

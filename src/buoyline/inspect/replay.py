@@ -18,18 +18,9 @@ from buoyline.window.window import ContextWindow
 
 @dataclass(slots=True)
 class ManagerTotals:
-    """What one entry of a context-management document did during a replay.
+    """How often one entry of a context-management document ran during a replay, and what it saved.
 
-    Attributes:
-        hook: Of the entry.
-        number: Of the entry in its hook, 0-based.
-        type_name: Of its manager.
-        asked: How often the hook reached it.
-        active: How often its rules were met.
-        reduced: How often it made the context smaller.
-        messages: How many messages it removed.
-        tokens: How many tokens it saved, net of those of summaries.
-        problems: Differences from the document, each once.
+    *messages* and *tokens* are net of those of summaries; *problems* has each difference from the document once.
     """
 
     hook: Hook

@@ -31,13 +31,8 @@ _NS = 1_000_000_000
 class SessionUsage:
     """What a retention policy knows about a session.
 
-    Attributes:
-        session_id: As the agent's framework gave it.
-        last_active_ns: The newest modification time of its files, in nanoseconds since the epoch. The times in its
-            records are not enough, because ``window.jsonl`` grows without a record. A copy of the workspace that was
-            made without the times is kept longer, never shorter.
-        size_bytes: Of all files in its directory.
-        blobs: Hashes of the blobs that it refers to.
+    *last_active_ns* is the newest modification time of its files. The times in its records are not enough, because
+    ``window.jsonl`` grows without a record. A copy of the workspace that was made without the times is kept longer.
     """
 
     session_id: str

@@ -410,13 +410,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What a repair did, and which findings are left.
-
-    Attributes:
-        is_dry_run: Nothing was changed.
-        actions: In order.
-        remaining: Damage and warnings that are still there; in a dry run, those that no action is about.
-    """
+    """What a repair did, in order, and the damage and warnings that remain; in a dry run, those without an action."""
 
     is_dry_run: bool
     actions: tuple[RepairAction, ...]

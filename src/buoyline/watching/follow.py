@@ -31,14 +31,7 @@ _END_BYTES = 1 << 16
 
 
 class JournalLine(NamedTuple):
-    """A line of the journal.
-
-    Attributes:
-        offset: Of its first byte.
-        end: Where the next line begins.
-        mark: Its last bytes.
-        record: None if it is damaged.
-    """
+    """A line of the journal, with its last bytes as *mark*; the record is None if it is damaged."""
 
     offset: int
     end: int

@@ -51,15 +51,10 @@ KINDS: Final[Mapping[str, Severity]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class IntegrityFinding:
-    """Something that is wrong or worth knowing.
+    """Something that is wrong or worth knowing, and what to do about it.
 
-    Attributes:
-        severity: See `SEVERITIES`.
-        kind: One of `KINDS`.
-        path: Relative to the workspace.
-        message: The problem, and what to do.
-        line: In that file, 1-based; None if it is not about a line.
-        offset: Byte in that file, 0-based; None if it is not about a place.
+    *path* is relative to the workspace; *line* (1-based) and *offset* (0-based) are set if the finding has a place in
+    it.
     """
 
     severity: Severity
@@ -79,14 +74,7 @@ def finding(
 
 @dataclass(frozen=True, slots=True)
 class IntegrityReport:
-    """The findings, the worst first, then by path and place; and how much was checked.
-
-    Attributes:
-        findings: Each once.
-        sessions: The number of checked sessions.
-        blobs: The number of checked files in ``data/``.
-        bytes_read: Of all files.
-    """
+    """The findings, each once, the worst first, then by path and place; and how much was checked."""
 
     findings: tuple[IntegrityFinding, ...]
     sessions: int

@@ -23,15 +23,7 @@ _BAD_LAST_RECORD = (
 
 
 class FileLine(NamedTuple):
-    """A line of a file.
-
-    Attributes:
-        number: 1-based.
-        offset: Of its first byte.
-        size: In bytes, without its end.
-        content: Without its end; only the first `MAX_LINE_BYTES` of a longer line.
-        is_ended: A line end follows; only the last line of a file may lack it.
-    """
+    """A line of a file; its size is without its end. *content* has only the first `MAX_LINE_BYTES` of a longer line."""
 
     number: int
     offset: int
