@@ -1,6 +1,5 @@
 """``buoyline show`` and ``buoyline summaries``."""
 
-import asyncio
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from buoyline.offloader.protocol import WindowState
 from buoyline.offloader.transcript import render
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.archive import Archive
+from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.session import Session
 
 _FIELD_CHARS = 200
@@ -39,7 +39,7 @@ def summaries_command(session: str, number: int | None, workdir: Path, *, as_jso
 
     Example: buoyline summaries s1 2
     """
-    found = asyncio.run(existing_workspace(workdir).load_summaries(session))
+    found = Summaries(existing_workspace(workdir).session(session)).load()
     if number is not None and number > len(found):
         raise NotFoundError("summary", str(number), f"session {session!r} has {len(found)}")
     if as_json:
@@ -98,8 +98,8 @@ def show_command(session: str, workdir: Path, messages: tuple[int, int] | None, 
     if messages is not None:
         _print_messages(list(_lines(workspace, session, messages)), as_json=as_json)
         return
-    inventory = inventory_of(workspace.session(session))
-    summaries = asyncio.run(workspace.load_summaries(session))
+    found = workspace.session(session)
+    inventory, summaries = inventory_of(found), Summaries(found).load()
     summary = summaries[-1] if summaries else None
     if as_json:
         files = [{"name": name, "bytes": size} for name, size in inventory.files]
@@ -124,7 +124,7 @@ def _lines(workspace: LocalWorkspace, session_id: str, messages: tuple[int, int]
         ranges = Archive(session, workspace.blobs).line_ranges(first, min(end, archived))
         yield from lines_of(session.tree, session.name(layout.TRANSCRIPT_FILE), ranges[0][0], ranges[-1][1])
     if end > archived:
-        yield from _live(asyncio.run(workspace.load_window(session_id)), session, max(first, archived), end)
+        yield from _live(Window(session).load(), session, max(first, archived), end)
 
 
 def _live(window: WindowState, session: Session, first: int, end: int) -> Iterator[Line]:
