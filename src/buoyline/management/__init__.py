@@ -10,8 +10,8 @@ from buoyline.management.actions import (
     Decision,
     Evict,
     ManagerAction,
+    Offload,
     Pin,
-    Replace,
     Summarize,
 )
 from buoyline.management.conversation import ManagedConversation
@@ -51,10 +51,10 @@ __all__ = [
     "ManagerAction",
     "ManagerEntry",
     "ManagerRun",
+    "Offload",
     "Pin",
     "Reducer",
     "Registry",
-    "Replace",
     "Summarize",
     "advice",
     "built_in",

@@ -66,7 +66,7 @@ class StubWriter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Replace:
+class Offload:
     """Store a part of a message whole, and leave a stub.
 
     Attributes:
@@ -99,7 +99,7 @@ class Pin:
     reason: str
 
 
-ManagerAction: TypeAlias = Evict | Summarize | Replace | Pin
+ManagerAction: TypeAlias = Evict | Summarize | Offload | Pin
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class ContextEditor(Protocol):
         """Archive the messages before the cut, and replace them by a summary."""
         ...
 
-    async def replace(self, action: Replace) -> ActionResult:
+    async def replace(self, action: Offload) -> ActionResult:
         """Store a part of a message, and replace it by its stub."""
         ...
 

@@ -10,7 +10,7 @@ from buoyline.compression.config import summary_budget_tokens
 from buoyline.compression.summary import BatchReference
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError, warn_caller
-from buoyline.management.actions import ActionResult, Evict, Pin, Replace, Summarize
+from buoyline.management.actions import ActionResult, Evict, Offload, Pin, Summarize
 from buoyline.management.model import ContextManagement
 from buoyline.management.rules import Hook
 from buoyline.management.run import ManagementReport, run, run_on_overflow
@@ -52,7 +52,7 @@ class MessageReplacer:
         """Look up the offloader's abilities once."""
         self._abilities = abilities_of(self.offloader)
 
-    async def replaced(self, held: ContextMessage, action: Replace) -> ContextMessage:
+    async def replaced(self, held: ContextMessage, action: Offload) -> ContextMessage:
         """Return *held* after *action*; *held* itself if it would not become smaller.
 
         Raises:
@@ -75,7 +75,7 @@ class MessageReplacer:
             warn_caller("no offloader: what is removed from the context is lost; pass offloader= to keep it")
 
     async def _stored(
-        self, held: ContextMessage, action: Replace, parts: tuple[Part, ...]
+        self, held: ContextMessage, action: Offload, parts: tuple[Part, ...]
     ) -> tuple[ToolResult, StoredResult | None]:
         """Store the whole result; of a message's own content, only the replaced parts.
 
@@ -97,7 +97,7 @@ class MessageReplacer:
             return whole, StoredResult(reference, "", "", 0)
         return whole, await self._abilities.results.store_result(self.session_id, whole)
 
-    async def _texts(self, action: Replace, whole: ToolResult, stored: StoredResult | None) -> dict[int, str]:
+    async def _texts(self, action: Offload, whole: ToolResult, stored: StoredResult | None) -> dict[int, str]:
         """Return one stub for the replaced texts, as the first of them; the others become empty."""
         if not action.texts or action.write_stub is None:
             return {}
@@ -115,7 +115,7 @@ class MessageReplacer:
             await self._abilities.results.record_stub(self.session_id, text, stored)
         self.stubs[text] = stored
 
-    def _changed(self, held: ContextMessage, action: Replace, blocks: list[str | int]) -> ContextMessage:
+    def _changed(self, held: ContextMessage, action: Offload, blocks: list[str | int]) -> ContextMessage:
         dialect = detect(held.native)
         if action.result < 0:
             native = dialect.with_content(held.native, blocks)
@@ -132,7 +132,7 @@ class MessageReplacer:
         )
 
 
-def _media(action: Replace, stored: StoredResult | None) -> Mapping[int, str]:
+def _media(action: Offload, stored: StoredResult | None) -> Mapping[int, str]:
     """Return a line for each replaced image; none if its bytes were not stored."""
     if stored is None:
         return {}
@@ -430,7 +430,7 @@ class ManagedConversation:
         self._contents.summary = (write_stub, summary)
         return writing.done(summary, action.cut, extent.tokens, is_reduced=self.view().tokens < before)
 
-    async def replace(self, action: Replace) -> ActionResult:
+    async def replace(self, action: Offload) -> ActionResult:
         """Store a part of a message and replace it by its stub; see `ContextEditor`."""
         held = self._contents.messages[action.position]
         replaced = await self._replacing.replaced(held, action)

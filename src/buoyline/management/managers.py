@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from buoyline.compression import ContextConfig
 from buoyline.compression.plan import plan
-from buoyline.management.actions import Decision, Evict, Pin, Replace, Summarize
+from buoyline.management.actions import Decision, Evict, Offload, Pin, Summarize
 from buoyline.management.rules import (
     Count,
     CountOrNone,
@@ -198,7 +198,7 @@ class ImageTrimming(ManagerSettings):
         leaving = found[: max(len(found) - self.max_images, 0)]
         places = dict.fromkeys((position, result) for position, result, _ in leaving)
         actions = tuple(
-            Replace(*place, "an older picture", media=tuple(number for *where, number in leaving if (*where,) == place))
+            Offload(*place, "an older picture", media=tuple(number for *where, number in leaving if (*where,) == place))
             for place in places
         )
         return Decision(actions, f"{len(found)} pictures, of which {self.max_images} may stay")
@@ -254,7 +254,7 @@ class Masking(ManagerSettings):
         """Choose the older results that are large enough."""
         found = list(results_of(context))
         newest = len(found) - self.keep_recent_results
-        actions: list[Replace] = []
+        actions: list[Offload] = []
         for one in found[: max(newest, 0)]:
             numbers = text_numbers(one.result)
             if not numbers or context.is_unread(one.position, one.number):
@@ -263,7 +263,7 @@ class Masking(ManagerSettings):
             is_kept = any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
             if not is_kept and count_result(one.result, context.counter) >= self.min_tokens:
                 stub = MaskStub(tool)
-                actions.append(Replace(one.position, one.number, "an older result", texts=numbers, write_stub=stub))
+                actions.append(Offload(one.position, one.number, "an older result", texts=numbers, write_stub=stub))
         reason = f"{len(actions)} of {len(found)} tool results are old enough and large enough"
         return Decision(tuple(actions), reason)
 
@@ -327,7 +327,7 @@ class Offloading(ManagerSettings):
         weighed = [_weighed(context, one, config) for one in found]
         budgets = stub_budgets(weighed, config.turn_limit(context.size), least=_LEAST_STUB_TOKENS)
         actions = tuple(
-            Replace(
+            Offload(
                 found[at].position,
                 found[at].number,
                 f"{count_result(found[at].result, context.counter):,} tokens",
@@ -527,7 +527,7 @@ class OutputTruncation(ManagerSettings):
     def decide(self, context: ContextView) -> Decision:
         """Choose the outputs that are longer."""
         actions = tuple(
-            Replace(
+            Offload(
                 found.position,
                 found.number,
                 f"{found.chars:,} characters, more than {self.max_output_length:,}",

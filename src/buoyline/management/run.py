@@ -9,8 +9,8 @@ from buoyline.management.actions import (
     ContextEditor,
     Evict,
     ManagerAction,
+    Offload,
     Pin,
-    Replace,
     Summarize,
 )
 from buoyline.management.model import ContextManagement, ManagerEntry
@@ -178,7 +178,7 @@ class _Running:
                 return await self.editor.evict(action)
             case Summarize():
                 return await self.editor.summarize(action)
-            case Replace():
+            case Offload():
                 return await self.editor.replace(action)
             case Pin():
                 return await self.editor.pin(action)

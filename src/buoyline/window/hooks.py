@@ -13,8 +13,8 @@ from buoyline.management import (
     Evict,
     Hook,
     ManagementReport,
+    Offload,
     Pin,
-    Replace,
     Summarize,
     run,
     run_on_overflow,
@@ -174,7 +174,7 @@ class DocumentHooks:
         self.draft = Draft.of(self.context.state)
         return writing.done(summary, cut, extent.tokens, is_reduced=self.view().tokens < before)
 
-    async def replace(self, action: Replace) -> ActionResult:
+    async def replace(self, action: Offload) -> ActionResult:
         """Store a part of a message, and put there what stands for it; see `ContextEditor`."""
         entry = self.draft.messages[action.position]
         if entry.index < self.context.state.attempted_until:
@@ -211,7 +211,7 @@ class DocumentHooks:
             f"{len(pinned):,} messages are pinned: {action.reason}", is_reduced=False, problems=problems
         )
 
-    async def _replaced(self, entry: Entry, action: Replace) -> Entry:
+    async def _replaced(self, entry: Entry, action: Offload) -> Entry:
         """Return *entry* as *action* wants it; *entry* itself if nothing of it may leave, or would be smaller."""
         results, planner, events = self._results, self._planner, self.draft.events
         if action.media:

@@ -38,7 +38,7 @@ from buoyline.integrations.agentscope.log import (
 )
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
-from buoyline.management import ActionResult, ContextManagement, Replace
+from buoyline.management import ActionResult, ContextManagement, Offload
 from buoyline.management.opensearch import NAME_KEY
 from buoyline.management.rules import LegalCuts, PreviewStub
 from buoyline.messages import Message, Text, dialect_named
@@ -99,7 +99,7 @@ class Writing:
 class AgentHooks(DocumentHooks):
     """Carries out what managers ask for, but what the rules of the middleware forbid."""
 
-    async def replace(self, action: Replace) -> ActionResult:
+    async def replace(self, action: Offload) -> ActionResult:
         """Store a part of a message, and put there what stands for it, unless a rule keeps it whole."""
         if isinstance(action.write_stub, PreviewStub) and action.result >= 0 and not self.is_overflow:
             entry = self.draft.messages[action.position]
