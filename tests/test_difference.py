@@ -281,13 +281,13 @@ async def test_a_damaged_archive_is_one_clear_line(tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-async def test_claims_that_nothing_backs_are_listed(tmp_path: Path) -> None:
+def test_claims_that_nothing_backs_are_listed(tmp_path: Path) -> None:
     class Claiming:
         async def summarize(self, request: SummaryRequest) -> Draft:
             return Draft("claiming", dict.fromkeys(request.fields, "The port is 48151."))
 
     workspace = LocalWorkspace(tmp_path / "w", durability="off")
-    await run(workspace, long_conversation(10), summarizer=Claiming())
+    asyncio.run(run(workspace, long_conversation(10), summarizer=Claiming()))
     shown = diff(workspace.workdir, "s", "1").stdout
     assert "unverified claims: 48151" in shown
     assert "The port is 48151 (unverified)" in shown
