@@ -75,13 +75,17 @@ class TokenBudget:
         """
         return self.tokens(state) > self._line(state, ratio)
 
-    def check(self, state: State) -> None:
+    def check(self, state: State, added_tokens: int = 0) -> None:
         """Make sure that what stays, whatever is archived, leaves room for anything else.
+
+        Args:
+            state: The context.
+            added_tokens: What those added messages take that stay, too.
 
         Raises:
             ContextOverflowError: It does not.
         """
-        needed = self.least_tokens(state)
+        needed = self.least_tokens(state) + added_tokens
         if needed > self.limit:
             beside = f" beside an answer of {self.max_output_tokens:,} tokens" if self.max_output_tokens else ""
             reason = f"system prompt, tools and pinned messages leave no room{beside}; use a larger window or pin less"

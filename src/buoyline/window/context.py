@@ -96,8 +96,9 @@ class Context:
                 return False
             await self.log.apply(change.write)
             self.state = change.state
-            if change.write is not None:
-                self.state = replace(self.state, kept_whole=self.state.kept_whole.union(self.planner.refused))
+            refused = self.planner.refused
+            if refused and change.write is not None:
+                self.state = replace(self.state, kept_whole=self.state.kept_whole.union(refused))
             self.inbox = self.inbox.without(change.state.messages.end - self.inbox.first)
             self.outbox += change.events
             if isinstance(change.write, Extend):

@@ -578,7 +578,7 @@ class ContextWindow:
 
     async def _settle(self, document: ContextManagement | None) -> None:
         """Decide what the new messages look like, and write them down."""
-        self._context.budget.check(self._context.whole)
+        self._context.budget.check(self._context.state, self._context.inbox.staying_tokens)
         if not self._is_open:
             await completed(self._open())
         await self._engine.settle(document)
