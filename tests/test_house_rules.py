@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -257,3 +258,129 @@ def test_a_module_offers_each_name_once_and_has_it(path: Path) -> None:
     offered: list[str] = getattr(module, "__all__", [])
     assert len(offered) == len(set(offered))
     assert [missing for missing in offered if not hasattr(module, missing)] == []
+
+
+NOT_IN_NAMES = {
+    *(
+        "covering",
+        "deed",
+        "deeds",
+        "lane",
+        "lanes",
+        "leaving",
+        "lookout",
+        "mend",
+        "mended",
+        "mending",
+        "relief",
+        "shelf",
+    ),
+    *(
+        "shelves",
+        "sighting",
+        "sightings",
+        "situating",
+        "standing",
+        "standin",
+        "tackled",
+        "told",
+        "untried",
+        "weakening",
+    ),
+}
+"""Words of our own making. Nobody outside can guess what a function of such a name does."""
+
+NOT_IN_PROSE = re.compile(
+    r"\b(anew|mend(s|ed|ing)?(?!\")|deeds?|shall|Tell whether|none of ours|be it|(is|are|was|were) told)\b"
+    r"|(?<!here )\b(is|are) none\b(?! of)|\bstands? (again|there|before|behind)\b"
+    r"|^\s*(# |\"\"\")What (is|was|has|stands|leaves|takes)\b"
+)
+"""Turns of phrase that are no English, or that hide who does what."""
+
+OLD_WORDS = {"integrations", "window"}
+"""Rooms that still have the old names and prose. Take a room out once it has been rewritten; add none."""
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.arg(arg=name)
+            ):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case _:
+                pass
+
+
+def _rewritten() -> list[Path]:
+    return [path for path in MODULES if _place(path).partition("/")[0] not in OLD_WORDS]
+
+
+def test_names_are_words_that_others_use() -> None:
+    found = {
+        f"{_place(path)}: {name}"
+        for path in _rewritten()
+        for name in (path.stem, *_names(_tree(path)))
+        if NOT_IN_NAMES & {word.lower() for word in re.findall(r"[a-z]+|[A-Z][a-z]*", name)}
+    }
+    assert found == set()
+
+
+def test_prose_is_plain() -> None:
+    found = [
+        f"{_place(path)}:{number} {line.strip()}"
+        for path in _rewritten()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if NOT_IN_PROSE.search(line)
+    ]
+    assert found == []
+
+
+def test_a_public_class_name_exists_once() -> None:
+    """Two classes of one name are one search result too many."""
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in _tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(_place(path))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_modules_are_named_by_nouns() -> None:
+    participles = [_place(path) for path in MODULES if path.stem.endswith("ing") and path.stem not in NOUNS]
+    assert participles == []
+
+
+NOUNS = frozenset({"offloading", "pairing", "recording"})
+"""Words in -ing that name a thing."""
+
+
+def _known_names() -> set[str]:
+    """Return the names of functions, classes, methods and attributes of the package, alone and with their class."""
+    names: set[str] = set()
+    for path in MODULES:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ClassDef):
+                names |= {f"{node.name}.{name}" for name in _names(ast.Module(node.body, []))}
+        names |= set(_names(_tree(path)))
+    return names
+
+
+def test_the_architecture_names_what_is_there() -> None:
+    said = re.findall(r"`([^`\n]+)`", (ROOT / "ARCHITECTURE.md").read_text("utf-8"))
+    packages = {path.relative_to(PACKAGE).parts[0] for path in MODULES}
+    known = _known_names() | packages
+    missing = [
+        name
+        for name in said
+        if not (PACKAGE / name).exists()
+        and not (name in known or name.endswith((".jsonl", ".md")))
+        and name
+        not in {"make check", "link(2)", "data/", "should_offload"}  # a command, a system call, a folder, a hook
+    ]
+    assert missing == []

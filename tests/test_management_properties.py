@@ -453,7 +453,7 @@ def test_the_settings_that_come_back_are_taken_by_strands_itself(manager: str, v
     [
         ("SlidingConversationManager", {}, "did you mean 'SlidingWindowConversationManager'"),
         ("SlidingWindowConversationManager", {"windw_size": 3}, "did you mean 'window_size'"),
-        ("SummarizingConversationManager", {"summarization_agent": object()}, "an agent cannot stand in a document"),
+        ("SummarizingConversationManager", {"summarization_agent": object()}, "a document cannot hold an agent"),
         ("SlidingWindowConversationManager", {"proactive_compression": 3}, "compression_threshold"),
         ("SlidingWindowConversationManager", {"window_size": 0}, "max_messages"),
     ],

@@ -331,7 +331,7 @@ def task(project: Path) -> str:
     return (
         f"The tests of the project in {project} fail. Find out why and make them pass. Do not change the "
         "tests, and do not install anything. For the report, first write down which Python and which packages "
-        "this machine has, and see how Python's own parsers say where a mistake is: ours shall say it alike."
+        "this machine has, and see how Python's own parsers say where a mistake is: ours should say it in the same way."
     )
 
 

@@ -85,7 +85,7 @@ def unverified(text: str, haystacks: Iterable[str]) -> tuple[str, ...]:
 
 
 def contains_whole(text: str, name: str) -> bool:
-    """Tell whether *name* occurs in *text* as a whole, not as part of a longer name."""
+    """Return whether *name* occurs in *text* as a whole, not as part of a longer name."""
     if name not in text:
         return False
     as_a_whole = re.compile(re.escape(name) + _NAME_ENDS)

@@ -103,7 +103,7 @@ def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = 
 
 
 def _says_more(line: str, prose: str, *, is_preserved: bool) -> bool:
-    """Tell whether *line* holds an exact string that the prose lacks; a rule of the user always counts."""
+    """Return whether *line* holds an exact string that the prose lacks; a rule of the user always counts."""
     if exact := claims(line):
         return not all(contains_whole(prose, claim) for claim in exact)
     return is_preserved and bool(POINTER.search(line))
@@ -548,8 +548,8 @@ class Compressor:
         """Report facts of the last summary that this one has no room for; between equal limits it is a choice."""
         if request.previous is None:
             return
-        told = {(item.kind, item.text) for item in request.previous.items if item.is_shown and item.kind != NOTE}
-        unsaid = told.difference((item.kind, item.text) for item in draft.items if item.is_shown)
+        earlier = {(item.kind, item.text) for item in request.previous.items if item.is_shown and item.kind != NOTE}
+        unsaid = earlier.difference((item.kind, item.text) for item in draft.items if item.is_shown)
         before_tokens = self._counter.count("\n".join(request.previous.fields.values()))
         if unsaid and request.max_tokens < _SQUEEZED_SHARE * before_tokens:
             logger.warning(
@@ -560,9 +560,9 @@ class Compressor:
                 request.max_tokens,
                 before_tokens,
                 len(unsaid),
-                len(told),
+                len(earlier),
             )
-            self._emit(SummarySqueezed(messages, len(told), len(unsaid), request.max_tokens))
+            self._emit(SummarySqueezed(messages, len(earlier), len(unsaid), request.max_tokens))
 
     async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         text = "\n".join(draft.fields.values())

@@ -156,7 +156,7 @@ def _kind_of_code(text: str) -> Kind | None:
 
 
 def _is_identifier(text: str) -> bool:
-    """Tell whether *text* is no word of prose: it has a digit, an underscore or an inner capital."""
+    """Return whether *text* is no word of prose: it has a digit, an underscore or an inner capital."""
     if not _LETTER.search(text):
         return False
     return "_" in text.strip("_") or bool(_HUMP.search(text)) or any(char.isdigit() for char in text)
@@ -254,7 +254,7 @@ def _sentences_of_line(line: str) -> Iterator[str]:
 
 
 def says_error(text: str) -> bool:
-    """Tell whether a line reads like an error message, in one of several languages."""
+    """Return whether a line reads like an error message, in one of several languages."""
     return bool(_ERROR.search(text)) and not _NO_ERROR.search(text)
 
 

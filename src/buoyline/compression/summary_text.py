@@ -56,7 +56,7 @@ class ArchiveLocation:
         return Pointer(self.transcript_name, *self.lines[position]) if self.lines else None
 
     def resolves(self, pointer: Pointer) -> bool:
-        """Tell whether the pointer's lines exist."""
+        """Return whether the pointer's lines exist."""
         last_line = self.last_line if pointer.path == self.transcript_name else self.results.get(pointer.path, 0)
         return 1 <= pointer.start <= pointer.end <= last_line or pointer in self.carried
 

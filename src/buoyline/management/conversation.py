@@ -84,8 +84,8 @@ class MessageReplacer:
         if action.result >= 0:
             whole = held.message.results[action.result]
         else:
-            leaving = (part for number in action.media if isinstance(part := parts[number], _RESULT_PARTS))
-            whole = ToolResult(f"message-{held.index}", held.message.role, tuple(leaving))
+            offloaded = (part for number in action.media if isinstance(part := parts[number], _RESULT_PARTS))
+            whole = ToolResult(f"message-{held.index}", held.message.role, tuple(offloaded))
         known = next((self.stubs[text] for text in whole.texts if text in self.stubs), None)
         if known is not None and action.texts:
             return whole, known
@@ -408,10 +408,10 @@ class ManagedConversation:
         before = self.view().tokens
         writing, contents = self._writers.of(action), self._contents
         previous = contents.summary[1] if contents.summary else None
-        leaving = [*contents.reinserted, *contents.messages[: action.cut]]
+        archived = [*contents.reinserted, *contents.messages[: action.cut]]
         staying = [contents.messages[position] for position in action.reinserted]
         staying += [held for held in map(contents.prefix.__getitem__, action.prefix) if not held.is_ours]
-        archived_tokens = sum(held.tokens for held in leaving) - sum(held.tokens for held in staying)
+        archived_tokens = sum(held.tokens for held in archived) - sum(held.tokens for held in staying)
         previous_tokens = previous.tokens if previous else 0
         refused = writing.refused(action.cut, archived_tokens, self._size, previous_tokens)
         if refused is not None:
@@ -435,7 +435,7 @@ class ManagedConversation:
         held = self._contents.messages[action.position]
         replaced = await self._replacing.replaced(held, action)
         if replaced is held:
-            return ActionResult(f"message {held.index} stays: what would stand there is no smaller", is_reduced=False)
+            return ActionResult(f"message {held.index} stays: its stub would not be smaller", is_reduced=False)
         self._contents.messages[action.position] = replaced
         return ActionResult(f"message {held.index}: {action.reason}; {held.tokens:,} tokens became {replaced.tokens:,}")
 
@@ -451,12 +451,12 @@ class ManagedConversation:
         return report
 
     async def _archived(self, cut: int, compressor: Compressor) -> tuple[MessageRange, ArchiveLocation]:
-        contents, leaving = self._contents, self._contents.messages[:cut]
+        contents, archived = self._contents, self._contents.messages[:cut]
         extent = MessageRange(
             self.session_id,
             contents.first,
-            [held.native for held in leaving],
-            sum(held.tokens for held in leaving),
+            [held.native for held in archived],
+            sum(held.tokens for held in archived),
             archived=max(contents.archived - contents.first, 0),
             attempts=[end - contents.first for end in contents.attempts],
             stubs=self._replacing.stubs,

@@ -58,14 +58,14 @@ class CustomManager:
             ConfigError: It added a message, changed the order, or returned something else than True or False.
             Exception: Any error of its own.
         """
-        standing = list(context.all_messages())
-        natives = [held.native for held in standing]
+        shown = list(context.all_messages())
+        natives = [held.native for held in shown]
         answer = self.reducer.reduce(natives, error=error)
         verdict: object = await answer if inspect.isawaitable(answer) else answer
         if not isinstance(verdict, bool):
             raise ConfigError(self.type_name, f"reduce must answer True or False, not {type(verdict).__name__}")
-        kept = self._kept(standing, natives)
-        if not verdict or len(kept) == len(standing):
+        kept = self._kept(shown, natives)
+        if not verdict or len(kept) == len(shown):
             return Decision(reason="it left the messages as they are")
         return _decision(context, {at - len(context.prefix) for at in kept})
 
@@ -79,14 +79,14 @@ class CustomManager:
         first = documented.partition("\n")[0].rstrip(".")
         return f"runs {self.type_name}" + (f" ({first})" if first else "")
 
-    def _kept(self, standing: Sequence[ContextMessage], natives: Sequence[Any]) -> list[int]:
+    def _kept(self, shown: Sequence[ContextMessage], natives: Sequence[Any]) -> list[int]:
         """Return the positions of the messages that are left in *natives*: the same objects, in order."""
         kept: list[int] = []
         at = 0
         for native in natives:
-            while at < len(standing) and standing[at].native is not native:
+            while at < len(shown) and shown[at].native is not native:
                 at += 1
-            if at == len(standing):
+            if at == len(shown):
                 problem = "reduce may only take messages out of the list; it put in another one, or changed the order"
                 raise ConfigError(self.type_name, problem)
             kept.append(at)
@@ -107,10 +107,10 @@ def _decision(context: ContextView, kept: set[int]) -> Decision:
     if cut == 0:
         return Decision(reason="what it took away belongs to messages that stay")
     again = legal.closed_with((at for at in kept if 0 <= at < cut), cut)
-    leaving = cut - len(again)
-    if leaving == 0:
+    removed_count = cut - len(again)
+    if removed_count == 0:
         return Decision(reason="what it took away belongs to messages that stay")
-    reason = f"{leaving:,} messages leave"
+    reason = f"{removed_count:,} messages leave"
     return Decision((Evict(cut, again, legal.prefix, reason),), reason)
 
 

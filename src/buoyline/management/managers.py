@@ -195,10 +195,10 @@ class ImageTrimming(ManagerSettings):
     def decide(self, context: ContextView) -> Decision:
         """Choose the oldest images beyond the limit."""
         found = list(_images(context))
-        leaving = found[: max(len(found) - self.max_images, 0)]
-        places = dict.fromkeys((position, result) for position, result, _ in leaving)
+        excess = found[: max(len(found) - self.max_images, 0)]
+        places = dict.fromkeys((position, result) for position, result, _ in excess)
         actions = tuple(
-            Offload(*place, "an older picture", media=tuple(number for *where, number in leaving if (*where,) == place))
+            Offload(*place, "an older picture", media=tuple(number for *where, number in excess if (*where,) == place))
             for place in places
         )
         return Decision(actions, f"{len(found)} pictures, of which {self.max_images} may stay")
@@ -221,7 +221,7 @@ def _images(context: ContextView) -> Iterator[tuple[int, int, int]]:
 
 
 def _holds_media(message: Message) -> bool:
-    """Tell whether there may be an image; in plain loops, since it reads all messages before each model call."""
+    """Return whether there may be an image; in plain loops, since it reads all messages before each model call."""
     for part in message.parts:
         if isinstance(part, Media):
             return True

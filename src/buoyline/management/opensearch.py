@@ -140,12 +140,12 @@ INLINE_KEY: Final = "context_management"
 
 
 def is_body(raw: object) -> bool:
-    """Tell whether *raw* is a request body that names or holds a document, and not a document."""
+    """Return whether *raw* is a request body that names or holds a document, and not a document."""
     return is_object(raw) and (INLINE_KEY in raw or _name_in(raw) is not None)
 
 
 def is_listing(raw: object) -> bool:
-    """Tell whether *raw* is OpenSearch's answer to a request for all documents, and not a body."""
+    """Return whether *raw* is OpenSearch's answer to a request for all documents, and not a body."""
     return is_object(raw) and isinstance(raw.get(INLINE_KEY), list)
 
 
@@ -167,7 +167,7 @@ def listed_in(listing: Mapping[str, Any], source: str = "listing") -> dict[str, 
                 (joined(INLINE_KEY, number, "name"), "is missing, and nothing else tells it from the others")
             )
         elif name in found:
-            problems.append((joined(INLINE_KEY, number, "name"), f"{name!r} stands there twice"))
+            problems.append((joined(INLINE_KEY, number, "name"), f"{name!r} occurs twice"))
         else:
             found[name] = raw
     if problems:

@@ -246,7 +246,7 @@ def _read(found: list[tuple[Hook, ManagerEntry]]) -> tuple[str, dict[str, Any]]:
 
 def _refusal(manager: str, key: str) -> str:
     if key == "summarization_agent":
-        return "an agent cannot stand in a document; name a model with summarization_model_id, and pass summarizers="
+        return "a document cannot hold an agent; name a model with summarization_model_id, and pass summarizers="
     return f"{manager} has no such setting; {nearest(key, tuple(_STRANDS_DEFAULTS[manager]))}"
 
 

@@ -116,7 +116,7 @@ class ContextView:
         return spoken if spoken >= 0 and self.messages[spoken].message.results else spoken + 1
 
     def is_unread(self, position: int, number: int) -> bool:
-        """Tell whether the model has not spoken since it got the result *number* of the message at *position*."""
+        """Return whether the model has not spoken since it got the result *number* of the message at *position*."""
         spoken = self._spoken_at()
         if position != spoken:
             return position > spoken

@@ -106,7 +106,7 @@ class Bedrock(Dialect):
         """Read a result as a tool returns it, the block of one, or a user message that holds exactly one.
 
         Raises:
-            MessageError: It is none of these.
+            MessageError: It is not one of these.
         """
         bare = _bare_result(tool_result)
         if bare is not None:

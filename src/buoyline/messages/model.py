@@ -102,7 +102,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class CachePoint:
-    """The provider shall cache the prompt up to here. It costs no tokens and nobody reads it.
+    """The provider caches the prompt up to here. It costs no tokens and nobody reads it.
 
     Attributes:
         ttl: As the provider spells it; empty for the provider's default.

@@ -112,7 +112,7 @@ def read_result(tool_result: object) -> ToolResult:
     """Read one tool result by itself: a tool message, a block, or a `ToolResult`, which is returned.
 
     Raises:
-        MessageError: It is none of these.
+        MessageError: It is not one of these.
     """
     if isinstance(tool_result, ToolResult):
         return tool_result

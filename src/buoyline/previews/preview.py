@@ -225,7 +225,7 @@ def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before:
 
 @dataclass(slots=True)
 class _TextReading:
-    """What is kept of a text while it is read."""
+    """The state that is kept while a text is read."""
 
     survey: Survey = field(default_factory=Survey)
     texts: list[str] = field(default_factory=list[str])

@@ -161,7 +161,7 @@ def worst_candidates(lines: bytes, start: int) -> Iterator[int]:
 
 
 def severity_of(line: str) -> float:
-    """Rate a line by the severity of its error: 100 is the most severe, 0 is none."""
+    """Rate a line by the severity of its error: 100 is the most severe, 0 means no error."""
     line = line[:_LOOKED_AT_CHARS]
     text = _NONE.sub("", line)
     if text != line and _compiled(_CANDIDATE).search(text.encode("utf-8", "replace")) is None:

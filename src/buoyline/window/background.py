@@ -31,7 +31,7 @@ class BackgroundCompaction:
 
     @property
     def may_begin(self) -> bool:
-        """Tell whether none is there, and none has failed where the context stands."""
+        """Return whether none is there, and none has failed where the context stands."""
         return not self._is_there() and self.failed_at != self._first
 
     def begin(self, settings: ContextConfig) -> bool:
@@ -88,7 +88,7 @@ class BackgroundCompaction:
         self.task = None
 
     def _is_there(self) -> bool:
-        """Tell whether one is under way or ready; forget one of which nothing will come."""
+        """Return whether one is under way or ready; forget one of which nothing will come."""
         task = self.task
         if task is None:
             return False

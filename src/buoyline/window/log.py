@@ -217,7 +217,7 @@ async def load_summaries(abilities: Abilities, session_id: str) -> list[Summary]
 
 
 def _is_archived_form(archived: tuple[str, Any], entry: Entry) -> bool:
-    """Tell whether an archived message is that of *entry*, be it that its caller has marked it after it was written.
+    """Return whether an archived message is that of *entry*, be it that its caller has marked it after it was written.
 
     Agents set cache marks of the provider on the very messages that they were handed out.
     """
@@ -279,7 +279,7 @@ def common_dialect(state: WindowState, dialect: str | None) -> str | None:
 
 
 def _is_in(dialect: str, found: str, message: dict[str, Any]) -> bool:
-    """Tell whether a message is of *dialect*: plain text, *found* to be OpenAI's, has the same form in several."""
+    """Return whether a message is of *dialect*: plain text, *found* to be OpenAI's, has the same form in several."""
     is_plain = found == "openai" and message.keys() <= {"role", "content"} and message["role"] in ("user", "assistant")
     return found == dialect or is_plain
 

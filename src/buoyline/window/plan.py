@@ -341,7 +341,7 @@ class OffloadPlanner:
         return _is_kept(result, self._rule(result.name or self._last_call(result).name))
 
     def _was_refused(self, result: ToolResult) -> bool:
-        """Tell whether somebody kept what stands there over its limit: who did is not on disk, only that it stands."""
+        """Return whether somebody kept what stands there over its limit: who did is not on disk, only that it stands."""
         limit = self._rule(result.name or self._last_call(result).name).limit or self.config.tool_result_limit
         return self.can_store and is_too_large(self._given(result), limit, self.counter)
 

@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def stays(self) -> bool:
-        """Tell whether the message stands again at the head when it is archived."""
+        """Return whether the message stands again at the head when it is archived."""
         return self.pinned or self.message.role == "system"
 
     def json(self) -> dict[str, Any]:

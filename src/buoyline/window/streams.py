@@ -80,7 +80,7 @@ class HeldOutput:
         return f"{text}{gap}[The tool did not come to its end: {self._partial}]"
 
     async def _is_inexact(self, text: str, content: bytes) -> bool:
-        """Tell whether *text* would be stored in place of bytes that are none."""
+        """Return whether *text* would be stored in place of bytes that are none."""
         return text.encode("utf-8", "surrogatepass") != content and await self._exceeds(text)
 
     async def _forget(self) -> None:

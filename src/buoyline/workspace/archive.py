@@ -174,7 +174,7 @@ class Archive:
             self._quota.check_new(self._session, *needed)
 
     def _is_torn_from(self, batch: Batch, index: Index) -> bool:
-        """Tell whether the next writer will set *batch* aside.
+        """Return whether the next writer will set *batch* aside.
 
         Without syncs a power cut may take several batches; then all later ones are lost, too.
         """

@@ -39,7 +39,7 @@ class Appender:
         self._failure: StorageError | None = None
 
     def is_waiting(self) -> bool:
-        """Tell whether a write waits for `flush`.
+        """Return whether a write waits for `flush`.
 
         Raises:
             StorageError: An earlier `flush` failed and cut its writes back.
@@ -63,7 +63,7 @@ class Appender:
                 self.close()
 
     def has(self, name: str) -> bool:
-        """Tell whether the session has a file *name*."""
+        """Return whether the session has a file *name*."""
         return name in self._handles or self._tree.size(f"{self._directory}/{name}") is not None
 
     def file(self, name: str, *, create: bool = True) -> OpenFile:
@@ -184,7 +184,7 @@ class Appender:
         """
         self.flush()
         self._tree.replace(f"{self._directory}/{name}", (content,))
-        # What is open is the file that was replaced.
+        # The open file is the one that was replaced.
         self._flushed.pop(name, None)
         if name in self._handles:
             self._handles.pop(name).close()

@@ -201,7 +201,7 @@ _NUMBERS = ("width", "height", "pages")
 
 
 def has_data(result: ToolResult) -> bool:
-    """Tell whether something of *result* goes to ``data/``."""
+    """Return whether something of *result* goes to ``data/``."""
     return any(text_in(part) is None for part in result.parts)
 
 

@@ -105,11 +105,11 @@ class Index:
         return self.stubs.get(digest)
 
     def may_be_torn(self, batch: Batch) -> bool:
-        """Tell whether *batch* is so new that no record says that its bytes are durable."""
+        """Return whether *batch* is so new that no record says that its bytes are durable."""
         return batch.byte_range.end > self.synced.context
 
     def may_be_torn_summary(self, byte_range: ByteRange) -> bool:
-        """Tell whether the summary at *byte_range* is so new that no record says that its bytes are durable."""
+        """Return whether the summary at *byte_range* is so new that no record says that its bytes are durable."""
         return byte_range.end > self.synced.summaries
 
     def absorb(self, content: bytes) -> None:

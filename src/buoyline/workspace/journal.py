@@ -103,7 +103,7 @@ class ByteRange:
         return self.offset + sum(self.sizes)
 
     def holds(self, content: bytes) -> bool:
-        """Tell whether *content* is the committed bytes."""
+        """Return whether *content* is the committed bytes."""
         return hashlib.sha256(content).hexdigest() == self.sha256
 
 

@@ -166,7 +166,7 @@ def require_id(identifier: object) -> None:
 
 
 def is_name(identifier: str) -> bool:
-    """Tell whether *identifier* can be a file name as it is, on every system."""
+    """Return whether *identifier* can be a file name as it is, on every system."""
     return _is_spelled(identifier) and not identifier.lower().endswith(".view")
 
 
@@ -237,12 +237,12 @@ def view_name(result_name: str) -> str:
 
 
 def is_result_name(name: str) -> bool:
-    """Tell whether *name* is the name of a tool result, not of a view, within its session."""
+    """Return whether *name* is the name of a tool result, not of a view, within its session."""
     return _RESULT.fullmatch(name) is not None and not name.endswith(_VIEW_SUFFIX)
 
 
 def is_view_name(name: str) -> bool:
-    """Tell whether *name* is the name of a tool result's view within its session."""
+    """Return whether *name* is the name of a tool result's view within its session."""
     return _RESULT.fullmatch(name) is not None and name.endswith(_VIEW_SUFFIX)
 
 
@@ -359,7 +359,7 @@ def removed_name(token: str) -> str:
 
 
 def is_removed_name(name: str) -> bool:
-    """Tell whether *name*, within ``sessions/``, is that of a session that is being removed."""
+    """Return whether *name*, within ``sessions/``, is that of a session that is being removed."""
     return name.startswith(_REMOVED_PREFIX)
 
 

@@ -111,7 +111,7 @@ class LocalTree:
             raise
 
     def exists(self, name: str) -> bool:
-        """Tell whether *name* is there, as anything."""
+        """Return whether *name* is there, as anything."""
         return self.status(name) is not None
 
     def size(self, name: str) -> int | None:
@@ -143,7 +143,7 @@ class LocalTree:
         return found
 
     def is_directory(self, name: str) -> bool:
-        """Tell whether *name* is a directory and no link to one."""
+        """Return whether *name* is a directory and no link to one."""
         status = self.status(name)
         return status is not None and stat.S_ISDIR(status.st_mode)
 
@@ -407,7 +407,7 @@ class LocalTree:
         if self._identity is None:
             self._identity = found
         elif found != self._identity:
-            reason = "is another directory than before; put the first back, or open the workspace anew"
+            reason = "is another directory than before; put the first back, or open the workspace again"
             raise StorageError(errno.ESTALE, reason, self._root_path)
 
     def _write_temporary(self, parent: int, chunks: Iterable[bytes]) -> str:

@@ -127,7 +127,7 @@ class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
 
         Args:
             reference: Any that this workspace has given: of a tool result, a view, an archive, a transcript, or
-                ``workspace:///data/…``, which stands in place of a payload.
+                ``workspace:///data/…``, which replaces a payload.
 
         Raises:
             NotFoundError: There is nothing behind it; if it was evicted, the error says so.
@@ -141,7 +141,7 @@ class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
             return self._tree.read(name)
 
     def is_evicted(self, name: str) -> bool:
-        """Tell whether the file *name* was there once and was removed because nobody used it."""
+        """Return whether the file *name* was there once and was removed because nobody used it."""
         return name in self._tree.evicted
 
     def result_source(self, session_id: str, stored: StoredResult) -> BytesSource:
@@ -210,7 +210,7 @@ class _Group:
 class EvictingTree(MemoryTree):
     """A tree that removes tool results, views and payloads that nobody used for a number of turns.
 
-    To store or read one is a use of it; to look at its name or size is none.
+    To store or read one is a use of it; a look at its name or size is not.
 
     Attributes:
         kept: Payloads of archived messages, which are never removed.

@@ -64,11 +64,11 @@ class MemoryTree:
         return self._files.get(name) or self._directories.get(name)
 
     def exists(self, name: str) -> bool:
-        """Tell whether *name* is a file or a directory."""
+        """Return whether *name* is a file or a directory."""
         return name in self._files or name in self._directories
 
     def is_directory(self, name: str) -> bool:
-        """Tell whether *name* is a directory."""
+        """Return whether *name* is a directory."""
         return name in self._directories
 
     def size(self, name: str) -> int | None:

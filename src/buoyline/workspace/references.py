@@ -44,7 +44,7 @@ def reference_in(arguments: str, roots: Sequence[str], directory: str) -> str:
 
 
 def holds(chunks: Iterable[bytes], text: str) -> bool:
-    """Tell whether the content of *chunks* contains *text*, byte for byte.
+    """Return whether the content of *chunks* contains *text*, byte for byte.
 
     It holds no more than a chunk and the length of *text* at a time. With chunks as long as *text*, the cost is linear.
     """
@@ -105,7 +105,7 @@ def _kept(path: str, root: str) -> str:
 
 
 def _is_of_session(path: str, directory: str) -> bool:
-    """Tell whether a relative path ends in a file of the session, wherever it is relative to."""
+    """Return whether a relative path ends in a file of the session, wherever it is relative to."""
     above, _, name = path.rpartition("/")
     return f"/{above}".endswith(f"/{directory}") and (_is_result(name) or name in _SESSION_FILES)
 

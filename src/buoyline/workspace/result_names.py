@@ -34,7 +34,7 @@ class ResultNames:
             self._tails[name[name.rfind("~") :]] = name
 
     def is_held(self, name: str) -> bool:
-        """Tell whether there is a file called *name*, or the same up to case and normal form."""
+        """Return whether there is a file called *name*, or the same up to case and normal form."""
         return layout.folded(name) in self._held
 
     def first(self, call_id: str) -> str:

@@ -74,7 +74,7 @@ class ContextManagementFiles:
         return sorted(name for name in found if name and self.has(name))
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a document called *name*."""
+        """Return whether there is a document called *name*."""
         return self._tree.size(layout.document_name(name)) is not None
 
     def path(self, name: str) -> str:

@@ -80,7 +80,7 @@ class Session:
         return self.tree.path(self.name(file))
 
     def exists(self) -> bool:
-        """Tell whether the session has been created."""
+        """Return whether the session has been created."""
         directory = self._found(looks=True)
         return directory is not None and self.tree.is_directory(directory)
 
@@ -375,7 +375,7 @@ def _free_directory(session_id: str, taken: Collection[str]) -> str:
 
 
 def is_directory_of(tree: Tree, session_id: str, directory: str) -> bool:
-    """Tell whether *directory*, whose ``session.json`` names *session_id*, is where that session belongs."""
+    """Return whether *directory*, whose ``session.json`` names *session_id*, is where that session belongs."""
     directories = layout.session_directories(session_id)
     return directory == directories[0] or (directory in directories and found_directory(tree, session_id) == directory)
 

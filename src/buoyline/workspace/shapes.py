@@ -52,7 +52,7 @@ def _disagreement(record: Record) -> str:
 
 
 def _leads_back(before: object) -> bool:
-    """Tell whether *before* has the form of durable bytes and offsets of records."""
+    """Return whether *before* has the form of durable bytes and offsets of records."""
     return is_object(before) and all(map(_are(_is_count), before.values())) and len(before.get("synced", ())) <= _SYNCED
 
 

@@ -494,7 +494,7 @@ async def stored_as_it_comes(
 
 
 def is_of_tool(error: BaseException) -> bool:
-    """Tell whether the tool or its caller stopped the output, so that the part before it is good."""
+    """Return whether the tool or its caller stopped the output, so that the part before it is good."""
     return isinstance(error, ToolOutputError) or not isinstance(error, BuoylineError)
 
 

@@ -103,11 +103,11 @@ class Tree(Protocol):
         ...
 
     def exists(self, name: str, /) -> bool:
-        """Tell whether anything has this path."""
+        """Return whether anything has this path."""
         ...
 
     def is_directory(self, name: str, /) -> bool:
-        """Tell whether *name* is a directory."""
+        """Return whether *name* is a directory."""
         ...
 
     def size(self, name: str, /) -> int | None:

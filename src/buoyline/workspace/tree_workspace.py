@@ -373,7 +373,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return reference_in(arguments, self._roots(), self._session(session_id).directory)
 
     async def holds(self, reference: str, text: str) -> bool:
-        """Tell whether the file behind *reference* holds *text*, byte for byte; False if there is no such file."""
+        """Return whether the file behind *reference* holds *text*, byte for byte; False if there is no such file."""
         above, _, below = reference.partition(f"{self._tree.path('')}/")
         name = layout.blob_behind(reference) or ("" if above or ".." in below.split("/") else below)
 

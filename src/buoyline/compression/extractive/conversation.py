@@ -75,7 +75,7 @@ class Conversation:
         self.end = sources[-1].index + 1
         self.citations = LineFinder()
         self.steps = steps(sources, self.citations)
-        self.open_errors, self.tackled_errors, self.resolved_errors = _errors(self.steps)
+        self.open_errors, self.attempted_errors, self.resolved_errors = _errors(self.steps)
         self._index = OccurrenceIndex()
         actions = {
             index: [step.action for step in made] for index, made in groupby(self.steps, lambda step: step.call.index)
@@ -104,7 +104,7 @@ class Conversation:
         return {string for _, string in self._index.strings(text)}
 
     def is_made(self, source: SourceMessage) -> bool:
-        """Tell whether a program made a user message: a notification, a shell prompt."""
+        """Return whether a program made a user message: a notification, a shell prompt."""
         text = source.message.text
         is_task = source is self._first and not self.has_task
         return is_made_by_machine(text) or (ending_of(text) in self._endings and not is_task)
@@ -137,7 +137,7 @@ class Conversation:
         return Passage(f"{shown}{ANSWERED}{said}", merged_pointers((*self.citations.of(asked, shown), *pointers)))
 
     def says_something(self, text: str) -> bool:
-        """Tell whether a user's words mean anything alone: "yes" and "go on" do not."""
+        """Return whether a user's words mean anything alone: "yes" and "go on" do not."""
         return chars_of(readable(text[:MAX_TYPED_CHARS])) >= MIN_WORDS_CHARS or self.value_in(text) > 0
 
     def item(self, field: str, kind: str, text: str, source: SourceMessage, *, weight: float, order: int = 0) -> Fact:
@@ -178,7 +178,7 @@ def _errors(made: Sequence[Step]) -> tuple[list[Step], list[Step], list[Step]]:
             if step.action.operation == "change" and not step.has_failed:
                 last_change |= {path.rpartition("/")[2]: position for path in step.action.paths}
     is_open: list[Step] = []
-    is_tackled: list[Step] = []
+    attempted: list[Step] = []
     is_over: list[Step] = []
     for position, step in enumerate(made):
         if step.errors:
@@ -186,10 +186,10 @@ def _errors(made: Sequence[Step]) -> tuple[list[Step], list[Step], list[Step]]:
             if again is step:
                 words = "\n".join(line.text for line in step.errors)
                 is_changed = any(at > position and name in words for name, at in last_change.items())
-                (is_tackled if is_changed else is_open).append(step)
+                (attempted if is_changed else is_open).append(step)
             elif {line.text for line in step.errors}.isdisjoint(line.text for line in again.errors):
                 is_over.append(step)
-    return is_open, is_tackled, is_over
+    return is_open, attempted, is_over
 
 
 def _without_repetitions(sources: Sequence[SourceMessage]) -> list[SourceMessage]:

@@ -137,7 +137,7 @@ def discoveries(conversation: Conversation) -> Iterator[Fact]:
     for step in conversation.open_errors:
         is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
         yield _error(conversation, step, *(("untried", UNTRIED_ERROR) if is_old else ("error", OPEN_ERROR)))
-    for step in conversation.tackled_errors:
+    for step in conversation.attempted_errors:
         yield _error(conversation, step, "tackled", TACKLED_ERROR)
     for step in conversation.resolved_errors:
         yield _error(conversation, step, "resolved", RESOLVED_ERROR)
@@ -187,8 +187,10 @@ def _operations(conversation: Conversation) -> Iterator[Fact]:
     newest: dict[str, Step] = {}
     for step in conversation.steps:
         # A failure with an error message is an error, which says if it is open.
-        is_deed = step.action.operation in {"run", "act"} or (step.action.operation == "look" and not step.action.paths)
-        if is_deed and not step.errors:
+        is_operation = step.action.operation in {"run", "act"} or (
+            step.action.operation == "look" and not step.action.paths
+        )
+        if is_operation and not step.errors:
             spoken = readable(step.action.spoken())
             newest.pop(spoken, None)
             newest[spoken] = step

@@ -198,7 +198,7 @@ def _keys(source: SourceMessage) -> set[str]:
 
 
 def _is_noise(kind: Kind, text: str) -> bool:
-    """Tell whether a number is a line number, a duration or a size, which nobody looks up."""
+    """Return whether a number is a line number, a duration or a size, which nobody looks up."""
     return kind == "number" and not _MEMORABLE.search(text)
 
 

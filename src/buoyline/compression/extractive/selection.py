@@ -447,7 +447,7 @@ class Selection:
         self._unused = room - used
 
     def _was_shown(self, item: Fact) -> bool:
-        """Tell whether the last summary said it; a fact that it had no room for competes with new ones."""
+        """Return whether the last summary said it; a fact that it had no room for competes with new ones."""
         return item.is_shown and item.last_seen < self._first
 
     def fill_strings(self, queue: list[Fact], terms: frozenset[str], *, share: float) -> None:
@@ -543,7 +543,7 @@ class Selection:
         return len(strings - self._said_strings) / len(strings) if strings else 1.0
 
     def _is_said(self, item: Fact) -> bool:
-        """Tell whether a chosen sentence says it already; an open state is news even of quoted words."""
+        """Return whether a chosen sentence says it already; an open state is news even of quoted words."""
         if item.kind in OPEN_KINDS:
             return False
         return item.text.removesuffix(CUT).rstrip() in self._said

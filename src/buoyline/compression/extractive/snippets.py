@@ -212,7 +212,7 @@ class _Auction:
         return seeds
 
     def _is_worth_naming(self, file: str) -> bool:
-        """Tell whether a file is named already, or all its worthwhile snippets together pay for its name."""
+        """Return whether a file is named already, or all its worthwhile snippets together pay for its name."""
         if not file or file in self._paid:
             return True
         if file not in self._closed and not self._pays_for_its_name(file):
@@ -316,7 +316,7 @@ class _Auction:
 
 
 LABEL_KIND: Final = "label"
-"""Kind of a file name that stands before bare strings and says where they are from."""
+"""The kind of a file name that precedes bare strings and says where they are from."""
 
 MAX_RANGES: Final = 6
 """So many places of a file share a line and its mark. More save little: four take 8 tokens each, six 7, one alone 12.

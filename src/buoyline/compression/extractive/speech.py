@@ -95,7 +95,7 @@ def action_of(call: ToolCall) -> ParsedCall:
     paths = tuple(dict.fromkeys(_paths(arguments)))
     command = _command(arguments)
     words = {word.lower() for word in _WORD.findall(call.name)}
-    return ParsedCall(_deed(arguments, paths, command, words), call.name, paths, command, arguments)
+    return ParsedCall(_operation(arguments, paths, command, words), call.name, paths, command, arguments)
 
 
 def arguments_of(call: ToolCall) -> Mapping[str, Any]:
@@ -128,7 +128,7 @@ def json_texts(value: object) -> Iterator[str]:
             yield str(inner)
 
 
-def _deed(arguments: Mapping[str, Any], paths: Sequence[str], command: str, words: set[str]) -> Operation:
+def _operation(arguments: Mapping[str, Any], paths: Sequence[str], command: str, words: set[str]) -> Operation:
     has_content = any(_key(key) in _CONTENT_KEYS for key in arguments)
     if tasks_of(arguments):
         return "plan"
@@ -236,27 +236,27 @@ def chars_of(text: str) -> int:
 
 
 def is_rule(sentence: str) -> bool:
-    """Tell whether a sentence is worded as a rule, in one of several languages."""
+    """Return whether a sentence is worded as a rule, in one of several languages."""
     return _RULE.search(sentence) is not None
 
 
 def leads_in(sentence: str) -> bool:
-    """Tell whether a sentence only introduces the list or the code behind it."""
+    """Return whether a sentence only introduces the list or the code behind it."""
     return _LEADS_IN.search(sentence) is not None
 
 
 def asks(sentence: str) -> bool:
-    """Tell whether a sentence is a question."""
+    """Return whether a sentence is a question."""
     return _ASKS.search(sentence) is not None
 
 
 def announces(sentence: str) -> bool:
-    """Tell whether a sentence announces an action, in one of several languages."""
+    """Return whether a sentence announces an action, in one of several languages."""
     return _INTENDS.match(sentence) is not None
 
 
 def is_made_by_machine(text: str) -> bool:
-    """Tell whether a whole message is in a tag or in brackets, or is a bare command of the program."""
+    """Return whether a whole message is in a tag or in brackets, or is a bare command of the program."""
     return _MADE_BY_MACHINE.fullmatch(text) is not None
 
 

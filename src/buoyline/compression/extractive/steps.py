@@ -176,12 +176,12 @@ def _gist(reading: ResultText) -> str:
     first, last = _first_line(reading.text), last_line(reading.text)
     if reading.excerpt is not None or reading.text.count("\n") > MAX_GAP_LINES:
         return next((line for line in (last, first) if _is_said(line)), "")
-    told = [line for line in dict.fromkeys((first, last)) if _is_said(line)]
-    return f" {CUT} ".join(told)
+    kept = [line for line in dict.fromkeys((first, last)) if _is_said(line)]
+    return f" {CUT} ".join(kept)
 
 
 def _is_said(line: str) -> bool:
-    """Tell whether a line means something alone: it is no piece of JSON, bracket or rule."""
+    """Return whether a line means something alone: it is no piece of JSON, bracket or rule."""
     return bool(line) and line[0] not in "[]{}\"'<|=" and ':"' not in line and '": ' not in line
 
 

@@ -1,7 +1,7 @@
 """Ask a model for a summary through any client: what is sent, and how a bad answer changes the next request.
 
 A summarizer sends one request and maps each error of its client to a `Failure`. The rest is here: how much of the
-transcript a request shows, and what the model is told about an answer that cannot be used.
+transcript a request shows, and the words for an answer that cannot be used.
 """
 
 import asyncio

@@ -94,7 +94,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_overflow(error: BaseException) -> bool:
-    """Tell whether the provider has refused a request as too long."""
+    """Return whether the provider has refused a request as too long."""
     status, said = status_of(error), str(error).casefold()
     return status == _TOO_LARGE or (status in _STATUSES and any(words in said for words in _WORDS))
 
@@ -131,7 +131,7 @@ class Piece:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether it is all of the message."""
+        """Return whether it is all of the message."""
         return self.start == 0 and self.stop == len(self.message.content)
 
     @property
@@ -250,7 +250,7 @@ def _cut(message: Msg, start: int) -> Iterator[Piece]:
 
 
 def _begins(message: Msg, start: int, value: Mapping[str, Any]) -> bool:
-    """Tell whether the blocks of *message* from *start* on begin with those of *value*, known by their ids."""
+    """Return whether the blocks of *message* from *start* on begin with those of *value*, known by their ids."""
     blocks = value["content"]
     named = [(block["type"], block["id"]) for block in blocks]
     mine = [(block.type, block.id) for block in message.content[start : start + len(blocks)]]

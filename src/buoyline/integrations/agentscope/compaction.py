@@ -224,7 +224,7 @@ def _calls(piece: Piece) -> set[str]:
 
 
 def is_strict(config: AgentScopeConfig) -> bool:
-    """Tell whether there may be no summary without the model."""
+    """Return whether there may be no summary without the model."""
     return not config.compression_fallback_to_truncation
 
 

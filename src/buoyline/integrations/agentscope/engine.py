@@ -146,7 +146,7 @@ class AgentEngine(Engine):
         return True
 
     def waiting(self) -> bool:
-        """Tell whether there are calls that the agent is about to answer."""
+        """Return whether there are calls that the agent is about to answer."""
         return bool(self.agent.state.get_unfinished_tool_calls(self.agent.name))
 
     def cut_for(self, config: ContextConfig) -> int:
@@ -173,7 +173,7 @@ class AgentEngine(Engine):
         return None if summary is None else summary.summary
 
     def _has_foreign(self) -> bool:
-        """Tell whether a summary that is none of ours still stands where it stood."""
+        """Return whether a summary that is none of ours still stands where it stood."""
         foreign = self.standing.foreign
         return foreign is not None and any(entry.native is foreign for entry in self.context.whole.messages)
 
@@ -412,7 +412,7 @@ class DocumentRunning:
         return known[2]
 
     def is_needed_by(self, agent: Agent) -> bool:
-        """Tell whether a document has left something in the context of which nobody else knows what it is."""
+        """Return whether a document has left something in the context of which nobody else knows what it is."""
         said = noted(agent.state)
         return bool(said.head or said.pins)
 

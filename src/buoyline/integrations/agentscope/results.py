@@ -140,7 +140,7 @@ class ResultIntake:
         return whole if left is entry else _content_of(left)
 
     async def _is_cut(self, agent: Agent, content: Sequence[Any]) -> bool:
-        """Tell whether AgentScope would cut *content*."""
+        """Return whether AgentScope would cut *content*."""
         tokens = await tokens_of(agent, [message_of("assistant", content)])
         return tokens > agent.context_config.tool_result_limit
 

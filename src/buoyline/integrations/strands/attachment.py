@@ -188,7 +188,7 @@ class BlockKeeping:
 
 
 def _is_listed(reference: str, messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether a stub in *messages* lists *reference*: then another session of the same agent has stored it."""
+    """Return whether a stub in *messages* lists *reference*: then another session of the same agent has stored it."""
     name, _, _ = place_in(reference)
     stubs = (text for text in texts_of_results(messages) if text.startswith("["))
     return any(f"  {name} (" in text or f" | ref: {name}]" in text for text in stubs)
@@ -376,7 +376,7 @@ class WorkspaceKeeping:
 
 
 def _is_blob(workspace: Workspace, reference: str) -> bool:
-    """Tell whether *reference* is a whole name below ``data/``, which only those know who have seen it."""
+    """Return whether *reference* is a whole name below ``data/``, which only those know who have seen it."""
     try:
         return layout.digest_in(resolve_reference(files_of(workspace), reference).whole) is not None
     except (InvalidNameError, NotFoundError, StorageError):

@@ -206,7 +206,7 @@ class Departures:
 
 
 def _is_same(dialect: str, archived: Mapping[str, Any], message: NativeMessage) -> bool:
-    """Tell whether *archived* is *message*, which Strands may have mended since where it restored it."""
+    """Return whether *archived* is *message*, which Strands may have mended since where it restored it."""
     tracking_id = message.get("tracking_id")
     if tracking_id and archived.get("tracking_id"):
         return bool(tracking_id == archived["tracking_id"])
@@ -598,7 +598,7 @@ class LeavingConversationManager(WorkspaceConversationManager):
         return sum(await asyncio.to_thread(self.departures.counts, messages))
 
     def _is_head(self, message: NativeMessage) -> bool:
-        """Tell whether *message* stands in the history for what has left, or has left and stands again."""
+        """Return whether *message* stands in the history for what has left, or has left and stands again."""
         heads = self._pins if self._standing is None else [*self._pins, self._standing]
         return any(key_of(message) == key_of(head) for head in heads)
 

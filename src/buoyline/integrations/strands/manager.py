@@ -110,7 +110,7 @@ def _needs_opening(
     *,
     has_left: bool,
 ) -> bool:
-    """Tell whether something of ours has to be there, though a document wants no notice."""
+    """Return whether something of ours has to be there, though a document wants no notice."""
     if ours or not has_left:
         return False
     first = parts[0][1] if parts else follower

@@ -46,7 +46,7 @@ class ShouldOffload(Protocol):
     """Has the last word on a result that would leave. Source: Strands' protocol of that name."""
 
     def __call__(self, tool_name: str, token_count: int, **kwargs: Any) -> bool | Awaitable[bool]:
-        """Tell whether the result leaves."""
+        """Return whether the result leaves."""
         ...
 
 

@@ -32,7 +32,7 @@ _KEY_CHARS: Final = 60
 
 
 def is_sandboxed(sandbox: "Sandbox | None") -> bool:
-    """Tell whether files of *sandbox* are others than those of the host: the default of an agent is the host itself."""
+    """Return whether files of *sandbox* are others than those of the host: the default of an agent is the host itself."""
     return sandbox is not None and not isinstance(sandbox, NotASandboxLocalEnvironment)
 
 
