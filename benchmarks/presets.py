@@ -32,7 +32,7 @@ from typing import Any
 
 from buoyline import ContextWindow, LocalWorkspace
 from buoyline.inspect.costs import Requests
-from buoyline.management import BUILT_IN
+from buoyline.management.registry import BUILT_IN
 from buoyline.messages import Message, detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event

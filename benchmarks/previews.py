@@ -37,7 +37,8 @@ from typing import Any, NamedTuple
 
 from diagnostics import ERROR, LONG_LINE, diagnostics, kind_of
 
-from buoyline.offloader import StoredResult, stub
+from buoyline.offloader import StoredResult
+from buoyline.offloader.stub import stub
 from buoyline.offloader.view import view_of
 from buoyline.tokens import default_counter
 

@@ -32,8 +32,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
-from buoyline.compression import Summary, legal_cut_before
+from buoyline.compression import Summary
 from buoyline.compression.extractive.fact_text import STRING_KINDS
+from buoyline.compression.plan import legal_cut_before
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import Message, detect
 from buoyline.tokens import default_counter

@@ -37,9 +37,11 @@ from buoyline.errors import ConfigError, DocumentError, NotFoundError, StorageEr
 from buoyline.integrations.agentscope import WorkspaceMiddleware, resumed_state
 from buoyline.integrations.agentscope.log import leaving_next, noted
 from buoyline.integrations.agentscope.settings import MiddlewareSettings, Workbench
-from buoyline.management import BUILT_IN, ContextManagement
+from buoyline.management import ContextManagement
+from buoyline.management.registry import BUILT_IN
 from buoyline.messages import detect
-from buoyline.offloader import Abilities, abilities_of
+from buoyline.offloader import Abilities
+from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import default_counter
 from buoyline.window.events import ContextManaged, Event, OverflowRecovered, ResultOffloaded
 from buoyline.window.settings import Management

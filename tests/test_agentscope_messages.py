@@ -43,10 +43,10 @@ from buoyline.messages import (
     ToolResult,
     detect,
     dialect_named,
-    parse,
-    read_result,
     spell,
 )
+from buoyline.messages.jsonl import parse
+from buoyline.messages.registry import read_result
 from buoyline.offloader.transcript import render
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message

@@ -37,7 +37,7 @@ from buoyline import Compressor, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline import ContextConfig as OurConfig
 from buoyline.errors import MessageError, QuotaExceededError
 from buoyline.maintenance.verify import verify
-from buoyline.messages import read_result
+from buoyline.messages.registry import read_result
 from buoyline.window import ResultOffloaded
 from buoyline.workspace.quotas import Quotas
 

@@ -15,8 +15,8 @@ from strands import Agent as StrandsAgent
 from strands_model import ScriptedModel as StrandsModel
 
 from buoyline import ContextWindow
-from buoyline.compression import Draft, SummaryRequest, summary_from
-from buoyline.compression.summary import BatchReference
+from buoyline.compression import Draft, SummaryRequest
+from buoyline.compression.summary import BatchReference, summary_from
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.integrations.agentscope import WorkspaceMiddleware
 from buoyline.integrations.strands import SummarizingConversationManager

@@ -23,11 +23,11 @@ from buoyline.messages import (
     ToolResult,
     detect,
     dialect_named,
-    parse,
-    read_result,
     spell,
 )
+from buoyline.messages.jsonl import parse
 from buoyline.messages.payloads import payload_sizes, put_back, take_out
+from buoyline.messages.registry import read_result
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression import FIELDS, ContextConfig
+from buoyline.compression import ContextConfig
 from buoyline.compression.config import COMPRESSION_PROMPT, SUMMARY_TEMPLATE, default_schema
+from buoyline.compression.summary import FIELDS
 from buoyline.errors import ConfigError
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"done": {"type": "string"}, "to do": {"type": "string"}}}

@@ -27,8 +27,6 @@ from thirds import examples
 
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages import (
-    Base64,
-    Losses,
     Media,
     Reasoning,
     Text,
@@ -41,6 +39,8 @@ from buoyline.messages import (
     spell,
 )
 from buoyline.messages.formats import base64_of
+from buoyline.messages.losses import Losses
+from buoyline.messages.model import Base64
 from buoyline.messages.pairing import with_tool_names
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(64))).decode()

@@ -22,9 +22,9 @@ from buoyline.messages import (
     detect,
     dialect_named,
     dialect_names,
-    parse,
     spell,
 )
+from buoyline.messages.jsonl import parse
 
 OPENAI = dialect_named("openai")
 ANTHROPIC = dialect_named("anthropic")

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_outputs import OUTPUTS
 
-from buoyline.previews import parse_preview, preview
+from buoyline.previews import preview
+from buoyline.previews.layout import parse_preview
 from buoyline.previews.severity import severity_of
 from buoyline.tokens import default_counter
 

@@ -16,8 +16,9 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.cli import main
 from buoyline.messages import Json, Media, Note, Opaque, Reasoning, Text, ToolCall, ToolResult
 from buoyline.messages import Message as View
-from buoyline.offloader import StoredPart, StoredResult, is_reread_notice, reference_line_for, stub, truncated
-from buoyline.offloader.transcript import render
+from buoyline.offloader import StoredPart, StoredResult
+from buoyline.offloader.stub import is_reread_notice, stub, truncated
+from buoyline.offloader.transcript import reference_line_for, render
 from buoyline.tokens import default_counter
 
 RECORDS = {

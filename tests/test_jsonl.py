@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from buoyline.errors import MessageError
-from buoyline.messages import is_array, is_object, parse, spell
-from buoyline.messages.jsonl import require_distinct_keys
+from buoyline.messages import spell
+from buoyline.messages.jsonl import is_array, is_object, parse, require_distinct_keys
 
 SEPARATORS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 

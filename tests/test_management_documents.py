@@ -9,17 +9,11 @@ from pydantic import ValidationError
 
 from buoyline.compression import ContextConfig
 from buoyline.errors import DocumentError
-from buoyline.management import (
-    Activation,
-    ContextManagement,
-    DocumentWarning,
-    Registry,
-    chosen,
-    from_context_config,
-    management_in,
-)
+from buoyline.management import ContextManagement, DocumentWarning, Registry, from_context_config
 from buoyline.management.managers import OutputTruncation, SlidingWindow, Summarization
+from buoyline.management.opensearch import chosen, management_in
 from buoyline.management.registry import parsed, spelling_of
+from buoyline.management.rules import Activation
 
 TOKEN_AWARE: dict[str, Any] = {
     "description": (

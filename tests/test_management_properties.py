@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from buoyline.compression import ContextConfig, pair_spans
+from buoyline.compression import ContextConfig
+from buoyline.compression.plan import pair_spans
 from buoyline.errors import ConfigError
 from buoyline.management import (
-    MANAGERS,
     ContextManagement,
     ContextMessage,
     ContextView,
@@ -25,7 +25,7 @@ from buoyline.management import (
     to_context_config,
     to_strands_settings,
 )
-from buoyline.management.managers import SlidingWindow, Summarization
+from buoyline.management.managers import MANAGERS, SlidingWindow, Summarization
 from buoyline.management.rules import LegalCuts, TruncatedStub
 from buoyline.messages import Message, Note, detect, dialect_named, spell
 from buoyline.offloader import StoredResult, ToolRule

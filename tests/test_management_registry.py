@@ -12,8 +12,10 @@ from click.testing import CliRunner, Result
 from buoyline.cli import main
 from buoyline.errors import ConfigError, DocumentError, FormatVersionError, InvalidNameError, NotFoundError
 from buoyline.maintenance.verify import verify
-from buoyline.management import BUILT_IN, ContextManagement, Registry, advice, built_in, explained
+from buoyline.management import ContextManagement, Registry
 from buoyline.management.opensearch import listed_in, to_opensearch
+from buoyline.management.registry import BUILT_IN, built_in
+from buoyline.management.settings import advice, explained
 from buoyline.window.settings import document_of
 from buoyline.workspace import LocalWorkspace
 

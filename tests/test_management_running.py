@@ -13,8 +13,9 @@ import pytest
 from buoyline import ContextWindow
 from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError
-from buoyline.management import ContextManagement, ManagedConversation, ManagerRun, built_in
+from buoyline.management import ContextManagement, ManagedConversation, ManagerRun
 from buoyline.management.custom import CustomManager
+from buoyline.management.registry import built_in
 from buoyline.messages import detect
 from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace

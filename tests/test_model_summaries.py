@@ -18,7 +18,8 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from thirds import third_of
 
 from buoyline import Compressor, ContextConfig, ContextWindow, LocalWorkspace, Summary
-from buoyline.compression import FIELDS, POINTER, ModelSummarizer, Pointer
+from buoyline.compression import ModelSummarizer, Pointer
+from buoyline.compression.summary import FIELDS, POINTER
 from buoyline.errors import ConfigError
 from buoyline.tokens import default_counter
 

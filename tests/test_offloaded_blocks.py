@@ -15,15 +15,11 @@ from hypothesis import strategies as st
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult, dialect_named
-from buoyline.offloader import (
-    ResultBlock,
-    StoredPart,
-    abilities_of,
-    blocks_to_offload,
-    is_reference_line,
-    is_too_large,
-    reference_line_for,
-)
+from buoyline.offloader import StoredPart
+from buoyline.offloader.policy import is_too_large
+from buoyline.offloader.protocol import abilities_of
+from buoyline.offloader.stub import ResultBlock, blocks_to_offload
+from buoyline.offloader.transcript import is_reference_line, reference_line_for
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_part
 from buoyline.window import ResultOffloaded

@@ -18,7 +18,9 @@ from buoyline.compression import Compressor, Draft, MessageRange, Pointer, Summa
 from buoyline.compression.extractive.lines import merged_pointers
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import detect
-from buoyline.offloader import StoredResult, abilities_of, bare_stub, stub
+from buoyline.offloader import StoredResult
+from buoyline.offloader.protocol import abilities_of
+from buoyline.offloader.stub import bare_stub, stub
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event
 

@@ -15,8 +15,8 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspa
 from buoyline.errors import ConfigError, StorageError
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import detect
-from buoyline.offloader import TurnResult, bare_stub, stub_budgets
-from buoyline.offloader.policy import LEAST_USEFUL_TOKENS
+from buoyline.offloader.policy import LEAST_USEFUL_TOKENS, TurnResult, stub_budgets
+from buoyline.offloader.stub import bare_stub
 from buoyline.tokens import default_counter
 from buoyline.window import Event, OffloadCandidate, ResultOffloaded
 from buoyline.window.settings import config_from_json, config_to_json

@@ -7,20 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from thirds import examples
 
-from buoyline.offloader import (
-    TRUNCATION_MARKER,
-    StoredResult,
-    TextSource,
-    bare_stub,
-    is_smaller,
-    preview,
-    previewed_lines,
-    stub,
-    stub_of,
-    truncated,
-)
+from buoyline.offloader import StoredResult, preview
+from buoyline.offloader.policy import is_smaller
+from buoyline.offloader.stub import TRUNCATION_MARKER, bare_stub, previewed_lines, stub, stub_of, truncated
 from buoyline.offloader.view import view_of
-from buoyline.previews.source import count_lines
+from buoyline.previews.source import TextSource, count_lines
 from buoyline.tokens import TextCounter, as_text_counter, default_counter
 
 COUNTER = default_counter()

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buoyline.offloader.view import view_of
-from buoyline.previews import preview, preview_of
+from buoyline.previews import preview
 from buoyline.previews.json_documents import ValuePath, load_json, odd_values, value_offsets
 from buoyline.previews.outliers import column_outliers, forms_of, rare_lines
+from buoyline.previews.preview import preview_of
 from buoyline.previews.severity import severity_of
 from buoyline.previews.source import TextSource
 from buoyline.tokens import default_counter

@@ -30,7 +30,7 @@ from recorded_strands import StrandsRun
 from recorded_talk import talk_of
 from recorded_witness import Counts, Witness
 
-from buoyline.management import BUILT_IN
+from buoyline.management.registry import BUILT_IN
 
 SIZES, BREAKS = (8_000, 32_000), 0.1
 

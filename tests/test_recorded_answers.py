@@ -16,18 +16,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from buoyline.errors import BuoylineError
-from buoyline.lookups import (
-    Answer,
-    Retrieved,
-    glob,
-    grep,
-    query,
-    read,
-    retrieval_tool,
-    retrieve,
-    retrieve_lines,
-    search,
-)
+from buoyline.lookups import Answer, Retrieved, glob, grep, query, read, retrieval_tool, retrieve, search
+from buoyline.lookups.retrieve import retrieve_lines
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace

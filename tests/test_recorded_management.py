@@ -19,8 +19,9 @@ from replay_checker import STORED, Checker, Counts, Raw, outcome, pairs, text_of
 from test_recorded_sessions import STOPS, Run, differing, recording
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
-from buoyline.management import BUILT_IN, Registry, built_in
+from buoyline.management import Registry
 from buoyline.management.managers import RatioCompression
+from buoyline.management.registry import BUILT_IN, built_in
 from buoyline.window.events import ContextManaged, Event, ResultOffloaded
 
 SIZES = (8_000, 32_000, 128_000)

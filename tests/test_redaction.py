@@ -20,7 +20,7 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspa
 from buoyline.errors import BuoylineError, ConfigError, MessageError, RedactionError, StorageError
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
-from buoyline.offloader import previewed_lines
+from buoyline.offloader.stub import previewed_lines
 from buoyline.testing import every_fault
 from buoyline.testing.conversation import (
     agentscope_messages,

@@ -14,7 +14,6 @@ from buoyline.errors import ConfigError, MessageError
 from buoyline.maintenance.verify import verify
 from buoyline.messages import (
     Dialect,
-    Losses,
     Message,
     Part,
     Role,
@@ -26,13 +25,14 @@ from buoyline.messages import (
     detect,
     dialect_named,
     dialect_names,
-    parse,
-    read_result,
     register_dialect,
     registry,
     spell,
     unregister_dialect,
 )
+from buoyline.messages.jsonl import parse
+from buoyline.messages.losses import Losses
+from buoyline.messages.registry import read_result
 
 ROLES: dict[str, Role] = {"harbour": "user", "pilot": "assistant", "deck": "tool", "owner": "system"}
 SPEAKERS = {role: speaker for speaker, role in ROLES.items()}

@@ -16,7 +16,8 @@ from buoyline.integrations.strands import (
     NullConversationManager,
     conversation_manager_of,
 )
-from buoyline.management import BUILT_IN, Registry, from_strands_settings
+from buoyline.management import Registry, from_strands_settings
+from buoyline.management.registry import BUILT_IN
 
 
 def sliding(window_size: int) -> Any:

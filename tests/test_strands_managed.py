@@ -51,7 +51,8 @@ from buoyline.integrations.strands import (
     WorkspaceOffloader,
     conversation_manager_of,
 )
-from buoyline.management import BUILT_IN, Registry
+from buoyline.management import Registry
+from buoyline.management.registry import BUILT_IN
 from buoyline.window import ContextManaged
 
 WINDOW = 8_000

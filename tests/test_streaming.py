@@ -33,7 +33,8 @@ from buoyline.errors import (
 from buoyline.maintenance.gc import collect
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
-from buoyline.offloader import StoredPart, ToolRule, bare_stub, previewed_lines
+from buoyline.offloader import StoredPart, ToolRule
+from buoyline.offloader.stub import bare_stub, previewed_lines
 from buoyline.offloader.view import view_of
 from buoyline.previews import source as sources
 from buoyline.previews.source import decoded

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline import Compressor, ContextWindow, Draft, LocalWorkspace, Summary, SummaryRequest
-from buoyline.compression import FIELDS, CallableSummarizer, Pointer, SourceMessage
+from buoyline.compression import CallableSummarizer, Pointer, SourceMessage
 from buoyline.compression.citations import NumberedLine, TranscriptBlock, blocks_of
 from buoyline.compression.summarizers.answers import cleaned, fields_of
 from buoyline.compression.summarizers.attempts import Attempts, Failure, FailureKind, Retries, shortened, total
 from buoyline.compression.summarizers.prompts import fit, prompt_for
+from buoyline.compression.summary import FIELDS
 from buoyline.errors import ConfigError
 from buoyline.messages import Message, Text, ToolCall, ToolResult
 from buoyline.tokens import default_counter

@@ -17,7 +17,8 @@ from pydantic import TypeAdapter
 
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, InvalidNameError
-from buoyline.lookups import LOOKUP_RULES, Tool, lookup_tools, retrieval_tool
+from buoyline.lookups import Tool, lookup_tools, retrieval_tool
+from buoyline.lookups.tools import LOOKUP_RULES
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
 from buoyline.window.tool import compress_tool

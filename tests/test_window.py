@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
-from buoyline.compression import Draft, SummaryRequest, pair_spans
+from buoyline.compression import Draft, SummaryRequest
+from buoyline.compression.plan import pair_spans
 from buoyline.errors import (
     ConfigError,
     ContextOverflowError,

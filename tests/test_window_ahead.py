@@ -14,7 +14,8 @@ from thirds import examples
 from window_forms import FORMS, Form, picture, spelled, words
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
-from buoyline.compression import Draft, SummaryRequest, legal_cut_before
+from buoyline.compression import Draft, SummaryRequest
+from buoyline.compression.plan import legal_cut_before
 from buoyline.errors import ConfigError, ContextOverflowError, StaleWindowError, StorageError
 from buoyline.messages import dialect_named
 from buoyline.window import ContextCompressed, Event, MessagesArchived

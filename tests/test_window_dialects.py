@@ -7,7 +7,7 @@ import pytest
 from window_forms import FORMS, NAMES, Form, spelled, view, words
 
 from buoyline import ContextWindow, LocalWorkspace
-from buoyline.compression import pair_spans
+from buoyline.compression.plan import pair_spans
 from buoyline.errors import ContextOverflowError
 
 pytestmark = pytest.mark.parametrize("form", FORMS, ids=NAMES)

@@ -12,7 +12,8 @@ from window_forms import FORMS, NAMES, Form, picture, words
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError, ContextOverflowError, DocumentError, NotFoundError, StorageError
-from buoyline.management import ContextManagement, Registry, built_in
+from buoyline.management import ContextManagement, Registry
+from buoyline.management.registry import built_in
 from buoyline.tokens import HeuristicCounter, default_counter
 from buoyline.window import ContextManaged, Event
 from buoyline.window.state import entry_of

@@ -8,7 +8,8 @@ import pytest
 from window_forms import FORMS, NAMES, Form, spelled, words
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
-from buoyline.compression import Draft, SummaryRequest, pair_spans
+from buoyline.compression import Draft, SummaryRequest
+from buoyline.compression.plan import pair_spans
 from buoyline.messages import dialect_named
 from buoyline.window.tool import compress_tool
 

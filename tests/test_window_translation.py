@@ -10,7 +10,8 @@ from window_forms import Form, OpenAI, words
 
 from buoyline import ContextWindow, LocalWorkspace
 from buoyline.errors import ConfigError
-from buoyline.messages import convert, dialect_named, parse, spell
+from buoyline.messages import convert, dialect_named, spell
+from buoyline.messages.jsonl import parse
 
 SIZE = 3_000
 

@@ -21,7 +21,7 @@ from buoyline.cli.output import (
     terminal_width,
 )
 from buoyline.errors import DocumentError
-from buoyline.management import Activation, ContextManagement, Registry, advice, explained
+from buoyline.management import ContextManagement, Registry
 from buoyline.management.model import DocumentReader
 from buoyline.management.opensearch import (
     INLINE_KEY,
@@ -35,8 +35,9 @@ from buoyline.management.opensearch import (
     to_opensearch,
 )
 from buoyline.management.registry import Spelling, document_in_file, document_text, is_path, parsed
-from buoyline.management.rules import Problems, joined, nearest
-from buoyline.messages import is_object
+from buoyline.management.rules import Activation, Problems, joined, nearest
+from buoyline.management.settings import advice, explained
+from buoyline.messages.jsonl import is_object
 from buoyline.workspace import LocalWorkspace
 
 _FOUND = 1

@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        from buoyline.messages import register_installed_dialects  # noqa: PLC0415 - 0.1 s, not for `buoyline --help`
+        from buoyline.messages.registry import register_installed_dialects  # noqa: PLC0415 - 0.1 s, not for `buoyline --help`
 
         register_installed_dialects()
         module, _ = COMMANDS[cmd_name]

@@ -7,25 +7,10 @@ Nothing here holds a context or decides when it is compacted: `buoyline.window` 
 from buoyline.compression.compressor import CompressionResult, Compressor, MessageRange
 from buoyline.compression.config import ContextConfig
 from buoyline.compression.extractive import Extractive
-from buoyline.compression.plan import Plan, legal_cut_before, legal_cuts, pair_spans
 from buoyline.compression.summarizers import CallableSummarizer, ModelSummarizer, SummaryFunction
-from buoyline.compression.summary import (
-    FIELDS,
-    POINTER,
-    Draft,
-    Fact,
-    Pointer,
-    SourceMessage,
-    Summarizer,
-    Summary,
-    SummaryRequest,
-    pointers_in,
-    summary_from,
-)
+from buoyline.compression.summary import Draft, Fact, Pointer, SourceMessage, Summarizer, Summary, SummaryRequest
 
 __all__ = [
-    "FIELDS",
-    "POINTER",
     "CallableSummarizer",
     "CompressionResult",
     "Compressor",
@@ -35,16 +20,10 @@ __all__ = [
     "Fact",
     "MessageRange",
     "ModelSummarizer",
-    "Plan",
     "Pointer",
     "SourceMessage",
     "Summarizer",
     "Summary",
     "SummaryFunction",
     "SummaryRequest",
-    "legal_cut_before",
-    "legal_cuts",
-    "pair_spans",
-    "pointers_in",
-    "summary_from",
 ]

@@ -42,7 +42,8 @@ from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, ren
 from buoyline.errors import NotFoundError, SummaryError
 from buoyline.messages import Message, detect, dialect_named
 from buoyline.messages.times import now
-from buoyline.offloader import Abilities, Offloader, ResultStreams, StoredResult, abilities_of
+from buoyline.offloader import Abilities, Offloader, ResultStreams, StoredResult
+from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
 

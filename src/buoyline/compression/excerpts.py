@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from buoyline.compression.identifiers import WORD
 from buoyline.messages import Message, Text, ToolResult
-from buoyline.offloader import StoredResult, is_reference_line, previewed_lines
-from buoyline.previews import PreviewLine
+from buoyline.offloader import StoredResult
+from buoyline.offloader.stub import previewed_lines
+from buoyline.offloader.transcript import is_reference_line
+from buoyline.previews.layout import PreviewLine
 
 _LAST_WORD = re.compile(rf"[!-~{WORD}]+\Z")
 _FIRST_WORD = re.compile(rf"\A[!-~{WORD}]+")

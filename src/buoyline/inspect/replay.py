@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from buoyline.compression import legal_cut_before
+from buoyline.compression.plan import legal_cut_before
 from buoyline.compression.summary import SummarySqueezed
 from buoyline.errors import MessageError
 from buoyline.inspect.costs import RequestCost, Requests

@@ -13,12 +13,11 @@ from buoyline.lookups.grep import grep
 from buoyline.lookups.query import query
 from buoyline.lookups.read import read
 from buoyline.lookups.references import Retrieved
-from buoyline.lookups.retrieve import retrieve, retrieve_lines
+from buoyline.lookups.retrieve import retrieve
 from buoyline.lookups.search import search
-from buoyline.lookups.tools import LOOKUP_RULES, Tool, lookup_tools, retrieval_tool
+from buoyline.lookups.tools import Tool, lookup_tools, retrieval_tool
 
 __all__ = [
-    "LOOKUP_RULES",
     "Answer",
     "Line",
     "Retrieved",
@@ -31,6 +30,5 @@ __all__ = [
     "read",
     "retrieval_tool",
     "retrieve",
-    "retrieve_lines",
     "search",
 ]

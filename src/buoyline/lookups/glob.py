@@ -10,8 +10,8 @@ from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, S
 from buoyline.lookups.hits import LineRanges
 from buoyline.lookups.paths import FileLines, directory_of, entries_below, is_own, resolve_path
 from buoyline.lookups.sources import FileTree, require_files
-from buoyline.messages import is_object
 from buoyline.messages.formats import is_text_type
+from buoyline.messages.jsonl import is_object
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.content import OPAQUE, REFERENCE
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from buoyline.errors import CorruptError, InvalidNameError, MessageError, NotFoundError, StorageError
 from buoyline.lookups.answer import shown_path
 from buoyline.lookups.sources import FileTree, WorkspaceFiles
-from buoyline.messages import is_object, parse
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import layout
 from buoyline.workspace.local_tree import LocalTree
 

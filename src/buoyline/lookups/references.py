@@ -15,7 +15,7 @@ from buoyline.lookups.answer import Answer, Line, shown_path
 from buoyline.lookups.paths import MAX_NEAR, directory_of, names_in, near, records_of, resolve_file, shortened
 from buoyline.lookups.read import begins_as_text
 from buoyline.lookups.sources import WorkspaceFiles
-from buoyline.messages import is_object, parse
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.model import join_texts
 from buoyline.workspace import MemoryWorkspace, layout
 

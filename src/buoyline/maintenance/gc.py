@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, NotFoundError, StorageError
 from buoyline.maintenance.verify import verify
-from buoyline.messages import is_object, parse, spell
+from buoyline.messages import spell
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import layout
 from buoyline.workspace.blobs import DirectoryScan, ReferenceScanner
 from buoyline.workspace.local import LocalWorkspace

@@ -22,7 +22,7 @@ from buoyline.maintenance.restore import (
     with_extents,
 )
 from buoyline.maintenance.verify import IntegrityFinding, IntegrityReport, verify
-from buoyline.messages import is_object, parse
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.times import now
 from buoyline.offloader.transcript import blank_lines
 from buoyline.offloader.view import view_of

@@ -17,7 +17,9 @@ from buoyline.management.run import ManagementReport, run, run_on_overflow
 from buoyline.management.view import NO_INDEX, ContextMessage, ContextView
 from buoyline.messages import Json, Media, Message, Opaque, Part, Text, ToolResult, detect, spell
 from buoyline.messages.model import join_texts, text_in
-from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of, reference_line_for
+from buoyline.offloader import Abilities, Offloader, StoredResult
+from buoyline.offloader.protocol import abilities_of
+from buoyline.offloader.transcript import reference_line_for
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
 

@@ -26,7 +26,7 @@ from buoyline.management.rules import (
 from buoyline.management.view import ContextMessage, ContextView
 from buoyline.messages import Media, Message, ToolResult
 from buoyline.messages.model import Part, text_in
-from buoyline.offloader import TurnResult, is_too_large, stub_budgets
+from buoyline.offloader.policy import TurnResult, is_too_large, stub_budgets
 from buoyline.tokens.messages import count_result
 
 __all__ = [

@@ -14,7 +14,7 @@ from buoyline.management.custom import CustomManager, find_reducer, offered_redu
 from buoyline.management.managers import MANAGERS, ManagerSettings
 from buoyline.management.rules import HOOKS, NEVER_FIRED, Activation, Hook, Problems, hook_named, joined
 from buoyline.management.view import ContextView
-from buoyline.messages import is_array, is_object
+from buoyline.messages.jsonl import is_array, is_object
 
 # One manager in a document: its settings, and when it runs.
 

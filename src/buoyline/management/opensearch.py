@@ -13,7 +13,7 @@ from buoyline.errors import DocumentError
 from buoyline.management.managers import OutputTruncation, SlidingWindow, Summarization
 from buoyline.management.model import ContextManagement, ManagerEntry
 from buoyline.management.rules import Hook, joined
-from buoyline.messages import is_object
+from buoyline.messages.jsonl import is_object
 
 OPENSEARCH_HOOKS: Final[Mapping[Hook, str]] = MappingProxyType(
     {"pre_llm": "PRE_LLM", "post_tool": "POST_TOOL", "post_memory": "POST_MEMORY"}

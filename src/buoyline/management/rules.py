@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, Typ
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from buoyline.compression import legal_cuts, pair_spans
+from buoyline.compression.plan import legal_cuts, pair_spans
 from buoyline.errors import DocumentError
 from buoyline.management.view import ContextMessage, ContextView
 from buoyline.messages import Message
-from buoyline.offloader import TRUNCATION_MARKER, StoredResult, stub, truncated
+from buoyline.offloader import StoredResult
+from buoyline.offloader.stub import TRUNCATION_MARKER, stub, truncated
 from buoyline.tokens import TextCounter
 
 if TYPE_CHECKING:

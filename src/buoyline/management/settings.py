@@ -16,7 +16,8 @@ from buoyline.management.managers import (
 )
 from buoyline.management.model import ContextManagement, ManagerEntry
 from buoyline.management.rules import HOOKS, Hook, nearest
-from buoyline.messages import is_object, spell
+from buoyline.messages import spell
+from buoyline.messages.jsonl import is_object
 from buoyline.offloader import ToolRule
 
 _CONFIG_DEFAULTS = ContextConfig()

@@ -5,10 +5,9 @@ Native messages are read here and never changed. Token counts, files and session
 
 from buoyline.messages.convert import Converted, convert
 from buoyline.messages.dialect import Dialect
-from buoyline.messages.jsonl import is_array, is_object, parse, spell
-from buoyline.messages.losses import Loss, Losses
+from buoyline.messages.jsonl import spell
+from buoyline.messages.losses import Loss
 from buoyline.messages.model import (
-    Base64,
     CachePoint,
     Json,
     Media,
@@ -24,24 +23,14 @@ from buoyline.messages.model import (
     ToolResult,
     Turn,
 )
-from buoyline.messages.registry import (
-    detect,
-    dialect_named,
-    dialect_names,
-    read_result,
-    register_dialect,
-    register_installed_dialects,
-    unregister_dialect,
-)
+from buoyline.messages.registry import detect, dialect_named, dialect_names, register_dialect, unregister_dialect
 
 __all__ = [
-    "Base64",
     "CachePoint",
     "Converted",
     "Dialect",
     "Json",
     "Loss",
-    "Losses",
     "Media",
     "Message",
     "Note",
@@ -58,12 +47,7 @@ __all__ = [
     "detect",
     "dialect_named",
     "dialect_names",
-    "is_array",
-    "is_object",
-    "parse",
-    "read_result",
     "register_dialect",
-    "register_installed_dialects",
     "spell",
     "unregister_dialect",
 ]

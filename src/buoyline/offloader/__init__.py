@@ -4,7 +4,7 @@ Nothing here stores anything; workspaces do.
 """
 
 from buoyline.offloader.hook import stub_for
-from buoyline.offloader.policy import ToolRule, TurnResult, is_smaller, is_too_large, rule_for, stub_budgets
+from buoyline.offloader.policy import ToolRule
 from buoyline.offloader.protocol import (
     Abilities,
     ArchivedBatch,
@@ -24,38 +24,17 @@ from buoyline.offloader.protocol import (
     TurnCounter,
     WindowLog,
     WindowState,
-    abilities_of,
 )
-from buoyline.offloader.stub import (
-    TRUNCATION_MARKER,
-    ResultBlock,
-    bare_stub,
-    blocks_to_offload,
-    is_reread_notice,
-    is_stub,
-    previewed_lines,
-    reread_limit,
-    reread_notice,
-    result_block,
-    stub,
-    stub_of,
-    tokens_of,
-    truncated,
-)
-from buoyline.offloader.transcript import is_reference_line, reference_line_for
 from buoyline.previews import preview
-from buoyline.previews.source import BytesSource, Source, TextSource
+from buoyline.previews.source import Source
 
 __all__ = [
-    "TRUNCATION_MARKER",
     "Abilities",
     "ArchivedBatch",
-    "BytesSource",
     "ContextArchive",
     "Offloader",
     "Redactor",
     "RereadCheck",
-    "ResultBlock",
     "ResultStore",
     "ResultStreams",
     "ResultWriter",
@@ -64,33 +43,12 @@ __all__ = [
     "StoredResult",
     "SummaryLog",
     "SupportsAbilities",
-    "TextSource",
     "ToolOutput",
     "ToolRule",
     "TranscriptReader",
     "TurnCounter",
-    "TurnResult",
     "WindowLog",
     "WindowState",
-    "abilities_of",
-    "bare_stub",
-    "blocks_to_offload",
-    "is_reference_line",
-    "is_reread_notice",
-    "is_smaller",
-    "is_stub",
-    "is_too_large",
     "preview",
-    "previewed_lines",
-    "reference_line_for",
-    "reread_limit",
-    "reread_notice",
-    "result_block",
-    "rule_for",
-    "stub",
-    "stub_budgets",
     "stub_for",
-    "stub_of",
-    "tokens_of",
-    "truncated",
 ]

@@ -15,7 +15,8 @@ from buoyline.messages import ResultPart
 from buoyline.messages.model import text_in
 from buoyline.offloader.protocol import StoredResult
 from buoyline.offloader.view import view_of
-from buoyline.previews import PreviewLine, parse_preview, preview_of
+from buoyline.previews.layout import PreviewLine, parse_preview
+from buoyline.previews.preview import preview_of
 from buoyline.previews.source import Source, TextSource, count_lines
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_part

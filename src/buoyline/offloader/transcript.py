@@ -22,8 +22,8 @@ from buoyline.messages import (
     Text,
     ToolCall,
     ToolResult,
-    is_object,
 )
+from buoyline.messages.jsonl import is_object
 from buoyline.messages.model import text_in
 from buoyline.offloader.protocol import StoredPart
 from buoyline.previews.source import escaped, readable_lines

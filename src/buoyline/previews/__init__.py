@@ -4,7 +4,6 @@ All lines carry their numbers in the file. This package is pure and deterministi
 of stubs or workspaces.
 """
 
-from buoyline.previews.layout import PreviewLine, parse_preview
-from buoyline.previews.preview import preview, preview_of
+from buoyline.previews.preview import preview
 
-__all__ = ["PreviewLine", "parse_preview", "preview", "preview_of"]
+__all__ = ["preview"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 from typing import Any, NamedTuple, TypeAlias
 
-from buoyline.messages import is_array, is_object
+from buoyline.messages.jsonl import is_array, is_object
 from buoyline.previews.digest import Digest, Finding
 from buoyline.previews.outliers import CONTAINER, ColumnValue, column_outliers
 from buoyline.previews.source import CONTINUED, visible

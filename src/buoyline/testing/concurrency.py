@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from buoyline.compression import ContextConfig
-from buoyline.offloader import ContextArchive, Offloader, abilities_of
+from buoyline.offloader import ContextArchive, Offloader
+from buoyline.offloader.protocol import abilities_of
 from buoyline.testing.conversation import HOSTILE_IDS, long_conversation, result, said
 from buoyline.testing.suite import WorkspaceSuite, archive_of, loaded, results_of, summaries_of, windows_of
 from buoyline.window import ContextWindow, Event, ResultOffloaded

@@ -7,15 +7,8 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
-from buoyline.offloader import (
-    ContextArchive,
-    Offloader,
-    ResultStore,
-    SummaryLog,
-    TranscriptReader,
-    WindowLog,
-    abilities_of,
-)
+from buoyline.offloader import ContextArchive, Offloader, ResultStore, SummaryLog, TranscriptReader, WindowLog
+from buoyline.offloader.protocol import abilities_of
 
 T = TypeVar("T")
 

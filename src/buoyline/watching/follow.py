@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from buoyline.errors import MessageError, StorageError
-from buoyline.messages import is_array, is_object, parse
+from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.messages.times import now
 from buoyline.workspace import layout
 from buoyline.workspace.events import BatchArchived, FileRemoved, ResultStored, SummaryWritten, WorkspaceEvent

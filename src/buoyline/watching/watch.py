@@ -19,7 +19,7 @@ from typing import Self
 from watchfiles import Change, watch
 
 from buoyline.errors import ConfigError, NotFoundError
-from buoyline.messages import is_object, parse
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.times import now
 from buoyline.watching.follow import FileVersion, SessionFollower, ignoring_foreign_files, version_of
 from buoyline.workspace import layout

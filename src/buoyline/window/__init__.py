@@ -12,7 +12,7 @@ from buoyline.window.events import (
     ResultOffloaded,
     WindowResumed,
 )
-from buoyline.window.plan import OffloadCandidate, ShouldOffload
+from buoyline.window.plan import OffloadCandidate, OffloadPredicate
 from buoyline.window.window import ContextWindow
 
 # A library says nothing on stderr by itself; whoever wants to hear it adds a handler.
@@ -25,9 +25,9 @@ __all__ = [
     "Event",
     "MessagesArchived",
     "OffloadCandidate",
+    "OffloadPredicate",
     "OverflowRecovered",
     "ResultOffloaded",
-    "ShouldOffload",
     "SummaryFellBack",
     "SummarySqueezed",
     "SummaryVerified",

@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from buoyline.compression import Compressor, ContextConfig, MessageRange, Plan, Summary, legal_cut_before
-from buoyline.compression.plan import plan
+from buoyline.compression import Compressor, ContextConfig, MessageRange, Summary
+from buoyline.compression.plan import Plan, legal_cut_before, plan
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import SummaryError
 from buoyline.management import ContextView

@@ -123,7 +123,7 @@ class Context:
 
 
 @dataclass(slots=True)
-class Draft:
+class StateDraft:
     """What is about to become of a context: dropped if anything fails before it is committed.
 
     Attributes:
@@ -140,7 +140,7 @@ class Draft:
     _rewrites: bool = False
 
     @classmethod
-    def of(cls, base: State, new: Sequence[Entry] = ()) -> "Draft":
+    def of(cls, base: State, new: Sequence[Entry] = ()) -> "StateDraft":
         """Return a draft of *base* with *new* messages behind its own."""
         state = base.extended(new)
         return cls(base, state.messages, state.pins)

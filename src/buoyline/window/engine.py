@@ -8,13 +8,14 @@ from itertools import groupby, islice
 
 from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary, SummaryFunction
 from buoyline.errors import ContextOverflowError
-from buoyline.management import ContextManagement, ManagementReport, ManagerEntry
+from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.custom import CustomManager
+from buoyline.management.model import ManagerEntry
 from buoyline.management.rules import LegalCuts
 from buoyline.management.run import LEAST_PROGRESS
 from buoyline.window.background import BackgroundCompaction
 from buoyline.window.compaction import Compaction
-from buoyline.window.context import Context, Draft
+from buoyline.window.context import Context, StateDraft
 from buoyline.window.hooks import DocumentHooks
 from buoyline.window.log import Change, Extend
 from buoyline.window.offloading import PartPlace, ResultOffloader
@@ -96,7 +97,7 @@ class Engine:
 
     async def _settle(self, new: Sequence[Entry], choices: Mapping[int, Choices]) -> None:
         """Store what leaves *new* messages, and write them down; those that come meanwhile wait for the next time."""
-        draft = Draft.of(self.context.state)
+        draft = StateDraft.of(self.context.state)
         staged: list[Entry] = []
         for entry in new:
             shown = entry
@@ -196,7 +197,7 @@ class Engine:
             await completed(self._limit_images())
 
     async def _limit_images(self) -> None:
-        draft = Draft.of(self.context.state)
+        draft = StateDraft.of(self.context.state)
         wanted = max(self._excess_images(self.context.whole), (self.config.max_images or 0) // 4)
         for position, places in groupby(islice(_images(draft.base), wanted), key=lambda found: found[0]):
             chosen = [place for _, place in places]
@@ -217,7 +218,7 @@ class Engine:
             logger.warning("session %s: %d tokens do not fit %d", session_id, self.tokens, max_tokens)
 
     async def _fit(self, max_tokens: int) -> None:
-        context, draft = self.context, Draft.of(self.context.state)
+        context, draft = self.context, StateDraft.of(self.context.state)
         for is_kept in (False, True):
             for shrunk in (self._stubbed, self._with_bare_stubs, self._noticed):
                 messages = draft.messages
@@ -229,18 +230,18 @@ class Engine:
                         draft.put(position, await shrunk(entry, draft))
         await self._commit(draft)
 
-    async def _stubbed(self, entry: Entry, draft: Draft) -> Entry:
+    async def _stubbed(self, entry: Entry, draft: StateDraft) -> Entry:
         tokens = self.config.preview_tokens
         return await self.results.replace(entry, self.context.planner.over(entry, tokens, tokens), draft.events)
 
-    async def _with_bare_stubs(self, entry: Entry, _: Draft) -> Entry:
+    async def _with_bare_stubs(self, entry: Entry, _: StateDraft) -> Entry:
         return await self.results.shrink(entry)
 
-    async def _noticed(self, entry: Entry, draft: Draft) -> Entry:
+    async def _noticed(self, entry: Entry, draft: StateDraft) -> Entry:
         choices = self.context.planner.over(entry, WORTH_OFFLOADING_TOKENS, 1)
         return await self.results.replace(entry, choices, draft.events)
 
-    async def _commit(self, draft: Draft) -> None:
+    async def _commit(self, draft: StateDraft) -> None:
         if draft.is_changed:
             await self.context.commit(draft.change)
             self.context.emit()

@@ -9,17 +9,12 @@ from typing import Any
 
 from buoyline.compression import Summary
 from buoyline.errors import NotFoundError, SessionExistsError
-from buoyline.messages import Converted, Loss, Text, convert, dialect_named, parse, spell
-from buoyline.offloader import (
-    Abilities,
-    Offloader,
-    StoredResult,
-    WindowLog,
-    WindowState,
-    abilities_of,
-    is_reference_line,
-    is_stub,
-)
+from buoyline.messages import Converted, Loss, Text, convert, dialect_named, spell
+from buoyline.messages.jsonl import parse
+from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog, WindowState
+from buoyline.offloader.protocol import abilities_of
+from buoyline.offloader.stub import is_stub
+from buoyline.offloader.transcript import is_reference_line
 from buoyline.window.log import (
     AGAIN,
     NOTICE,

@@ -16,16 +16,15 @@ from buoyline.management import (
     Offload,
     Pin,
     Summarize,
-    run,
-    run_on_overflow,
 )
 from buoyline.management.actions import ContextEditor
 from buoyline.management.conversation import SummaryWriters
 from buoyline.management.rules import LegalCuts, PreviewStub, closed
-from buoyline.offloader import reread_limit
+from buoyline.management.run import run, run_on_overflow
+from buoyline.offloader.stub import reread_limit
 from buoyline.tokens.messages import count_result
 from buoyline.window.compaction import Compaction, Eviction, eviction_as
-from buoyline.window.context import Context, Draft
+from buoyline.window.context import Context, StateDraft
 from buoyline.window.events import ContextManaged
 from buoyline.window.offloading import PartPlace, ResultOffloader
 from buoyline.window.plan import Choice, OffloadPlanner
@@ -72,7 +71,7 @@ class DocumentHooks:
             for name, one in summarizers.items()
         }
         self._writers = SummaryWriters(compaction.compressor, named, config)
-        self.draft = Draft.of(self.context.state)
+        self.draft = StateDraft.of(self.context.state)
         self._showing = Showing()
         self.is_overflow = False
         self._unreported: list[ContextManaged] = []
@@ -84,7 +83,7 @@ class DocumentHooks:
             Exception: See `run`; what was added is as it was, and the next call fires them again.
         """
         new = self.context.inbox.entries
-        draft = self.draft = Draft.of(self.context.state, new)
+        draft = self.draft = StateDraft.of(self.context.state, new)
         self._planner.note(new)
         for position, entry in enumerate(new, len(draft.base.messages)):
             if entry.by_hand:
@@ -104,7 +103,7 @@ class DocumentHooks:
         Raises:
             Exception: See `run`.
         """
-        self.draft = Draft.of(self.context.state)
+        self.draft = StateDraft.of(self.context.state)
         await self._fire(document, hook)
         await self._commit()
         self._report_all()
@@ -116,7 +115,7 @@ class DocumentHooks:
             BaseException: *error*, if no manager makes it smaller.
             Exception: See `run_on_overflow`.
         """
-        self.draft = Draft.of(self.context.state)
+        self.draft = StateDraft.of(self.context.state)
         self.is_overflow = True
         try:
             self._note("on_overflow", await run_on_overflow(document, self, error))
@@ -147,7 +146,7 @@ class DocumentHooks:
         eviction = await self._eviction(action)
         extent = self._compaction.extent(eviction.cut)
         await self._compaction.let_go(extent, eviction, has_notice=action.notice)
-        self.draft = Draft.of(self.context.state)
+        self.draft = StateDraft.of(self.context.state)
         gone = eviction.cut - len(eviction.lasting) - len(eviction.reinserted)
         return ActionResult(f"{gone:,} messages left for the archive")
 
@@ -171,7 +170,7 @@ class DocumentHooks:
             extent, writing.config, compressor=writing.compressor, max_tokens=max_tokens
         )
         summary = await self._compaction.show(ready, eviction)
-        self.draft = Draft.of(self.context.state)
+        self.draft = StateDraft.of(self.context.state)
         return writing.done(summary, cut, extent.tokens, is_reduced=self.view().tokens < before)
 
     async def replace(self, action: Offload) -> ActionResult:
@@ -249,7 +248,7 @@ class DocumentHooks:
         draft = self.draft
         if draft.is_changed:
             await self.context.commit(draft.change)
-        self.draft = Draft.of(self.context.state)
+        self.draft = StateDraft.of(self.context.state)
 
     async def _eviction(self, action: Evict | Summarize) -> Eviction:
         """Commit the draft, and return what is evicted: no less than an earlier attempt has tried to archive."""

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from buoyline.compression import Summary, summary_from
+from buoyline.compression import Summary
+from buoyline.compression.summary import summary_from
 from buoyline.errors import CorruptError, StaleWindowError
 from buoyline.messages import Converted, Text, convert, dialect_named
 from buoyline.offloader import Abilities, StoredResult, WindowLog, WindowState

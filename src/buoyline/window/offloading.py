@@ -12,18 +12,12 @@ from buoyline.management.rules import MaskStub
 from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
 from buoyline.messages.dialect import Blocks
 from buoyline.messages.model import join_texts, text_in
-from buoyline.offloader import (
-    Abilities,
-    Offloader,
-    StoredPart,
-    StoredResult,
+from buoyline.offloader import Abilities, Offloader, StoredPart, StoredResult
+from buoyline.offloader.policy import is_smaller, is_too_large
+from buoyline.offloader.stub import (
     bare_stub,
     blocks_to_offload,
-    is_reference_line,
-    is_smaller,
     is_stub,
-    is_too_large,
-    reference_line_for,
     reread_notice,
     result_block,
     stub,
@@ -31,6 +25,7 @@ from buoyline.offloader import (
     tokens_of,
     truncated,
 )
+from buoyline.offloader.transcript import is_reference_line, reference_line_for
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
 from buoyline.window.events import ResultOffloaded

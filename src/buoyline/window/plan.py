@@ -12,16 +12,9 @@ from typing import Protocol, TypeAlias
 
 from buoyline.compression import ContextConfig
 from buoyline.messages import Message, Text, ToolCall, ToolResult
-from buoyline.offloader import (
-    RereadCheck,
-    StoredResult,
-    ToolRule,
-    TurnResult,
-    is_reread_notice,
-    is_too_large,
-    reread_limit,
-    stub_budgets,
-)
+from buoyline.offloader import RereadCheck, StoredResult, ToolRule
+from buoyline.offloader.policy import TurnResult, is_too_large, stub_budgets
+from buoyline.offloader.stub import is_reread_notice, reread_limit
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
 from buoyline.window.state import Entry, Messages, Place
@@ -53,7 +46,7 @@ class OffloadCandidate:
     arguments: str
 
 
-class ShouldOffload(Protocol):
+class OffloadPredicate(Protocol):
     """Decides whether a tool result that is about to be offloaded really is. Source: Strands' ``should_offload``."""
 
     def __call__(self, tool_name: str, token_count: int, /, *, candidate: OffloadCandidate) -> bool | Awaitable[bool]:
@@ -164,7 +157,7 @@ class OffloadPlanner:
     counter: TextCounter
     stubs: Mapping[str, StoredResult]
     rereads: RereadCheck | None
-    should_offload: ShouldOffload | None
+    should_offload: OffloadPredicate | None
     can_store: bool
     calls: _Calls = field(default_factory=dict[str, tuple[_Call, ...]])
     turn: _Turn = field(default_factory=_Turn)
@@ -341,7 +334,7 @@ class OffloadPlanner:
         return _is_kept(result, self._rule(result.name or self._last_call(result).name))
 
     def _was_refused(self, result: ToolResult) -> bool:
-        """Return whether somebody kept what stands there over its limit: who did is not on disk, only that it stands."""
+        """Return whether a result over its limit was kept. Who kept it is not on disk."""
         limit = self._rule(result.name or self._last_call(result).name).limit or self.config.tool_result_limit
         return self.can_store and is_too_large(self._given(result), limit, self.counter)
 

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, DocumentError, NotFoundError
-from buoyline.management import ContextManagement, Registry, management_in
-from buoyline.management.opensearch import is_body
+from buoyline.management import ContextManagement, Registry
+from buoyline.management.opensearch import is_body, management_in
 from buoyline.management.registry import document_in_file, is_path
-from buoyline.messages import is_object
+from buoyline.messages.jsonl import is_object
 from buoyline.offloader import ToolRule
 from buoyline.offloader.protocol import instead_of
 from buoyline.tokens import context_size

@@ -23,11 +23,10 @@ from buoyline.messages import (
     ToolResult,
     detect,
     dialect_named,
-    parse,
     spell,
 )
 from buoyline.messages.dialect import Blocks, Dialect
-from buoyline.messages.jsonl import require_distinct_keys
+from buoyline.messages.jsonl import parse, require_distinct_keys
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 from buoyline.window.tasks import beside

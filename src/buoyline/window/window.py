@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from buoyline.compression import ContextConfig, Plan, Summarizer, Summary, SummaryFunction
+from buoyline.compression import ContextConfig, Summarizer, Summary, SummaryFunction
 from buoyline.compression.config import config_of
+from buoyline.compression.plan import Plan
 from buoyline.errors import NotFoundError
-from buoyline.management import ContextManagement, ManagementReport, explained
+from buoyline.management import ContextManagement, ManagementReport
+from buoyline.management.settings import explained
 from buoyline.messages import Converted, dialect_named
 from buoyline.messages.times import now
-from buoyline.offloader import Offloader, StoredResult, ToolOutput, WindowState, abilities_of
+from buoyline.offloader import Offloader, StoredResult, ToolOutput, WindowState
+from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter, usage_of
 from buoyline.tokens.messages import count_result
 from buoyline.window.budget import TokenBudget
@@ -30,7 +33,7 @@ from buoyline.window.log import (
     stubs_in,
 )
 from buoyline.window.offloading import ResultOffloader
-from buoyline.window.plan import OffloadPlanner, ShouldOffload
+from buoyline.window.plan import OffloadPlanner, OffloadPredicate
 from buoyline.window.settings import (
     Management,
     config_from_json,
@@ -81,7 +84,7 @@ class ContextWindow:
         max_output_tokens: int | None = None,
         management: Management | None = None,
         summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
-        should_offload: ShouldOffload | None = None,
+        should_offload: OffloadPredicate | None = None,
         counter: TokenCounter | Callable[[str], int] | None = None,
         dialect: str | None = None,
     ) -> None:
@@ -171,7 +174,7 @@ class ContextWindow:
         summarizer: Summarizer | SummaryFunction | None = None,
         counter: TokenCounter | Callable[[str], int] | None = None,
         on_event: OnEvent | None = None,
-        should_offload: ShouldOffload | None = None,
+        should_offload: OffloadPredicate | None = None,
         management: Management | None = None,
         summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
         dialect: str | None = None,

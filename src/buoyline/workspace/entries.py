@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from buoyline.errors import CorruptError, MessageError, StorageError
-from buoyline.messages import is_object, parse, spell
+from buoyline.messages import spell
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import layout
 from buoyline.workspace.pool import RunsWork
 from buoyline.workspace.quotas import QuotaChecker

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from buoyline.errors import MessageError
-from buoyline.messages import is_array, is_object, parse, spell
+from buoyline.messages import spell
+from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.messages.payloads import Reference
 
 Record = Mapping[str, Any]

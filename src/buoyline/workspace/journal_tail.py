@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from buoyline.messages import is_array, is_object, spell
+from buoyline.messages import spell
+from buoyline.messages.jsonl import is_array, is_object
 from buoyline.workspace import layout
 from buoyline.workspace.journal import (
     Batch,

@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from buoyline.errors import CorruptError, NotFoundError, SessionExistsError, StorageError
-from buoyline.messages import parse, spell
+from buoyline.messages import spell
+from buoyline.messages.jsonl import parse
 from buoyline.messages.times import now
 from buoyline.offloader.protocol import WindowState
 from buoyline.workspace import layout

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from buoyline.errors import ConfigError, MessageError, RedactionError
 from buoyline.messages import (
-    Base64,
     CachePoint,
     Json,
     Media,
@@ -27,15 +26,14 @@ from buoyline.messages import (
     ToolResult,
     detect,
     dialect_named,
-    is_array,
-    is_object,
-    parse,
-    read_result,
     spell,
 )
 from buoyline.messages.dialect import data_url
 from buoyline.messages.formats import is_text_type
+from buoyline.messages.jsonl import is_array, is_object, parse
+from buoyline.messages.model import Base64
 from buoyline.messages.payloads import BYTES_MARK, PayloadText, format_for, payload_text_of
+from buoyline.messages.registry import read_result
 from buoyline.workspace import layout
 
 T = TypeVar("T")

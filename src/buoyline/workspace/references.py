@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from buoyline.errors import MessageError
-from buoyline.messages import is_array, is_object, parse
+from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.workspace import layout
 
 LEAST_CHUNK_BYTES: Final = 1 << 20

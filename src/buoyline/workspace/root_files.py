@@ -3,7 +3,8 @@
 import uuid
 
 from buoyline.errors import CorruptError, FormatVersionError, MessageError, NotFoundError
-from buoyline.messages import is_object, parse, spell
+from buoyline.messages import spell
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import layout
 from buoyline.workspace.tree import Tree
 

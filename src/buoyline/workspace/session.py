@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from buoyline.errors import CorruptError, MessageError, NotFoundError, StorageError
-from buoyline.messages import is_object, parse, spell
+from buoyline.messages import spell
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.times import now
 from buoyline.workspace import layout
 from buoyline.workspace.commit import Appender

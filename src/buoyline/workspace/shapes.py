@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from buoyline.messages import is_array, is_object
+from buoyline.messages.jsonl import is_array, is_object
 from buoyline.workspace import layout
 from buoyline.workspace.journal import Record, Synced
 

@@ -9,7 +9,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from buoyline.compression.citations import CUT
 from buoyline.compression.identifiers import FENCES, LIST_MARK, sentences
-from buoyline.messages import ToolCall, is_object
+from buoyline.messages import ToolCall
+from buoyline.messages.jsonl import is_object
 
 # The operation of a tool call follows from its name and the keys of its arguments; no tool is known by itself.
 

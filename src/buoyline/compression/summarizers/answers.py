@@ -12,7 +12,7 @@ from typing import Final
 from buoyline.compression.citations import MARK
 from buoyline.compression.summarizers.attempts import Failure, FailureKind
 from buoyline.compression.summary import Draft, SummaryRequest
-from buoyline.messages import is_array, is_object
+from buoyline.messages.jsonl import is_array, is_object
 
 # Remove text that the context would take for buoyline's own.
 #

@@ -32,7 +32,8 @@ from buoyline.integrations.agentscope.agents import (
 from buoyline.integrations.agentscope.log import ContextKeeping, ContextPieces, StateNote, note, standing_of, stubs_in
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
-from buoyline.messages import Message, detect, is_object
+from buoyline.messages import Message, detect
+from buoyline.messages.jsonl import is_object
 from buoyline.tokens.messages import count_message, count_tools
 from buoyline.window.events import ContextCompressed, MessagesArchived, reporting
 

@@ -19,12 +19,13 @@ from agentscope.agent import Agent
 from agentscope.message import Msg
 from agentscope.state import AgentState
 
-from buoyline.compression import Summary, summary_from
-from buoyline.compression.summary import BatchReference
+from buoyline.compression import Summary
+from buoyline.compression.summary import BatchReference, summary_from
 from buoyline.errors import BuoylineError, NotFoundError, SessionExistsError, StaleWindowError
 from buoyline.integrations.agentscope.agents import Piece, beginning, last_cut, model_input, pieces_of
 from buoyline.integrations.agentscope.settings import Workbench
-from buoyline.messages import Message, Text, detect, dialect_named, is_array, is_object
+from buoyline.messages import Message, Text, detect, dialect_named
+from buoyline.messages.jsonl import is_array, is_object
 from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
 from buoyline.window.follow import hand_over
 from buoyline.window.log import AGAIN, NOTICE, PIN, SUMMARY, ContextLog, Extend, Replace, kind_of

@@ -17,11 +17,11 @@ from buoyline.integrations.agentscope.log import KEY, ContextKeeping
 from buoyline.integrations.agentscope.lookups import MAX_TOKENS, LookupTool, workspace_tools
 from buoyline.integrations.agentscope.results import ResultIntake
 from buoyline.integrations.agentscope.settings import PREVIEW_TOKENS, MiddlewareSettings, Workbench
-from buoyline.lookups import LOOKUP_RULES
+from buoyline.lookups.tools import LOOKUP_RULES
 from buoyline.management.run import LEAST_PROGRESS
-from buoyline.messages import is_array
-from buoyline.offloader import Offloader, ToolRule, abilities_of
-from buoyline.offloader.protocol import instead_of
+from buoyline.messages.jsonl import is_array
+from buoyline.offloader import Offloader, ToolRule
+from buoyline.offloader.protocol import abilities_of, instead_of
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.window.events import OnEvent
 from buoyline.window.settings import Management, document_of

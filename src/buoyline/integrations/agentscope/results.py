@@ -8,7 +8,7 @@ so, since it was read back, or since it could not be stored, is held meanwhile a
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from agentscope.agent import Agent
@@ -22,13 +22,16 @@ from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.management.managers import text_numbers
 from buoyline.management.rules import TruncatedStub
 from buoyline.messages import Message, ToolCall, detect
-from buoyline.offloader import StoredResult, truncated
+from buoyline.offloader.stub import truncated
 from buoyline.tokens.messages import count_message, count_result
 from buoyline.window.events import ResultOffloaded, tell
 from buoyline.window.offloading import ResultOffloader
 from buoyline.window.plan import OffloadPlanner
 from buoyline.window.state import Entry
 from buoyline.window.tasks import beside
+
+if TYPE_CHECKING:
+    from buoyline.offloader.protocol import StoredResult
 
 logger = logging.getLogger(__name__)
 

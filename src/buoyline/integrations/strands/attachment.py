@@ -41,9 +41,10 @@ from buoyline.lookups.tools import RETRIEVAL_DESCRIPTION, RETRIEVAL_PARAMETERS, 
 from buoyline.messages import Json, Media, ResultPart, Text
 from buoyline.messages.formats import format_named
 from buoyline.messages.model import join_texts
-from buoyline.offloader import abilities_of, blocks_to_offload, is_smaller, result_block
-from buoyline.offloader.stub import reread_limit
-from buoyline.previews import preview_of
+from buoyline.offloader.policy import is_smaller
+from buoyline.offloader.protocol import abilities_of
+from buoyline.offloader.stub import blocks_to_offload, reread_limit, result_block
+from buoyline.previews.preview import preview_of
 from buoyline.previews.source import TextSource
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result

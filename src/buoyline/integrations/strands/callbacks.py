@@ -17,9 +17,11 @@ from typing import Any, TypeVar
 from buoyline.compression import CallableSummarizer, Draft, ModelSummarizer, Summarizer, SummaryFunction, SummaryRequest
 from buoyline.compression.summarizers import summarizer_from
 from buoyline.errors import BuoylineError, ConfigError, MessageError, StorageError, SummaryError
-from buoyline.management import ContextManagement, ManagerEntry, Reducer
+from buoyline.management import ContextManagement, Reducer
 from buoyline.management.custom import CustomManager
-from buoyline.offloader import Abilities, Offloader, abilities_of
+from buoyline.management.model import ManagerEntry
+from buoyline.offloader import Abilities, Offloader
+from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import TextCounter, TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.counter import BisectingCounter
 from buoyline.window.events import Event, OnEvent

@@ -12,9 +12,9 @@ from strands.agent.conversation_manager import ProactiveCompressionConfig
 from strands.hooks import AfterInvocationEvent, AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
 from strands.types.exceptions import ContextWindowOverflowException
 
-from buoyline.compression import Compressor, ContextConfig, Draft, MessageRange, Summarizer, Summary, summary_from
+from buoyline.compression import Compressor, ContextConfig, Draft, MessageRange, Summarizer, Summary
 from buoyline.compression.config import LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKENS, summary_budget_tokens
-from buoyline.compression.summary import BatchReference
+from buoyline.compression.summary import BatchReference, summary_from
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError, NotFoundError, StaleWindowError
 from buoyline.integrations.strands.callbacks import run_apart
@@ -31,8 +31,10 @@ from buoyline.integrations.strands.history import (
     pinned,
     views_of,
 )
-from buoyline.messages import Message, Text, dialect_named, parse, spell
-from buoyline.offloader import Abilities, Offloader, StoredResult, abilities_of
+from buoyline.messages import Message, Text, dialect_named, spell
+from buoyline.messages.jsonl import parse
+from buoyline.offloader import Abilities, Offloader, StoredResult
+from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import TextCounter, TokenCounter
 from buoyline.tokens.messages import count_message, count_result, count_tools
 from buoyline.window.follow import hand_over

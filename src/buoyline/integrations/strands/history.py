@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from buoyline.compression import legal_cuts
+from buoyline.compression.plan import legal_cuts
 from buoyline.errors import NotFoundError, SessionExistsError
 from buoyline.messages import Message, dialect_named
 from buoyline.offloader import WindowLog

@@ -26,7 +26,7 @@ from buoyline.lookups.glob import MAX_PATHS
 from buoyline.lookups.paths import resolve_path
 from buoyline.lookups.references import resolve_reference
 from buoyline.lookups.sources import files_of
-from buoyline.messages import is_object
+from buoyline.messages.jsonl import is_object
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import is_stub
 from buoyline.tokens import TextCounter

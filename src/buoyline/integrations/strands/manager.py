@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from strands.hooks import AfterInvocationEvent, AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
 from strands.types.exceptions import ContextWindowOverflowException
 
-from buoyline.compression import ContextConfig, Draft, Summarizer, SummaryFunction, SummaryRequest, summary_from
+from buoyline.compression import ContextConfig, Draft, Summarizer, SummaryFunction, SummaryRequest
+from buoyline.compression.summary import summary_from
 from buoyline.errors import BuoylineError, ConfigError, StaleWindowError, SummaryError, UsageError
 from buoyline.integrations.strands.callbacks import guarded_listener, guarded_management, guarded_summarizer, run_apart
 from buoyline.integrations.strands.conversation import FAILURES, WorkspaceConversationManager
 from buoyline.integrations.strands.cuts import Gains
 from buoyline.integrations.strands.history import DIALECT, NativeMessage, durable_key, history_of
 from buoyline.integrations.strands.summaries import StrandsModelSummarizer
-from buoyline.management import ContextManagement, ManagementReport, explained
+from buoyline.management import ContextManagement, ManagementReport
+from buoyline.management.settings import explained
 from buoyline.messages import dialect_named
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter

@@ -27,8 +27,7 @@ from buoyline.integrations.strands.content import (
 )
 from buoyline.integrations.strands.history import session_of
 from buoyline.integrations.strands.storage import WorkspaceStorage, attempted
-from buoyline.lookups import LOOKUP_RULES
-from buoyline.lookups.tools import RETRIEVAL_TOOL
+from buoyline.lookups.tools import LOOKUP_RULES, RETRIEVAL_TOOL
 from buoyline.offloader import ToolRule
 from buoyline.offloader.policy import LEAST_USEFUL_TOKENS, rule_for
 from buoyline.offloader.stub import reread_limit

@@ -24,7 +24,8 @@ from strands.types.exceptions import StorageError as StrandsStorageError
 from buoyline.errors import BuoylineError, ConfigError, InvalidNameError, MessageError, NotFoundError, StorageError
 from buoyline.integrations.strands.history import session_named
 from buoyline.lookups.sources import files_of
-from buoyline.messages import Json, Media, Text, ToolResult, is_object, parse
+from buoyline.messages import Json, Media, Text, ToolResult
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.offloader import StoredResult
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
 from buoyline.workspace.entries import StoredEntries, StoredEntry

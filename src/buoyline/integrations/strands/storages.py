@@ -15,7 +15,8 @@ from strands.vended_plugins.context_offloader import InMemoryStorage as TheirInM
 
 from buoyline.errors import ConfigError, MessageError
 from buoyline.integrations.strands.storage import WorkspaceStorage
-from buoyline.messages import is_object, parse, spell
+from buoyline.messages import spell
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import MemoryWorkspace, layout
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _KEY_CHARS: Final = 60
 
 
 def is_sandboxed(sandbox: "Sandbox | None") -> bool:
-    """Return whether files of *sandbox* are others than those of the host: the default of an agent is the host itself."""
+    """Return whether the files of *sandbox* are not those of the host, as for an agent without a sandbox of its own."""
     return sandbox is not None and not isinstance(sandbox, NotASandboxLocalEnvironment)
 
 

@@ -28,7 +28,7 @@ from buoyline.errors import ConfigError, SummaryError
 from buoyline.integrations.strands.callbacks import guarded_summarizer
 from buoyline.integrations.strands.cuts import LEAST_GAIN, LeavingConversationManager
 from buoyline.integrations.strands.history import NativeMessage, cuts, history_of, views_of
-from buoyline.messages import is_object
+from buoyline.messages.jsonl import is_object
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
 

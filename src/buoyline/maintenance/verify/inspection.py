@@ -12,7 +12,7 @@ from typing import NamedTuple
 from buoyline.errors import FORBIDDEN_ERRNOS, MessageError, StorageError
 from buoyline.maintenance.verify.findings import IntegrityFinding, finding
 from buoyline.maintenance.verify.journal import Scan
-from buoyline.messages import parse
+from buoyline.messages.jsonl import parse
 from buoyline.workspace import layout
 from buoyline.workspace.index import Index
 from buoyline.workspace.local_tree import Handle, LocalTree

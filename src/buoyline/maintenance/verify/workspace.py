@@ -23,7 +23,7 @@ from buoyline.maintenance.verify.inspection import (
     unreadable,
 )
 from buoyline.maintenance.verify.session import inspected
-from buoyline.messages import is_object
+from buoyline.messages.jsonl import is_object
 from buoyline.workspace import layout
 from buoyline.workspace.content import data_names
 from buoyline.workspace.local import LocalWorkspace
