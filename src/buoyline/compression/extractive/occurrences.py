@@ -183,7 +183,7 @@ def _channels(source: SourceMessage, actions: Iterable[ParsedCall]) -> Iterator[
     for part in message.parts:
         if isinstance(part, Reasoning):
             yield "reasoning", part.text
-    if message.role in {"user", "assistant"}:
+    if message.role == "user" or message.role == "assistant":  # noqa: PLR1714 - checkers narrow the type by this
         # What users paste counts as little as what tools say, since they did not write it.
         is_pasted = message.role == "user" and len(message.text) > MAX_TYPED_CHARS
         yield "result" if is_pasted else message.role, outer_text(message.text)
