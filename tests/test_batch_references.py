@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
+pytest.importorskip("strands", reason="strands-agents is an extra for tests")
 from agentscope.agent import Agent as AgentScopeAgent
 from agentscope.agent import ContextConfig as AgentScopeConfig
 from agentscope.message import AssistantMsg, Msg, TextBlock, UserMsg

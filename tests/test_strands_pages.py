@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("strands", reason="strands-agents is an extra for tests")
 from strands import Agent
 from strands.session import FileSessionManager
 from strands_model import ScriptedModel, call

@@ -188,6 +188,13 @@ def how_long_ago(time: str, now: datetime | None = None) -> str:
     return f"{duration_in_words(seconds)} ago"
 
 
+if TYPE_CHECKING:
+    _FloatType = click.ParamType[float]
+    _IntType = click.ParamType[int]
+else:  # the oldest click that pyproject.toml allows has no parameters for its types
+    _FloatType = _IntType = click.ParamType
+
+
 def _moment(time: str) -> datetime | None:
     try:
         return datetime.fromisoformat(time).astimezone()
@@ -195,7 +202,7 @@ def _moment(time: str) -> datetime | None:
         return None
 
 
-class Duration(click.ParamType[float]):
+class Duration(_FloatType):
     """A time such as ``30d``, ``24h``, ``90m`` or ``0``, in seconds, which are also the default unit."""
 
     name = "time"
@@ -208,7 +215,7 @@ class Duration(click.ParamType[float]):
         return self.fail(f"{value!r} is not a time such as 30d, 24h, 90m or 0", param, ctx) if found is None else found
 
 
-class Size(click.ParamType[int]):
+class Size(_IntType):
     """A size such as ``10GB``, ``500MiB`` or ``0``, in bytes, which are also the default unit."""
 
     name = "size"
