@@ -169,8 +169,9 @@ class Window:
                 for record in records:
                     appender.note(record)
             except StorageError:
-                appender.cut(layout.WINDOW_FILE, before)
+                # The journal first: a record of lines that are gone would make the rest look damaged.
                 appender.cut_journal(end)
+                appender.cut(layout.WINDOW_FILE, before)
                 raise
 
     def replace(
@@ -204,7 +205,9 @@ class Window:
             try:
                 appender.replace(layout.WINDOW_FILE, content)
             except StorageError:
-                appender.cut_journal(before)
+                # If only the sync of the directory failed, the file is the new one, and needs its record.
+                if self._content() != content:
+                    appender.cut_journal(before)
                 raise
 
     def load(self) -> WindowState:
