@@ -1,6 +1,7 @@
 """Damage of ``window.jsonl`` is found by `verify`, and never resumed from."""
 
 import asyncio
+import errno
 import json
 import random
 import shutil
@@ -9,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from buoyline import ContextWindow
-from buoyline.errors import CorruptError, MessageError
+from buoyline.errors import CorruptError, MessageError, StorageError
 from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
 from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.local_tree import LocalTree
 
 
 def said(n: int) -> dict[str, str]:
@@ -108,3 +110,22 @@ async def test_a_killed_writer_leaves_lines_that_are_only_noted(tmp_path: Path) 
     await window.add(said(4))
     await window.prepare()
     assert verify(LocalWorkspace(tmp_path)).findings == ()
+
+
+async def test_a_window_whose_directory_was_not_synced_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.start_window("s", {}, writer="w")
+    await workspace.extend_window("s", [said(1), said(2)], [], writer="w")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk refused")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(LocalTree, "_sync_directory", fail)
+        with pytest.raises(StorageError):
+            await workspace.replace_window("s", [said(2)], [], 0, [], writer="w")
+    assert [value for _, value in (await workspace.load_window("s")).messages] == [said(2)]
+    await workspace.replace_window("s", [said(2)], [], 0, [], writer="w")
+    assert [value for _, value in (await LocalWorkspace(tmp_path).load_window("s")).messages] == [said(2)]
