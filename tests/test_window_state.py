@@ -43,12 +43,38 @@ def test_totals_that_are_carried_along_are_those_of_a_walk_over_all_messages(
                 new = data.draw(st.lists(entries, max_size=3))
                 messages, expected = messages.extended(new), [*expected, *new]
 
-    assert messages == Messages.of(expected, start)
+    assert list(messages) == expected
     assert messages.tokens == sum(one.tokens for one in expected)
     assert messages.staying_tokens == sum(one.tokens for one in expected if one.stays)
     assert messages.answers == sum(one.message.role == "assistant" for one in expected)
-    assert messages.natives == tuple(one.native for one in expected)
+    assert messages.natives == [one.native for one in expected]
     assert messages.end == start + len(expected)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("epcd"), st.lists(entries, max_size=3)), max_size=12))
+def test_messages_of_an_earlier_time_never_see_later_ones(steps: list[tuple[int, str, list[Entry]]]) -> None:
+    taken, expected = [Messages()], [list[Entry]()]
+    pool = [entry(number) for number in range(3)]
+    for origin, change, new in steps:
+        base, known = taken[origin % len(taken)], expected[origin % len(taken)]
+        match change:
+            case "c" if known and new:
+                taken.append(base.changed({0: new[0]}))
+                expected.append([new[0], *known[1:]])
+            case "d":
+                taken.append(base.without(len(known) // 2))
+                expected.append(known[len(known) // 2 :])
+            case "p":  # messages that another branch may have appended already
+                taken.append(base.extended(pool[: len(new)]))
+                expected.append([*known, *pool[: len(new)]])
+            case _:
+                taken.append(base.extended(new))
+                expected.append([*known, *new])
+    for messages, known in zip(taken, expected, strict=True):
+        assert [id(one) for one in messages] == [id(one) for one in known]
+        assert messages.natives == [one.native for one in known]
+        assert messages.tokens == sum(one.tokens for one in known)
+        assert messages[-2:] == known[-2:]
 
 
 class Refusing(MemoryWorkspace):

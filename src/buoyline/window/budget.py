@@ -132,7 +132,7 @@ class TokenBudget:
             reinserted_tokens: What those of them take that are reinserted for now.
             max_context_tokens: What the whole context may take in any case, as the provider counts.
         """
-        leaving = sum(entry.tokens for entry in state.messages.entries[:cut] if not entry.stays) - reinserted_tokens
+        leaving = sum(entry.tokens for entry in state.messages[:cut] if not entry.stays) - reinserted_tokens
         replaced = state.summary.entry.tokens if state.summary else 0
         others = self.own_tokens(state) - replaced - leaving
         budget = summary_budget_tokens(

@@ -58,7 +58,7 @@ class Eviction:
             pins=now.pins.union(entry.index for entry in lasting if entry.pinned),
             kept_whole=frozenset(place for place in now.kept_whole if place[0] >= first),
             archived_answers=now.archived_answers
-            + sum(entry.message.role == "assistant" for entry in messages.entries[: self.cut]),
+            + sum(entry.message.role == "assistant" for entry in messages[: self.cut]),
         )
         return Change(now, state, Replace(state), is_compaction=True)
 
@@ -72,7 +72,7 @@ def eviction_as(state: State, cut: int, standing: Sequence[int], head: Sequence[
         standing: Positions before *cut* of the messages that are reinserted.
         head: Positions in what is in front of the messages, of what stays there.
     """
-    entries = state.messages.entries[:cut]
+    entries = state.messages[:cut]
     lasting = set(closed([entry.message for entry in entries], (at for at, entry in enumerate(entries) if entry.stays)))
     shown = state.leading
     return Eviction(
@@ -197,7 +197,7 @@ class Compaction:
     def extent(self, cut: int) -> MessageRange:
         """Return the oldest *cut* messages, which keep the form that they have from now on."""
         state = self.context.state
-        first, entries = state.messages.first, state.messages.entries[:cut]
+        first, entries = state.messages.first, state.messages[:cut]
         extent = MessageRange(
             self.session_id,
             first,
@@ -343,7 +343,7 @@ class Compaction:
         """Return the eviction that no manager has asked for."""
         state = self.context.whole
         if not self.preserves_words and not len(state.reinserted):
-            entries = state.messages.entries[:cut]
+            entries = state.messages[:cut]
             pinned = (at for at, entry in enumerate(entries) if entry.stays)
             return Eviction(cut, closed([entry.message for entry in entries], pinned), (), frozenset())
         legal = LegalCuts(self.view())

@@ -54,7 +54,7 @@ class Context:
 
     def with_inbox(self, state: State) -> State:
         """Return *state* with those added messages that are not in it."""
-        return state.extended(self.inbox.entries[state.messages.end - self.inbox.first :])
+        return state.extended(self.inbox[state.messages.end - self.inbox.first :])
 
     def begin(self, state: State) -> None:
         """Take over what another process has written down."""
@@ -63,8 +63,8 @@ class Context:
     def reopen(self, position: int) -> None:
         """Take the messages from *position* on for added ones, about which nothing is decided yet."""
         state = self.whole
-        entries = state.messages.entries[position:]
-        messages = Messages.of(state.messages.entries[:position], state.messages.first)
+        entries = state.messages[position:]
+        messages = Messages.of(state.messages[:position], state.messages.first)
         pins = state.pins.difference(entry.index for entry in entries)
         self.state = replace(state, messages=messages, pins=pins)
         self.inbox = Messages.of(entries, messages.end)
@@ -153,7 +153,7 @@ class StateDraft:
     @property
     def new(self) -> Sequence[Entry]:
         """The messages that the base does not have."""
-        return self.messages.entries[len(self.base.messages) :]
+        return self.messages[len(self.base.messages) :]
 
     @property
     def is_changed(self) -> bool:

@@ -90,7 +90,7 @@ class Engine:
             await self.hooks.settle(document)
             return
         self.context.emit()
-        new = self.context.inbox.entries
+        new = self.context.inbox[:]
         if new:
             choices = await self.context.planner.choose(new)
             await completed(self._settle(new, choices))

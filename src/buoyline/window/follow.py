@@ -59,7 +59,7 @@ class HeldWindow(ContextWindow):
         state = self._context.whole
         return HeldContext(
             [(kind_of(entry), entry.native) for entry in state.leading],
-            list(state.messages.natives),
+            state.messages.natives,
             state.messages.first,
             sorted(state.pins),
             None if state.summary is None else state.summary.summary,

@@ -82,7 +82,7 @@ class DocumentHooks:
         Raises:
             Exception: See `run`; what was added is as it was, and the next call fires them again.
         """
-        new = self.context.inbox.entries
+        new = self.context.inbox[:]
         draft = self.draft = StateDraft.of(self.context.state, new)
         self._planner.note(new)
         for position, entry in enumerate(new, len(draft.base.messages)):
@@ -158,7 +158,7 @@ class DocumentHooks:
         cut, messages = eviction.cut, state.messages
         reinserted_tokens = sum(messages[at].tokens for at in eviction.reinserted)
         lasting_tokens = sum(messages[at].tokens for at in eviction.lasting)
-        leaving_tokens = sum(entry.tokens for entry in messages.entries[:cut]) - reinserted_tokens - lasting_tokens
+        leaving_tokens = sum(entry.tokens for entry in messages[:cut]) - reinserted_tokens - lasting_tokens
         leaving_tokens += sum(entry.tokens for entry in state.reinserted if entry.index not in eviction.staying)
         previous = state.summary.entry.tokens if state.summary else 0
         refused = writing.refused(cut, leaving_tokens, budget.size, previous)
@@ -195,7 +195,7 @@ class DocumentHooks:
         draft, budget, pinned = self.draft, self.context.budget, list[int]()
         views = [entry.message for entry in draft.messages]
         for position in action.positions:
-            entry, entries = draft.messages[position], draft.messages.entries
+            entry, entries = draft.messages[position], draft.messages
             # A pinned call keeps its results, and they keep theirs: all of it needs room once it is archived.
             group = closed(views, [position, *(at for at, kept in enumerate(entries) if kept.stays)])
             group_tokens = sum(entries[at].tokens for at in group if not entries[at].stays)

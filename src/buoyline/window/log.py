@@ -104,7 +104,7 @@ class ContextLog:
             await self.log.extend_window(session_id, natives, sorted(write.pins), times=times, writer=writer)
             return
         leading, messages = write.state.leading, write.state.messages
-        written = (*leading, *messages.entries)
+        written = (*leading, *messages)
         natives, times = [entry.native for entry in written], [entry.added for entry in written]
         kinds, pins = [kind_of(entry) for entry in leading], sorted(write.state.pins)
         await self.log.replace_window(session_id, natives, kinds, messages.first, pins, times=times, writer=writer)
@@ -180,7 +180,7 @@ async def check_archived(state: State, abilities: Abilities, session_id: str) ->
         return
     archived = await abilities.archive.load_messages(session_id, first, state.archived_until)
     # Plain text is found to be of another dialect than it was added in, once a session has gone on in a second one.
-    mine = state.messages.entries[: state.archived_until - first]
+    mine = state.messages[: state.archived_until - first]
     if len(archived) != len(mine) or not all(map(_is_archived_form, archived, mine)):
         reason = "its archive holds messages that did not come from its window"
         hint = "nothing is lost, archive and window.jsonl are whole; begin a new session from what they hold"
@@ -258,8 +258,10 @@ class Translation:
         """Return the context as it is handed out."""
         leading = state.leading
         if self._dialect is not None:
-            return self._converted([*leading, *state.messages.entries], self._dialect)
-        return [*[entry.native for entry in leading], *state.messages.natives]
+            return self._converted([*leading, *state.messages], self._dialect)
+        natives = state.messages.natives
+        natives[:0] = [entry.native for entry in leading]
+        return natives
 
     def _converted(self, entries: Sequence[Entry], dialect: str) -> list[Any]:
         """Return the messages of *entries*; what was converted before is not converted again.

@@ -206,7 +206,7 @@ class OffloadPlanner:
     def restart(self, messages: Messages) -> None:
         """Take note again of the newest turn in *messages*, of which some were changed or archived."""
         self.turn = _Turn()
-        self.follow(messages.entries[max(messages.turn_at(len(messages)) - 1, 0) :])
+        self.follow(messages[max(messages.turn_at(len(messages)) - 1, 0) :])
 
     def recall(self, messages: Messages, *, is_managed: bool) -> tuple[dict[str, StoredResult], frozenset[Place]]:
         """Take note of all messages of a window that another process has written down.

@@ -3,9 +3,11 @@
 Nothing here changes in place. A change makes another `State`; see `buoyline.window.context`.
 """
 
+import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, NamedTuple, overload
 
 from buoyline.compression import Summary
 from buoyline.compression.summary import BatchReference
@@ -167,79 +169,99 @@ def _chars(part: Part) -> int:
 # The messages of a context, with their totals.
 
 
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """Messages in order, and what they take together.
+@dataclass(frozen=True, slots=True, eq=False)
+class Messages(Sequence[Entry]):
+    """Messages in order, with their totals; it never changes.
 
-    Each change adds to the totals or takes from them: before each of 10,000 turns, a walk over all messages would cost
-    what the whole session costs, squared. The native messages are kept for the same reason.
+    A session of 10,000 turns makes as many of these. So the messages that follow are appended to the same list, behind
+    the end of those that know fewer, and each change adds its share to the totals. To copy the list, or walk over it,
+    before each turn would cost what the session costs, squared. The native messages have a list for the same reason.
 
     Attributes:
-        entries: The messages.
-        natives: The same as their caller knows them.
-        first: Session index of the first of them.
-        tokens: What all of them take.
-        staying_tokens: What those take that are reinserted when they are archived.
+        first: Session index of the first message.
+        tokens: Tokens of all messages.
+        staying_tokens: Tokens of those that are reinserted when they are archived.
         images: How many images they hold.
         answers: How many of them are the model's.
     """
 
-    entries: tuple[Entry, ...] = ()
-    natives: tuple[Any, ...] = ()
     first: int = 0
     tokens: int = 0
     staying_tokens: int = 0
     images: int = 0
     answers: int = 0
+    _entries: list[Entry] = field(default_factory=list[Entry], repr=False)
+    _natives: list[Any] = field(default_factory=list[Any], repr=False)
+    _count: int = 0
 
     @classmethod
     def of(cls, entries: Iterable[Entry], first: int = 0) -> "Messages":
         """Return *entries*, of which the first has the session index *first*."""
-        return cls(first=first).extended(entries)
+        return cls(first).extended(entries)
 
     def __len__(self) -> int:
         """Return the number of messages."""
-        return len(self.entries)
+        return self._count
 
     def __iter__(self) -> Iterator[Entry]:
         """Iterate over the messages in order."""
-        return iter(self.entries)
+        return islice(self._entries, self._count)
 
-    def __getitem__(self, position: int) -> Entry:
-        """Return the message at *position*, 0-based."""
-        return self.entries[position]
+    @overload
+    def __getitem__(self, position: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> list[Entry]: ...
+
+    def __getitem__(self, position: int | slice) -> Entry | list[Entry]:
+        """Return the message at *position*, 0-based, or the messages of a slice."""
+        if isinstance(position, slice):
+            start, stop, step = position.indices(self._count)
+            return self._entries[start:stop:step]
+        return self._entries[range(self._count)[position]]
+
+    @property
+    def natives(self) -> list[Any]:
+        """The messages as their caller knows them, in a list of its own."""
+        return self._natives[: self._count]
 
     @property
     def end(self) -> int:
         """The session index that the next message gets."""
-        return self.first + len(self.entries)
+        return self.first + self._count
 
     def extended(self, new: Iterable[Entry]) -> "Messages":
         """Return these messages and the *new* ones behind them."""
-        added = tuple(new)
-        natives = tuple([entry.native for entry in added])
-        return self._with(self.entries + added, self.natives + natives, self.first, (), added)
+        added = list(new)
+        entries, natives, end = self._entries, self._natives, self._count + len(added)
+        known = entries[self._count : end]
+        # Other messages may have been appended meanwhile, such as the same ones before they were written down.
+        if self._count == 0 or not all(map(operator.is_, known, added)):
+            entries, natives, known = entries[: self._count], natives[: self._count], []
+        entries += added[len(known) :]
+        natives += [entry.native for entry in added[len(known) :]]
+        return self._with(entries, natives, end, (), added)
 
     def changed(self, changes: Mapping[int, Entry]) -> "Messages":
         """Return these messages with those at some positions in another form."""
-        entries, natives = list(self.entries), list(self.natives)
+        entries, natives = self[:], self.natives
+        removed = [entries[position] for position in changes]
         for position, entry in changes.items():
             entries[position], natives[position] = entry, entry.native
-        removed = [self.entries[position] for position in changes]
-        return self._with(tuple(entries), tuple(natives), self.first, removed, changes.values())
+        return self._with(entries, natives, self._count, removed, changes.values())
 
     def without(self, count: int) -> "Messages":
         """Return these messages without the oldest *count*."""
         if not count:
             return self
-        first = self.first + count
-        return self._with(self.entries[count:], self.natives[count:], first, self.entries[:count], ())
+        kept, natives = self[count:], self._natives[count : self._count]
+        return replace(self._with(kept, natives, len(kept), self[:count], ()), first=self.first + count)
 
     def answer_tokens(self, index: int | None) -> int:
-        """Return what the assistant's message with the session *index* takes; 0 if there is none."""
+        """Return the tokens of the assistant's message with the session *index*; 0 if there is no such message."""
         if index is None or not self.first <= index < self.end:
             return 0
-        entry = self.entries[index - self.first]
+        entry = self[index - self.first]
         return entry.tokens if entry.message.role == "assistant" else 0
 
     def turn_at(self, position: int) -> int:
@@ -247,9 +269,9 @@ class Messages:
 
         If that message holds results itself, as AgentScope's replies do, return its own position.
         """
-        while position > 0 and self.entries[position - 1].message.role != "assistant":
+        while position > 0 and self._entries[position - 1].message.role != "assistant":
             position -= 1
-        return position - 1 if position > 0 and self.entries[position - 1].message.results else position
+        return position - 1 if position > 0 and self._entries[position - 1].message.results else position
 
     def called(self, call_id: str, name: str, dialect: str) -> tuple[str, ToolCall]:
         """Return the newest call that an output answers, with the dialect of its message.
@@ -260,21 +282,13 @@ class Messages:
             dialect: If the call is not here.
         """
         found = (
-            (entry.dialect, call)
-            for entry in reversed(self.entries)
-            for call in entry.message.calls
-            if call.call_id == call_id
+            (entry.dialect, call) for entry in reversed(self) for call in entry.message.calls if call.call_id == call_id
         )
         named, call = next(found, (dialect, ToolCall(call_id, "", "")))
         return named, ToolCall(call_id, name or call.name, call.arguments)
 
     def _with(
-        self,
-        entries: tuple[Entry, ...],
-        natives: tuple[Any, ...],
-        first: int,
-        removed: Iterable[Entry],
-        added: Iterable[Entry],
+        self, entries: list[Entry], natives: list[Any], count: int, removed: Iterable[Entry], added: Iterable[Entry]
     ) -> "Messages":
         tokens, staying, images, answers = self.tokens, self.staying_tokens, self.images, self.answers
         for sign, changed in ((-1, removed), (1, added)):
@@ -283,7 +297,7 @@ class Messages:
                 images += sign * entry.images
                 answers += sign * (entry.message.role == "assistant")
                 staying += sign * entry.tokens if entry.stays else 0
-        return Messages(entries, natives, first, tokens, staying, images, answers)
+        return Messages(self.first, tokens, staying, images, answers, entries, natives, count)
 
 
 class SummaryEntry(NamedTuple):
@@ -334,7 +348,7 @@ class State:
         """All that is in front of the messages: the prefix, the summary, the notice, and what is reinserted for now."""
         ours = [] if self.summary is None else [self.summary.entry]
         ours += [] if self.notice is None else [self.notice]
-        return [*self.prefix.entries, *ours, *self.reinserted.entries]
+        return [*self.prefix, *ours, *self.reinserted]
 
     @property
     def leading_tokens(self) -> int:
@@ -428,7 +442,7 @@ def situation_of(
     ours = [_held(entry, stubs) for entry in state.leading if entry.index < 0 and entry.message.role != "system"]
     return ContextView(
         prefix=[*before, *ours, *behind],
-        messages=(showing or Showing()).held(state.messages.entries, stubs),
+        messages=(showing or Showing()).held(state.messages, stubs),
         size=size,
         counter=counter,
         fixed_tokens=fixed_tokens,

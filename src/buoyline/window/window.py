@@ -564,7 +564,7 @@ class ContextWindow:
     def _turn(self) -> Sequence[Entry]:
         """Return the messages since the model spoke last."""
         messages = self._context.whole.messages
-        return messages.entries[messages.turn_at(len(messages)) :]
+        return messages[messages.turn_at(len(messages)) :]
 
     def _hand_out(self) -> list[Any]:
         state, budget = self._context.state, self._context.budget

@@ -153,7 +153,7 @@ class AgentEngine(Engine):
         """Return how many messages leave under *config*; none of them makes a call that is about to be answered."""
         cut, ids = self.compaction.planned(config).cut, self._unfinished()
         state = self.context.whole
-        entries = state.messages.entries
+        entries = state.messages
         waiting = [at for at, entry in enumerate(entries) if any(call.call_id in ids for call in entry.message.calls)]
         if not waiting or cut <= waiting[0]:
             return cut
