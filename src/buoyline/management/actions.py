@@ -4,8 +4,8 @@ A manager is pure: it looks at a `ContextView` and returns actions. The owner of
 or a `ManagedConversation`, carries them out as a `ContextEditor`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from buoyline.compression import ContextConfig
@@ -36,13 +36,9 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Summarize:
-    """Archive the oldest messages; a summary replaces them.
+    """Archive the oldest messages, as `Evict` does; a summary replaces them.
 
     Attributes:
-        cut: See `Evict`.
-        reinserted: See `Evict`.
-        prefix: See `Evict`.
-        reason: See `Evict`.
         config: How to summarize; None: as the editor is configured.
         model: Name of the model that writes the summary; empty: the editor's own.
         prompt: Instructs the model; empty: as in *config*.
@@ -57,12 +53,8 @@ class Summarize:
     prompt: str = ""
 
 
-class StubWriter(Protocol):
-    """Writes the stub for a text that was stored whole. Pure."""
-
-    def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
-        """Return the stub for *text*, stored as *stored*; None means that nothing keeps the text."""
-        ...
+StubWriter: TypeAlias = Callable[[str, StoredResult | None, TextCounter], str]
+"""Writes the stub for a text; without a `StoredResult`, nothing keeps the text. Pure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +66,6 @@ class Offload:
         result: Number of the tool result in the message; -1 for its own content.
         texts: Numbers of the text and JSON parts to replace; one stub replaces all.
         media: Numbers of the images and other media to replace, each by a line that names it.
-        write_stub: Writes the stub for the texts.
-        reason: Why, for people.
     """
 
     position: int
@@ -88,12 +78,7 @@ class Offload:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Reinsert messages when they are archived.
-
-    Attributes:
-        positions: In `ContextView.messages`.
-        reason: Why, for people.
-    """
+    """Reinsert the messages at *positions* of `ContextView.messages` when they are archived."""
 
     positions: tuple[int, ...]
     reason: str
@@ -104,12 +89,9 @@ ManagerAction: TypeAlias = Evict | Summarize | Offload | Pin
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a manager wants done.
+    """The actions that a manager wants, in order, and its finding, for people.
 
-    Attributes:
-        actions: In order. Positions are those of the given view, so at most one action archives messages, and it is the
-            last.
-        reason: What the manager found, for people.
+    Positions are those of the given view, so at most one action archives messages, and it is the last.
     """
 
     actions: tuple[ManagerAction, ...] = ()
@@ -118,17 +100,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """The outcome of an action.
-
-    Attributes:
-        words: What was done, for people.
-        is_reduced: The context is smaller.
-        problems: Deviations from the document, such as a model that does not exist.
-    """
+    """The outcome of an action in words, and its deviations from the document, such as a model that does not exist."""
 
     words: str
     is_reduced: bool = True
-    problems: Sequence[str] = field(default=())
+    problems: Sequence[str] = ()
 
 
 class ContextEditor(Protocol):

@@ -1,11 +1,10 @@
 """The managers, by the names that documents use."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -23,24 +22,11 @@ from buoyline.management.rules import (
     SummaryRatio,
     TruncatedStub,
 )
-from buoyline.management.view import ContextMessage, ContextView
+from buoyline.management.view import ContextView
 from buoyline.messages import Media, Message, ToolResult
 from buoyline.messages.model import Part, text_in
 from buoyline.offloader.policy import TurnResult, is_too_large, stub_budgets
 from buoyline.tokens.messages import count_result
-
-__all__ = [
-    "MANAGERS",
-    "ImageTrimming",
-    "ManagerSettings",
-    "Masking",
-    "Offloading",
-    "OutputTruncation",
-    "Pinning",
-    "RatioCompression",
-    "SlidingWindow",
-    "Summarization",
-]
 
 # A manager is its settings in a document, and decides about a context.
 
@@ -48,9 +34,7 @@ __all__ = [
 class ManagerSettings(DocumentObject):
     """The ``config`` of an entry of one type. A manager is its settings and has no other state.
 
-    Attributes:
-        type_name: Its name in documents.
-        usual_hook: Where it runs if no document names a hook.
+    It runs at its usual hook if no document names one.
     """
 
     type_name: ClassVar[str]
@@ -86,7 +70,7 @@ class RatioCompression(ManagerSettings):
     summary_schema: Mapping[str, Any] | None = None
 
     @model_validator(mode="after")
-    def _check(self) -> "RatioCompression":
+    def _check(self) -> Self:
         self.config()
         return self
 
@@ -124,42 +108,19 @@ class RatioCompression(ManagerSettings):
 # The tool results of a context.
 
 
-@dataclass(frozen=True, slots=True)
-class FoundResult:
-    """A tool result and its place.
-
-    Attributes:
-        position: Of its message in `ContextView.messages`.
-        number: In the message.
-        held: The message.
-    """
+class FoundResult(NamedTuple):
+    """A tool result, the position of its message in `ContextView.messages`, and its number in the message."""
 
     position: int
     number: int
-    held: ContextMessage
-
-    @property
-    def result(self) -> ToolResult:
-        """The result."""
-        return self.held.message.results[self.number]
-
-    @property
-    def chars(self) -> int:
-        """Characters of its text, all blocks as one text."""
-        return len(self.result.text)
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether a part of it was replaced already."""
-        return self.number in self.held.replaced_parts
+    result: ToolResult
 
 
 def results_of(context: ContextView, start: int = 0) -> Iterator[FoundResult]:
     """Yield the results of the messages from position *start* on, in order."""
-    for position in range(start, len(context.messages)):
-        held = context.messages[position]
-        for number in range(len(held.message.results)):
-            yield FoundResult(position, number, held)
+    for position, held in enumerate(context.messages[start:], start):
+        for number, result in enumerate(held.message.results):
+            yield FoundResult(position, number, result)
 
 
 def text_numbers(result: ToolResult) -> tuple[int, ...]:
@@ -183,9 +144,6 @@ class ImageTrimming(ManagerSettings):
     """Keeps the newest images, and replaces each older one by a line that names its file.
 
     Providers refuse requests with too many images, and each image takes more than a thousand tokens at every call.
-
-    Attributes:
-        max_images: How many are kept.
     """
 
     type_name: ClassVar[str] = "ImageLimitManager"
@@ -255,15 +213,14 @@ class Masking(ManagerSettings):
         found = list(results_of(context))
         newest = len(found) - self.keep_recent_results
         actions: list[Offload] = []
-        for one in found[: max(newest, 0)]:
-            numbers = text_numbers(one.result)
-            if not numbers or context.is_unread(one.position, one.number):
+        for position, number, result in found[: max(newest, 0)]:
+            texts = text_numbers(result)
+            if not texts or context.is_unread(position, number):
                 continue
-            tool = context.tool_of(one.position, one.number)
+            tool = context.tool_of(position, number)
             is_kept = any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
-            if not is_kept and count_result(one.result, context.counter) >= self.min_tokens:
-                stub = MaskStub(tool)
-                actions.append(Offload(one.position, one.number, "an older result", texts=numbers, write_stub=stub))
+            if not is_kept and count_result(result, context.counter) >= self.min_tokens:
+                actions.append(Offload(position, number, "an older result", texts=texts, write_stub=MaskStub(tool)))
         reason = f"{len(actions)} of {len(found)} tool results are old enough and large enough"
         return Decision(tuple(actions), reason)
 
@@ -289,12 +246,6 @@ class Offloading(ManagerSettings):
     """Offloads tool results over a limit, and the largest of a turn whose results together are too large.
 
     The keys are those of `ContextConfig`.
-
-    Attributes:
-        tool_result_limit: Tokens above which a result is offloaded.
-        preview_tokens: Tokens of its stub.
-        turn_results_limit: Tokens of all results of a turn.
-        tool_rules: Limits of single tools, by name or pattern.
     """
 
     type_name: ClassVar[str] = "OffloadManager"
@@ -306,7 +257,7 @@ class Offloading(ManagerSettings):
     tool_rules: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict[str, Mapping[str, Any]])
 
     @model_validator(mode="after")
-    def _check(self) -> "Offloading":
+    def _check(self) -> Self:
         self.config()
         return self
 
@@ -326,18 +277,13 @@ class Offloading(ManagerSettings):
         found = list(results_of(context, context.turn_at()))
         weighed = [_weighed(context, one, config) for one in found]
         budgets = stub_budgets(weighed, config.turn_limit(context.size), least=_LEAST_STUB_TOKENS)
-        actions = tuple(
-            Offload(
-                found[at].position,
-                found[at].number,
-                f"{count_result(found[at].result, context.counter):,} tokens",
-                texts=text_numbers(found[at].result),
-                write_stub=PreviewStub(tokens),
-            )
-            for at, tokens in sorted(budgets.items())
-            if text_numbers(found[at].result)
-        )
-        return Decision(actions, f"{len(actions)} of {len(found)} tool results of this turn are too much")
+        actions: list[Offload] = []
+        for at, tokens in sorted(budgets.items()):
+            position, number, result = found[at]
+            if texts := text_numbers(result):
+                reason = f"{count_result(result, context.counter):,} tokens"
+                actions.append(Offload(position, number, reason, texts=texts, write_stub=PreviewStub(tokens)))
+        return Decision(tuple(actions), f"{len(actions)} of {len(found)} tool results of this turn are too much")
 
     def in_words(self) -> str:
         """Return what it does."""
@@ -350,14 +296,15 @@ class Offloading(ManagerSettings):
 
 def _weighed(context: ContextView, found: FoundResult, config: ContextConfig) -> TurnResult:
     """Weigh a result as a window does before it is shown for the first time."""
-    rule = config.rule_for(context.tool_of(found.position, found.number))
+    position, number, result = found
+    rule = config.rule_for(context.tool_of(position, number))
     limit, preview_tokens = rule.limit or config.tool_result_limit, rule.preview_tokens or config.preview_tokens
-    is_kept = rule.offload == "never" or (rule.keep_errors and found.result.is_error)
-    if found.is_ours or is_kept:
-        return TurnResult(count_result(found.result, context.counter), 0, is_fixed=True)
-    if is_too_large(found.result, limit, context.counter):
+    is_replaced = number in context.messages[position].replaced_parts
+    if is_replaced or rule.offload == "never" or (rule.keep_errors and result.is_error):
+        return TurnResult(count_result(result, context.counter), 0, is_fixed=True)
+    if is_too_large(result, limit, context.counter):
         return TurnResult(limit + 1, preview_tokens, is_due=True)
-    tokens = count_result(found.result, context.counter)
+    tokens = count_result(result, context.counter)
     is_due = rule.offload == "always" and tokens > _WORTH_OFFLOADING_TOKENS
     return TurnResult(tokens, min(preview_tokens, tokens // 2), is_due=is_due)
 
@@ -526,23 +473,16 @@ class OutputTruncation(ManagerSettings):
 
     def decide(self, context: ContextView) -> Decision:
         """Choose the outputs that are longer."""
-        actions = tuple(
-            Offload(
-                found.position,
-                found.number,
-                f"{found.chars:,} characters, more than {self.max_output_length:,}",
-                texts=text_numbers(found.result),
-                write_stub=TruncatedStub(self.max_output_length),
-            )
-            for found in results_of(context)
-            if found.chars > self.max_output_length
-        )
-        return Decision(actions, f"{len(actions)} tool outputs exceed {self.max_output_length:,} characters")
+        limit, actions = self.max_output_length, list[Offload]()
+        for position, number, result in results_of(context):
+            if (chars := len(result.text)) > limit:
+                reason, texts = f"{chars:,} characters, more than {limit:,}", text_numbers(result)
+                actions.append(Offload(position, number, reason, texts=texts, write_stub=TruncatedStub(limit)))
+        return Decision(tuple(actions), f"{len(actions)} tool outputs exceed {limit:,} characters")
 
     def in_words(self) -> str:
         """Return what it does."""
-        limit = f"{self.max_output_length:,} characters"
-        return f"cuts each tool output to {limit} and keeps the whole in a file"
+        return f"cuts each tool output to {self.max_output_length:,} characters and keeps the whole in a file"
 
 
 MANAGERS: Final[Mapping[str, type[ManagerSettings]]] = MappingProxyType(

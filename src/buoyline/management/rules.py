@@ -80,13 +80,10 @@ class DocumentWarning(UserWarning):
 
 @dataclass(slots=True)
 class Problems:
-    """The problems of a document.
+    """The problems of the document *source*: paths with reasons.
 
-    Attributes:
-        source: Names the document, for people.
-        strict: Problems are errors. Otherwise unusable parts are left out with a warning, and nothing runs more often
-            than the document says.
-        found: Paths with reasons.
+    If *strict*, they are errors. Otherwise unusable parts are left out with a warning, and nothing runs more often than
+    the document says.
     """
 
     source: str
@@ -185,17 +182,16 @@ class DocumentObject(BaseModel):
 # misspelt rule, and its manager then runs at every call.
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a manager runs.
-
-    Attributes:
-        is_met: It runs.
-        reason: The first unmet rule, or all met rules, with the compared numbers.
-    """
-
-    is_met: bool
-    reason: str
+_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "message_count_exceed": "when there are more than {:,} messages",
+        "tokens_exceed": "when the context takes more than {:,} tokens",
+        "tokens_exceed_ratio": "when it takes more than {:.0%} of the window",
+        "turn_tokens_exceed": "when the tool results of a turn take more than {:,} tokens",
+        "idle_seconds_exceed": "when the model was not called for {:g} seconds",
+        "every_model_calls": "at every {} calls of the model",
+    }
+)
 
 
 class Activation(DocumentObject):
@@ -221,19 +217,22 @@ class Activation(DocumentObject):
     every_model_calls: Count | None = None
     on_overflow: bool | None = None
 
-    def verdict(self, context: ContextView) -> Verdict:
-        """Compare each rule with *context*."""
+    def verdict(self, context: ContextView) -> tuple[bool, str]:
+        """Return whether all rules are met, and the first unmet rule, or all, with the compared numbers."""
         met: list[str] = []
         for is_met, words in self._compared(context):
             if not is_met:
-                return Verdict(is_met=False, reason=words)
+                return False, words
             met.append(words)
-        return Verdict(is_met=True, reason="; ".join(met) or "always")
+        return True, "; ".join(met) or "always"
 
     def in_words(self) -> str:
         """Return the rules in words that follow "runs"."""
-        parts = [words for value, words in self._worded() if value is not None]
-        return " and ".join(parts) if parts else "always"
+        parts = [words.format(limit) for name, words in _WORDS.items() if (limit := getattr(self, name)) is not None]
+        if self.on_overflow is not None:
+            only = "only after" if self.on_overflow else "never after"
+            parts.append(f"{only} the provider refused the context as too long")
+        return " and ".join(parts) or "always"
 
     def _compared(self, context: ContextView) -> Iterator[tuple[bool, str]]:
         if self.on_overflow is not None:
@@ -251,17 +250,6 @@ class Activation(DocumentObject):
         if self.every_model_calls is not None:
             call = context.model_calls + 1
             yield call % self.every_model_calls == 0, f"call {call:,} of the model, every {self.every_model_calls:,}"
-
-    def _worded(self) -> Iterator[tuple[object, str]]:
-        yield self.message_count_exceed, f"when there are more than {self.message_count_exceed or 0:,} messages"
-        yield self.tokens_exceed, f"when the context takes more than {self.tokens_exceed or 0:,} tokens"
-        yield self.tokens_exceed_ratio, f"when it takes more than {self.tokens_exceed_ratio or 0:.0%} of the window"
-        tokens = f"{self.turn_tokens_exceed or 0:,} tokens"
-        yield self.turn_tokens_exceed, f"when the tool results of a turn take more than {tokens}"
-        yield self.idle_seconds_exceed, f"when the model was not called for {self.idle_seconds_exceed or 0:g} seconds"
-        yield self.every_model_calls, f"at every {self.every_model_calls} calls of the model"
-        only = "only after" if self.on_overflow else "never after"
-        yield self.on_overflow, f"{only} the provider refused the context as too long"
 
 
 def _exceeds(found: float, limit: float, what: str) -> tuple[bool, str]:
@@ -374,10 +362,9 @@ _CUT: Final = re.compile(r"\n\[truncated[^\n]*\]$")
 
 @dataclass(frozen=True, slots=True)
 class TruncatedStub:
-    """The first characters of a text with a notice behind them, together within a limit.
+    """The first characters of a text with a notice behind them, *max_chars* together.
 
-    Attributes:
-        max_chars: Of both. (OpenSearch adds its notice on top: its cut to 90 characters has 146.)
+    (OpenSearch adds its notice on top: its cut to 90 characters has 146.)
     """
 
     max_chars: int
@@ -398,30 +385,20 @@ class TruncatedStub:
 
 @dataclass(frozen=True, slots=True)
 class PreviewStub:
-    """A stub: first line, size, path, and a preview that reads the content.
-
-    Attributes:
-        max_tokens: Of the whole stub.
-    """
+    """A stub of at most *max_tokens*: first line, size, path, and a preview that reads the content."""
 
     max_tokens: int
 
     def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
         """Return the stub; if the whole was not stored, the beginning with the documented marker."""
-        return (
-            truncated(text, self.max_tokens, counter)
-            if stored is None
-            else stub(text, stored, self.max_tokens, counter)
-        )
+        if stored is None:
+            return truncated(text, self.max_tokens, counter)
+        return stub(text, stored, self.max_tokens, counter)
 
 
 @dataclass(frozen=True, slots=True)
 class MaskStub:
-    """One line that says which result was here and where it is.
-
-    Attributes:
-        tool: The tool's name; empty if not known.
-    """
+    """One line that says which result was here, if the *tool* is known of which one, and where it is."""
 
     tool: str = ""
 

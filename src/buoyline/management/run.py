@@ -26,9 +26,7 @@ class ManagerRun:
     """The outcome of one entry at its hook.
 
     Attributes:
-        hook: The hook.
         number: Of the entry at the hook, 0-based.
-        type_name: Of its manager.
         is_active: Its activation rules were met.
         reason: The rules with the compared numbers; if they were met, also what the manager found.
         done: What was done, in words.
@@ -72,10 +70,7 @@ class ManagementReport:
 async def run(management: ContextManagement, hook: Hook, editor: ContextEditor) -> ManagementReport:
     """Run the managers of *hook* in the order of the document, each on the context that the previous one left.
 
-    Args:
-        management: The document.
-        hook: Any but ``on_overflow``; for that, see `run_on_overflow`.
-        editor: Carries out their actions.
+    For ``on_overflow``, see `run_on_overflow`.
 
     Raises:
         ConfigError: A user's own manager broke the contract of `Reducer`.
@@ -94,15 +89,7 @@ async def run_on_overflow(
     """Make the context smaller after the provider refused it as too long.
 
     The managers of ``on_overflow`` run in order, then those of ``pre_llm`` with the rule ``on_overflow``, until the
-    context is a tenth smaller.
-
-    Args:
-        management: The document.
-        editor: See `run`. Its view must report the overflow.
-        error: The provider's error.
-
-    Returns:
-        What each manager did; at least one made the context smaller.
+    context is a tenth smaller. The view of *editor* must report the overflow.
 
     Raises:
         BaseException: *error* itself, if no manager made the context smaller.
@@ -143,9 +130,9 @@ class _Running:
     async def entry(self, hook: Hook, number: int, entry: ManagerEntry) -> None:
         """Run one entry and record its outcome."""
         context = self.view()
-        verdict = entry.activation.verdict(context)
-        if not verdict.is_met:
-            idle = ManagerRun(hook, number, entry.manager.type_name, is_active=False, reason=verdict.reason)
+        is_met, rules = entry.activation.verdict(context)
+        if not is_met:
+            idle = ManagerRun(hook, number, entry.manager.type_name, is_active=False, reason=rules)
             self.report.entries.append(idle)
             return
         decision = await entry.decide(context, self.error)
@@ -162,7 +149,7 @@ class _Running:
                 number,
                 entry.manager.type_name,
                 is_active=True,
-                reason=f"{verdict.reason}: {decision.reason}",
+                reason=f"{rules}: {decision.reason}",
                 done=tuple(one.words for one in done),
                 problems=tuple(problem for one in done for problem in one.problems),
                 is_reduced=any(one.is_reduced for one in done),
