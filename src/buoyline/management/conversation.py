@@ -15,9 +15,9 @@ from buoyline.management.model import ContextManagement
 from buoyline.management.rules import Hook
 from buoyline.management.run import ManagementReport, run, run_on_overflow
 from buoyline.management.view import NO_INDEX, ContextMessage, ContextView
-from buoyline.messages import Json, Media, Message, Opaque, Part, Text, ToolResult, detect, spell
+from buoyline.messages import Json, Media, Message, Opaque, Text, ToolResult, detect, spell
 from buoyline.messages.model import join_texts, text_in
-from buoyline.offloader import Abilities, Offloader, StoredResult
+from buoyline.offloader import Offloader, StoredResult
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.transcript import reference_line_for
 from buoyline.tokens import TextCounter, default_counter
@@ -25,126 +25,6 @@ from buoyline.tokens.messages import count_message, count_tools
 
 if TYPE_CHECKING:
     from buoyline.management.actions import ContextEditor
-
-# Replacing parts of messages by stubs, once the parts are stored.
-
-
-_RESULT_PARTS = (Text, Json, Media, Opaque)
-
-
-@dataclass(slots=True)
-class MessageReplacer:
-    """Stores parts of single messages, and builds the messages with their stubs.
-
-    Attributes:
-        offloader: Stores the parts; None drops them, with one warning.
-        session_id: The session.
-        counter: Counts the new messages.
-        stubs: Stored results by the text of their stubs, so that a stub of a stub leads to the whole.
-    """
-
-    offloader: Offloader | None
-    session_id: str
-    counter: TextCounter
-    stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
-    _has_warned: bool = False
-    _abilities: Abilities = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Look up the offloader's abilities once."""
-        self._abilities = abilities_of(self.offloader)
-
-    async def replaced(self, held: ContextMessage, action: Offload) -> ContextMessage:
-        """Return *held* after *action*; *held* itself if it would not become smaller.
-
-        Raises:
-            StorageError: The file system refused.
-        """
-        parts = held.message.parts if action.result < 0 else held.message.results[action.result].parts
-        whole, stored = await self._stored(held, action, parts)
-        changed = {**await self._texts(action, whole, stored), **_media(action, stored)}
-        if not changed:
-            return held
-        for text in filter(None, changed.values()):
-            await self._record(text, stored)
-        blocks = [changed.get(number, number) for number in range(len(parts))]
-        return self._changed(held, action, [block for block in blocks if block != ""])
-
-    def warn_of_loss(self) -> None:
-        """Warn once that removed messages are lost, if there is no offloader."""
-        if self.offloader is None and not self._has_warned:
-            self._has_warned = True
-            warn_caller("no offloader: what is removed from the context is lost; pass offloader= to keep it")
-
-    async def _stored(
-        self, held: ContextMessage, action: Offload, parts: tuple[Part, ...]
-    ) -> tuple[ToolResult, StoredResult | None]:
-        """Store the whole result; of a message's own content, only the replaced parts.
-
-        A result that is stored already is not stored again.
-        """
-        if action.result >= 0:
-            whole = held.message.results[action.result]
-        else:
-            offloaded = (part for number in action.media if isinstance(part := parts[number], _RESULT_PARTS))
-            whole = ToolResult(f"message-{held.index}", held.message.role, tuple(offloaded))
-        known = next((self.stubs[text] for text in whole.texts if text in self.stubs), None)
-        if known is not None and action.texts:
-            return whole, known
-        if self.offloader is None:
-            self.warn_of_loss()
-            return whole, None
-        if self._abilities.results is None:
-            reference = await self.offloader.offload_tool_result(self.session_id, whole)
-            return whole, StoredResult(reference, "", "", 0)
-        return whole, await self._abilities.results.store_result(self.session_id, whole)
-
-    async def _texts(self, action: Offload, whole: ToolResult, stored: StoredResult | None) -> dict[int, str]:
-        """Return one stub for the replaced texts, as the first of them; the others become empty."""
-        if not action.texts or action.write_stub is None:
-            return {}
-        if self._abilities.redactor is not None:
-            (view,) = await self._abilities.redactor.redacted([Message("tool", (whole,))])
-            whole = view.results[0]
-        leaves = join_texts([text_in(whole.parts[number]) or "" for number in action.texts])
-        text = action.write_stub(leaves, stored, self.counter)
-        return {**dict.fromkeys(action.texts, ""), action.texts[0]: text} if len(text) < len(leaves) else {}
-
-    async def _record(self, text: str, stored: StoredResult | None) -> None:
-        if stored is None:
-            return
-        if self._abilities.results is not None:
-            await self._abilities.results.record_stub(self.session_id, text, stored)
-        self.stubs[text] = stored
-
-    def _changed(self, held: ContextMessage, action: Offload, blocks: list[str | int]) -> ContextMessage:
-        dialect = detect(held.native)
-        if action.result < 0:
-            native = dialect.with_content(held.native, blocks)
-        else:
-            native = dialect.with_results(held.native, {action.result: blocks})
-        message = dialect.view(native)
-        replaced_parts = held.replaced_parts | {action.result}
-        return replace(
-            held,
-            native=native,
-            message=message,
-            tokens=count_message(message, self.counter),
-            replaced_parts=replaced_parts,
-        )
-
-
-def _media(action: Offload, stored: StoredResult | None) -> Mapping[int, str]:
-    """Return a line for each replaced image; none if its bytes were not stored."""
-    if stored is None:
-        return {}
-    places = {number: number if action.result >= 0 else at for at, number in enumerate(action.media)}
-    return {
-        number: reference_line_for(stored.parts[at])
-        for number, at in places.items()
-        if at < len(stored.parts) and stored.parts[at].reference
-    }
-
 
 # The reference line of messages that were archived without a summary.
 
@@ -172,13 +52,7 @@ _LEAST_SHARE_OF_WINDOW: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class SummaryPlan:
-    """How one summary is written.
-
-    Attributes:
-        compressor: Has it written, and checks it.
-        config: How it looks.
-        problems: Deviations from the document.
-    """
+    """How one summary is written, and the deviations from the document."""
 
     compressor: Compressor
     config: ContextConfig
@@ -210,13 +84,7 @@ class SummaryPlan:
 
 @dataclass(frozen=True, slots=True)
 class SummaryWriters:
-    """Writers of summaries, by the ``summarization_model_id`` of documents.
-
-    Attributes:
-        usual: Writes if a document names no writer, or an unknown one.
-        named: The others.
-        config: How summaries look unless the document says it.
-    """
+    """Writers of summaries by the ``summarization_model_id`` of documents; *usual* writes for all other ids."""
 
     usual: Compressor
     named: Mapping[str, Compressor]
@@ -224,9 +92,8 @@ class SummaryWriters:
 
     def of(self, action: Summarize) -> SummaryPlan:
         """Return the plan for the summary of *action*."""
-        problems = (
-            () if not action.model or action.model in self.named else (f"no summariser is named {action.model!r}",)
-        )
+        is_known = not action.model or action.model in self.named
+        problems = () if is_known else (f"no summariser is named {action.model!r}",)
         config = action.config or self.config
         config = replace(config, compression_prompt=action.prompt) if action.prompt else config
         return SummaryPlan(self.named.get(action.model, self.usual), config, problems)
@@ -239,8 +106,6 @@ class _Contents:
     Attributes:
         reinserted: Archived messages that are in the context, in order.
         notice: Says where messages are that were archived without a summary.
-        summary: As a message, and as a `Summary`.
-        messages: Those that are not archived.
         archived: Session index up to which the archive holds the messages.
         attempts: Ends of earlier attempts; each is repeated as it was.
         batches: References of archived messages, for an offloader that answers each batch with its own.
@@ -262,10 +127,8 @@ class _Contents:
         ours = [self.summary[0]] if self.summary else []
         return [*system, *ours, *([self.notice] if self.notice else []), *others]
 
-    @property
-    def first(self) -> int:
-        """Session index of the first message that is not archived."""
-        return self.messages[0].index if self.messages else 0
+
+_RESULT_PARTS = (Text, Json, Media, Opaque)
 
 
 class ManagedConversation:
@@ -313,13 +176,14 @@ class ManagedConversation:
         self.session_id = session_id
         self.reports: list[ManagementReport] = []
         self._size, self._config, self._counter = size, config or ContextConfig(), counter or default_counter()
-        self._turns = abilities_of(offloader).turns
+        self._offloader, self._abilities = offloader, abilities_of(offloader)
+        self._stubs: dict[str, StoredResult] = {}
+        self._has_warned = False
         usual, *named = (
             Compressor(offloader, config=self._config, counter=self._counter, summarizer=one)
             for one in (summarizer, *(summarizers or {}).values())
         )
         self._writers = SummaryWriters(usual, dict(zip(summarizers or {}, named, strict=True)), self._config)
-        self._replacing = MessageReplacer(offloader, session_id, self._counter)
         self._contents = _Contents()
         self._fixed_tokens = self._counter.count(system if isinstance(system, str) else spell(system))
         self._fixed_tokens += count_tools(tools, self._counter)
@@ -366,8 +230,8 @@ class ManagedConversation:
         self._begins_turn = False
         self._model_calls += 1
         self._called_at = self._clock()
-        if self._turns is not None:
-            self._turns.next_turn()
+        if self._abilities.turns is not None:
+            self._abilities.turns.next_turn()
         return self.messages
 
     async def recover_from_overflow(self, error: BaseException) -> list[Any]:
@@ -401,7 +265,7 @@ class ManagedConversation:
         """Archive messages and remove them; see `ContextEditor`."""
         extent, place = await self._archived(action.cut, self._writers.usual)
         notice = self._ours(reference_line(place), action.cut)
-        self._let_go(action)
+        self._evict(action)
         self._contents.notice = notice if action.notice else self._contents.notice
         return ActionResult(f"{extent.end - extent.first - len(action.reinserted):,} messages left for the archive")
 
@@ -411,9 +275,7 @@ class ManagedConversation:
         writing, contents = self._writers.of(action), self._contents
         previous = contents.summary[1] if contents.summary else None
         archived = [*contents.reinserted, *contents.messages[: action.cut]]
-        staying = [contents.messages[position] for position in action.reinserted]
-        staying += [held for held in map(contents.prefix.__getitem__, action.prefix) if not held.is_ours]
-        archived_tokens = sum(held.tokens for held in archived) - sum(held.tokens for held in staying)
+        archived_tokens = sum(held.tokens for held in archived) - sum(held.tokens for held in self._staying(action))
         previous_tokens = previous.tokens if previous else 0
         refused = writing.refused(action.cut, archived_tokens, self._size, previous_tokens)
         if refused is not None:
@@ -428,18 +290,34 @@ class ManagedConversation:
         )
         summary = await writing.compressor.record(self.session_id, summary)
         write_stub = self._ours(summary.text, action.cut)
-        self._let_go(action)
+        self._evict(action)
         self._contents.summary = (write_stub, summary)
         return writing.done(summary, action.cut, extent.tokens, is_reduced=self.view().tokens < before)
 
     async def replace(self, action: Offload) -> ActionResult:
         """Store a part of a message and replace it by its stub; see `ContextEditor`."""
         held = self._contents.messages[action.position]
-        replaced = await self._replacing.replaced(held, action)
-        if replaced is held:
+        whole, stored = await self._stored(held, action)
+        parts = whole.parts if action.result >= 0 else held.message.parts
+        changed = {**await self._texts(action, whole, stored), **_media(action, stored)}
+        if not changed:
             return ActionResult(f"message {held.index} stays: its stub would not be smaller", is_reduced=False)
-        self._contents.messages[action.position] = replaced
-        return ActionResult(f"message {held.index}: {action.reason}; {held.tokens:,} tokens became {replaced.tokens:,}")
+        if stored is not None:
+            for text in filter(None, changed.values()):
+                if self._abilities.results is not None:
+                    await self._abilities.results.record_stub(self.session_id, text, stored)
+                self._stubs[text] = stored
+        blocks = [block for number in range(len(parts)) if (block := changed.get(number, number)) != ""]
+        dialect = detect(held.native)
+        if action.result < 0:
+            native = dialect.with_content(held.native, blocks)
+        else:
+            native = dialect.with_results(held.native, {action.result: blocks})
+        message = dialect.view(native)
+        tokens, places = count_message(message, self._counter), held.replaced_parts | {action.result}
+        changed_message = ContextMessage(native, message, tokens, held.index, held.pinned, places)
+        self._contents.messages[action.position] = changed_message
+        return ActionResult(f"message {held.index}: {action.reason}; {held.tokens:,} tokens became {tokens:,}")
 
     async def pin(self, action: Pin) -> ActionResult:
         """Remember which messages to reinsert; see `ContextEditor`."""
@@ -452,19 +330,60 @@ class ManagedConversation:
         self.reports.append(report)
         return report
 
+    def _warn_of_loss(self) -> None:
+        """Warn once that removed messages are lost, if there is no offloader."""
+        if self._offloader is None and not self._has_warned:
+            self._has_warned = True
+            warn_caller("no offloader: what is removed from the context is lost; pass offloader= to keep it")
+
+    async def _stored(self, held: ContextMessage, action: Offload) -> tuple[ToolResult, StoredResult | None]:
+        """Store the whole result; of a message's own content, only the replaced parts.
+
+        A result that is stored already is not stored again.
+        """
+        if action.result >= 0:
+            whole = held.message.results[action.result]
+        else:
+            parts = (held.message.parts[number] for number in action.media)
+            offloaded = tuple(part for part in parts if isinstance(part, _RESULT_PARTS))
+            whole = ToolResult(f"message-{held.index}", held.message.role, offloaded)
+        known = next((self._stubs[text] for text in whole.texts if text in self._stubs), None)
+        if known is not None and action.texts:
+            return whole, known
+        if self._offloader is None:
+            self._warn_of_loss()
+            return whole, None
+        if self._abilities.results is None:
+            reference = await self._offloader.offload_tool_result(self.session_id, whole)
+            return whole, StoredResult(reference, "", "", 0)
+        return whole, await self._abilities.results.store_result(self.session_id, whole)
+
+    async def _texts(self, action: Offload, whole: ToolResult, stored: StoredResult | None) -> dict[int, str]:
+        """Return one stub for the replaced texts, as the first of them; the others become empty."""
+        if not action.texts or action.write_stub is None:
+            return {}
+        if self._abilities.redactor is not None:
+            (view,) = await self._abilities.redactor.redacted([Message("tool", (whole,))])
+            whole = view.results[0]
+        replaced = join_texts([text_in(whole.parts[number]) or "" for number in action.texts])
+        text = action.write_stub(replaced, stored, self._counter)
+        return {**dict.fromkeys(action.texts, ""), action.texts[0]: text} if len(text) < len(replaced) else {}
+
     async def _archived(self, cut: int, compressor: Compressor) -> tuple[MessageRange, ArchiveLocation]:
+        """Archive the messages before *cut*; a repeated attempt has the same messages."""
         contents, archived = self._contents, self._contents.messages[:cut]
+        first = archived[0].index if archived else 0
         extent = MessageRange(
             self.session_id,
-            contents.first,
+            first,
             [held.native for held in archived],
             sum(held.tokens for held in archived),
-            archived=max(contents.archived - contents.first, 0),
-            attempts=[end - contents.first for end in contents.attempts],
-            stubs=self._replacing.stubs,
+            archived=max(contents.archived - first, 0),
+            attempts=[end - first for end in contents.attempts],
+            stubs=self._stubs,
             batches=contents.batches,
         )
-        self._replacing.warn_of_loss()
+        self._warn_of_loss()
         contents.attempts.add(extent.end)
         place = await compressor.archive(extent)
         contents.archived, contents.batches = max(contents.archived, extent.end), place.batches
@@ -478,14 +397,28 @@ class ManagedConversation:
         view = dialect.view(native)
         return ContextMessage(native, view, count_message(view, self._counter), NO_INDEX)
 
-    def _let_go(self, action: Evict | Summarize) -> None:
-        """Remove the messages before the cut that are not reinserted, and those of the prefix that do not stay."""
+    def _staying(self, action: Evict | Summarize) -> list[ContextMessage]:
+        """Return the archived messages that are in the context after *action*, without those that are not its own."""
         prefix, messages = self._contents.prefix, self._contents.messages
-        staying = [prefix[position] for position in action.prefix if not prefix[position].is_ours]
-        self._contents.reinserted = sorted(
-            [*staying, *(messages[position] for position in action.reinserted)], key=lambda held: held.index
-        )
-        del messages[: action.cut]
+        kept = (prefix[position] for position in action.prefix if not prefix[position].is_ours)
+        return [*kept, *(messages[position] for position in action.reinserted)]
+
+    def _evict(self, action: Evict | Summarize) -> None:
+        """Remove the messages before the cut that are not reinserted, and those of the prefix that do not stay."""
+        self._contents.reinserted = sorted(self._staying(action), key=lambda held: held.index)
+        del self._contents.messages[: action.cut]
+
+
+def _media(action: Offload, stored: StoredResult | None) -> Mapping[int, str]:
+    """Return a line for each replaced image; none if its bytes were not stored."""
+    if stored is None:
+        return {}
+    places = {number: number if action.result >= 0 else at for at, number in enumerate(action.media)}
+    return {
+        number: reference_line_for(stored.parts[at])
+        for number, at in places.items()
+        if at < len(stored.parts) and stored.parts[at].reference
+    }
 
 
 if TYPE_CHECKING:
