@@ -39,13 +39,7 @@ class Reducer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CustomManager:
-    """A user's manager in an entry.
-
-    Attributes:
-        type_name: Its name in the document.
-        settings: Arguments of its constructor.
-        reducer: The manager, one for each entry.
-    """
+    """A user's manager in an entry, with its name in the document and the arguments of its constructor."""
 
     type_name: str
     settings: Mapping[str, Any]
@@ -100,15 +94,12 @@ def _decision(context: ContextView, kept: set[int]) -> Decision:
     All messages up to the newest removed one are archived, and the kept ones among them are reinserted.
     """
     legal = LegalCuts(context)
-    removed = [at for at in range(len(context.messages)) if at not in kept]
-    wanted = max(removed, default=-1) + 1
+    wanted = max((at + 1 for at in range(len(context.messages)) if at not in kept), default=0)
     # A cut between a call and its result moves back: it is better to keep a message than to archive one too many.
     cut = max((cut for cut in legal.cuts if cut <= wanted), default=0)
-    if cut == 0:
-        return Decision(reason="what it took away belongs to messages that stay")
     again = legal.closed_with((at for at in kept if 0 <= at < cut), cut)
     removed_count = cut - len(again)
-    if removed_count == 0:
+    if cut == 0 or removed_count == 0:
         return Decision(reason="what it took away belongs to messages that stay")
     reason = f"{removed_count:,} messages leave"
     return Decision((Evict(cut, again, legal.prefix, reason),), reason)
@@ -125,7 +116,7 @@ def find_reducer(
     allowed: Sequence[str],
     offered: Mapping[str, importlib.metadata.EntryPoint],
 ) -> CustomManager | None:
-    """Build the user's manager that a document names *type_name*.
+    """Build the user's manager that a document names *type_name*; None if this is no entry point and no dotted name.
 
     Args:
         type_name: The name of an entry point, or a dotted name such as ``my_package.managers.Last10``; a colon before
@@ -134,9 +125,6 @@ def find_reducer(
         allowed: Dotted names, or patterns of them, that may be imported. An entry point needs no permission: whoever
             installed its package gave it.
         offered: See `offered_reducers`.
-
-    Returns:
-        The manager; None if no entry point has this name and it is no dotted name.
 
     Raises:
         ConfigError: It may not be imported, cannot be imported, rejects *settings*, or has no method ``reduce``.

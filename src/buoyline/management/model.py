@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.metadata import EntryPoint
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, field_validator, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, InstanceOf, field_validator, model_serializer, model_validator
 
 from buoyline.errors import ConfigError
 from buoyline.management.actions import Decision
@@ -66,23 +66,16 @@ _RATIO_RANGE: Final = (0.1, 0.8)
 
 @dataclass(slots=True)
 class DocumentReader:
-    """Reads one document.
-
-    Attributes:
-        problems: Collects its problems.
-        allowed: See `find_reducer`.
-    """
+    """Reads one document and collects its problems; for *allowed* see `find_reducer`."""
 
     problems: Problems
     allowed: Sequence[str] = ()
     _offered: Mapping[str, EntryPoint] | None = None
 
     def document(self, raw: object, name: str = "") -> dict[str, Any]:
-        """Return the fields of a `ContextManagement` for *raw*, a document or a part of one.
+        """Return the fields of a `ContextManagement` for *raw*: a document, a manager entry, or a list of entries.
 
-        Args:
-            raw: A document, a manager entry, or a list of entries.
-            name: Overrides the document's own name; in OpenSearch it is in the URL.
+        *name* overrides the document's own, since in OpenSearch it is in the URL.
         """
         found = self._wrapped(raw)
         for key in found:
@@ -242,12 +235,10 @@ class DocumentReader:
         return (found - _EPOCH) // timedelta(milliseconds=1)
 
     def _text(self, key: str, value: object) -> str:
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            self.problems.add(key, f"must be a text, not {_kind(value)}")
-            return ""
-        return value
+        if value is None or isinstance(value, str):
+            return value or ""
+        self.problems.add(key, f"must be a text, not {_kind(value)}")
+        return ""
 
 
 def _kind(value: object) -> str:
@@ -260,10 +251,6 @@ def _kind(value: object) -> str:
     return f"{value!r}"
 
 
-_NO_ENTRIES: Final[tuple[ManagerEntry, ...]] = ()
-_METADATA: Final = ("created_time", "last_modified", "created_by")
-
-
 class ContextManagement(BaseModel):
     """A checked document in OpenSearch's form.
 
@@ -272,20 +259,15 @@ class ContextManagement(BaseModel):
 
     Attributes:
         name: May be empty for a document that is not stored.
-        description: For people.
         hooks: The managers of each hook, in the order in which they run. No hooks: no manager ever runs.
-        created_time: From OpenSearch; kept but not used.
-        last_modified: See *created_time*.
-        created_by: See *created_time*.
+        created_time: From OpenSearch, as the two fields after it; kept but not used.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = ""
     description: str = ""
-    hooks: dict[Hook, tuple[InstanceOf[ManagerEntry], ...]] = Field(
-        default_factory=dict[Hook, tuple[ManagerEntry, ...]]
-    )
+    hooks: dict[Hook, tuple[InstanceOf[ManagerEntry], ...]] = {}
     created_time: int | None = None
     last_modified: int | None = None
     created_by: str | None = None
@@ -341,14 +323,14 @@ class ContextManagement(BaseModel):
     @model_serializer
     def to_json(self) -> dict[str, Any]:
         """Return the document as JSON values, in the documented form."""
-        given = {key: getattr(self, key) for key in ("name", "description", *_METADATA)}
+        given = {key: getattr(self, key) for key in _TOP if key != "hooks"}
         kept = {key: value for key, value in given.items() if value not in (None, "")}
         hooks = {hook: [entry.to_json() for entry in entries] for hook, entries in self.hooks.items()}
         return {**kept, "hooks": hooks}
 
     def entries(self, hook: Hook) -> tuple[ManagerEntry, ...]:
         """Return the managers of *hook*, in order."""
-        return self.hooks.get(hook, _NO_ENTRIES)
+        return self.hooks.get(hook, ())
 
     @property
     def is_null(self) -> bool:

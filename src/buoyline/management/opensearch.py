@@ -35,12 +35,9 @@ _KEYS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class OpenSearchFinding:
-    """A part of a document that OpenSearch does not run as the document says.
+    """A part of a document that OpenSearch does not run as the document says, and its reason.
 
-    Attributes:
-        path: In the document.
-        reason: What OpenSearch does with it.
-        is_left_out: `to_opensearch` leaves the entry out; otherwise the entry does less there, and no harm.
+    `to_opensearch` leaves out entries that do harm; the others do less there.
     """
 
     path: str
@@ -150,11 +147,7 @@ def is_listing(raw: object) -> bool:
 
 
 def listed_in(listing: Mapping[str, Any], source: str = "listing") -> dict[str, Mapping[str, Any]]:
-    """Return the unread documents of a listing by name, in its order.
-
-    Args:
-        listing: See `is_listing`.
-        source: Names it in errors.
+    """Return the unread documents of a listing by name, in its order; *source* names it in errors.
 
     Raises:
         DocumentError: One of them has no name, or two have the same.
@@ -162,12 +155,11 @@ def listed_in(listing: Mapping[str, Any], source: str = "listing") -> dict[str, 
     found, problems = dict[str, Mapping[str, Any]](), list[tuple[str, str]]()
     for number, raw in enumerate(listing[INLINE_KEY]):
         name: object = raw.get("name") if is_object(raw) else None
+        path = joined(INLINE_KEY, number, "name")
         if not isinstance(name, str) or not name:
-            problems.append(
-                (joined(INLINE_KEY, number, "name"), "is missing, and nothing else tells it from the others")
-            )
+            problems.append((path, "is missing, and nothing else tells it from the others"))
         elif name in found:
-            problems.append((joined(INLINE_KEY, number, "name"), f"{name!r} occurs twice"))
+            problems.append((path, f"{name!r} occurs twice"))
         else:
             found[name] = raw
     if problems:
@@ -178,15 +170,9 @@ def listed_in(listing: Mapping[str, Any], source: str = "listing") -> dict[str, 
 def management_in(
     body: Mapping[str, Any], find: Callable[[str], ContextManagement], *, strict: bool = True
 ) -> ContextManagement | None:
-    """Return the document that *body* asks for.
+    """Return the document that *body*, of an agent's registration or execution, asks for; None if it asks for none.
 
-    Args:
-        body: Of an agent's registration or execution.
-        find: Returns the document of a name, such as `Registry.get`.
-        strict: See `ContextManagement.read`.
-
-    Returns:
-        The document; None if *body* asks for none.
+    *find* returns the document of a name, as `Registry.get` does. For *strict* see `ContextManagement.read`.
 
     Raises:
         DocumentError: *body* has a name and a document, or the document cannot be used.
@@ -214,17 +200,10 @@ def chosen(
 ) -> ContextManagement | None:
     """Return the document for one execution: the execution's own, else that of the agent's registration.
 
-    Nothing is merged: the first replaces the second as a whole.
-
-    Args:
-        find: See `management_in`.
-        registered: The body of the agent's registration.
-        executed: The body of the execution.
+    Nothing is merged: the first replaces the second as a whole. For *find* see `management_in`.
     """
-    found = management_in(executed, find) if executed is not None else None
-    if found is None and registered is not None:
-        return management_in(registered, find)
-    return found
+    found = (management_in(body, find) for body in (executed, registered) if body is not None)
+    return next((document for document in found if document is not None), None)
 
 
 def _name_in(body: Mapping[str, Any]) -> object:

@@ -69,12 +69,7 @@ def is_path(text: str) -> bool:
 
 
 def parsed(text: str, spelling: Spelling = "json", source: str = "document") -> Any:
-    """Return the value of *text*.
-
-    Args:
-        text: The document.
-        spelling: Its format.
-        source: Names it in errors.
+    """Return the value of *text*; *source* names it in errors.
 
     Raises:
         DocumentError: It does not have this format; the error says where.
@@ -124,14 +119,7 @@ BUILT_IN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A document in a registry.
-
-    Attributes:
-        name: Its name.
-        is_built_in: The package contains it.
-        description: Its own; empty if it cannot be read.
-        problem: Why it cannot be used; empty for a valid one.
-    """
+    """A document in a registry; a valid one has no *problem*, and one that cannot be read has no description."""
 
     name: str
     is_built_in: bool
@@ -146,11 +134,9 @@ class Registry:
     """
 
     def __init__(self, workspace: LocalWorkspace | None = None, *, allowed: Sequence[str] = ()) -> None:
-        """Use *workspace*; without one, there are only built-in documents.
+        """Use *workspace*, in which nothing is created before a document is put there.
 
-        Args:
-            workspace: Stores documents; nothing is created before one is put there.
-            allowed: Dotted names of managers that its documents may import; see `ContextManagement.read`.
+        Without one, there are only built-in documents. For *allowed* see `ContextManagement.read`.
         """
         self._documents = None if workspace is None else ContextManagementFiles(workspace.tree)
         self._allowed = allowed
@@ -177,16 +163,9 @@ class Registry:
     def put(
         self, raw: ContextManagement | Mapping[str, Any], name: str = "", *, replace: bool = True, strict: bool = True
     ) -> ContextManagement:
-        """Store a document, after all checks. An earlier one of the name is replaced as a whole.
+        """Store and return a document, after all checks. An earlier one of the name is replaced as a whole.
 
-        Args:
-            raw: The document.
-            name: Default: the document's own.
-            replace: Replace one of this name in the workspace.
-            strict: See `ContextManagement.read`.
-
-        Returns:
-            The stored document.
+        The name is by default the document's own; for *strict* see `ContextManagement.read`.
 
         Raises:
             InvalidNameError: The name cannot be one.

@@ -120,11 +120,8 @@ def from_strands_settings(manager: str, settings: Mapping[str, Any]) -> ContextM
     """Return a document that does what a conversation manager of Strands does with *settings*.
 
     Its work after the loop is at ``post_memory``, before the next turn; ``per_turn`` is ``every_model_calls`` at
-    ``pre_llm``; ``proactive_compression`` is ``tokens_exceed_ratio`` there; an overflow has its own hook.
-
-    Args:
-        manager: Name of the class.
-        settings: Its keyword arguments; default: the documented defaults.
+    ``pre_llm``; ``proactive_compression`` is ``tokens_exceed_ratio`` there; an overflow has its own hook. *manager* is
+    the name of the class; *settings* are its keyword arguments, with the documented defaults.
 
     Raises:
         ConfigError: The manager or a setting does not exist, or a document cannot have it, such as an agent.
@@ -151,10 +148,7 @@ def to_strands_settings(management: ContextManagement) -> tuple[str, dict[str, A
     Raises:
         ConfigError: No manager of Strands does exactly that.
     """
-    found: list[tuple[Hook, ManagerEntry]] = [
-        (hook, entry) for hook, entries in management.hooks.items() for entry in entries
-    ]
-    manager, settings = _read(found)
+    manager, settings = _read([(hook, entry) for hook, entries in management.hooks.items() for entry in entries])
     try:
         is_same = from_strands_settings(manager, settings).hooks == management.hooks
     except ConfigError:
@@ -167,10 +161,8 @@ def to_strands_settings(management: ContextManagement) -> tuple[str, dict[str, A
 def compression_threshold(proactive: object) -> float | None:
     """Return the share of the window above which Strands compresses before a call; None if it does not.
 
-    Strands ignores unknown keys, and compares any threshold with 0.
-
-    Args:
-        proactive: ``proactive_compression``, as passed to a conversation manager.
+    Strands ignores unknown keys, and compares any threshold with 0. *proactive* is ``proactive_compression``, as passed
+    to a conversation manager.
 
     Raises:
         ConfigError: It is not None, true, false, or a threshold above 0 and at most 1.

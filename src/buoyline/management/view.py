@@ -15,12 +15,9 @@ NO_INDEX = -1
 
 @dataclass(frozen=True, slots=True)
 class ContextMessage:
-    """One message in the context.
+    """One message in the context: the framework's own object and its view.
 
     Attributes:
-        native: The framework's own object.
-        message: Its view.
-        tokens: Of the message.
         index: Session index; `NO_INDEX` for a summary or a reference line.
         pinned: It is reinserted when it is archived.
         replaced_parts: Numbers of its results, and -1 for its own content, of which a part was replaced already.
@@ -64,7 +61,6 @@ class ContextView:
         prefix: Messages before the others: reinserted ones, a reference line, a summary.
         messages: Messages that are not archived, in order.
         size: Tokens of the model's window.
-        counter: Counts the tokens of replacements.
         fixed_tokens: Of the system prompt and tools beside the messages.
         idle_s: Seconds between the two newest model calls.
         model_calls: How many times the context was sent before.
@@ -142,7 +138,5 @@ class ContextView:
 
     def _spoken_at(self) -> int:
         """Return the position of the model's last message; -1 if there is none."""
-        position = len(self.messages) - 1
-        while position >= 0 and self.messages[position].message.role != "assistant":
-            position -= 1
-        return position
+        positions = reversed(range(len(self.messages)))
+        return next((at for at in positions if self.messages[at].message.role == "assistant"), -1)
