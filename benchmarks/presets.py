@@ -33,7 +33,8 @@ from typing import Any
 from buoyline import ContextWindow, LocalWorkspace
 from buoyline.inspect.costs import Requests
 from buoyline.management.registry import BUILT_IN
-from buoyline.messages import Message, detect
+from buoyline.messages import Message
+from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event
 

@@ -36,7 +36,8 @@ from buoyline.compression import Summary
 from buoyline.compression.extractive.fact_text import STRING_KINDS
 from buoyline.compression.plan import legal_cut_before
 from buoyline.inspect.replay import Replay, replay
-from buoyline.messages import Message, detect
+from buoyline.messages import Message
+from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed
 

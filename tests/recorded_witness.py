@@ -18,7 +18,7 @@ from recorded_talk import Step
 
 from buoyline import LocalWorkspace
 from buoyline.maintenance.verify import verify
-from buoyline.messages import dialect_named
+from buoyline.messages.registry import dialect_named
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
 

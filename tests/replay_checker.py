@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
 

@@ -26,7 +26,7 @@ from buoyline import ContextWindow, LocalWorkspace
 from buoyline.cli import main
 from buoyline.integrations.agentscope import WorkspaceMiddleware, resumed_state
 from buoyline.integrations.strands import SummarizingConversationManager, WorkspaceOffloader
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 
 SESSION = "voyage"
 

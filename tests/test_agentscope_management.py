@@ -39,7 +39,7 @@ from buoyline.integrations.agentscope.log import leaving_next, noted
 from buoyline.integrations.agentscope.settings import MiddlewareSettings, Workbench
 from buoyline.management import ContextManagement
 from buoyline.management.registry import BUILT_IN
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.offloader import Abilities
 from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import default_counter

@@ -31,22 +31,10 @@ from pydantic import AnyUrl
 
 from buoyline.compression.plan import legal_cuts, pair_spans
 from buoyline.errors import MessageError
-from buoyline.messages import (
-    Media,
-    Message,
-    Note,
-    Opaque,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    detect,
-    dialect_named,
-    spell,
-)
+from buoyline.messages import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.jsonl import parse
-from buoyline.messages.registry import read_result
+from buoyline.messages.model import Note, Part
+from buoyline.messages.registry import detect, dialect_named, read_result
 from buoyline.offloader.transcript import render
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
@@ -237,7 +225,8 @@ def test_json_that_the_framework_does_not_take_stays_json() -> None:
 
 def test_without_agentscope_a_new_message_is_the_json_of_the_same_message() -> None:
     code = (
-        "from buoyline.messages import dialect_named, spell\n"
+        "from buoyline.messages import spell\n"
+        "from buoyline.messages.registry import dialect_named\n"
         "import sys\n"
         "print(spell(dialect_named('agentscope').user_message('hi')))\n"
         "assert not [name for name in sys.modules if name.startswith(('agentscope', 'pydantic'))]\n"

@@ -50,13 +50,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
-from buoyline.compression.extractive import Extractive
+from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.compression.summarizers.attempts import FailureKind
 from buoyline.errors import ConfigError, ContextOverflowError, StorageError, SummaryError, WorkspaceFull
-from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware, workspace_tools
+from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware
 from buoyline.integrations.agentscope.agents import beginning, cut_of, messages_of, model_input, pieces_of, tokens_of
+from buoyline.integrations.agentscope.lookups import workspace_tools
 from buoyline.integrations.agentscope.summarizer import _failure
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.offloader import ToolRule
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message, count_tools

@@ -41,7 +41,7 @@ from buoyline import ContextWindow, LocalWorkspace
 from buoyline.errors import ConfigError, CorruptError, StorageError
 from buoyline.integrations.agentscope import WorkspaceMiddleware
 from buoyline.maintenance.verify import verify
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.workspace import Quotas
 
 in_all_ways = pytest.mark.parametrize("way", ["plain", "middleware", "both"])

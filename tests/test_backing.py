@@ -5,7 +5,7 @@ import pytest
 from buoyline.compression.citations import with_checked_citations
 from buoyline.compression.summary import Draft, Pointer, SourceMessage, SummaryRequest
 from buoyline.compression.summary_text import ArchiveLocation
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 
 TEXT = ("The retry limit is 4096.", "Port 8443 is taken by /srv/app/config.yaml.")

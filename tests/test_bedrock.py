@@ -11,23 +11,11 @@ from hypothesis import strategies as st
 
 from buoyline import LocalWorkspace, MemoryWorkspace
 from buoyline.errors import MessageError
-from buoyline.messages import (
-    Json,
-    Media,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    detect,
-    dialect_named,
-    spell,
-)
+from buoyline.messages import Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.jsonl import parse
+from buoyline.messages.model import Part
 from buoyline.messages.payloads import payload_sizes, put_back, take_out
-from buoyline.messages.registry import read_result
+from buoyline.messages.registry import detect, dialect_named, read_result
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
 

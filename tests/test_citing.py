@@ -7,7 +7,7 @@ from buoyline.compression.extractive.lines import LineFinder
 from buoyline.compression.extractive.snippets import MAX_LEAD_LINES, Sections
 from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.summary import Pointer, SourceMessage, SummaryRequest
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.previews.source import readable_lines
 from buoyline.tokens import default_counter
 

@@ -26,22 +26,12 @@ from hypothesis import strategies as st
 from thirds import examples
 
 from buoyline.errors import ConfigError, MessageError
-from buoyline.messages import (
-    Media,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    Turn,
-    convert,
-    dialect_named,
-    dialect_names,
-    spell,
-)
+from buoyline.messages import Media, Reasoning, Text, ToolCall, ToolResult, Turn, convert, spell
 from buoyline.messages.formats import base64_of
 from buoyline.messages.losses import Losses
 from buoyline.messages.model import Base64
 from buoyline.messages.pairing import with_tool_names
+from buoyline.messages.registry import dialect_named, dialect_names
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(64))).decode()
 PDF = base64.b64encode(b"%PDF-1.7 " + bytes(range(64))).decode()

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.testing import CounterConformance
-from buoyline.tokens import HeuristicCounter, O200kCounter, TextCounter, as_text_counter, default_counter
+from buoyline.tokens import HeuristicCounter, TextCounter, as_text_counter, default_counter
+from buoyline.tokens.o200k import O200kCounter
 
 
 class TestExactCounter(CounterConformance):

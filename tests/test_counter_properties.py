@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from thirds import examples
 
-from buoyline.tokens import O200kCounter, as_text_counter, default_counter
-from buoyline.tokens.o200k import source_chars, without_surrogates
+from buoyline.tokens import as_text_counter, default_counter
+from buoyline.tokens.o200k import O200kCounter, source_chars, without_surrogates
 from buoyline.tokens.vocabulary import o200k_base
 
 CATEGORIES: Final = sorted({unicodedata.category(chr(code)) for code in range(sys.maxunicode + 1)})

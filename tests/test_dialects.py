@@ -10,21 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.errors import ConfigError, MessageError
-from buoyline.messages import (
-    Media,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    detect,
-    dialect_named,
-    dialect_names,
-    spell,
-)
+from buoyline.messages import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.jsonl import parse
+from buoyline.messages.model import Part
+from buoyline.messages.registry import detect, dialect_named, dialect_names
 
 OPENAI = dialect_named("openai")
 ANTHROPIC = dialect_named("anthropic")

@@ -14,7 +14,8 @@ from thirds import STEP, each_third
 from buoyline.compression.citations import CUT, unverified
 from buoyline.compression.extractive.summarizer import Extractive, extract
 from buoyline.compression.summary import FIELDS, Draft, Pointer, SourceMessage, SummaryRequest, pointers_in
-from buoyline.messages import Message, detect
+from buoyline.messages import Message
+from buoyline.messages.registry import detect
 from buoyline.tokens import as_text_counter, default_counter
 
 COUNTER = default_counter()
@@ -59,9 +60,9 @@ def _spoken(message: Message) -> str:
 
 _DRAFT = """
 import json, pathlib, sys
-from buoyline.compression.extractive import extract
+from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.summary import Pointer, SourceMessage, SummaryRequest
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 
 messages = json.loads(pathlib.Path(sys.argv[1]).read_text())

@@ -14,8 +14,9 @@ from reference import scripts
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.cli import main
-from buoyline.messages import Json, Media, Note, Opaque, Reasoning, Text, ToolCall, ToolResult
+from buoyline.messages import Json, Media, Opaque, Reasoning, Text, ToolCall, ToolResult
 from buoyline.messages import Message as View
+from buoyline.messages.model import Note
 from buoyline.offloader import StoredPart, StoredResult
 from buoyline.offloader.stub import is_reread_notice, stub, truncated
 from buoyline.offloader.transcript import reference_line_for, render

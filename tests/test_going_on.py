@@ -10,7 +10,7 @@ from buoyline.compression.extractive.fact_text import ANSWERED
 from buoyline.compression.extractive.speech import last_words, split_closing
 from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.summary import Draft, Pointer, SourceMessage, SummaryRequest
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 
 Messages = Sequence[dict[str, Any]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from buoyline.compression import ContextConfig, Summary
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, ContextWindow, Event
 from buoyline.workspace import MemoryWorkspace

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from buoyline import LocalWorkspace
 from buoyline.errors import WorkspaceFull
-from buoyline.messages import Media, Part, Text, ToolResult
+from buoyline.messages import Media, Text, ToolResult
+from buoyline.messages.model import Part
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import MAX_LINE_CHARS, count_lines, is_readable
 from buoyline.testing import Faults

@@ -15,19 +15,19 @@ from buoyline.compression.plan import pair_spans
 from buoyline.errors import ConfigError
 from buoyline.management import (
     ContextManagement,
-    ContextMessage,
-    ContextView,
-    Evict,
     ManagedConversation,
-    Summarize,
     from_context_config,
     from_strands_settings,
     to_context_config,
     to_strands_settings,
 )
+from buoyline.management.actions import Evict, Summarize
 from buoyline.management.managers import MANAGERS, SlidingWindow, Summarization
 from buoyline.management.rules import LegalCuts, TruncatedStub
-from buoyline.messages import Message, Note, detect, dialect_named, spell
+from buoyline.management.view import ContextMessage, ContextView
+from buoyline.messages import Message, spell
+from buoyline.messages.model import Note
+from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader import StoredResult, ToolRule
 from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import MemoryWorkspace

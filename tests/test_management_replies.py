@@ -1,7 +1,7 @@
 """Documents over replies that hold calls and their results in one message, as AgentScope's do."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,9 +10,12 @@ pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 from agentscope.message import AssistantMsg, HintBlock, Msg, TextBlock, ToolCallBlock, ToolResultBlock, UserMsg
 
 from buoyline.management import ContextManagement, ManagedConversation
-from buoyline.messages import Message, detect
+from buoyline.messages.registry import detect
 from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import MemoryWorkspace
+
+if TYPE_CHECKING:
+    from buoyline.messages import Message
 
 LOUD = "".join(f"row {number}\n" for number in range(900))
 

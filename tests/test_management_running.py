@@ -16,7 +16,7 @@ from buoyline.errors import ConfigError
 from buoyline.management import ContextManagement, ManagedConversation, ManagerRun
 from buoyline.management.custom import CustomManager
 from buoyline.management.registry import built_in
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 

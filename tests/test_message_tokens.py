@@ -4,7 +4,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from buoyline.errors import MessageError
-from buoyline.messages import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, detect, spell
+from buoyline.messages import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
+from buoyline.messages.model import Part
+from buoyline.messages.registry import detect
 from buoyline.tokens import as_text_counter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
 

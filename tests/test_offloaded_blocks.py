@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.maintenance.verify import verify
-from buoyline.messages import Json, Media, Opaque, Text, ToolResult, dialect_named
+from buoyline.messages import Json, Media, Opaque, Text, ToolResult
+from buoyline.messages.registry import dialect_named
 from buoyline.offloader import StoredPart
 from buoyline.offloader.policy import is_too_large
 from buoyline.offloader.protocol import abilities_of

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third
 
 from buoyline.compression.plan import legal_cut_before, legal_cuts, pair_spans, plan
-from buoyline.messages import Message, Note, Part, Reasoning, Text, ToolCall, ToolResult, detect
+from buoyline.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from buoyline.messages.model import Note, Part
+from buoyline.messages.registry import detect
 
 CALL_IDS = ("", "a", "b", "c")
 

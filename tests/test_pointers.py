@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third, examples
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
-from buoyline.compression import Compressor, Draft, MessageRange, Pointer, Summary
+from buoyline.compression import Compressor, Draft, Pointer, Summary
+from buoyline.compression.compressor import MessageRange
 from buoyline.compression.extractive.lines import merged_pointers
 from buoyline.inspect.replay import Replay, replay
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.offloader import StoredResult
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import bare_stub, stub

@@ -14,7 +14,7 @@ from thirds import examples
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace, ToolRule
 from buoyline.errors import ConfigError, StorageError
 from buoyline.inspect.replay import Replay, replay
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.offloader.policy import LEAST_USEFUL_TOKENS, TurnResult, stub_budgets
 from buoyline.offloader.stub import bare_stub
 from buoyline.tokens import default_counter

@@ -7,10 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from thirds import examples
 
-from buoyline.offloader import StoredResult, preview
+from buoyline.offloader import StoredResult
 from buoyline.offloader.policy import is_smaller
 from buoyline.offloader.stub import TRUNCATION_MARKER, bare_stub, previewed_lines, stub, stub_of, truncated
 from buoyline.offloader.view import view_of
+from buoyline.previews import preview
 from buoyline.previews.source import TextSource, count_lines
 from buoyline.tokens import TextCounter, as_text_counter, default_counter
 

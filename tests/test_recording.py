@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from buoyline.cli import main
 from buoyline.errors import MessageError
 from buoyline.maintenance.verify import verify
-from buoyline.messages import detect
 from buoyline.messages.recording import read_recording
+from buoyline.messages.registry import detect
 from buoyline.workspace import LocalWorkspace
 
 OPENAI = [

@@ -15,16 +15,11 @@ from buoyline.maintenance.verify import verify
 from buoyline.messages import (
     Dialect,
     Message,
-    Part,
-    Role,
     Text,
     ToolCall,
     ToolResult,
     Turn,
     convert,
-    detect,
-    dialect_named,
-    dialect_names,
     register_dialect,
     registry,
     spell,
@@ -32,7 +27,8 @@ from buoyline.messages import (
 )
 from buoyline.messages.jsonl import parse
 from buoyline.messages.losses import Losses
-from buoyline.messages.registry import read_result
+from buoyline.messages.model import Part, Role
+from buoyline.messages.registry import detect, dialect_named, dialect_names, read_result
 
 ROLES: dict[str, Role] = {"harbour": "user", "pilot": "assistant", "deck": "tool", "owner": "system"}
 SPEAKERS = {role: speaker for speaker, role in ROLES.items()}

@@ -20,8 +20,8 @@ from buoyline.errors import NotFoundError, QuotaExceededError, RedactionError, S
 from buoyline.maintenance.gc import Retention, collect
 from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
-from buoyline.messages import Json, Media, Opaque, ResultPart, Text, ToolResult
-from buoyline.messages.model import Base64
+from buoyline.messages import Json, Media, Opaque, Text, ToolResult
+from buoyline.messages.model import Base64, ResultPart
 from buoyline.testing.conversation import contents, result_of_all_kinds
 from buoyline.testing.faults import every_fault
 from buoyline.workspace import layout

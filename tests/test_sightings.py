@@ -2,7 +2,7 @@
 
 from buoyline.compression.extractive.occurrences import OccurrenceIndex
 from buoyline.compression.summary import SourceMessage
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 
 
 def _seen(*texts: str) -> dict[str, int]:

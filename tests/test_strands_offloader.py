@@ -29,7 +29,8 @@ from strands_model import ScriptedModel, call
 from buoyline import LocalWorkspace, MemoryWorkspace, ToolRule
 from buoyline.errors import ConfigError
 from buoyline.integrations import strands
-from buoyline.integrations.strands import WorkspaceOffloader, WorkspaceStorage, session_of
+from buoyline.integrations.strands import WorkspaceOffloader, WorkspaceStorage
+from buoyline.integrations.strands.history import session_of
 from buoyline.tokens import default_counter
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 100

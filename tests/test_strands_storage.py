@@ -33,14 +33,8 @@ from strands_model import ScriptedModel, call
 
 from buoyline import LocalWorkspace, MemoryWorkspace, Quotas
 from buoyline.errors import ConfigError, CorruptError, QuotaExceededError
-from buoyline.integrations.strands import (
-    FileStorage,
-    InMemoryStorage,
-    WorkspaceOffloader,
-    WorkspaceStorage,
-    session_of,
-)
-from buoyline.integrations.strands.history import session_named
+from buoyline.integrations.strands import FileStorage, InMemoryStorage, WorkspaceOffloader, WorkspaceStorage
+from buoyline.integrations.strands.history import session_named, session_of
 from buoyline.integrations.strands.storage import framed, unframed
 from buoyline.lookups import grep, lookup_tools
 from buoyline.workspace import layout

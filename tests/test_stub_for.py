@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from buoyline import ContextWindow
-from buoyline.messages import Text, ToolResult, detect
+from buoyline.messages import Text, ToolResult
+from buoyline.messages.registry import detect
 from buoyline.offloader import hook, stub_for
 from buoyline.tokens import default_counter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.messages import Media, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult, detect
+from buoyline.messages import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+from buoyline.messages.model import Part, Role
+from buoyline.messages.registry import detect
 from buoyline.offloader.transcript import render
 
 TIME = "2026-01-02T03:04:05.678Z"

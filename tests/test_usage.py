@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.errors import UsageError
-from buoyline.tokens import Usage, usage_of
+from buoyline.tokens.usage import Usage, usage_of
 
 CHAT_COMPLETION = {
     "id": "c",

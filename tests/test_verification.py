@@ -22,7 +22,8 @@ from thirds import STEP, each_third
 from buoyline.compression import ContextConfig
 from buoyline.errors import NotFoundError
 from buoyline.maintenance.gc import collect
-from buoyline.maintenance.verify import KINDS, SEVERITIES, IntegrityReport, verify
+from buoyline.maintenance.verify import IntegrityReport, verify
+from buoyline.maintenance.verify.findings import KINDS, SEVERITIES
 from buoyline.maintenance.verify.journal import Scan, lines_of
 from buoyline.window import ContextWindow
 from buoyline.workspace import LocalWorkspace

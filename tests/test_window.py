@@ -24,7 +24,7 @@ from buoyline.errors import (
     SummaryError,
 )
 from buoyline.inspect.replay import Replay, replay
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
 from buoyline.window.follow import HeldContext, HeldWindow

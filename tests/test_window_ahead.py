@@ -17,7 +17,7 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspa
 from buoyline.compression import Draft, SummaryRequest
 from buoyline.compression.plan import legal_cut_before
 from buoyline.errors import ConfigError, ContextOverflowError, StaleWindowError, StorageError
-from buoyline.messages import dialect_named
+from buoyline.messages.registry import dialect_named
 from buoyline.window import ContextCompressed, Event, MessagesArchived
 
 SIZE = 4_000

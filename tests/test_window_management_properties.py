@@ -28,7 +28,8 @@ from buoyline import ContextWindow, MemoryWorkspace
 from buoyline.compression import ContextConfig
 from buoyline.errors import ContextOverflowError
 from buoyline.management import ContextManagement
-from buoyline.messages import Message, dialect_named
+from buoyline.messages import Message
+from buoyline.messages.registry import dialect_named
 from buoyline.tokens import HeuristicCounter
 from buoyline.tokens.messages import count_message
 

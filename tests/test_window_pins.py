@@ -7,7 +7,8 @@ import pytest
 from window_forms import FORMS, NAMES, Form, words
 
 from buoyline import ContextWindow
-from buoyline.messages import Message, detect
+from buoyline.messages import Message
+from buoyline.messages.registry import detect
 from buoyline.workspace import LocalWorkspace
 
 

@@ -10,7 +10,7 @@ from window_forms import FORMS, NAMES, Form, spelled, words
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Draft, SummaryRequest
 from buoyline.compression.plan import pair_spans
-from buoyline.messages import dialect_named
+from buoyline.messages.registry import dialect_named
 from buoyline.window.tool import compress_tool
 
 in_every_dialect = pytest.mark.parametrize("form", FORMS, ids=NAMES)

@@ -10,8 +10,9 @@ from window_forms import Form, OpenAI, words
 
 from buoyline import ContextWindow, LocalWorkspace
 from buoyline.errors import ConfigError
-from buoyline.messages import convert, dialect_named, spell
+from buoyline.messages import convert, spell
 from buoyline.messages.jsonl import parse
+from buoyline.messages.registry import dialect_named
 
 SIZE = 3_000
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from buoyline import ContextConfig, ContextWindow, MemoryWorkspace
 from buoyline.errors import UsageError
-from buoyline.messages import detect
-from buoyline.tokens import Usage, default_counter
+from buoyline.messages.registry import detect
+from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
+from buoyline.tokens.usage import Usage
 from buoyline.window import ContextCompressed, Event
 from buoyline.window.usage import Request, UsageCalibration
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from buoyline.messages import dialect_named
 from buoyline.messages.payloads import encode_bytes
+from buoyline.messages.registry import dialect_named
 
 if TYPE_CHECKING:
     from agentscope.message import Msg

@@ -34,7 +34,9 @@ OLD: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Of both reference versions, which no rename of ours changes: ``module:name``, or the name of a method."""
 
-NEW: Final[Mapping[str, str]] = MappingProxyType({**OLD, "verify": "buoyline.maintenance.verify:verify"})
+NEW: Final[Mapping[str, str]] = MappingProxyType(
+    {**OLD, "preview": "buoyline.previews:preview", "verify": "buoyline.maintenance.verify:verify"}
+)
 """Of the checkout."""
 
 SHOWN: Final[Mapping[str, str]] = MappingProxyType({})

@@ -10,7 +10,8 @@ import click
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import print_json, print_notices
 from buoyline.errors import NotFoundError
-from buoyline.messages import Converted, convert, dialect_named, dialect_names
+from buoyline.messages import Converted, convert
+from buoyline.messages.registry import dialect_named, dialect_names
 from buoyline.workspace import LocalWorkspace
 
 

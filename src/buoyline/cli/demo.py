@@ -20,7 +20,7 @@ from buoyline.cli import demo_script as script
 from buoyline.cli.options import json_option
 from buoyline.cli.output import print_json
 from buoyline.errors import SessionExistsError, StorageError, storage_error
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.previews.source import visible
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message

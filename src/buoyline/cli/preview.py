@@ -11,8 +11,9 @@ import click
 
 from buoyline.cli.options import json_option
 from buoyline.cli.output import print_json, print_notices, print_text
-from buoyline.offloader import Source, StoredResult
+from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import stub_of, tokens_of
+from buoyline.previews.source import Source
 from buoyline.tokens import default_counter
 from buoyline.workspace.streams import outside_source
 

@@ -22,9 +22,10 @@ from buoyline.inspect.costs import Prices, RequestCost, appended, cost_of
 from buoyline.inspect.replay import Replay, replay
 from buoyline.maintenance.gc import replacing
 from buoyline.management import ContextManagement
-from buoyline.messages import dialect_names, spell
+from buoyline.messages import spell
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.recording import Recording, read_recording
+from buoyline.messages.registry import dialect_names
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
 from buoyline.window.settings import document_of

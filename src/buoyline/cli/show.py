@@ -14,7 +14,7 @@ from buoyline.cli.sessions import Inventory, inventory_of
 from buoyline.errors import NotFoundError
 from buoyline.lookups.answer import Line
 from buoyline.lookups.lines import lines_of
-from buoyline.messages import dialect_named
+from buoyline.messages.registry import dialect_named
 from buoyline.offloader.protocol import WindowState
 from buoyline.offloader.transcript import render
 from buoyline.workspace import LocalWorkspace, layout

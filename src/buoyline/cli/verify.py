@@ -9,7 +9,8 @@ import click
 
 from buoyline.cli.options import json_option, workdir_option
 from buoyline.cli.output import counted, print_json, print_report, progress
-from buoyline.maintenance.verify import SEVERITIES, IntegrityFinding, IntegrityReport, Severity, verify
+from buoyline.maintenance.verify import IntegrityFinding, IntegrityReport, verify
+from buoyline.maintenance.verify.findings import SEVERITIES, Severity
 from buoyline.workspace import LocalWorkspace
 
 _FOUND = 1

@@ -4,10 +4,11 @@ Here are the configuration, the plan of what is archived, the compressor, the ch
 Nothing here holds a context or decides when it is compacted: `buoyline.window` does.
 """
 
-from buoyline.compression.compressor import CompressionResult, Compressor, MessageRange
+from buoyline.compression.compressor import CompressionResult, Compressor
 from buoyline.compression.config import ContextConfig
-from buoyline.compression.extractive import Extractive
-from buoyline.compression.summarizers import CallableSummarizer, ModelSummarizer, SummaryFunction
+from buoyline.compression.extractive.summarizer import Extractive
+from buoyline.compression.summarizers.callables import CallableSummarizer
+from buoyline.compression.summarizers.model import ModelSummarizer
 from buoyline.compression.summary import Draft, Fact, Pointer, SourceMessage, Summarizer, Summary, SummaryRequest
 
 __all__ = [
@@ -18,12 +19,10 @@ __all__ = [
     "Draft",
     "Extractive",
     "Fact",
-    "MessageRange",
     "ModelSummarizer",
     "Pointer",
     "SourceMessage",
     "Summarizer",
     "Summary",
-    "SummaryFunction",
     "SummaryRequest",
 ]

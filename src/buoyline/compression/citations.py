@@ -20,7 +20,8 @@ from buoyline.compression.summary import (
     pointers_in,
 )
 from buoyline.compression.summary_text import ArchiveLocation
-from buoyline.messages import Part, Role, ToolResult
+from buoyline.messages import ToolResult
+from buoyline.messages.model import Part, Role
 from buoyline.offloader.transcript import render_parts
 
 MARK: Final = " (unverified)"

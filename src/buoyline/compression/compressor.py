@@ -18,12 +18,11 @@ from buoyline.compression.citations import (
 )
 from buoyline.compression.config import ContextConfig, config_of
 from buoyline.compression.excerpts import counted_file, excerpts_of, lines_of_files
-from buoyline.compression.extractive import Extractive
-from buoyline.compression.extractive.summarizer import carried, extract
+from buoyline.compression.extractive.summarizer import Extractive, carried, extract
 from buoyline.compression.plan import Plan, plan
-from buoyline.compression.summarizers import SummaryFunction, summarizer_from
 from buoyline.compression.summarizers.answers import cleaned
 from buoyline.compression.summarizers.attempts import shortened
+from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
 from buoyline.compression.summary import (
     POINTER,
     BatchReference,
@@ -40,7 +39,8 @@ from buoyline.compression.summary import (
 )
 from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, render, with_resolved_pointers
 from buoyline.errors import NotFoundError, SummaryError
-from buoyline.messages import Message, detect, dialect_named
+from buoyline.messages import Message
+from buoyline.messages.registry import detect, dialect_named
 from buoyline.messages.times import now
 from buoyline.offloader import Abilities, Offloader, ResultStreams, StoredResult
 from buoyline.offloader.protocol import abilities_of

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from buoyline.messages import Message, Note, Text
+from buoyline.messages import Message, Text
+from buoyline.messages.model import Note
 
 Spans = list[tuple[int, int]]
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self, cast
 
 from buoyline.errors import ConfigError
-from buoyline.messages import detect
+from buoyline.messages.registry import detect
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 

@@ -13,7 +13,8 @@ from buoyline.compression.summary import POINTER
 from buoyline.errors import CorruptError, NotFoundError, StorageError
 from buoyline.lookups.lines import fragments, windows
 from buoyline.lookups.sources import ByteSource
-from buoyline.messages import Message, Text, dialect_named, spell
+from buoyline.messages import Message, Text, spell
+from buoyline.messages.registry import dialect_named
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
 from buoyline.workspace import LocalWorkspace, layout

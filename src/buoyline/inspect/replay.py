@@ -8,8 +8,10 @@ from buoyline.compression.plan import legal_cut_before
 from buoyline.compression.summary import SummarySqueezed
 from buoyline.errors import MessageError
 from buoyline.inspect.costs import RequestCost, Requests
-from buoyline.management import Hook, ManagerRun
-from buoyline.messages import Message, detect, dialect_named
+from buoyline.management import ManagerRun
+from buoyline.management.rules import Hook
+from buoyline.messages import Message
+from buoyline.messages.registry import detect, dialect_named
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 from buoyline.window.events import ContextCompressed, ContextManaged, Event, ResultOffloaded

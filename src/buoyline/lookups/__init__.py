@@ -7,7 +7,7 @@ They read a workspace through `sources.WorkspaceFiles` alone: names, sizes and r
 or locks files belongs in `buoyline.workspace`; code that talks to a framework belongs in `buoyline.integrations`.
 """
 
-from buoyline.lookups.answer import Answer, Line, Spelling
+from buoyline.lookups.answer import Answer, Line
 from buoyline.lookups.glob import glob
 from buoyline.lookups.grep import grep
 from buoyline.lookups.query import query
@@ -21,7 +21,6 @@ __all__ = [
     "Answer",
     "Line",
     "Retrieved",
-    "Spelling",
     "Tool",
     "glob",
     "grep",

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from buoyline.errors import MessageError
 from buoyline.maintenance.verify.journal import Scan, lines_of
-from buoyline.messages import detect
 from buoyline.messages.jsonl import parse
+from buoyline.messages.registry import detect
 from buoyline.workspace.batches import ArchivedMessage, batch_after, rendered, times_of, transcript_bytes
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import ByteRange, batch_record, decode, encode

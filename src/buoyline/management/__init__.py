@@ -4,12 +4,10 @@ Here documents are read, checked and explained, and managers decide what to do w
 `ContextEditor`, such as a window, changes a context.
 """
 
-from buoyline.management.actions import ActionResult, Decision, Evict, ManagerAction, Offload, Pin, Summarize
 from buoyline.management.conversation import ManagedConversation
-from buoyline.management.custom import Reducer
 from buoyline.management.model import ContextManagement
 from buoyline.management.registry import Registry
-from buoyline.management.rules import DocumentWarning, Hook
+from buoyline.management.rules import DocumentWarning
 from buoyline.management.run import ManagementReport, ManagerRun
 from buoyline.management.settings import (
     from_context_config,
@@ -17,26 +15,14 @@ from buoyline.management.settings import (
     to_context_config,
     to_strands_settings,
 )
-from buoyline.management.view import ContextMessage, ContextView
 
 __all__ = [
-    "ActionResult",
     "ContextManagement",
-    "ContextMessage",
-    "ContextView",
-    "Decision",
     "DocumentWarning",
-    "Evict",
-    "Hook",
     "ManagedConversation",
     "ManagementReport",
-    "ManagerAction",
     "ManagerRun",
-    "Offload",
-    "Pin",
-    "Reducer",
     "Registry",
-    "Summarize",
     "from_context_config",
     "from_strands_settings",
     "to_context_config",

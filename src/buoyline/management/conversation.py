@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from buoyline.compression import Compressor, ContextConfig, MessageRange, Summarizer, Summary, SummaryFunction
+from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary
+from buoyline.compression.compressor import MessageRange
 from buoyline.compression.config import summary_budget_tokens
+from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summary import BatchReference
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError, warn_caller
@@ -15,8 +17,9 @@ from buoyline.management.model import ContextManagement
 from buoyline.management.rules import Hook
 from buoyline.management.run import ManagementReport, run, run_on_overflow
 from buoyline.management.view import NO_INDEX, ContextMessage, ContextView
-from buoyline.messages import Json, Media, Message, Opaque, Text, ToolResult, detect, spell
+from buoyline.messages import Json, Media, Message, Opaque, Text, ToolResult, spell
 from buoyline.messages.model import join_texts, text_in
+from buoyline.messages.registry import detect
 from buoyline.offloader import Offloader, StoredResult
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.transcript import reference_line_for

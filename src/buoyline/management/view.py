@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from buoyline.messages import Message, Note, ToolResult
+from buoyline.messages import Message, ToolResult
+from buoyline.messages.model import Note
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
 

@@ -18,15 +18,12 @@ from buoyline.offloader.protocol import (
     StoredPart,
     StoredResult,
     SummaryLog,
-    SupportsAbilities,
     ToolOutput,
     TranscriptReader,
     TurnCounter,
     WindowLog,
     WindowState,
 )
-from buoyline.previews import preview
-from buoyline.previews.source import Source
 
 __all__ = [
     "Abilities",
@@ -38,17 +35,14 @@ __all__ = [
     "ResultStore",
     "ResultStreams",
     "ResultWriter",
-    "Source",
     "StoredPart",
     "StoredResult",
     "SummaryLog",
-    "SupportsAbilities",
     "ToolOutput",
     "ToolRule",
     "TranscriptReader",
     "TurnCounter",
     "WindowLog",
     "WindowState",
-    "preview",
     "stub_for",
 ]

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from buoyline.messages import ResultPart
-from buoyline.messages.model import text_in
+from buoyline.messages.model import ResultPart, text_in
 from buoyline.offloader.protocol import StoredResult
 from buoyline.offloader.view import view_of
 from buoyline.previews.layout import PreviewLine, parse_preview

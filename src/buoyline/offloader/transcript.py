@@ -10,21 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from buoyline.messages import (
-    CachePoint,
-    Json,
-    Media,
-    Message,
-    Note,
-    Opaque,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from buoyline.messages.jsonl import is_object
-from buoyline.messages.model import text_in
+from buoyline.messages.model import Note, Part, text_in
 from buoyline.offloader.protocol import StoredPart
 from buoyline.previews.source import escaped, readable_lines
 

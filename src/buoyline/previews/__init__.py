@@ -5,5 +5,6 @@ of stubs or workspaces.
 """
 
 from buoyline.previews.preview import preview
+from buoyline.previews.source import Source
 
-__all__ = ["preview"]
+__all__ = ["Source", "preview"]

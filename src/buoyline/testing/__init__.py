@@ -16,13 +16,12 @@ if "pytest" in sys.modules:
     )
 
 from buoyline.testing.conversation import HOSTILE_IDS, HOSTILE_TEXTS
-from buoyline.testing.counter import COUNTED_TEXTS, CounterConformance
+from buoyline.testing.counter import CounterConformance
 from buoyline.testing.faults import Faults, every_fault
 from buoyline.testing.offloader import OffloaderConformance
 from buoyline.testing.workspace import WorkspaceConformance
 
 __all__ = [
-    "COUNTED_TEXTS",
     "HOSTILE_IDS",
     "HOSTILE_TEXTS",
     "CounterConformance",

@@ -3,8 +3,8 @@
 import base64
 from typing import Any, Final
 
-from buoyline.messages import Json, Media, Opaque, ResultPart, Text, ToolResult
-from buoyline.messages.model import Base64
+from buoyline.messages import Json, Media, Opaque, Text, ToolResult
+from buoyline.messages.model import Base64, ResultPart
 
 _PNG: Final = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 _AUDIO: Final = bytes(range(255, 0, -1))

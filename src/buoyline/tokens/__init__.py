@@ -6,17 +6,13 @@ decisions about them do not belong here.
 
 from buoyline.tokens.counter import HeuristicCounter, TextCounter, TokenCounter, as_text_counter
 from buoyline.tokens.models import context_size
-from buoyline.tokens.o200k import O200kCounter, default_counter
-from buoyline.tokens.usage import Usage, usage_of
+from buoyline.tokens.o200k import default_counter
 
 __all__ = [
     "HeuristicCounter",
-    "O200kCounter",
     "TextCounter",
     "TokenCounter",
-    "Usage",
     "as_text_counter",
     "context_size",
     "default_counter",
-    "usage_of",
 ]

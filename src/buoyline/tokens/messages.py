@@ -3,19 +3,8 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from buoyline.messages import (
-    CachePoint,
-    Json,
-    Media,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    spell,
-)
+from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
+from buoyline.messages.model import Part
 from buoyline.tokens.counter import TextCounter
 
 # Role, separators and the end of the message; OpenAI documents 3 to 4 for its chat models.

@@ -5,14 +5,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from buoyline.compression import Compressor, ContextConfig, MessageRange, Summary
+from buoyline.compression import Compressor, ContextConfig, Summary
+from buoyline.compression.compressor import MessageRange
 from buoyline.compression.plan import Plan, legal_cut_before, plan
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import SummaryError
-from buoyline.management import ContextView
 from buoyline.management.conversation import reference_line
 from buoyline.management.rules import LegalCuts, closed
-from buoyline.messages import dialect_named
+from buoyline.management.view import ContextView
+from buoyline.messages.registry import dialect_named
 from buoyline.window.context import Context
 from buoyline.window.events import ContextCompressed, MessagesArchived
 from buoyline.window.log import Change, Replace

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby, islice
 
-from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary, SummaryFunction
+from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary
+from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import ContextOverflowError
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.custom import CustomManager

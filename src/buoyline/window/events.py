@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from buoyline.compression import Summary
 from buoyline.compression.summary import SummaryFellBack, SummarySqueezed, SummaryVerified
-from buoyline.management import Hook, ManagementReport
+from buoyline.management import ManagementReport
+from buoyline.management.rules import Hook
 
 
 @dataclass(frozen=True, slots=True)

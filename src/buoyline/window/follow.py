@@ -9,8 +9,9 @@ from typing import Any
 
 from buoyline.compression import Summary
 from buoyline.errors import NotFoundError, SessionExistsError
-from buoyline.messages import Converted, Loss, Text, convert, dialect_named, spell
+from buoyline.messages import Converted, Loss, Text, convert, spell
 from buoyline.messages.jsonl import parse
+from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog, WindowState
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import is_stub

@@ -5,22 +5,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from buoyline.compression import Compressor, ContextConfig, Summarizer, SummaryFunction
-from buoyline.management import (
-    ActionResult,
-    ContextManagement,
-    ContextView,
-    Evict,
-    Hook,
-    ManagementReport,
-    Offload,
-    Pin,
-    Summarize,
-)
-from buoyline.management.actions import ContextEditor
+from buoyline.compression import Compressor, ContextConfig, Summarizer
+from buoyline.compression.summarizers.callables import SummaryFunction
+from buoyline.management import ContextManagement, ManagementReport
+from buoyline.management.actions import ActionResult, ContextEditor, Evict, Offload, Pin, Summarize
 from buoyline.management.conversation import SummaryWriters
-from buoyline.management.rules import LegalCuts, PreviewStub, closed
+from buoyline.management.rules import Hook, LegalCuts, PreviewStub, closed
 from buoyline.management.run import run, run_on_overflow
+from buoyline.management.view import ContextView
 from buoyline.offloader.stub import reread_limit
 from buoyline.tokens.messages import count_result
 from buoyline.window.compaction import Compaction, Eviction, eviction_as

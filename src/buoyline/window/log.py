@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 from buoyline.compression import Summary
 from buoyline.compression.summary import summary_from
 from buoyline.errors import CorruptError, StaleWindowError
-from buoyline.messages import Converted, Text, convert, dialect_named
+from buoyline.messages import Converted, Text, convert
+from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, StoredResult, WindowLog, WindowState
 from buoyline.tokens import TextCounter
 from buoyline.window.events import ResultOffloaded

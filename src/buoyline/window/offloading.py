@@ -9,9 +9,9 @@ from typing import NamedTuple
 from buoyline.errors import warn_caller
 from buoyline.management.actions import StubWriter
 from buoyline.management.rules import MaskStub
-from buoyline.messages import Json, Media, Message, Opaque, Part, ResultPart, Text, ToolCall, ToolResult
+from buoyline.messages import Json, Media, Message, Opaque, Text, ToolCall, ToolResult
 from buoyline.messages.dialect import Blocks
-from buoyline.messages.model import join_texts, text_in
+from buoyline.messages.model import Part, ResultPart, join_texts, text_in
 from buoyline.offloader import Abilities, Offloader, StoredPart, StoredResult
 from buoyline.offloader.policy import is_smaller, is_too_large
 from buoyline.offloader.stub import (

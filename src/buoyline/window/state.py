@@ -11,24 +11,12 @@ from typing import Any, NamedTuple, overload
 
 from buoyline.compression import Summary
 from buoyline.compression.summary import BatchReference
-from buoyline.management import ContextMessage, ContextView
-from buoyline.messages import (
-    CachePoint,
-    Json,
-    Media,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    detect,
-    dialect_named,
-    spell,
-)
+from buoyline.management.view import ContextMessage, ContextView
+from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.dialect import Blocks, Dialect
 from buoyline.messages.jsonl import parse, require_distinct_keys
+from buoyline.messages.model import Part
+from buoyline.messages.registry import detect, dialect_named
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 from buoyline.window.tasks import beside

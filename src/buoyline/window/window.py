@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from buoyline.compression import ContextConfig, Summarizer, Summary, SummaryFunction
+from buoyline.compression import ContextConfig, Summarizer, Summary
 from buoyline.compression.config import config_of
 from buoyline.compression.plan import Plan
+from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
-from buoyline.messages import Converted, dialect_named
+from buoyline.messages import Converted
+from buoyline.messages.registry import dialect_named
 from buoyline.messages.times import now
 from buoyline.offloader import Offloader, StoredResult, ToolOutput, WindowState
 from buoyline.offloader.protocol import abilities_of
-from buoyline.tokens import TokenCounter, as_text_counter, default_counter, usage_of
+from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.messages import count_result
+from buoyline.tokens.usage import usage_of
 from buoyline.window.budget import TokenBudget
 from buoyline.window.context import Context
 from buoyline.window.engine import Engine

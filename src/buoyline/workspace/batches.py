@@ -9,9 +9,10 @@ from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from buoyline.errors import ConflictError, MessageError, NotFoundError, StaleWindowError
-from buoyline.messages import Message, detect, dialect_named, spell
+from buoyline.messages import Message, spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.payloads import Reference, take_out
+from buoyline.messages.registry import detect, dialect_named
 from buoyline.messages.times import time_from, time_of
 from buoyline.offloader.protocol import ArchivedBatch
 from buoyline.offloader.transcript import is_reference_line, render

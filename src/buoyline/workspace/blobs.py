@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from html import escape
+from typing import TYPE_CHECKING
 
 from buoyline.errors import CorruptError, InvalidNameError, StorageError
-from buoyline.messages import Media, ResultPart, Text, ToolResult, dialect_named
+from buoyline.messages import Media, Text, ToolResult
+from buoyline.messages.registry import dialect_named
 from buoyline.workspace import layout
 from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.tree import Tree
+
+if TYPE_CHECKING:
+    from buoyline.messages.model import ResultPart
 
 _ATTEMPTS = 3
 

@@ -11,9 +11,9 @@ from queue import Queue
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from buoyline.messages import Json, Media, Opaque, ResultPart, Text, ToolResult, spell
+from buoyline.messages import Json, Media, Opaque, Text, ToolResult, spell
 from buoyline.messages.jsonl import is_array, is_object, parse
-from buoyline.messages.model import Base64, join_texts, text_in
+from buoyline.messages.model import Base64, ResultPart, join_texts, text_in
 from buoyline.offloader.dimensions import dimensions, pages
 from buoyline.offloader.protocol import StoredPart
 from buoyline.offloader.view import view_of

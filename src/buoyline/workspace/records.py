@@ -10,8 +10,9 @@ from itertools import accumulate
 from typing import Any
 
 from buoyline.errors import StaleWindowError
-from buoyline.messages import ToolResult, detect, spell
+from buoyline.messages import ToolResult, spell
 from buoyline.messages.jsonl import parse
+from buoyline.messages.registry import detect
 from buoyline.messages.times import time_from
 from buoyline.offloader.protocol import StoredResult, WindowState
 from buoyline.workspace import layout

@@ -7,8 +7,8 @@ protocol".
 import hashlib
 from collections.abc import Callable, Iterator
 
-from buoyline.messages import detect
 from buoyline.messages.jsonl import parse
+from buoyline.messages.registry import detect
 from buoyline.offloader.transcript import blank_lines
 from buoyline.workspace import layout
 from buoyline.workspace.batches import ArchivedMessage, batch_after, messages_of, rendered, times_of, transcript_bytes

@@ -12,28 +12,13 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from buoyline.errors import ConfigError, MessageError, RedactionError
-from buoyline.messages import (
-    CachePoint,
-    Json,
-    Media,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    ResultPart,
-    Text,
-    ToolCall,
-    ToolResult,
-    detect,
-    dialect_named,
-    spell,
-)
+from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.dialect import data_url
 from buoyline.messages.formats import is_text_type
 from buoyline.messages.jsonl import is_array, is_object, parse
-from buoyline.messages.model import Base64
+from buoyline.messages.model import Base64, Part, ResultPart
 from buoyline.messages.payloads import BYTES_MARK, PayloadText, format_for, payload_text_of
-from buoyline.messages.registry import read_result
+from buoyline.messages.registry import detect, dialect_named, read_result
 from buoyline.workspace import layout
 
 T = TypeVar("T")

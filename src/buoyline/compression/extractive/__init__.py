@@ -4,7 +4,3 @@ In reading order: `summarizer` composes a summary; `conversation` reads the mess
 `lines`); `facts` finds candidates for each field; `selection` and `snippets` choose within the budget; `fact_text`
 writes the text. Nothing here asks a model or reads a file.
 """
-
-from buoyline.compression.extractive.summarizer import Extractive, extract
-
-__all__ = ["Extractive", "extract"]

@@ -22,7 +22,7 @@ from buoyline.compression.extractive.speech import (
 from buoyline.compression.extractive.steps import Step, steps, subjects_of
 from buoyline.compression.identifiers import readable
 from buoyline.compression.summary import Fact, Pointer, SourceMessage
-from buoyline.messages import Role
+from buoyline.messages.model import Role
 from buoyline.tokens import TextCounter
 
 MIN_WORDS_CHARS: Final = 11

@@ -5,7 +5,6 @@
 
 try:
     from buoyline.integrations.agentscope.log import resumed_state
-    from buoyline.integrations.agentscope.lookups import workspace_tools
     from buoyline.integrations.agentscope.middleware import WorkspaceMiddleware
     from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 except ModuleNotFoundError as error:
@@ -15,4 +14,4 @@ except ModuleNotFoundError as error:
         "buoyline.integrations.agentscope needs AgentScope: pip install 'buoyline[agentscope]'", name=error.name
     ) from None
 
-__all__ = ["AgentModelSummarizer", "WorkspaceMiddleware", "resumed_state", "workspace_tools"]
+__all__ = ["AgentModelSummarizer", "WorkspaceMiddleware", "resumed_state"]

@@ -15,10 +15,11 @@ from agentscope.agent import ContextConfig as AgentScopeConfig
 from agentscope.message import HintBlock, Msg, TextBlock, ToolCallBlock, Usage
 from agentscope.model import ChatUsage
 
-from buoyline.compression import Compressor, ContextConfig, MessageRange, Summarizer, Summary, SummaryFunction
+from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary
+from buoyline.compression.compressor import MessageRange
 from buoyline.compression.config import summary_budget_tokens
-from buoyline.compression.extractive import Extractive
-from buoyline.compression.summarizers import summarizer_from
+from buoyline.compression.extractive.summarizer import Extractive
+from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
 from buoyline.errors import ContextOverflowError, SummaryError
 from buoyline.integrations.agentscope.agents import (
     Piece,
@@ -32,8 +33,9 @@ from buoyline.integrations.agentscope.agents import (
 from buoyline.integrations.agentscope.log import ContextKeeping, ContextPieces, StateNote, note, standing_of, stubs_in
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
-from buoyline.messages import Message, detect
+from buoyline.messages import Message
 from buoyline.messages.jsonl import is_object
+from buoyline.messages.registry import detect
 from buoyline.tokens.messages import count_message, count_tools
 from buoyline.window.events import ContextCompressed, MessagesArchived, reporting
 

@@ -17,8 +17,8 @@ from agentscope.agent import Agent
 from agentscope.agent import ContextConfig as AgentScopeConfig
 from agentscope.message import HintBlock, Msg
 
-from buoyline.compression import ContextConfig, Summarizer, Summary, SummaryFunction
-from buoyline.compression.summarizers import summarizer_from
+from buoyline.compression import ContextConfig, Summarizer, Summary
+from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
 from buoyline.errors import ContextOverflowError
 from buoyline.integrations.agentscope.agents import Piece, added_since, last_cut, messages_of, model_input, tokens_of
 from buoyline.integrations.agentscope.compaction import forget_reads, is_strict, said_in, usage_of
@@ -38,11 +38,13 @@ from buoyline.integrations.agentscope.log import (
 )
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
-from buoyline.management import ActionResult, ContextManagement, Offload
+from buoyline.management import ContextManagement
+from buoyline.management.actions import ActionResult, Offload
 from buoyline.management.opensearch import NAME_KEY
 from buoyline.management.rules import LegalCuts, PreviewStub
-from buoyline.messages import Message, Text, dialect_named
-from buoyline.messages import Note as Remark
+from buoyline.messages import Message, Text
+from buoyline.messages.model import Note as Remark
+from buoyline.messages.registry import dialect_named
 from buoyline.offloader import StoredResult
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message

@@ -24,8 +24,9 @@ from buoyline.compression.summary import BatchReference, summary_from
 from buoyline.errors import BuoylineError, NotFoundError, SessionExistsError, StaleWindowError
 from buoyline.integrations.agentscope.agents import Piece, beginning, last_cut, model_input, pieces_of
 from buoyline.integrations.agentscope.settings import Workbench
-from buoyline.messages import Message, Text, detect, dialect_named
+from buoyline.messages import Message, Text
 from buoyline.messages.jsonl import is_array, is_object
+from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
 from buoyline.window.follow import hand_over
 from buoyline.window.log import AGAIN, NOTICE, PIN, SUMMARY, ContextLog, Extend, Replace, kind_of

@@ -8,7 +8,8 @@ from agentscope.message import DataBlock, HintBlock, Msg, TextBlock, ToolResultB
 from agentscope.middleware import MiddlewareBase
 from agentscope.tool import ToolBase, ToolChunk, ToolResponse
 
-from buoyline.compression import Summarizer, SummaryFunction
+from buoyline.compression import Summarizer
+from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import ConfigError
 from buoyline.integrations.agentscope.agents import is_overflow, model_input, tokens_of
 from buoyline.integrations.agentscope.compaction import ContextCompression

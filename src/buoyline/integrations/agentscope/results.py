@@ -21,7 +21,8 @@ from buoyline.integrations.agentscope.log import leaving_next, noted, stubs_in
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.management.managers import text_numbers
 from buoyline.management.rules import TruncatedStub
-from buoyline.messages import Message, ToolCall, detect
+from buoyline.messages import Message, ToolCall
+from buoyline.messages.registry import detect
 from buoyline.offloader.stub import truncated
 from buoyline.tokens.messages import count_message, count_result
 from buoyline.window.events import ResultOffloaded, tell

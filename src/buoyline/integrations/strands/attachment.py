@@ -38,9 +38,9 @@ from buoyline.lookups.references import MediaContent, Retrieved, resolve_referen
 from buoyline.lookups.retrieve import place_in
 from buoyline.lookups.sources import files_of
 from buoyline.lookups.tools import RETRIEVAL_DESCRIPTION, RETRIEVAL_PARAMETERS, RETRIEVAL_TOOL, retrieval_arguments
-from buoyline.messages import Json, Media, ResultPart, Text
+from buoyline.messages import Json, Media, Text
 from buoyline.messages.formats import format_named
-from buoyline.messages.model import join_texts
+from buoyline.messages.model import ResultPart, join_texts
 from buoyline.offloader.policy import is_smaller
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import blocks_to_offload, reread_limit, result_block

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
 
-from buoyline.compression import CallableSummarizer, Draft, ModelSummarizer, Summarizer, SummaryFunction, SummaryRequest
-from buoyline.compression.summarizers import summarizer_from
+from buoyline.compression import CallableSummarizer, Draft, ModelSummarizer, Summarizer, SummaryRequest
+from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
 from buoyline.errors import BuoylineError, ConfigError, MessageError, StorageError, SummaryError
-from buoyline.management import ContextManagement, Reducer
-from buoyline.management.custom import CustomManager
+from buoyline.management import ContextManagement
+from buoyline.management.custom import CustomManager, Reducer
 from buoyline.management.model import ManagerEntry
 from buoyline.offloader import Abilities, Offloader
 from buoyline.offloader.protocol import abilities_of

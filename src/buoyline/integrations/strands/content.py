@@ -10,9 +10,10 @@ from buoyline.errors import ConfigError, MessageError, NotFoundError
 from buoyline.lookups import Retrieved
 from buoyline.lookups.references import Content, JsonContent, MediaContent
 from buoyline.lookups.retrieve import place_in, retrieve_lines
-from buoyline.messages import Media, ToolResult, dialect_named
+from buoyline.messages import Media, ToolResult
 from buoyline.messages.formats import format_named, is_document_format, is_image_format, is_text_type
 from buoyline.messages.jsonl import parse
+from buoyline.messages.registry import dialect_named
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_part
 

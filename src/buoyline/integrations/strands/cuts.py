@@ -12,7 +12,8 @@ from strands.agent.conversation_manager import ProactiveCompressionConfig
 from strands.hooks import AfterInvocationEvent, AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
 from strands.types.exceptions import ContextWindowOverflowException
 
-from buoyline.compression import Compressor, ContextConfig, Draft, MessageRange, Summarizer, Summary
+from buoyline.compression import Compressor, ContextConfig, Draft, Summarizer, Summary
+from buoyline.compression.compressor import MessageRange
 from buoyline.compression.config import LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKENS, summary_budget_tokens
 from buoyline.compression.summary import BatchReference, summary_from
 from buoyline.compression.summary_text import ArchiveLocation
@@ -31,8 +32,9 @@ from buoyline.integrations.strands.history import (
     pinned,
     views_of,
 )
-from buoyline.messages import Message, Text, dialect_named, spell
+from buoyline.messages import Message, Text, spell
 from buoyline.messages.jsonl import parse
+from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult
 from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import TextCounter, TokenCounter

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from buoyline.compression import Summarizer, SummaryFunction
+from buoyline.compression import Summarizer
+from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.conversation import WorkspaceConversationManager
 from buoyline.integrations.strands.cuts import LeavingConversationManager

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from buoyline.compression.plan import legal_cuts
 from buoyline.errors import NotFoundError, SessionExistsError
-from buoyline.messages import Message, dialect_named
+from buoyline.messages import Message
+from buoyline.messages.registry import dialect_named
 from buoyline.offloader import WindowLog
 
 if TYPE_CHECKING:

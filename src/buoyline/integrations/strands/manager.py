@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from strands.hooks import AfterInvocationEvent, AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
 from strands.types.exceptions import ContextWindowOverflowException
 
-from buoyline.compression import ContextConfig, Draft, Summarizer, SummaryFunction, SummaryRequest
+from buoyline.compression import ContextConfig, Draft, Summarizer, SummaryRequest
+from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summary import summary_from
 from buoyline.errors import BuoylineError, ConfigError, StaleWindowError, SummaryError, UsageError
 from buoyline.integrations.strands.callbacks import guarded_listener, guarded_management, guarded_summarizer, run_apart
@@ -21,7 +22,7 @@ from buoyline.integrations.strands.history import DIALECT, NativeMessage, durabl
 from buoyline.integrations.strands.summaries import StrandsModelSummarizer
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
-from buoyline.messages import dialect_named
+from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
 from buoyline.window.events import OnEvent

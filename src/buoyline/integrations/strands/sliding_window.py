@@ -10,7 +10,8 @@ from strands.agent.conversation_manager import ProactiveCompressionConfig
 from strands.hooks import BeforeModelCallEvent
 from strands.types.exceptions import ContextWindowOverflowException
 
-from buoyline.compression import MessageRange, Summary
+from buoyline.compression import Summary
+from buoyline.compression.compressor import MessageRange
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.cuts import LeavingConversationManager

@@ -11,17 +11,10 @@ from strands.agent.conversation_manager import ProactiveCompressionConfig
 from strands.event_loop.streaming import process_stream
 from strands.types.exceptions import ContextWindowOverflowException
 
-from buoyline.compression import (
-    CallableSummarizer,
-    ContextConfig,
-    Draft,
-    MessageRange,
-    Summarizer,
-    Summary,
-    SummaryFunction,
-    SummaryRequest,
-)
+from buoyline.compression import CallableSummarizer, ContextConfig, Draft, Summarizer, Summary, SummaryRequest
+from buoyline.compression.compressor import MessageRange
 from buoyline.compression.config import LEAST_SUMMARY_TOKENS
+from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summarizers.prompts import Prompt, prompt_for, schema_of
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError, SummaryError

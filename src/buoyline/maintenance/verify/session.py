@@ -23,8 +23,8 @@ from buoyline.maintenance.verify.inspection import (
     unknown_format,
 )
 from buoyline.maintenance.verify.journal import MAX_LINE_BYTES, FileLine, lines_of
-from buoyline.messages import detect
 from buoyline.messages.jsonl import is_array, is_object, parse
+from buoyline.messages.registry import detect
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded
 from buoyline.workspace import layout
