@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.errors import BuoylineError, ConfigError
-from buoyline.lookups import glob, grep, lookup_tools, query, read, retrieval_tool, retrieve, search
+from buoyline.lookups import lookup_tools, retrieval_tool, retrieve
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
@@ -141,22 +141,6 @@ def test_what_was_evicted_is_not_there_and_the_answer_says_why() -> None:
     assert told.startswith("Error: ")
     assert "evicted" in told
     assert "run the tool again" in told
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lookup_tools,
-        lambda workspace: read(workspace, "transcript.md"),
-        lambda workspace: grep(workspace, "x"),
-        lambda workspace: search(workspace, "x"),
-        lambda workspace: glob(workspace, "*"),
-        lambda workspace: query(workspace, "transcript.md", "keys(@)"),
-    ],
-)
-def test_what_needs_files_on_disk_says_so_at_once(ask: Callable[[Any], object]) -> None:
-    with pytest.raises(ConfigError, match=r"workspace: a MemoryWorkspace has no files.*give a LocalWorkspace"):
-        ask(MemoryWorkspace())
 
 
 @pytest.mark.parametrize("make", [retrieval_tool, lookup_tools])

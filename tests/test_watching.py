@@ -35,7 +35,6 @@ from buoyline.workspace.events import (
     WorkspaceEvent,
 )
 from buoyline.workspace.journal import decode, encode
-from buoyline.workspace.logs import Summaries
 
 NUMBERS = itertools.count()
 SUMMARY = {"messages": [0, 2], "source_tokens": 1_500, "tokens": 100, "text": "short", "created_at": "2026-01-01"}
@@ -135,7 +134,7 @@ def _place(event: WorkspaceEvent) -> Any:
 def _committed(workdir: Path, session_id: str) -> list[Any]:
     """Return the same of what a session's journal holds, read as any other program would."""
     session = LocalWorkspace(workdir).session(session_id)
-    summaries = [summary["n"] for summary in Summaries(session).load()]
+    summaries = [summary["n"] for summary in session.summaries()]
     places: list[Any] = []
     for line in session.tree.read(session.name("journal.jsonl")).splitlines():
         record = decode(line)  # a torn one is none

@@ -23,12 +23,9 @@ from buoyline.cli.output import (
     terminal_width,
 )
 from buoyline.errors import CorruptError, NotFoundError, StorageError
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import LocalWorkspace, Status, StoredSession, layout
 from buoyline.workspace.content import data_names
 from buoyline.workspace.index import Index
-from buoyline.workspace.logs import Summaries, Window
-from buoyline.workspace.session import Session
-from buoyline.workspace.tree import Status
 
 if TYPE_CHECKING:
     from buoyline.offloader.protocol import WindowState
@@ -68,7 +65,7 @@ class Inventory:
 
 
 def of_each(
-    workspace: LocalWorkspace, count: Callable[[Session], T], newest: int | None = None
+    workspace: LocalWorkspace, count: Callable[[StoredSession], T], newest: int | None = None
 ) -> tuple[dict[str, T], list[str]]:
     """Count the content of each session; one that cannot be counted does not hide the others.
 
@@ -90,7 +87,7 @@ def of_each(
     return counted, refusals
 
 
-def inventory_of(session: Session) -> Inventory:
+def inventory_of(session: StoredSession) -> Inventory:
     """Count the content of *session*.
 
     Raises:
@@ -100,7 +97,7 @@ def inventory_of(session: Session) -> Inventory:
     index = session.index()
     window: WindowState | None = None
     with suppress(NotFoundError):
-        window = Window(session).load()
+        window = session.window()
     behind = 0 if window is None else window.first + len(window.messages) - len(window.head)
     files = tuple(_files(session))
     return Inventory(
@@ -118,12 +115,12 @@ def inventory_of(session: Session) -> Inventory:
     )
 
 
-def _files(session: Session) -> Iterator[tuple[str, int]]:
+def _files(session: StoredSession) -> Iterator[tuple[str, int]]:
     """Yield name and size of each file; one listing costs a quarter of a request for each name."""
-    entries = session.tree.entries(session.directory)
+    entries = session.files.entries(session.directory)
     yield from _sizes(entries)
     if layout.TORN in entries and stat.S_ISDIR(entries[layout.TORN].st_mode):
-        torn = session.tree.entries(session.name(layout.TORN))
+        torn = session.files.entries(session.name(layout.TORN))
         yield from ((f"{layout.TORN}/{name}", size) for name, size in _sizes(torn))
 
 
@@ -162,7 +159,7 @@ def sessions_command(limit: int | None, workdir: Path, *, as_json: bool) -> int:
     else:
         rows = [(s.id, s.messages, s.tool_results, s.bytes, how_long_ago(s.created)) for s in found]
         print_report(columns([_HEADINGS, *rows], width) if rows else ["no sessions yet"])
-        others = len(workspace.tree.names(layout.SESSIONS)) - len(rows) - len(refusals)
+        others = len(workspace.files.names(layout.SESSIONS)) - len(rows) - len(refusals)
         if newest is not None and others > 0:
             print_report([f"… {counted(others, 'older session')}; --limit {others + len(rows)} lists all"])
     return print_problems(refusals)
@@ -232,14 +229,14 @@ def stats_command(session: str | None, workdir: Path, *, as_json: bool) -> int:
     return print_problems(refusals)
 
 
-def stats_of(session: Session) -> Stats:
+def stats_of(session: StoredSession) -> Stats:
     """Count what *session* holds.
 
     Raises:
         CorruptError: A file is not as it was written; `buoyline verify` says more.
     """
     index, inventory = session.index(), inventory_of(session)
-    summaries = Summaries(session).load()
+    summaries = session.summaries()
     times = [
         inventory.created,
         *(batch.time for batch in index.batches),
@@ -251,7 +248,7 @@ def stats_of(session: Session) -> Stats:
     return Stats(
         archived=index.messages,
         tool_results=[record["bytes"] for record in index.results.values()],
-        blobs={name: session.tree.size(name) or 0 for name in _blobs(index)},
+        blobs={name: session.files.size(name) or 0 for name in _blobs(index)},
         summaries=len(summaries),
         source_tokens=sum(summary.get("source_tokens", 0) for summary in summaries),
         summary_tokens=sum(summary.get("tokens", 0) for summary in summaries),
@@ -292,8 +289,8 @@ def _blobs(index: Index) -> set[str]:
 def _data(workspace: LocalWorkspace, sessions: Iterable[Stats]) -> dict[str, int]:
     """Count the files in ``data/``, and those that more than one session refers to."""
     sizes = {
-        name: workspace.tree.size(name) or 0
-        for name in (f"{layout.DATA}/{entry}" for entry in workspace.tree.names(layout.DATA))
+        name: workspace.files.size(name) or 0
+        for name in (f"{layout.DATA}/{entry}" for entry in workspace.files.names(layout.DATA))
         if layout.blob_behind(layout.reference_to(name)) is not None
     }
     users = Counter(name for session in sessions for name in session.blobs)

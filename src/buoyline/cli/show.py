@@ -17,10 +17,7 @@ from buoyline.lookups.lines import lines_of
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader.protocol import WindowState
 from buoyline.offloader.transcript import render
-from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.archive import Archive
-from buoyline.workspace.logs import Summaries, Window
-from buoyline.workspace.session import Session
+from buoyline.workspace import LocalWorkspace, StoredSession, layout
 
 _FIELD_CHARS = 200
 _SHOWN_CLAIMS = 5
@@ -39,7 +36,7 @@ def summaries_command(session: str, number: int | None, workdir: Path, *, as_jso
 
     Example: buoyline summaries s1 2
     """
-    found = Summaries(existing_workspace(workdir).session(session)).load()
+    found = existing_workspace(workdir).session(session).summaries()
     if number is not None and number > len(found):
         raise NotFoundError("summary", str(number), f"session {session!r} has {len(found)}")
     if as_json:
@@ -99,7 +96,7 @@ def show_command(session: str, workdir: Path, messages: tuple[int, int] | None, 
         _print_messages(list(_lines(workspace, session, messages)), as_json=as_json)
         return
     found = workspace.session(session)
-    inventory, summaries = inventory_of(found), Summaries(found).load()
+    inventory, summaries = inventory_of(found), found.summaries()
     summary = summaries[-1] if summaries else None
     if as_json:
         files = [{"name": name, "bytes": size} for name, size in inventory.files]
@@ -121,13 +118,13 @@ def _lines(workspace: LocalWorkspace, session_id: str, messages: tuple[int, int]
         numbers = f"its messages are 0-{inventory.messages - 1}" if inventory.messages else "it has no messages"
         raise NotFoundError("messages", f"{first}-{end - 1}", f"session {session_id!r}: {numbers}")
     if first < archived:
-        ranges = Archive(session, workspace.blobs).line_ranges(first, min(end, archived))
-        yield from lines_of(session.tree, session.name(layout.TRANSCRIPT_FILE), ranges[0][0], ranges[-1][1])
+        ranges = session.line_ranges(first, min(end, archived))
+        yield from lines_of(session.files, session.name(layout.TRANSCRIPT_FILE), ranges[0][0], ranges[-1][1])
     if end > archived:
-        yield from _live(Window(session).load(), session, max(first, archived), end)
+        yield from _live(session.window(), session, max(first, archived), end)
 
 
-def _live(window: WindowState, session: Session, first: int, end: int) -> Iterator[Line]:
+def _live(window: WindowState, session: StoredSession, first: int, end: int) -> Iterator[Line]:
     """Yield the lines of messages in the context, each with the number of its message's line in ``window.jsonl``."""
     begin = len(window.head) + first - window.first
     natives = window.messages[begin : begin + end - first]

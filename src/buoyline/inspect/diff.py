@@ -17,14 +17,11 @@ from buoyline.messages import Message, Text, spell
 from buoyline.messages.registry import dialect_named
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
-from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.archive import Archive
+from buoyline.workspace import LocalWorkspace, StoredSession, layout
 from buoyline.workspace.batches import ArchivedMessage, text_digest
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Record, decode, lines_of
-from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.records import window_line
-from buoyline.workspace.session import Session
 
 _FIRST_CHARS = 120
 _FIRST_LINES = 6
@@ -144,14 +141,11 @@ class WindowSnapshot:
     end: int
 
 
-def reconstructed_window(
-    session: Session, archive: Archive, number: int, summary: Mapping[str, Any]
-) -> WindowSnapshot | None:
+def reconstructed_window(session: StoredSession, number: int, summary: Mapping[str, Any]) -> WindowSnapshot | None:
     """Return the window right after *summary* was added to it.
 
     Args:
         session: The session of the window.
-        archive: Of the same session.
         number: Of the summary, counted from 1.
         summary: Its line of ``summaries.jsonl``.
 
@@ -166,14 +160,14 @@ def reconstructed_window(
     first_kept: int = summary["messages"][1]
     if first_kept > session.index().messages:
         return None
-    note = _note_behind(session.tree.read(session.name(layout.JOURNAL_FILE)), number, first_kept)
+    note = _note_behind(session.files.read(session.name(layout.JOURNAL_FILE)), number, first_kept)
     if note is None or not note["head"] or note["head"][-1] != "summary":
         return None
-    staying = list(_prefix_messages(archive, note))
+    staying = list(_prefix_messages(session, note))
     try:
-        lines = [archive_line(archive, message) for message in staying]
-        lines.append(_summary_line(archive, first_kept, summary))
-        kept = _matched(chain(lines, _lines_from(session, archive, first_kept)), note)
+        lines = [archive_line(session, message) for message in staying]
+        lines.append(_summary_line(session, first_kept, summary))
+        kept = _matched(chain(lines, _lines_from(session, first_kept)), note)
     except (CorruptError, StorageError):
         return None
     if kept is None:
@@ -181,14 +175,14 @@ def reconstructed_window(
     return WindowSnapshot(tuple(message.number for message in staying), first_kept + kept - len(lines))
 
 
-def archive_line(archive: Archive, message: ArchivedMessage) -> bytes:
+def archive_line(session: StoredSession, message: ArchivedMessage) -> bytes:
     """Return the line of an archived message in ``window.jsonl``.
 
     Raises:
         CorruptError: A blob of it is not as it was stored.
         StorageError: A blob of it is gone.
     """
-    return window_line(archive.with_payloads(message))
+    return window_line(session.with_payloads(message))
 
 
 def _note_behind(journal: bytes, number: int, first_kept: int) -> Record | None:
@@ -207,10 +201,10 @@ def _note_behind(journal: bytes, number: int, first_kept: int) -> Record | None:
     return None
 
 
-def _prefix_messages(archive: Archive, note: Record) -> Iterator[ArchivedMessage]:
+def _prefix_messages(session: StoredSession, note: Record) -> Iterator[ArchivedMessage]:
     """Yield the archived messages among the prefix messages, oldest first, and read no further than the last."""
     wanted, pins = len(note["head"]) - 1, set(note["pins"])
-    for message in archive.messages(0, note["first"], on_damage=_passed_over) if wanted else ():
+    for message in session.messages(0, note["first"], on_damage=_passed_over) if wanted else ():
         if message.number in pins or message.view.role == "system":
             yield message
             wanted -= 1
@@ -218,19 +212,19 @@ def _prefix_messages(archive: Archive, note: Record) -> Iterator[ArchivedMessage
             return
 
 
-def _summary_line(archive: Archive, first_kept: int, summary: Mapping[str, Any]) -> bytes:
-    (last,) = archive.messages(first_kept - 1, first_kept)
+def _summary_line(session: StoredSession, first_kept: int, summary: Mapping[str, Any]) -> bytes:
+    (last,) = session.messages(first_kept - 1, first_kept)
     return window_line(dialect_named(last.dialect).user_message(str(summary.get("text", ""))))
 
 
-def _lines_from(session: Session, archive: Archive, first: int) -> Iterator[bytes]:
+def _lines_from(session: StoredSession, first: int) -> Iterator[bytes]:
     """Yield the lines of the messages from *first* on: those archived since, then those that are in the window now."""
     following = first
-    for message in archive.messages(first):
-        yield archive_line(archive, message)
+    for message in session.messages(first):
+        yield archive_line(session, message)
         following = message.number + 1
     try:
-        window = Window(session).load()
+        window = session.window()
     except NotFoundError:
         return
     for _, value in window.messages[len(window.head) + max(following - window.first, 0) :]:
@@ -338,21 +332,20 @@ def difference(
         CorruptError: A file is not as it was written.
     """
     session = workspace.session(session_id)
-    summaries = Summaries(session).load()
+    summaries = session.summaries()
     if not 1 <= number <= len(summaries):
         raise NotFoundError("summary", str(number), f"session {session_id!r} has {len(summaries)}")
     summary, previous = summaries[number - 1], summaries[number - 2] if number > 1 else None
     first, end = _message_range(summary, session.path(layout.SUMMARIES_FILE), session.index().messages)
-    archive = Archive(session, workspace.blobs)
-    snapshot = reconstructed_window(session, archive, number, summary)
-    read = _SessionReader(session, archive, counter or default_counter(), snapshot, on_message)
+    snapshot = reconstructed_window(session, number, summary)
+    read = _SessionReader(session, counter or default_counter(), snapshot, on_message)
     index = session.index()
     read.total = (end if snapshot is None else snapshot.end) - first
     head, left = read.head(first), read.archived(first, end)
     stayed = None if snapshot is None else (*read.archived(end, snapshot.end), *read.in_window(snapshot.end))
     fixed = _fixed_tokens(index, read.counter)
     again = [message for message in left if message.stands_again]
-    files = {name: session.name(name) for name in _readable(index) if session.tree.exists(session.name(name))}
+    files = {name: session.name(name) for name in _readable(index) if session.files.exists(session.name(name))}
     return Difference(
         session_id=session_id,
         summary=summary,
@@ -360,7 +353,7 @@ def difference(
         head=head,
         left=left,
         stayed=stayed,
-        sentences=tuple(resolved(cited_sentences(_texts(summary)), files, session.tree)),
+        sentences=tuple(resolved(cited_sentences(_texts(summary)), files, session.files)),
         fixed_tokens=fixed,
         tokens_before=None if stayed is None else fixed + read.tokens_of(previous) + _sum(head, left, stayed),
         tokens_after=None if stayed is None else fixed + read.tokens_of(summary) + _sum(head, again, stayed),
@@ -373,15 +366,14 @@ class _SessionReader:
 
     def __init__(
         self,
-        session: Session,
-        archive: Archive,
+        session: StoredSession,
         counter: TextCounter,
         snapshot: WindowSnapshot | None,
         on_message: Callable[[int, int], None] | None,
     ) -> None:
         self.counter = counter
         self.total = 0
-        self._session, self._archive = session, archive
+        self._session = session
         self._index = session.index()
         self._prefix = frozenset(() if snapshot is None else snapshot.head)
         self._on_message = on_message
@@ -402,7 +394,7 @@ class _SessionReader:
         first = self._index.messages
         if first >= end:
             return
-        window = Window(self._session).load()
+        window = self._session.window()
         behind_head = window.messages[len(window.head) :][first - window.first : end - window.first]
         for number, (dialect, value) in enumerate(behind_head, first):
             yield self._show(number, dialect_named(dialect).view(value), None)
@@ -416,14 +408,14 @@ class _SessionReader:
     def _seen(self, first: int, end: int) -> Iterator[SeenMessage]:
         if first >= end:
             return
-        ranges = self._archive.line_ranges(first, end)
-        for message in self._archive.messages(first, end):
+        ranges = self._session.line_ranges(first, end)
+        for message in self._session.messages(first, end):
             yield self._show(message.number, self._view(message), ranges[message.number - first])
 
     def _view(self, message: ArchivedMessage) -> Message:
         """Return the view with its images and documents, which count by size; without them if they are gone."""
         try:
-            value = self._archive.with_payloads(message)
+            value = self._session.with_payloads(message)
         except (CorruptError, StorageError):
             return message.view
         return dialect_named(message.dialect).view(value)

@@ -3,8 +3,9 @@
 Each answer is bounded in tokens, numbers its lines, is labelled as data, and says how to go on if it is cut. The
 lookups reach nothing outside the workspace and write nothing.
 
-They read a workspace through `sources.WorkspaceFiles` alone: names, sizes and ranges of bytes. Code that opens, renames
-or locks files belongs in `buoyline.workspace`; code that talks to a framework belongs in `buoyline.integrations`.
+They read a workspace through `buoyline.workspace.ReadableWorkspace` alone: names, sizes and ranges of bytes. Code that
+opens, renames or locks files belongs in `buoyline.workspace`; code that talks to a framework belongs in
+`buoyline.integrations`.
 """
 
 from buoyline.lookups.answer import Answer, Line

@@ -4,9 +4,10 @@ Parsing 64 MB of JSON holds the interpreter lock for half a second, and an expre
 time and any memory. A process can be ended, and the system limits it. This is one file without imports of buoyline,
 since importing it would take longer than the work.
 
-Run as ``python -I evaluation.py JMESPATH RE2 MAX_BYTES MAX_SECONDS EXPRESSION (DESCRIPTOR NAME)...``: the directories
-of the two packages, and for each document its open descriptor and its name. Writes the result with exit status 0, or
-an error message with exit status 3. SIGXCPU ends a process that takes more processor time.
+Run as ``python -I evaluation.py JMESPATH RE2 MAX_BYTES MAX_SECONDS EXPRESSION (BYTES NAME)...``: the directories of the
+two packages, and for each document its size and its name. Reads the documents, one after the other, from its standard
+input. Writes the result with exit status 0, or an error message with exit status 3. SIGXCPU ends a process that takes
+more processor time.
 """
 
 import contextlib
@@ -17,7 +18,6 @@ import io
 import itertools
 import json
 import math
-import os
 import re
 import sqlite3
 import sys
@@ -82,9 +82,7 @@ def main() -> int:
     sys.path += [jmespath_home, re2_home]
     _limit_memory()
     try:
-        sources = [
-            QueriedFile(name, _text(int(descriptor))) for descriptor, name in zip(files[::2], files[1::2], strict=True)
-        ]
+        sources = [QueriedFile(name, _text(int(size))) for size, name in zip(files[::2], files[1::2], strict=True)]
         evaluated = _selected if _SQL.match(expression) else _found
         content = _joined(evaluated(expression, sources, float(max_s)), int(max_bytes))
     except MemoryError:
@@ -100,9 +98,8 @@ def main() -> int:
     return _WRONG
 
 
-def _text(descriptor: int) -> str:
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read().decode("utf-8-sig", "replace")
+def _text(size_bytes: int) -> str:
+    return sys.stdin.buffer.read(size_bytes).decode("utf-8-sig", "replace")
 
 
 def _document(number: int, text: str) -> Document:

@@ -9,17 +9,17 @@ from buoyline.errors import ConfigError, CorruptError, NotFoundError
 from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Spelling, as_arguments, shown_path
 from buoyline.lookups.hits import LineRanges
 from buoyline.lookups.paths import FileLines, directory_of, entries_below, is_own, resolve_path
-from buoyline.lookups.sources import FileTree, require_files
+from buoyline.lookups.sources import require_workspace
 from buoyline.messages.formats import is_text_type
 from buoyline.messages.jsonl import is_object
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import Files, ReadableWorkspace, layout
 from buoyline.workspace.content import OPAQUE, REFERENCE
 
 MAX_PATTERN_CHARS = 1_000
 
 
 def glob(
-    workspace: LocalWorkspace,
+    workspace: ReadableWorkspace,
     pattern: str,
     *,
     after: str = "",
@@ -48,17 +48,18 @@ def glob(
         Paths relative to the workdir in the order of names, each directory before its content.
 
     Raises:
-        ConfigError: *workspace* is not on disk, *pattern* is empty, absolute or too long, or *max_tokens* is too small.
+        ConfigError: *workspace* is no workspace, *pattern* is empty, absolute or too long, or *max_tokens* is too
+            small.
         NotFoundError: There is no such session.
         StorageError: A directory cannot be read.
     """
-    require_files(workspace)
-    wanted = pattern.removeprefix(f"{workspace.workdir}/")
+    require_workspace(workspace)
+    wanted = _relative(workspace, pattern)
     if not wanted or wanted.startswith("/") or len(pattern) > MAX_PATTERN_CHARS:
         raise ConfigError("pattern", f"must be relative to the workdir, of 1 to {MAX_PATTERN_CHARS:,} characters")
     del confined
     directory = "" if session is None else directory_of(workspace, session)
-    entries = list(_entries(workspace.tree, directory, _within(directory, wanted)))
+    entries = list(_entries(workspace.files, directory, _within(directory, wanted)))
     left = [entry for entry in entries if entry.order > _order(after)] if after else entries
     page = _Page(len(entries), left, spelling)
     shown = AnswerBudget(max_tokens, counter).fill(left, page)
@@ -73,7 +74,7 @@ def glob(
 
 
 def files_matching(
-    workspace: LocalWorkspace, pattern: str, session: str | None, *, confined: bool = False
+    workspace: ReadableWorkspace, pattern: str, session: str | None, *, confined: bool = False
 ) -> list[str]:
     """Return the files that match *pattern* in the directory of *session*, else in the workdir unless *confined*.
 
@@ -83,12 +84,17 @@ def files_matching(
     own = [] if session is None else [directory_of(workspace, session)]
     if len(pattern) > MAX_PATTERN_CHARS:
         return []
-    pattern = pattern.removeprefix(f"{workspace.workdir}/")
+    pattern = _relative(workspace, pattern)
     for directory in own if confined else [*own, ""]:
-        entries = _entries(workspace.tree, directory, _within(directory, pattern))
+        entries = _entries(workspace.files, directory, _within(directory, pattern))
         if names := [entry.path for entry in entries if entry.size_bytes is not None]:
             return names
     return []
+
+
+def _relative(workspace: ReadableWorkspace, pattern: str) -> str:
+    """Return *pattern* without the workspace's root."""
+    return next((pattern[len(root) + 1 :] for root in workspace.roots if pattern.startswith(f"{root}/")), pattern)
 
 
 def _within(directory: str, pattern: str) -> str:
@@ -117,12 +123,12 @@ def _order(path: str) -> list[str]:
     return path.rstrip("/").split("/")
 
 
-def _entries(tree: FileTree, directory: str, pattern: str) -> Iterator[_Entry]:
+def _entries(files: Files, directory: str, pattern: str) -> Iterator[_Entry]:
     parts = pattern.split("/") if "/" in pattern else ["**", pattern]
     outer = len(directory.split("/")) if directory else 0
-    for name, is_directory in entries_below(tree, directory):
+    for name, size_bytes in entries_below(files, directory):
         if _matches(name.split("/")[outer:], parts):
-            yield _Entry(f"{name}/") if is_directory else _Entry(name, tree.size(name))
+            yield _Entry(f"{name}/") if size_bytes is None else _Entry(name, size_bytes)
 
 
 def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
@@ -202,7 +208,7 @@ def rank_of(path: str, number: int = 0, column: int = 0) -> Rank:
 
 
 def files_to_search(
-    workspace: LocalWorkspace, path: str | Sequence[str] | None, session: str | None, *, confined: bool = False
+    workspace: ReadableWorkspace, path: str | Sequence[str] | None, session: str | None, *, confined: bool = False
 ) -> LineRanges:
     """Return which lines of which files to search, in order.
 
@@ -230,7 +236,7 @@ def files_to_search(
 
 
 def _given(
-    workspace: LocalWorkspace, path: str | Sequence[str], session: str | None, *, confined: bool
+    workspace: ReadableWorkspace, path: str | Sequence[str], session: str | None, *, confined: bool
 ) -> Iterator[FileLines]:
     paths = [path] if isinstance(path, str) else list(path)
     if not 0 < len(paths) <= MAX_PATHS:
@@ -245,31 +251,31 @@ def _given(
             # Of a result with a view only the view, which can be read: both have the same content.
             yield from (FileLines(name) for name in names if layout.view_name(name) not in names)
         else:
-            yield from _files(workspace.tree, resolved)
+            yield from _files(workspace.files, resolved)
 
 
-def _files(tree: FileTree, resolved: FileLines) -> Iterator[FileLines]:
-    if resolved.name and not tree.is_directory(resolved.name):
+def _files(files: Files, resolved: FileLines) -> Iterator[FileLines]:
+    if resolved.name and not files.is_directory(resolved.name):
         yield resolved
     else:
-        yield from (FileLines(name) for name, is_directory in entries_below(tree, resolved.name) if not is_directory)
+        yield from (FileLines(name) for name, size in entries_below(files, resolved.name) if size is not None)
 
 
-def _readable(workspace: LocalWorkspace, session: str | None) -> Iterator[str]:
-    tree = workspace.tree
+def _readable(workspace: ReadableWorkspace, session: str | None) -> Iterator[str]:
+    files = workspace.files
     if session is not None:
-        yield from _readable_files(tree, directory_of(workspace, session))
+        yield from _readable_files(files, directory_of(workspace, session))
         yield from _text_data_of(workspace, session)
         return
-    for name in tree.names(layout.SESSIONS):
-        yield from _readable_files(tree, f"{layout.SESSIONS}/{name}")
-    for name in tree.names(layout.DATA):
+    for name in files.names(layout.SESSIONS):
+        yield from _readable_files(files, f"{layout.SESSIONS}/{name}")
+    for name in files.names(layout.DATA):
         path = f"{layout.DATA}/{name}"
         if layout.digest_in(path) is not None and is_text_type(layout.media_type_of(path)):
             yield path
 
 
-def _text_data_of(workspace: LocalWorkspace, session: str) -> Iterator[str]:
+def _text_data_of(workspace: ReadableWorkspace, session: str) -> Iterator[str]:
     """Yield the text in ``data/`` that a session's results hold: JSON or tables that a tool returned as documents."""
     try:
         records = workspace.session(session).index().results.values()
@@ -278,13 +284,13 @@ def _text_data_of(workspace: LocalWorkspace, session: str) -> Iterator[str]:
     for part in (part for record in records for part in record.get("parts", ()) if is_object(part)):
         path, is_text = str(part.get("path", "")), is_text_type(part.get("media_type", ""))
         is_document = layout.digest_in(path) is not None and part.get("kind") not in _UNSEEN
-        if is_document and is_text and workspace.tree.size(path) is not None:
+        if is_document and is_text and workspace.files.size(path) is not None:
             yield path
 
 
-def _readable_files(tree: FileTree, directory: str) -> Iterator[str]:
+def _readable_files(files: Files, directory: str) -> Iterator[str]:
     """Yield the transcript of a session and its tool results, or their views."""
-    names = set(tree.names(directory)) if tree.is_directory(directory) else set[str]()
+    names = set(files.names(directory)) if files.is_directory(directory) else set[str]()
     for name in names:
         is_result = name.startswith(_RESULT) and name.endswith(".txt") and layout.view_name(name) not in names
         if is_result or name == layout.TRANSCRIPT_FILE:

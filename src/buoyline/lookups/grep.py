@@ -14,8 +14,8 @@ from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, L
 from buoyline.lookups.glob import Rank, files_to_search, rank_of
 from buoyline.lookups.hits import Deadline, Found, LineHit, LineRanges, Search, find, hits_in_ranges, search_for
 from buoyline.lookups.lines import lines_around
-from buoyline.lookups.sources import FileTree, require_files
-from buoyline.workspace import LocalWorkspace
+from buoyline.lookups.sources import require_workspace
+from buoyline.workspace import Files, ReadableWorkspace
 
 MAX_LOOKING_S = 2.0
 """How long to look for each of the two suggestions in an answer without a hit."""
@@ -27,18 +27,18 @@ _MAX_PLACE_CHARS = 150
 _LINE_BYTES = 1 << 12
 
 
-def suggestion_for(tree: FileTree, ranges: LineRanges, pattern: str, *, literal: bool) -> str:
+def suggestion_for(files: Files, ranges: LineRanges, pattern: str, *, literal: bool) -> str:
     """Return a line about hits without regard to case, or about similar words; empty if there are neither.
 
     Args:
-        tree: Where the files are.
+        files: Where the files are.
         ranges: Which lines were searched.
         pattern: The pattern that had no hit.
         literal: Whether it is plain text.
     """
     folded = search_for(pattern, Deadline(MAX_LOOKING_S), literal=literal, ignore_case=True)
     path, hit, count = "", LineHit(0, 0), 0
-    for at, found in _hits(tree, ranges, folded):
+    for at, found in _hits(files, ranges, folded):
         path, hit = (path, hit) if count else (at, found)
         count += 1
         if count == _MAX_HITS:
@@ -47,11 +47,11 @@ def suggestion_for(tree: FileTree, ranges: LineRanges, pattern: str, *, literal:
         hits = f"{count:,}{' or more' if count == _MAX_HITS else ''} hit{'' if count == 1 else 's'}"
         place = f"{shown_path(path)}:{hit.number}"
         return f"[With ignore_case {hits}{f', the first in {place}' if len(place) <= _MAX_PLACE_CHARS else ''}.]\n"
-    words = _near_words(tree, ranges, pattern) if _WORD.fullmatch(pattern) else []
+    words = _near_words(files, ranges, pattern) if _WORD.fullmatch(pattern) else []
     return f"[Words that are near: {', '.join(words)}.]\n" if words else ""
 
 
-def _near_words(tree: FileTree, ranges: LineRanges, word: str) -> list[str]:
+def _near_words(files: Files, ranges: LineRanges, word: str) -> list[str]:
     """Return up to three words that are similar to *word*, out of those that share a half with it."""
     half = len(word) // 2
     begin, end = re.escape(word[:half]), re.escape(word[half:])
@@ -62,8 +62,8 @@ def _near_words(tree: FileTree, ranges: LineRanges, word: str) -> list[str]:
         return []
     near: dict[str, None] = {}
     either = re.compile(expression, re.IGNORECASE | re.ASCII)
-    for number, (path, hit) in enumerate(_hits(tree, ranges, search)):
-        line, _, _ = tree.read(path, hit.offset, _LINE_BYTES).partition(b"\n")
+    for number, (path, hit) in enumerate(_hits(files, ranges, search)):
+        line, _, _ = files.read(path, hit.offset, _LINE_BYTES).partition(b"\n")
         text = line.decode("utf-8", "replace")
         near.update(dict.fromkeys(found[0].strip(".-") for found in either.finditer(text)))
         if number == _MAX_HITS:
@@ -71,9 +71,9 @@ def _near_words(tree: FileTree, ranges: LineRanges, word: str) -> list[str]:
     return difflib.get_close_matches(word, near, _MAX_WORDS, 0.7)
 
 
-def _hits(tree: FileTree, ranges: LineRanges, search: Search) -> Iterator[tuple[str, LineHit]]:
+def _hits(files: Files, ranges: LineRanges, search: Search) -> Iterator[tuple[str, LineHit]]:
     for path in ranges:
-        for hit in hits_in_ranges(tree, path, ranges[path], search):
+        for hit in hits_in_ranges(files, path, ranges[path], search):
             yield path, hit
         if search.deadline.is_over():
             return
@@ -88,7 +88,7 @@ _AFTER = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
 
 
 def grep(
-    workspace: LocalWorkspace,
+    workspace: ReadableWorkspace,
     pattern: str,
     path: str | Sequence[str] | None = None,
     *,
@@ -134,13 +134,13 @@ def grep(
         files are cut, it says how many each file has, as far as an eighth of the answer can name them.
 
     Raises:
-        ConfigError: *workspace* is not on disk, *pattern* is not RE2 syntax, *context* or *after* is invalid, or
+        ConfigError: *workspace* is no workspace, *pattern* is not RE2 syntax, *context* or *after* is invalid, or
             *max_tokens* is too small.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session.
         StorageError: A file cannot be read.
     """
-    require_files(workspace)
+    require_workspace(workspace)
     if not 0 <= context <= MAX_CONTEXT_LINES:
         raise ConfigError("context", f"{context} is not in 0 to {MAX_CONTEXT_LINES}")
     deadline = Deadline(timeout_s)
@@ -151,13 +151,13 @@ def grep(
     def is_before(name: str, hit: LineHit) -> bool:
         return last_shown is not None and rank_of(name, hit.number, hit.column) <= last_shown
 
-    found = find(workspace.tree, ranges, search, is_before)
+    found = find(workspace.files, ranges, search, is_before)
     suggestion = ""
     if not found.total and found.is_all and not ignore_case and max_tokens >= _LEAST_TOKENS_TO_LIST:
-        suggestion = suggestion_for(workspace.tree, ranges, pattern, literal=literal)
+        suggestion = suggestion_for(workspace.files, ranges, pattern, literal=literal)
     budget = AnswerBudget(max_tokens, counter)
     max_lines = max(budget.max_lines, 2 * MAX_CONTEXT_LINES)
-    around = (lines_around(workspace.tree, name, hits[:max_lines], context) for name, hits in found.hits.items())
+    around = (lines_around(workspace.files, name, hits[:max_lines], context) for name, hits in found.hits.items())
     lines = list(itertools.islice(itertools.chain.from_iterable(around), max_lines))
     listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= _LEAST_TOKENS_TO_LIST else 0
     page = _Page(found, suggestion, spelling, len(lines), _first_by_path(lines), context > 0, listed_chars)

@@ -20,10 +20,8 @@ from typing import Any, NamedTuple
 
 from buoyline.errors import CorruptError, InvalidNameError, MessageError, NotFoundError, StorageError
 from buoyline.lookups.answer import shown_path
-from buoyline.lookups.sources import FileTree, WorkspaceFiles
 from buoyline.messages.jsonl import is_object, parse
-from buoyline.workspace import layout
-from buoyline.workspace.local_tree import LocalTree
+from buoyline.workspace import Files, ReadableWorkspace, Status, layout
 
 LEAST_BEGINNING_CHARS = 4
 """A shorter beginning of an id is probably a mistake."""
@@ -42,7 +40,7 @@ def spellings(text: str) -> list[str]:
     return [text] if cited in {text, ""} else [text, cited]
 
 
-def directory_of(workspace: WorkspaceFiles, session: str) -> str:
+def directory_of(workspace: ReadableWorkspace, session: str) -> str:
     """Return the directory of *session*, relative to the workdir.
 
     Raises:
@@ -55,16 +53,16 @@ def directory_of(workspace: WorkspaceFiles, session: str) -> str:
         raise NotFoundError("session", session, "nothing was archived or offloaded in it yet") from error
 
 
-def directories_of(workspace: WorkspaceFiles, session: str | None) -> list[str]:
+def directories_of(workspace: ReadableWorkspace, session: str | None) -> list[str]:
     """Return the directory of *session*, or those of all sessions if it is None. Raises as `directory_of`."""
     if session is not None:
         return [directory_of(workspace, session)]
-    names = workspace.tree.names(layout.SESSIONS)
+    names = workspace.files.names(layout.SESSIONS)
     directories = [f"{layout.SESSIONS}/{name}" for name in names if not name.startswith(".")]
-    return [directory for directory in directories if workspace.tree.is_directory(directory)]
+    return [directory for directory in directories if workspace.files.is_directory(directory)]
 
 
-def files_named(workspace: WorkspaceFiles, name: str, session: str | None) -> list[str]:
+def files_named(workspace: ReadableWorkspace, name: str, session: str | None) -> list[str]:
     """Return the files that *name* may mean, relative to the workdir.
 
     These are the files of that name; else the results of the call with that id; else those of calls whose id begins
@@ -76,7 +74,7 @@ def files_named(workspace: WorkspaceFiles, name: str, session: str | None) -> li
         name: A name or id without ``:120-135``.
         session: The only session to look in; None for all.
     """
-    listed = {directory: workspace.tree.names(directory) for directory in directories_of(workspace, session)}
+    listed = {directory: workspace.files.names(directory) for directory in directories_of(workspace, session)}
     same = [f"{directory}/{name}" for directory, names in listed.items() if name in names and name[0] != "."]
     if same or not name:
         return same
@@ -103,10 +101,10 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(itertools.chain(itertools.islice(holding, MAX_NEAR), alike)))[:MAX_NEAR]
 
 
-def names_in(workspace: WorkspaceFiles, session: str | None) -> Iterator[str]:
+def names_in(workspace: ReadableWorkspace, session: str | None) -> Iterator[str]:
     """Yield the plain names of all files of *session*, or of all sessions, and the ids of their calls."""
     for directory in directories_of(workspace, session):
-        names = [name for name in workspace.tree.names(directory) if not name.startswith(".")]
+        names = [name for name in workspace.files.names(directory) if not name.startswith(".")]
         yield from names
         yield from (call_id for call_id, _ in _results_in(workspace, directory, names) if call_id)
 
@@ -116,7 +114,7 @@ def shortened(name: str) -> str:
     return name if len(name) <= _MAX_COMPARED_CHARS else f"{name[:_MAX_COMPARED_CHARS]}..."
 
 
-def records_of(workspace: WorkspaceFiles, directory: str) -> Mapping[str, Mapping[str, Any]]:
+def records_of(workspace: ReadableWorkspace, directory: str) -> Mapping[str, Mapping[str, Any]]:
     """Return the journal's records of the tool results in *directory*, by file; none if it cannot be read."""
     session_id = _session_id_of(workspace, directory)
     if session_id is None:
@@ -127,19 +125,19 @@ def records_of(workspace: WorkspaceFiles, directory: str) -> Mapping[str, Mappin
         return {}
 
 
-def _session_id_of(workspace: WorkspaceFiles, directory: str) -> str | None:
+def _session_id_of(workspace: ReadableWorkspace, directory: str) -> str | None:
     name = f"{directory}/{layout.SESSION_FILE}"
-    if workspace.tree.size(name) is None:
+    if workspace.files.size(name) is None:
         return None
     try:
-        found = parse(workspace.tree.read(name))
+        found = parse(workspace.files.read(name))
     except MessageError:
         return None
     session_id = found.get("id") if is_object(found) else None
     return session_id if isinstance(session_id, str) else None
 
 
-def _results_in(workspace: WorkspaceFiles, directory: str, names: list[str]) -> Iterator[tuple[str, str]]:
+def _results_in(workspace: ReadableWorkspace, directory: str, names: list[str]) -> Iterator[tuple[str, str]]:
     """Yield id and file of each tool result in *directory*: by the journal, else by the file's name."""
     records = records_of(workspace, directory)
     for file in filter(layout.is_result_name, names):
@@ -150,9 +148,9 @@ def _results_in(workspace: WorkspaceFiles, directory: str, names: list[str]) -> 
             yield str(record.get("call_id", "")), file
 
 
-def _readable(workspace: WorkspaceFiles, file: str) -> str:
+def _readable(workspace: ReadableWorkspace, file: str) -> str:
     view = layout.view_name(file)
-    return file if workspace.tree.size(view) is None else view
+    return file if workspace.files.size(view) is None else view
 
 
 _POINTER = re.compile(r"(.+?):([0-9]{1,15}(?:-[0-9]{1,15})?(?:,[0-9]{1,15}(?:-[0-9]{1,15})?){0,99})", re.DOTALL)
@@ -186,7 +184,7 @@ class FileLines(NamedTuple):
 
 
 def resolve_path(
-    workspace: WorkspaceFiles, path: str, session: str | None = None, *, confined: bool = False
+    workspace: ReadableWorkspace, path: str, session: str | None = None, *, confined: bool = False
 ) -> FileLines:
     """Find the file or directory, and the lines, that *path* means.
 
@@ -226,7 +224,7 @@ def resolve_path(
 
 
 def resolve_file(
-    workspace: WorkspaceFiles, path: str, session: str | None = None, *, confined: bool = False
+    workspace: ReadableWorkspace, path: str, session: str | None = None, *, confined: bool = False
 ) -> FileLines:
     """Find the file that *path* means. Raises as `resolve_path`.
 
@@ -234,33 +232,39 @@ def resolve_file(
         NotFoundError: It is a directory.
     """
     resolved = resolve_path(workspace, path, session, confined=confined)
-    if not resolved.name or workspace.tree.is_directory(resolved.name):
+    if not resolved.name or workspace.files.is_directory(resolved.name):
         raise NotFoundError("file", path, f"it is a directory; glob({posixpath.join(resolved.name, '*')!r}) lists it")
     return resolved
 
 
-def entries_below(tree: FileTree, directory: str = "") -> Iterator[tuple[str, bool]]:
-    """Yield the name of each entry below *directory*, relative to the workdir, and whether it is a directory.
+def entries_below(files: Files, directory: str = "") -> Iterator[tuple[str, int | None]]:
+    """Yield the name of each entry below *directory*, relative to the workdir, and its size; None for a directory.
 
     Hidden entries, links and pipes are left out. A directory comes before its content.
     """
-    waiting = _children(tree, directory)
+    waiting = _children(files, directory)
     while waiting:
-        name = waiting.pop()
-        if tree.is_directory(name):
-            yield name, True
-            waiting += _children(tree, name)
-        elif tree.size(name) is not None:
-            yield name, False
+        name, status = waiting.pop()
+        if stat.S_ISDIR(status.st_mode):
+            yield name, None
+            waiting += _children(files, name)
+        elif stat.S_ISREG(status.st_mode):
+            yield name, status.st_size
 
 
-def _children(tree: FileTree, directory: str) -> list[str]:
-    """Return the visible entries of *directory*, the last one first."""
+def _children(files: Files, directory: str) -> list[tuple[str, Status]]:
+    """Return the visible entries of *directory*, the last one first; none if it was just removed."""
     above = f"{directory}/" if directory else ""
-    return [above + entry for entry in reversed(tree.names(directory)) if not entry.startswith(".")]
+    try:
+        entries = files.entries(directory)
+    except StorageError as error:
+        if error.errno == errno.ENOENT:
+            return []
+        raise
+    return [(above + name, entries[name]) for name in reversed(list(entries)) if not name.startswith(".")]
 
 
-def _at_path(workspace: WorkspaceFiles, path: str, directory: str, *, confined: bool) -> FileLines | None:
+def _at_path(workspace: ReadableWorkspace, path: str, directory: str, *, confined: bool) -> FileLines | None:
     """Return the file or directory at *path*, or at *path* without the lines that it cites."""
     name = _existing(workspace, path, directory, confined=confined)
     if name is not None:
@@ -270,7 +274,7 @@ def _at_path(workspace: WorkspaceFiles, path: str, directory: str, *, confined: 
     return None if name is None or citation is None else _cited(name, citation[2])
 
 
-def _by_name(workspace: WorkspaceFiles, text: str, session: str | None) -> FileLines | None:
+def _by_name(workspace: ReadableWorkspace, text: str, session: str | None) -> FileLines | None:
     """Return the one file whose name or id is *text*, or *text* without the lines that it cites.
 
     Raises:
@@ -296,13 +300,13 @@ def _cited(name: str, lines: str) -> FileLines:
     return FileLines(name, spans[0][0], max(last for _, last in spans), ranges)
 
 
-def _nothing(workspace: WorkspaceFiles, path: str, session: str | None, *, confined: bool) -> NotFoundError:
+def _nothing(workspace: ReadableWorkspace, path: str, session: str | None, *, confined: bool) -> NotFoundError:
     """Return the error that says where *path* was looked for, and which names are near."""
     citation = _POINTER.fullmatch(path)
-    own = [] if confined else [name for name in workspace.tree.names("") if not name.startswith(".")]
+    own = [] if confined else [name for name in workspace.files.names("") if not name.startswith(".")]
     names = near(citation[1] if citation else path, [*own, *names_in(workspace, session)])
     nearest = f"; near are {', '.join(map(shown_path, names))}" if names else ""
-    root = shown_path(str(workspace.workdir))
+    root = shown_path(workspace.roots[0])
     place = f"session {session!r}" if session is not None else f"{root} and its sessions"
     place += f" and {root}" if session is not None and not confined else ""
     return NotFoundError(
@@ -310,10 +314,9 @@ def _nothing(workspace: WorkspaceFiles, path: str, session: str | None, *, confi
     )
 
 
-def _existing(workspace: WorkspaceFiles, path: str, directory: str, *, confined: bool) -> str | None:
+def _existing(workspace: ReadableWorkspace, path: str, directory: str, *, confined: bool) -> str | None:
     """Return the name of the file or directory at *path*, in the session's *directory* first; None without one."""
-    relative = _relative(workspace, path)
-    is_absolute = path.startswith("/") or layout.blob_behind(path) is not None
+    relative, is_absolute = _relative(workspace, path)
     names = [relative] if is_absolute or not directory else [f"{directory}/{relative}".rstrip("/"), relative]
     blob = f"{layout.DATA}/{relative}"
     names += [blob] if layout.digest_in(blob) is not None else []
@@ -322,63 +325,59 @@ def _existing(workspace: WorkspaceFiles, path: str, directory: str, *, confined:
     return next((name for name in names if _is_there(workspace, name)), None)
 
 
-def _relative(workspace: WorkspaceFiles, path: str) -> str:
+def _relative(workspace: ReadableWorkspace, path: str) -> tuple[str, bool]:
+    """Return *path* relative to the workdir, and whether it was absolute."""
     blob = layout.blob_behind(path)
     if blob is not None:
-        return blob
+        return blob, True
     if not path or "\0" in path or not _is_encodable(path):
         raise InvalidNameError(path, "a path must not be empty, or hold NUL or lone surrogates")
     parts = PurePosixPath(path)
-    if parts.is_absolute():
-        roots = (workspace.workdir, os.path.realpath(workspace.workdir))
-        inside = [parts.relative_to(root) for root in roots if parts.is_relative_to(root)]
-        if not inside:
-            raise InvalidNameError(path, f"lies outside the workspace {workspace.workdir}")
-        parts = inside[0]
+    inside = [parts.relative_to(root) for root in workspace.roots if parts.is_relative_to(root)]
+    if parts.is_absolute() and not inside:
+        raise InvalidNameError(path, f"lies outside the workspace {workspace.roots[0]}")
+    parts = inside[0] if inside else parts
     if ".." in parts.parts:
         raise InvalidNameError(path, "must not hold '..'; give it relative to the workdir")
     if any(part.startswith(".") for part in parts.parts):
         raise InvalidNameError(path, "is hidden; names with a leading dot are not for reading")
-    return "" if parts == PurePosixPath() else str(parts)
+    return "" if parts == PurePosixPath() else str(parts), bool(inside)
 
 
-def is_own(workspace: WorkspaceFiles, name: str) -> bool:
+def is_own(workspace: ReadableWorkspace, name: str) -> bool:
     """Return whether the file *name* belongs to the workspace: another hard link to it may lead outside.
 
     A file with several links passes if its content has the hash of its record or name, as in a copy of a workspace made
-    of links, or if the other link is the temporary name under which it was just published.
+    of links.
     """
-    tree = workspace.tree
-    status = tree.status(name) if isinstance(tree, LocalTree) else None
-    if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink == 1 or not isinstance(tree, LocalTree):
+    files = workspace.files
+    if not files.is_named_elsewhere(name):
         return True
     directory, _, file = name.rpartition("/")
     digest = layout.digest_in(name) or records_of(workspace, directory).get(file, {}).get("sha256")
     found = hashlib.sha256()
-    for chunk in tree.chunks(name) if digest else ():
+    for chunk in files.chunks(name) if digest else ():
         found.update(chunk)
-    if digest == found.hexdigest():
-        return True
-    links = [entry for entry, other in tree.entries(directory).items() if other.st_ino == status.st_ino]
-    return status.st_nlink == 1 + sum(entry.startswith(layout.TEMPORARY_PREFIX) for entry in links)
+    return digest == found.hexdigest()
 
 
-def _is_there(workspace: WorkspaceFiles, name: str) -> bool:
+def _is_there(workspace: ReadableWorkspace, name: str) -> bool:
     if not name:
         return True
-    tree = workspace.tree
+    files = workspace.files
     try:
-        is_known = tree.is_directory(name) or tree.size(name) is not None
-        is_anything = tree.exists(name)
+        status = files.status(name)
     except StorageError as error:
         if error.errno == errno.ENAMETOOLONG:
             return False
         raise
-    if is_anything and not is_known:
-        raise StorageError(errno.EINVAL, "is a link, a pipe or a device; only regular files are read", tree.path(name))
-    if is_known and not is_own(workspace, name):
-        raise StorageError(errno.EMLINK, "has another name (a hard link); put a copy in its place", tree.path(name))
-    return is_known
+    if status is None:
+        return False
+    if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
+        raise StorageError(errno.EINVAL, "is a link, a pipe or a device; only regular files are read", files.path(name))
+    if not is_own(workspace, name):
+        raise StorageError(errno.EMLINK, "has another name (a hard link); put a copy in its place", files.path(name))
+    return True
 
 
 def _is_encodable(path: str) -> bool:

@@ -1,6 +1,5 @@
 """`query`: values out of structured files, by JMESPath or SQL."""
 
-import contextlib
 import importlib.util
 import re
 import signal
@@ -14,8 +13,8 @@ from buoyline.lookups.answer import Answer, AnswerBudget, Counter, Spelling, as_
 from buoyline.lookups.lines import count_lines, lines_from
 from buoyline.lookups.paths import resolve_file
 from buoyline.lookups.read import LinePage
-from buoyline.lookups.sources import InMemoryContent, require_files
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.lookups.sources import InMemoryContent, require_workspace
+from buoyline.workspace import ReadableWorkspace, layout
 
 MAX_DOCUMENT_BYTES = 64 << 20
 MAX_RESULT_BYTES = 8 << 20
@@ -31,7 +30,7 @@ _UNREAD = re.compile(r"document ([0-9]+): ")
 
 
 def query(
-    workspace: LocalWorkspace,
+    workspace: ReadableWorkspace,
     path: str | Sequence[str],
     expression: str,
     *,
@@ -81,7 +80,7 @@ def query(
         `Answer.path` is the first file.
 
     Raises:
-        ConfigError: *workspace* is not on disk; *expression* is invalid, takes too long or returns more than 8 MB;
+        ConfigError: *workspace* is no workspace; *expression* is invalid, takes too long or returns more than 8 MB;
             *start*
             or *column* is below 1; there are no files, over 20, or over 64 MB in all; or *max_tokens* is too small.
         CorruptError: A file has none of these forms.
@@ -91,7 +90,7 @@ def query(
 
     Source: https://jmespath.org/specification.html, https://www.sqlite.org/lang_select.html
     """
-    require_files(workspace)
+    require_workspace(workspace)
     if not expression.strip() or len(expression) > MAX_EXPRESSION_CHARS or _NO_ARGUMENT.search(expression):
         raise ConfigError("expression", f"must have 1 to {MAX_EXPRESSION_CHARS:,} characters, e.g. keys(@)")
     if min(start, column) < 1:
@@ -117,47 +116,44 @@ def query(
     )
 
 
-def _original(workspace: LocalWorkspace, name: str) -> str:
+def _original(workspace: ReadableWorkspace, name: str) -> str:
     directory, _, file = name.rpartition("/")
     if not layout.is_view_name(file):
         return name
     original = f"{directory}/{layout.result_behind(file)}"
-    return original if workspace.tree.size(original) is not None else name
+    return original if workspace.files.size(original) is not None else name
 
 
-def _evaluated(workspace: LocalWorkspace, names: Sequence[str], expression: str, timeout_s: float) -> bytes:
+def _evaluated(workspace: ReadableWorkspace, names: Sequence[str], expression: str, timeout_s: float) -> bytes:
     program = [sys.executable, "-I", str(Path(__file__).with_name("evaluation.py"))]
     limits = [_home_of("jmespath"), _home_of("re2"), str(MAX_RESULT_BYTES), str(timeout_s)]
-    with contextlib.ExitStack() as opened:
-        handles = [opened.enter_context(workspace.tree.open(name)) for name in names]
-        size = sum(handle.size() for handle in handles)
-        if size > MAX_DOCUMENT_BYTES:
-            files = names[0] if len(names) == 1 else f"{len(names)} files"
-            problem = f"{files} with {size:,} bytes, and {MAX_DOCUMENT_BYTES:,} can be queried; use grep and read"
-            raise ConfigError("path", problem)
-        descriptors = [handle.descriptor_at(0) for handle in handles]
-        arguments = [part for pair in zip(map(str, descriptors), names, strict=True) for part in pair]
-        try:
-            ran = subprocess.run(  # noqa: S603 - our own program; the expression is only data to it
-                [*program, *limits, expression, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                pass_fds=descriptors,
-                timeout=timeout_s + _STARTING_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise ConfigError("expression", _TOO_LONG.format(timeout_s + _STARTING_S)) from None
-        except OSError as error:
-            raise storage_error(error, sys.executable) from error
+    size = sum(workspace.files.size(name) or 0 for name in names)
+    if size > MAX_DOCUMENT_BYTES:
+        files = names[0] if len(names) == 1 else f"{len(names)} files"
+        problem = f"{files} with {size:,} bytes, and {MAX_DOCUMENT_BYTES:,} can be queried; use grep and read"
+        raise ConfigError("path", problem)
+    documents = [workspace.files.read(name) for name in names]
+    arguments = [part for name, content in zip(names, documents, strict=True) for part in (str(len(content)), name)]
+    try:
+        ran = subprocess.run(  # noqa: S603 - our own program; the expression is only data to it
+            [*program, *limits, expression, *arguments],
+            input=b"".join(documents),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=timeout_s + _STARTING_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError("expression", _TOO_LONG.format(timeout_s + _STARTING_S)) from None
+    except OSError as error:
+        raise storage_error(error, sys.executable) from error
     if not ran.returncode:
         return ran.stdout
     if ran.returncode == -signal.SIGXCPU:
         raise ConfigError("expression", _TOO_LONG.format(timeout_s))
     problem = ran.stdout.decode("utf-8", "replace") if ran.returncode == _WRONG else ""
     if unread := _UNREAD.match(problem):
-        raise CorruptError(workspace.tree.path(names[int(unread[1]) - 1]), f"{problem[unread.end() :]}; {_UNREADABLE}")
+        raise CorruptError(workspace.files.path(names[int(unread[1]) - 1]), f"{problem[unread.end() :]}; {_UNREADABLE}")
     raise ConfigError("expression", problem or "its evaluation was ended by the system; make it simpler, or use grep")
 
 

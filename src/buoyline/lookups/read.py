@@ -11,10 +11,10 @@ from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
 from buoyline.lookups.lines import count_lines, fragments, lines_from, windows
 from buoyline.lookups.paths import resolve_file
-from buoyline.lookups.sources import ByteSource, FileTree, require_files
+from buoyline.lookups.sources import ByteSource, require_workspace
 from buoyline.offloader.dimensions import dimensions
 from buoyline.previews.source import MAX_LINE_CHARS
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import Files, ReadableWorkspace, layout
 
 _SNIFFED_BYTES = 1 << 13
 
@@ -38,13 +38,13 @@ _TEXT_SUFFIXES = (".txt", ".md", ".log", ".json", ".jsonl", ".csv")
 _CONTAINERS = {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"}
 
 
-def description_of(tree: FileTree, name: str) -> str | None:
+def description_of(files: Files, name: str) -> str | None:
     """Describe the file *name* by type, dimensions and size; None if it is text.
 
     A file that begins as UTF-8 without NUL is text. Outside ``data/`` so is a file with the suffix of a text, and one
     of no known format: a log with a few bad bytes is worth reading.
     """
-    head = tree.read(name, 0, _SNIFFED_BYTES)
+    head = files.read(name, 0, _SNIFFED_BYTES)
     is_payload = layout.digest_in(name) is not None
     if begins_as_text(head) or (not is_payload and name.endswith(_TEXT_SUFFIXES)):
         return None
@@ -53,7 +53,7 @@ def description_of(tree: FileTree, name: str) -> str | None:
         return None
     sides = dimensions(head)
     shape = f"{sides.width}x{sides.height}, " if sides else ""
-    about = f"[{shown_path(name)}: {kind or 'binary content'}, {shape}{tree.size(name) or 0:,} bytes. {DATA_LABEL}]\n"
+    about = f"[{shown_path(name)}: {kind or 'binary content'}, {shape}{files.size(name) or 0:,} bytes. {DATA_LABEL}]\n"
     return f"{about}[It has no lines to read. grep finds text in it; its path is all that other tools need.]\n"
 
 
@@ -79,7 +79,7 @@ MAX_WHOLE_CHARS = 20_000_000
 
 
 def read(
-    workspace: LocalWorkspace,
+    workspace: ReadableWorkspace,
     path: str,
     start: int = 1,
     end: int | None = None,
@@ -118,13 +118,13 @@ def read(
         size.
 
     Raises:
-        ConfigError: *workspace* is not on disk; *start*, *end* or *column* is below 1 or behind the other;
+        ConfigError: *workspace* is no workspace; *start*, *end* or *column* is below 1 or behind the other;
             *max_tokens* is too small; or *whole* asks for more than 20 million characters.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is not a regular file or cannot be read.
     """
-    require_files(workspace)
+    require_workspace(workspace)
     for name, number in (("start", start), ("column", column)):
         if number < 1:
             raise ConfigError(name, f"{number} is too small; it counts from 1")
@@ -132,16 +132,16 @@ def read(
     first, last = max(start, resolved.first), min(sys.maxsize if end is None else end, resolved.last)
     if last < first:
         raise ConfigError("end", f"line {last} is before line {first}; lines count from 1, the last one included")
-    described = description_of(workspace.tree, resolved.name)
+    described = description_of(workspace.files, resolved.name)
     if described is not None:
         return Answer(text=described, path=resolved.name)
-    total = count_lines(workspace.tree.chunks(resolved.name))
+    total = count_lines(workspace.files.chunks(resolved.name))
     last = min(last, total)
     budget = AnswerBudget(None if whole else max_tokens, counter)
     if whole:
-        found = _whole_lines(workspace.tree, resolved.name, (first, last), column)
+        found = _whole_lines(workspace.files, resolved.name, (first, last), column)
     else:
-        found = lines_from(workspace.tree, resolved.name, (first, last), column, budget.max_line_chars)
+        found = lines_from(workspace.files, resolved.name, (first, last), column, budget.max_line_chars)
     lines = (line for line in found if resolved.holds(line.number))
     page = LinePage(shown_path(resolved.name), first, last, total, spelling)
     shown = budget.fill(lines, page)

@@ -14,10 +14,10 @@ from buoyline.errors import CorruptError, InvalidNameError, NotFoundError, Stora
 from buoyline.lookups.answer import Answer, Line, shown_path
 from buoyline.lookups.paths import MAX_NEAR, directory_of, names_in, near, records_of, resolve_file, shortened
 from buoyline.lookups.read import begins_as_text
-from buoyline.lookups.sources import WorkspaceFiles
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.model import join_texts
-from buoyline.workspace import MemoryWorkspace, layout
+from buoyline.workspace import MemoryWorkspace, ReadableWorkspace, layout
+from buoyline.workspace.blobs import payload_behind
 
 _KIND = "offloaded content"
 _EVICTED = "it was in memory, and evicted since nobody used it for too many turns; run the tool again"
@@ -52,7 +52,7 @@ class Target:
     is_narrowed: bool = False
 
 
-def resolve_reference(workspace: WorkspaceFiles, reference: str, session: str | None = None) -> Target:
+def resolve_reference(workspace: ReadableWorkspace, reference: str, session: str | None = None) -> Target:
     """Find the content that *reference* means.
 
     Args:
@@ -73,18 +73,20 @@ def resolve_reference(workspace: WorkspaceFiles, reference: str, session: str | 
     """
     if not isinstance(reference, str):
         raise InvalidNameError(reference, f"a reference must be text, not {type(reference).__name__}")
-    named = reference.strip().removeprefix("memory://")  # files in memory begin at /
+    named = reference.strip()
     try:
         return _by_path(workspace, named, session)
     except NotFoundError as error:
         if error.kind not in {"file", _KIND}:  # no such session, or several files
             raise
-        is_evicted = isinstance(workspace, MemoryWorkspace) and workspace.is_evicted(named.removeprefix("/"))
+        is_evicted = isinstance(workspace, MemoryWorkspace) and workspace.is_evicted(
+            named.removeprefix(f"{workspace.roots[0]}/")
+        )
         hint = _EVICTED if is_evicted else _near(workspace, named, session)
         raise NotFoundError(_KIND, shortened(named), hint) from error
 
 
-def _by_path(workspace: WorkspaceFiles, reference: str, session: str | None) -> Target:
+def _by_path(workspace: ReadableWorkspace, reference: str, session: str | None) -> Target:
     place = _PLACE.fullmatch(reference)
     if place is not None:
         try:
@@ -103,29 +105,29 @@ def _by_path(workspace: WorkspaceFiles, reference: str, session: str | None) -> 
     return Target(found.name, found.whole, found.parts, resolved.first, resolved.last, is_narrowed=True)
 
 
-def _file(workspace: WorkspaceFiles, name: str) -> Target:
+def _file(workspace: ReadableWorkspace, name: str) -> Target:
     directory, _, file = name.rpartition("/")
     if layout.is_view_name(file):
         result = f"{directory}/{layout.result_behind(file)}"
         # A view can be read without its result.
-        return Target(name, name) if workspace.tree.size(result) is None else _result(workspace, result)
+        return Target(name, name) if workspace.files.size(result) is None else _result(workspace, result)
     return _result(workspace, name) if layout.is_result_name(file) else Target(name, name)
 
 
-def _result(workspace: WorkspaceFiles, name: str) -> Target:
+def _result(workspace: ReadableWorkspace, name: str) -> Target:
     directory, _, file = name.rpartition("/")
     view = f"{directory}/{layout.view_name(file)}"
-    shown = name if workspace.tree.size(view) is None else view
+    shown = name if workspace.files.size(view) is None else view
     return Target(shown, name, _recorded_parts(workspace, directory, file))
 
 
-def _recorded_parts(workspace: WorkspaceFiles, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
+def _recorded_parts(workspace: ReadableWorkspace, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
     """Return the journal's record of the parts of a result; nothing if there is none or it cannot be read."""
     record = records_of(workspace, directory).get(file, {})
     return tuple(part for part in record.get("parts", ()) if is_object(part))
 
 
-def _require_offloaded(workspace: WorkspaceFiles, name: str, session: str | None) -> None:
+def _require_offloaded(workspace: ReadableWorkspace, name: str, session: str | None) -> None:
     """Refuse a file that was not offloaded, or not by *session*.
 
     Raises:
@@ -144,7 +146,7 @@ def _require_offloaded(workspace: WorkspaceFiles, name: str, session: str | None
         raise NotFoundError(_KIND, name)
 
 
-def _near(workspace: WorkspaceFiles, reference: str, session: str | None) -> str:
+def _near(workspace: ReadableWorkspace, reference: str, session: str | None) -> str:
     """Say which names are near *reference*, or else which content there is."""
     known = list(dict.fromkeys(name for name in names_in(workspace, session) if name not in _OTHER_FILES))
     if names := near(reference, known):
@@ -271,7 +273,7 @@ _JSON_TYPE = "application/json"
 _MEDIA_KINDS = frozenset({"audio", "image", "video"})
 
 
-def is_text(workspace: WorkspaceFiles, name: str) -> bool:
+def is_text(workspace: ReadableWorkspace, name: str) -> bool:
     """Return whether file *name* has lines. All files have but blobs with the extension of another type.
 
     A blob of unknown type, such as HTML or SVG, has lines if it begins as UTF-8 without NUL.
@@ -281,10 +283,10 @@ def is_text(workspace: WorkspaceFiles, name: str) -> bool:
     media_type = layout.media_type_of(name)
     if media_type != _UNKNOWN_TYPE:
         return media_type.startswith("text/") or media_type == _JSON_TYPE
-    return begins_as_text(workspace.tree.read(name, 0, _SNIFFED_BYTES))
+    return begins_as_text(workspace.files.read(name, 0, _SNIFFED_BYTES))
 
 
-def media_of(workspace: WorkspaceFiles, target: Target, *, is_bounded: bool) -> tuple[MediaContent, ...]:
+def media_of(workspace: ReadableWorkspace, target: Target, *, is_bounded: bool) -> tuple[MediaContent, ...]:
     """Return the media of *target* in the tool's order, with up to 20 MB of bytes in all if *is_bounded*.
 
     Raises:
@@ -303,13 +305,13 @@ def media_of(workspace: WorkspaceFiles, target: Target, *, is_bounded: bool) -> 
     return tuple(found)
 
 
-def contents_of(workspace: WorkspaceFiles, target: Target, media: tuple[MediaContent, ...]) -> tuple[Content, ...]:
+def contents_of(workspace: ReadableWorkspace, target: Target, media: tuple[MediaContent, ...]) -> tuple[Content, ...]:
     """Return the whole content of *target*, which is text, with its *media*, in the tool's order.
 
     Text is as the tool returned it, lone surrogates included. Invalid UTF-8, which no text of a tool becomes, is shown
     as U+FFFD.
     """
-    content = workspace.tree.read(target.whole)
+    content = workspace.files.read(target.whole)
     if not target.parts:
         text = _decoded(content)
         is_json = target.whole.endswith(".json") and layout.digest_in(target.whole) is not None
@@ -339,7 +341,7 @@ def _single(name: str) -> Mapping[str, Any]:
     return {"kind": kind if kind in _MEDIA_KINDS else "document", "media_type": media_type, "path": name}
 
 
-def _media_beside(workspace: WorkspaceFiles, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
+def _media_beside(workspace: ReadableWorkspace, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
     try:
         return _stored_media(workspace, part, max_bytes)
     except (CorruptError, StorageError) as error:
@@ -347,22 +349,22 @@ def _media_beside(workspace: WorkspaceFiles, part: Mapping[str, Any], max_bytes:
         return _described(workspace, part, int(part.get("bytes", 0)), None, reason)
 
 
-def _stored_media(workspace: WorkspaceFiles, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
-    size_bytes = workspace.tree.size(part["path"]) or 0
+def _stored_media(workspace: ReadableWorkspace, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
+    size_bytes = workspace.files.size(part["path"]) or 0
     if size_bytes > max_bytes:
         return _described(workspace, part, size_bytes, None, "too large for an answer")
-    content = workspace.blobs.get(layout.reference_to(part["path"]))
+    content = payload_behind(workspace.files, layout.reference_to(part["path"]))
     return _described(workspace, part, len(content), content, "")
 
 
 def _described(
-    workspace: WorkspaceFiles, part: Mapping[str, Any], size_bytes: int, content: bytes | None, problem: str
+    workspace: ReadableWorkspace, part: Mapping[str, Any], size_bytes: int, content: bytes | None, problem: str
 ) -> MediaContent:
     return MediaContent(
         kind=part["kind"],
         media_type=part.get("media_type") or layout.media_type_of(part["path"]),
         size_bytes=size_bytes,
-        path=workspace.tree.path(part["path"]),
+        path=workspace.files.path(part["path"]),
         name=part.get("name", ""),
         content=content,
         problem=problem,

@@ -26,9 +26,9 @@ from buoyline.lookups.references import (
     media_of,
     resolve_reference,
 )
-from buoyline.lookups.sources import ByteSource, InMemoryContent, Workspace, WorkspaceFiles, files_of
+from buoyline.lookups.sources import ByteSource, InMemoryContent, require_workspace
 from buoyline.previews.source import MAX_LINE_CHARS, visible
-from buoyline.workspace import layout
+from buoyline.workspace import ReadableWorkspace, layout
 
 DEFAULT_MAX_TOKENS: Final = 2_500
 DEFAULT_CONTEXT_LINES: Final = 5
@@ -71,7 +71,7 @@ class _Query(NamedTuple):
 
 
 def retrieve(
-    workspace: Workspace,
+    workspace: ReadableWorkspace,
     reference: str,
     pattern: str | None = None,
     line_range: Mapping[str, Any] | None = None,
@@ -112,24 +112,30 @@ def retrieve(
 
     Raises:
         ConfigError: *line_range* is not within the content, an option has a wrong value, lines of binary content are
-            asked for, *max_tokens* is too small to show anything, *whole* asks for over 20 MB, or *workspace* is
-            neither a `LocalWorkspace` nor a `MemoryWorkspace`.
+            asked for, *max_tokens* is too small to show anything, *whole* asks for over 20 MB, or *workspace* is no
+            workspace.
         CorruptError: The blob that *reference* names is not what was stored.
         InvalidNameError: *reference* leads out of the workspace or is not text.
         NotFoundError: There is no such content or session, or a call has several results.
         StorageError: A file cannot be read.
     """
-    files = files_of(workspace)
-    target = resolve_reference(files, reference, session)
-    if whole and (files.tree.size(target.whole) or 0) > MAX_MEDIA_BYTES:
+    require_workspace(workspace)
+    target = resolve_reference(workspace, reference, session)
+    if whole and (workspace.files.size(target.whole) or 0) > MAX_MEDIA_BYTES:
         raise ConfigError("whole", f"the content has over {MAX_MEDIA_BYTES:,} bytes; give a pattern or a line_range")
     form = _Form(AnswerBudget(None if whole else max_tokens, counter), spelling)
     context = _context(context_lines)
     if pattern is None and line_range is None and context is None and not target.is_narrowed:
-        return _whole(files, target, form, is_bounded=max_tokens is not None)
-    _require_text(files, target)
+        return _whole(workspace, target, form, is_bounded=max_tokens is not None)
+    _require_text(workspace, target)
     answer = _lines(
-        files.tree, target, form, pattern=pattern, line_range=line_range, context_lines=context, timeout_s=timeout_s
+        workspace.files,
+        target,
+        form,
+        pattern=pattern,
+        line_range=line_range,
+        context_lines=context,
+        timeout_s=timeout_s,
     )
     return Retrieved.shown(answer)
 
@@ -417,37 +423,37 @@ def _bracketed(notes: Iterable[str]) -> list[str]:
     return [f"[{note}]" for note in notes]
 
 
-def _whole(files: WorkspaceFiles, target: Target, form: _Form, *, is_bounded: bool) -> Retrieved:
+def _whole(workspace: ReadableWorkspace, target: Target, form: _Form, *, is_bounded: bool) -> Retrieved:
     """Return all of the content if it fits, else its first lines and the media, up to 20 MB if *is_bounded*."""
-    media = media_of(files, target, is_bounded=is_bounded)
-    if not is_text(files, target.whole):
+    media = media_of(workspace, target, is_bounded=is_bounded)
+    if not is_text(workspace, target.whole):
         return Retrieved.of(*media)
     max_tokens = form.budget.max_tokens
     # Content that is far too large is not even read.
-    if max_tokens is None or (files.tree.size(target.whole) or 0) <= max_tokens * _MAX_BYTES_PER_TOKEN:
-        whole = Retrieved.of(*contents_of(files, target, media))
+    if max_tokens is None or (workspace.files.size(target.whole) or 0) <= max_tokens * _MAX_BYTES_PER_TOKEN:
+        whole = Retrieved.of(*contents_of(workspace, target, media))
         if form.budget.fits(whole.text):
             return whole
     named = [part.text for part in media[:_MAX_NAMED_MEDIA]]
     if len(media) > len(named):
         named.append(f"[{len(media) - len(named)} more, not text either]")
-    total = count_lines(files.tree.chunks(target.name))
+    total = count_lines(workspace.files.chunks(target.name))
     if not total:
         return Retrieved(media, "\n".join(named))
     form = form._replace(notes=tuple(note[1:-1] for note in named))
-    return Retrieved.shown(_range(files.tree, _narrowed(target, total, None), total, form), *media)
+    return Retrieved.shown(_range(workspace.files, _narrowed(target, total, None), total, form), *media)
 
 
-def _require_text(files: WorkspaceFiles, target: Target) -> None:
+def _require_text(workspace: ReadableWorkspace, target: Target) -> None:
     """Refuse to look for lines in content that has none.
 
     Raises:
         ConfigError: The content is a blob, or a result of blobs alone.
     """
     media = [part.get("path", "") for part in target.parts if "path" in part]
-    if not is_text(files, target.whole):
+    if not is_text(workspace, target.whole):
         media = [target.whole]
-    elif not media or files.tree.size(target.whole):
+    elif not media or workspace.files.size(target.whole):
         return
     problem = f"cannot search binary content ({', '.join(map(layout.media_type_of, media[:_MAX_NAMED_MEDIA]))})"
     raise ConfigError("reference", f"{problem}; leave out pattern, line_range and context_lines to get it whole")

@@ -16,9 +16,9 @@ from buoyline.lookups.query import query
 from buoyline.lookups.read import read
 from buoyline.lookups.retrieve import DEFAULT_MAX_TOKENS, retrieve
 from buoyline.lookups.search import MAX_QUERY_CHARS, search
-from buoyline.lookups.sources import Workspace, files_of, require_files
+from buoyline.lookups.sources import require_workspace
 from buoyline.offloader import ToolRule
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import ReadableWorkspace, layout
 
 __all__ = ["LOOKUP_RULES", "Tool", "lookup_tools"]
 
@@ -209,7 +209,7 @@ _QUERY_PARAMETERS = _schema(
 
 
 def lookup_tools(
-    workspace: LocalWorkspace,
+    workspace: ReadableWorkspace,
     session_id: SessionId = None,
     *,
     max_tokens: int = 2_000,
@@ -237,10 +237,10 @@ def lookup_tools(
         `read`, `grep`, `search`, `glob` and `query`, in this order.
 
     Raises:
-        ConfigError: *workspace* is not on disk, or *max_tokens* is under 200, too small for an answer.
+        ConfigError: *workspace* is no workspace, or *max_tokens* is under 200, too small for an answer.
         InvalidNameError: *session_id* cannot be the id of a session.
     """
-    require_files(workspace)
+    require_workspace(workspace)
     if max_tokens < _LEAST_TOKENS:
         raise ConfigError("max_tokens", f"{max_tokens} is too small for an answer; give {_LEAST_TOKENS} or more")
     if session_id is not None and not callable(session_id):
@@ -329,7 +329,7 @@ RETRIEVAL_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType(
 
 
 def retrieval_tool(
-    workspace: Workspace,
+    workspace: ReadableWorkspace,
     session_id: SessionId = None,
     *,
     max_tokens: int = DEFAULT_MAX_TOKENS,
@@ -350,9 +350,9 @@ def retrieval_tool(
         counter: Counts tokens; None for the default counter.
 
     Raises:
-        ConfigError: *workspace* is neither a `LocalWorkspace` nor a `MemoryWorkspace`.
+        ConfigError: *workspace* is no workspace.
     """
-    files_of(workspace)
+    require_workspace(workspace)
 
     def answer(session: str | None, arguments: Mapping[str, Any]) -> str:
         try:

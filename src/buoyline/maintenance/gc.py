@@ -23,7 +23,7 @@ from buoyline.workspace import layout
 from buoyline.workspace.blobs import DirectoryScan, ReferenceScanner
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.local_tree import LocalTree
-from buoyline.workspace.session import found_directory, is_directory_of
+from buoyline.workspace.stored_session import found_directory, is_directory_of
 
 _NS = 1_000_000_000
 

@@ -34,7 +34,8 @@ from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.root_files import new_workspace_file
-from buoyline.workspace.session import Session, is_directory_of
+from buoyline.workspace.session import Session
+from buoyline.workspace.stored_session import is_directory_of
 
 Verb: TypeAlias = Literal["mode", "restored", "rebuilt", "recovered", "set-aside", "failed"]
 

@@ -25,7 +25,7 @@ from buoyline.watching.follow import FileVersion, SessionFollower, ignoring_fore
 from buoyline.workspace import layout
 from buoyline.workspace.events import SessionCreated, SessionRemoved, WorkspaceEvent
 from buoyline.workspace.local_tree import LocalTree
-from buoyline.workspace.session import is_directory_of
+from buoyline.workspace.stored_session import is_directory_of
 
 # watchfiles collects changes while these milliseconds bring new ones, for as many as the second number says.
 _STEP_MS = 50

@@ -4,8 +4,19 @@ Here live the files of a session and the code that writes, reads and recovers th
 verification, gc and lookups do not: they use a workspace.
 """
 
+from buoyline.workspace.files import File, Files, ReadableWorkspace, Status
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.memory import MemoryWorkspace
 from buoyline.workspace.quotas import Quotas
+from buoyline.workspace.stored_session import StoredSession
 
-__all__ = ["LocalWorkspace", "MemoryWorkspace", "Quotas"]
+__all__ = [
+    "File",
+    "Files",
+    "LocalWorkspace",
+    "MemoryWorkspace",
+    "Quotas",
+    "ReadableWorkspace",
+    "Status",
+    "StoredSession",
+]

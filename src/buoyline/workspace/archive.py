@@ -1,30 +1,23 @@
 """The archive of a session: batches of messages in ``context.jsonl``, found by number or by text."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from buoyline.errors import CorruptError
-from buoyline.messages.payloads import put_back
 from buoyline.messages.times import now
 from buoyline.workspace import layout
 from buoyline.workspace.batches import (
     ArchivedMessage,
     batch_after,
-    batches_between,
     check_first,
     known_batch,
-    line_ranges,
     lines_of,
-    messages_of,
     prepared,
     rendered,
     times_of,
     transcript_bytes,
-    transcript_lines,
 )
 from buoyline.workspace.blobs import Blobs
-from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, Record, batch_from, batch_record
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
@@ -105,62 +98,6 @@ class Archive:
                 made = appender.commit(layout.CONTEXT_FILE, addition.lines, record, derived=derived)
                 return (batch_from(*made),)
 
-    def messages(
-        self,
-        first: int = 0,
-        end: int | None = None,
-        *,
-        on_damage: Callable[[CorruptError], None] | None = None,
-    ) -> Iterator[ArchivedMessage]:
-        """Yield the archived messages from *first* up to *end*, in order; fewer if fewer are committed.
-
-        Args:
-            first: Index of the first message wanted, 0-based.
-            end: Index behind the last one wanted; None for all.
-            on_damage: Called for each batch whose bytes changed since the commit; the batch is skipped.
-
-        Raises:
-            NotFoundError: There is no such session.
-            CorruptError: A batch is damaged, and there is no *on_damage*.
-        """
-        index = self._session.index()
-        for batch in batches_between(index, first, end):
-            content = self._session.content(batch)
-            if content is not None:
-                yield from (
-                    m for m in messages_of(batch, content) if first <= m.number and (end is None or m.number < end)
-                )
-            elif self._is_torn_from(batch, index):
-                return
-            else:
-                self._report(batch, on_damage)
-
-    def with_payloads(self, message: ArchivedMessage) -> dict[str, Any]:
-        """Return the JSON of an archived message with its payloads.
-
-        Raises:
-            CorruptError: A payload does not hold the stored bytes.
-            StorageError: A payload is missing.
-        """
-        value: dict[str, Any] = put_back(message.value, message.references, self._blobs.get)
-        return value
-
-    def line_ranges(self, first: int, end: int) -> tuple[tuple[int, int], ...]:
-        """Return first and last transcript line of the messages from *first* up to *end*.
-
-        Raises:
-            NotFoundError: They are not all archived.
-        """
-        return line_ranges(self._session.index(), self._session.session_id, first, end)
-
-    def transcript_lines(self, first: int, end: int) -> list[list[str]]:
-        """Return the transcript's lines of the messages from *first* up to *end*; none if it is not whole."""
-        tree, name = self._session.tree, self._session.name(layout.TRANSCRIPT_FILE)
-        if tree.size(name) is None:
-            return []
-        batches = batches_between(self._session.index(), first, end)
-        return transcript_lines(batches, first, end, lambda offset, size_bytes: tree.read(name, offset, size_bytes))
-
     def missing(self, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that neither the transcript nor a stored tool result contains, in order."""
         names = map(self._session.name, (layout.TRANSCRIPT_FILE, *self._session.index().results))
@@ -172,26 +109,6 @@ class Archive:
             tail = JournalTail(lambda _offset, _size_bytes: b"")
             needed = addition.growth(tail, self._session.tree, *addition.rendered_behind(tail))
             self._quota.check_new(self._session, *needed)
-
-    def _is_torn_from(self, batch: Batch, index: Index) -> bool:
-        """Return whether the next writer will set *batch* aside.
-
-        Without syncs a power cut may take several batches; then all later ones are lost, too.
-        """
-        if index.may_be_torn(batch):
-            return True
-        if batch.byte_range.end <= index.proven.context or not index.may_be_torn(index.batches[-1]):
-            return False
-        return all(self._session.content(later) is None for later in batches_between(index, batch.end, None))
-
-    def _report(self, batch: Batch, on_damage: Callable[[CorruptError], None] | None) -> None:
-        what = (
-            f"messages {batch.first} to {batch.end - 1} (from byte {batch.byte_range.offset}) are not what was written"
-        )
-        damage = CorruptError(self._session.path(layout.CONTEXT_FILE), what)
-        if on_damage is None:
-            raise damage
-        on_damage(damage)
 
 
 class _Addition(NamedTuple):

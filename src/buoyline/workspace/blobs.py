@@ -15,6 +15,7 @@ from buoyline.errors import CorruptError, InvalidNameError, StorageError
 from buoyline.messages import Media, Text, ToolResult
 from buoyline.messages.registry import dialect_named
 from buoyline.workspace import layout
+from buoyline.workspace.files import Files
 from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.tree import Tree
 
@@ -91,13 +92,18 @@ class Blobs:
             CorruptError: The file does not hold the stored bytes.
             StorageError: The file is missing.
         """
-        name = layout.blob_behind(reference)
-        if name is None:
-            raise InvalidNameError(reference, "is no reference to a file under data/")
-        payload = self._tree.read(name)
-        if not name.startswith(f"{layout.DATA}/{hashlib.sha256(payload).hexdigest()}."):
-            raise CorruptError(self._tree.path(name), "the bytes do not match the name; restore them from a copy")
-        return payload
+        return payload_behind(self._tree, reference)
+
+
+def payload_behind(files: Files, reference: str) -> bytes:
+    """Return the bytes behind *reference*. Raises as `Blobs.get`."""
+    name = layout.blob_behind(reference)
+    if name is None:
+        raise InvalidNameError(reference, "is no reference to a file under data/")
+    payload = files.read(name)
+    if not name.startswith(f"{layout.DATA}/{hashlib.sha256(payload).hexdigest()}."):
+        raise CorruptError(files.path(name), "the bytes do not match the name; restore them from a copy")
+    return payload
 
 
 # The references in the files of sessions, for gc.

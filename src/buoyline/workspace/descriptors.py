@@ -90,12 +90,6 @@ class Handle:
                 size_bytes -= len(piece)
             return b"".join(pieces)
 
-    def descriptor_at(self, offset: int) -> int:
-        """Return the descriptor, for a child process to read from *offset* on; this handle still closes it."""
-        with translated(self._path):
-            os.lseek(self._descriptor, offset, os.SEEK_SET)
-        return self._descriptor
-
     def append(self, content: bytes) -> None:
         """Write *content* at the end, in one call if the system accepts it whole, and check the size."""
         expected = self.size() + len(content)

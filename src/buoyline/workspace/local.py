@@ -146,7 +146,9 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         """Run *work*, which concerns no session, in the thread of *key*."""
         return await outcome(self._pool.submit(key, work))
 
-    def _roots(self) -> tuple[str, ...]:
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """What absolute references begin with; the first is given out."""
         return str(self.workdir), os.path.realpath(self.workdir)
 
 

@@ -45,12 +45,13 @@ from buoyline.workspace.descriptors import (
     wait_for_lock,
     write_all,
 )
+from buoyline.workspace.files import Files
 from buoyline.workspace.layout import TEMPORARY_PREFIX
 
 __all__ = ["Handle", "HeldTree", "LocalTree", "outside_chunks", "outside_file"]
 
 
-class LocalTree:
+class LocalTree(Files):
     """A directory and what lies below it, addressed by relative POSIX paths.
 
     Paths come from `layout`. All methods raise `StorageError` if the file system refuses, of the kinds of
@@ -110,15 +111,6 @@ class LocalTree:
                 return None
             raise
 
-    def exists(self, name: str) -> bool:
-        """Return whether *name* is there, as anything."""
-        return self.status(name) is not None
-
-    def size(self, name: str) -> int | None:
-        """Return the size of the regular file *name* in bytes; None if there is no such file."""
-        status = self.status(name)
-        return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
-
     def names(self, name: str) -> list[str]:
         """Return the names in directory *name*, sorted, without ``.tmp-`` ones; none if it does not exist."""
         try:
@@ -141,24 +133,6 @@ class LocalTree:
                 with contextlib.suppress(FileNotFoundError):
                     found[entry] = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
         return found
-
-    def is_directory(self, name: str) -> bool:
-        """Return whether *name* is a directory and no link to one."""
-        status = self.status(name)
-        return status is not None and stat.S_ISDIR(status.st_mode)
-
-    def read(self, name: str, offset: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return *size_bytes* bytes of a file from *offset*, or all that follows it."""
-        with self.open(name) as handle:
-            return handle.read(offset, handle.size() - offset if size_bytes is None else size_bytes)
-
-    def chunks(self, name: str, chunk_bytes: int = CHUNK_BYTES) -> Generator[bytes]:
-        """Yield the content of a file in pieces."""
-        with self.open(name) as handle:
-            offset = 0
-            while chunk := handle.read(offset, chunk_bytes):
-                offset += len(chunk)
-                yield chunk
 
     def open(self, name: str, *, write: bool = False, create: bool = False) -> Handle:
         """Open a regular file, for appending with *write*, created empty and durably with *create* (mode 0600).
@@ -192,6 +166,19 @@ class LocalTree:
             os.close(descriptor)
             raise
         return descriptor
+
+    def is_named_elsewhere(self, name: str) -> bool:
+        """Return whether the regular file *name* has a further hard link, which may be outside of the workspace.
+
+        The temporary name under which it was just published does not count.
+        """
+        status = self.status(name)
+        if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink == 1:
+            return False
+        links = [
+            entry for entry, other in self.entries(name.rpartition("/")[0]).items() if other.st_ino == status.st_ino
+        ]
+        return status.st_nlink != 1 + sum(entry.startswith(TEMPORARY_PREFIX) for entry in links)
 
     def publish(self, name: str, chunks: Iterable[bytes]) -> bool:
         """Create file *name* with the given content, complete or not at all, and durable on return.

@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from buoyline.errors import CorruptError, NotFoundError, SessionExistsError, StorageError
+from buoyline.errors import CorruptError, SessionExistsError, StorageError
 from buoyline.messages import spell
-from buoyline.messages.jsonl import parse
 from buoyline.messages.times import now
-from buoyline.offloader.protocol import WindowState
 from buoyline.workspace import layout
 from buoyline.workspace.blobs import Blobs, hex_runs
 from buoyline.workspace.commit import Appender
@@ -22,22 +20,13 @@ from buoyline.workspace.records import (
     lines_record,
     pins_record,
     settings_record,
-    whole_lines,
     window_line,
     window_note,
     window_record,
-    window_state,
     writer_record,
 )
 from buoyline.workspace.session import Session
-
-# The file may be replaced between reading it and reading its record in the journal.
-_LOAD_ATTEMPTS = 5
-
-_CHANGED = (
-    "is not what was written; restore it with `buoyline repair --from` a copy, or begin a new session: the archive "
-    "beside it is whole"
-)
+from buoyline.workspace.stored_session import WINDOW_CHANGED
 
 
 class Summaries:
@@ -67,27 +56,6 @@ class Summaries:
             appender.set_aside_behind(layout.SUMMARIES_FILE, tail.summaries_end)
             appender.commit(layout.SUMMARIES_FILE, [line], lambda byte_range: _summary_record(number, byte_range))
             return number
-
-    def load(self) -> list[dict[str, Any]]:
-        """Return all summaries in order.
-
-        Raises:
-            NotFoundError: There is no such session.
-            CorruptError: A line is not what was written.
-        """
-        index = self._session.index()
-        name = self._session.name(layout.SUMMARIES_FILE)
-        is_there = self._session.tree.exists(name)
-        summaries: list[dict[str, Any]] = []
-        for byte_range in index.summaries:
-            content = self._session.tree.read(name, byte_range.offset, sum(byte_range.sizes)) if is_there else b""
-            if not byte_range.holds(content) and index.may_be_torn_summary(byte_range):
-                break
-            if not byte_range.holds(content):
-                reason = f"summary {len(summaries) + 1} is not what was written"
-                raise CorruptError(self._session.path(layout.SUMMARIES_FILE), reason)
-            summaries.append(parse(content))
-        return summaries
 
 
 class Window:
@@ -137,7 +105,7 @@ class Window:
         Raises:
             NotFoundError: There is no such session, or it never had a window.
         """
-        self.load()
+        self._session.window()
         with self._session.writing() as (_, appender):
             appender.note(writer_record(writer, now()))
 
@@ -206,32 +174,9 @@ class Window:
                 appender.replace(layout.WINDOW_FILE, content)
             except StorageError:
                 # If only the sync of the directory failed, the file is the new one, and needs its record.
-                if self._content() != content:
+                if self._session.window_content() != content:
                     appender.cut_journal(before)
                 raise
-
-    def load(self) -> WindowState:
-        """Return the content of the context.
-
-        Raises:
-            NotFoundError: There is no such session, or it never had a window.
-            CorruptError: The file does not hold the written bytes.
-        """
-        state = None
-        for _ in range(_LOAD_ATTEMPTS):
-            content = self._content()
-            index = self._session.index()
-            if content is None or not index.windows:
-                raise NotFoundError("window in session", self._session.session_id, "start it with ContextWindow(...)")
-            state = window_state(index, whole_lines(content))
-            if state is not None:
-                break
-        if state is None:
-            raise CorruptError(
-                self._session.path(layout.WINDOW_FILE),
-                _CHANGED,
-            )
-        return state
 
     def _lease(self, lines: Sequence[bytes]) -> AbstractContextManager[object]:
         """Keep gc out while lines are written that may refer to blobs: it would miss these references."""
@@ -246,20 +191,16 @@ class Window:
         """
         known = tail.lines
         if known is not None and known["durable"] and size_bytes < known["bytes"]:
-            raise CorruptError(self._session.path(layout.WINDOW_FILE), _CHANGED)
+            raise CorruptError(self._session.path(layout.WINDOW_FILE), WINDOW_CHANGED)
 
     def _reaffirm(self, tail: JournalTail, appender: Appender) -> None:
         """Record the file's content again if the replacement after the newest record never happened.
 
         Readers check two records. After two such crashes in a row, neither would match the file.
         """
-        note = window_note(tail, self._content() or b"")
+        note = window_note(tail, self._session.window_content() or b"")
         if note is not None and note is not tail.windows[-1]:
             appender.note({key: note[key] for key in note if key not in {"before", "unsynced", "crc"}}, durable=False)
-
-    def _content(self) -> bytes | None:
-        name = self._session.name(layout.WINDOW_FILE)
-        return self._session.tree.read(name) if self._session.tree.exists(name) else None
 
 
 def _grown(tail: JournalTail, appender: Appender, before: int, added: bytes, times: Sequence[str]) -> Record:

@@ -167,7 +167,9 @@ class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
         numbers = {session.session_id: self._tree.number(session.directory) for session in sessions}
         return sorted(numbers, key=numbers.__getitem__)
 
-    def _roots(self) -> tuple[str, ...]:
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """What absolute references begin with; the first is given out."""
         return (_ROOT,)
 
     def _results(self, session: Session) -> Results:

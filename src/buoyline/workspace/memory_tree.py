@@ -10,13 +10,11 @@ from itertools import count
 from typing import Self
 
 from buoyline.errors import LockTimeout, StorageError
+from buoyline.workspace.files import Files, Status
 from buoyline.workspace.layout import TEMPORARY_PREFIX
-from buoyline.workspace.tree import Status
-
-_CHUNK_BYTES = 1 << 20
 
 
-class MemoryTree:
+class MemoryTree(Files):
     """A tree whose operations never wait, but for `lock`; see `buoyline.workspace.tree.Tree`.
 
     Threads may share it. One lock, `mutex`, stands for all locks of a workspace; it excludes threads of this process,
@@ -63,19 +61,6 @@ class MemoryTree:
         """Return the status of *name*, which follows later changes; its times count changes."""
         return self._files.get(name) or self._directories.get(name)
 
-    def exists(self, name: str) -> bool:
-        """Return whether *name* is a file or a directory."""
-        return name in self._files or name in self._directories
-
-    def is_directory(self, name: str) -> bool:
-        """Return whether *name* is a directory."""
-        return name in self._directories
-
-    def size(self, name: str) -> int | None:
-        """Return the size of the file *name* in bytes; None if there is no such file."""
-        file = self._files.get(name)
-        return None if file is None else len(file.content)
-
     def names(self, name: str) -> list[str]:
         """Return the names in directory *name*, sorted, without unfinished ones; empty if it does not exist."""
         directory = self._directories.get(name)
@@ -87,17 +72,6 @@ class MemoryTree:
         names = sorted(self._directory(name).names)
         found = ((entry, self.status(f"{name}/{entry}" if name else entry)) for entry in names)
         return {entry: status for entry, status in found if status is not None}
-
-    def read(self, name: str, offset: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return *size_bytes* bytes of a file from *offset*; all that follow if it is None."""
-        return self._file(name).read(offset, size_bytes)
-
-    def chunks(self, name: str, chunk_bytes: int = _CHUNK_BYTES) -> Generator[bytes]:
-        """Yield the content of a file piece by piece."""
-        file, offset = self._file(name), 0
-        while chunk := file.read(offset, chunk_bytes):
-            offset += len(chunk)
-            yield chunk
 
     def open(self, name: str, *, write: bool = False, create: bool = False) -> "MemoryFile":  # noqa: ARG002
         """Open a file; with *create* an empty one is created if there is none."""

@@ -1,64 +1,20 @@
-"""`Tree`: the operations on files that a workspace needs, on a disk or in memory. Private to the two workspaces.
+"""`Tree`: the files of a workspace on a disk or in memory, for writing. Private to the two workspaces.
 
-A path is relative to the root, with ``/`` between its steps; it comes from `layout`. Every method raises `StorageError`
-if the files refuse, with ``errno.ENOENT`` for a path that is not there.
+Everything above reads `files.Files`.
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Protocol, Self
+from typing import Protocol
+
+from buoyline.workspace.files import File, Files
 
 
-class Status(Protocol):
-    """The fields of `os.stat_result` that a workspace reads."""
-
-    @property
-    def st_mode(self) -> int:
-        """Whether it is a file, a directory, or neither."""
-        ...
-
-    @property
-    def st_size(self) -> int:
-        """Size in bytes."""
-        ...
-
-    @property
-    def st_ino(self) -> int:
-        """Tells it from others that have or had the same path."""
-        ...
-
-    @property
-    def st_mtime_ns(self) -> int:
-        """When it was last changed."""
-        ...
-
-
-class OpenFile(Protocol):
+class OpenFile(File, Protocol):
     """An open file that is read, appended to and cut back."""
-
-    def __enter__(self) -> Self:
-        """Return the file."""
-        ...
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        ...
 
     def close(self) -> None:
         """Close the file; its unsynced bytes are not lost."""
-        ...
-
-    def size(self) -> int:
-        """Return the size in bytes."""
-        ...
-
-    @property
-    def identity(self) -> tuple[int, int]:
-        """Differs between two files that had the same path."""
-        ...
-
-    def read(self, offset: int, size_bytes: int, /) -> bytes:
-        """Return up to *size_bytes* bytes from *offset*; fewer only at the end of the file."""
         ...
 
     def append(self, content: bytes, /) -> None:
@@ -78,16 +34,12 @@ class OpenFile(Protocol):
         ...
 
 
-class Tree(Protocol):
+class Tree(Files, Protocol):
     """A directory and all below it. `LocalTree` and `MemoryTree` implement it."""
 
     @property
     def is_durable(self) -> bool:
         """Whether a sync reaches a device."""
-        ...
-
-    def path(self, name: str, /) -> str:
-        """Return *name* as agents and errors spell it."""
         ...
 
     def make_root(self) -> None:
@@ -96,38 +48,6 @@ class Tree(Protocol):
 
     def make_directory(self, name: str, /) -> None:
         """Create directory *name* unless it exists."""
-        ...
-
-    def status(self, name: str, /) -> Status | None:
-        """Return the status of *name*; None if nothing is there."""
-        ...
-
-    def exists(self, name: str, /) -> bool:
-        """Return whether anything has this path."""
-        ...
-
-    def is_directory(self, name: str, /) -> bool:
-        """Return whether *name* is a directory."""
-        ...
-
-    def size(self, name: str, /) -> int | None:
-        """Return the size of the file *name* in bytes; None if there is no such file."""
-        ...
-
-    def names(self, name: str, /) -> list[str]:
-        """Return the names in directory *name*, sorted, without unfinished ones; empty if it does not exist."""
-        ...
-
-    def entries(self, name: str, /) -> Mapping[str, Status]:
-        """Return every entry of directory *name* with its status, sorted by name; unfinished ones, too."""
-        ...
-
-    def read(self, name: str, offset: int = 0, size_bytes: int | None = None, /) -> bytes:
-        """Return *size_bytes* bytes of a file from *offset*; all that follow if it is None."""
-        ...
-
-    def chunks(self, name: str, chunk_bytes: int = ..., /) -> Generator[bytes]:
-        """Yield the content of a file piece by piece."""
         ...
 
     def open(self, name: str, /, *, write: bool = False, create: bool = False) -> OpenFile:

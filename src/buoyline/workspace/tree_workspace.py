@@ -24,7 +24,8 @@ from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, reference_in
 from buoyline.workspace.results import Results, store_payload
 from buoyline.workspace.root_files import check_format, create_workspace
-from buoyline.workspace.session import Session, SessionNames, sessions_in
+from buoyline.workspace.session import Session, SessionNames
+from buoyline.workspace.stored_session import StoredSession, sessions_in
 from buoyline.workspace.streams import StoresStreams, StreamWriter, file_source, refuse_partial, result_sink
 from buoyline.workspace.tree import Tree
 
@@ -264,24 +265,23 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return await self._write(session_id, redacted, add)
 
     async def load_messages(self, session_id: str, first: int, end: int) -> list[tuple[str, dict[str, Any]]]:
-        """Return dialect and JSON of archived messages, with their payloads; see `Archive.messages`."""
+        """Return dialect and JSON of archived messages, with their payloads; see `StoredSession.messages`."""
 
         def load(session: Session) -> list[tuple[str, dict[str, Any]]]:
-            archive = self._archive(session)
-            return [(m.dialect, archive.with_payloads(m)) for m in archive.messages(first, end)]
+            return [(m.dialect, session.with_payloads(m)) for m in session.messages(first, end)]
 
         return await self._run_in_session(session_id, self._in_session(session_id, load))
 
     async def locate(self, session_id: str, first: int, end: int) -> ArchivedBatch:
-        """Return the place of archived messages; see `Archive.line_ranges`."""
+        """Return the place of archived messages; see `StoredSession.line_ranges`."""
         return await self._run_in_session(
             session_id,
-            self._in_session(session_id, lambda s: located(s.path, first, self._archive(s).line_ranges(first, end))),
+            self._in_session(session_id, lambda s: located(s.path, first, s.line_ranges(first, end))),
         )
 
     async def transcript_lines(self, session_id: str, first: int, end: int) -> list[list[str]]:
-        """Return the transcript's lines of archived messages; see `Archive.transcript_lines`."""
-        read = self._in_session(session_id, lambda s: self._archive(s).transcript_lines(first, end))
+        """Return the transcript's lines of archived messages; see `StoredSession.transcript_lines`."""
+        read = self._in_session(session_id, lambda s: s.transcript_lines(first, end))
         return await self._run_in_session(session_id, read)
 
     async def missing(self, session_id: str, strings: Sequence[str]) -> list[str]:
@@ -311,8 +311,8 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         )
 
     async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
-        """Return all summaries of the session in order; see `Summaries.load`."""
-        return await self._run_in_session(session_id, self._in_session(session_id, lambda s: Summaries(s).load()))
+        """Return all summaries of the session in order; see `StoredSession.summaries`."""
+        return await self._run_in_session(session_id, self._in_session(session_id, lambda s: s.summaries()))
 
     async def start_window(self, session_id: str, settings: Mapping[str, Any], *, writer: str = "") -> None:
         """Begin the session's window; see `Window.start`."""
@@ -365,12 +365,12 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         )
 
     async def load_window(self, session_id: str) -> WindowState:
-        """Return the session's window; see `Window.load`."""
-        return await self._run_in_session(session_id, self._in_session(session_id, lambda s: Window(s).load()))
+        """Return the session's window; see `StoredSession.window`."""
+        return await self._run_in_session(session_id, self._in_session(session_id, lambda s: s.window()))
 
     def reference_in(self, session_id: str, arguments: str) -> str:
         """Return the first file of the workspace that the *arguments* of a call name; see `references.reference_in`."""
-        return reference_in(arguments, self._roots(), self._session(session_id).directory)
+        return reference_in(arguments, self.roots, self._session(session_id).directory)
 
     async def holds(self, reference: str, text: str) -> bool:
         """Return whether the file behind *reference* holds *text*, byte for byte; False if there is no such file."""
@@ -394,9 +394,9 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """
         return [session.session_id for session in self.sessions(newest)]
 
-    def sessions(self, newest: int | None = None) -> Iterator[Session]:
+    def sessions(self, newest: int | None = None) -> Iterator[StoredSession]:
         """Yield the sessions for reading, in the order of `session_ids`; each is valid until the next."""
-        found = sessions_in(self._tree, lock_timeout_s=self._lock_timeout_s, newest_first=newest is not None)
+        found = sessions_in(self._tree, newest_first=newest is not None)
         with closing(found):
             yield from islice(found, newest)
 
@@ -424,6 +424,11 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         )
 
     @property
+    def files(self) -> AnyTree:
+        """The files of the workspace, for reading; links are never followed."""
+        return self._tree
+
+    @property
     def tree(self) -> AnyTree:
         """The files of the workspace, for reading; links are never followed."""
         return self._tree
@@ -433,9 +438,10 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """The payloads under ``data/``."""
         return self._blobs
 
+    @property
     @abstractmethod
-    def _roots(self) -> tuple[str, ...]:
-        """Return what absolute references begin with, without a ``/`` at the end; the first is given out."""
+    def roots(self) -> tuple[str, ...]:
+        """What absolute references begin with, without a ``/`` at the end; the first is given out."""
 
     def _results(self, session: Session) -> Results:
         return Results(session, self._blobs, self._quota)

@@ -36,7 +36,6 @@ from buoyline.integrations.strands.storages import FileStorage
 from buoyline.lookups import retrieve
 from buoyline.lookups.references import MediaContent, Retrieved, resolve_reference
 from buoyline.lookups.retrieve import place_in
-from buoyline.lookups.sources import files_of
 from buoyline.lookups.tools import RETRIEVAL_DESCRIPTION, RETRIEVAL_PARAMETERS, RETRIEVAL_TOOL, retrieval_arguments
 from buoyline.messages import Json, Media, Text
 from buoyline.messages.formats import format_named
@@ -340,14 +339,14 @@ class WorkspaceKeeping:
         """Return *found* with the names that tools gave its documents: a path below ``data/`` has none. Blocking."""
         nameless = {part.path for part in found.media if not part.name}
         names: dict[str, str] = {}
-        files = files_of(self._storage.workspace)
+        files = self._storage.workspace
         for session_id in sessions if nameless else ():
             try:
                 records = files.session(session_id).index().results.values()
             except (CorruptError, NotFoundError):
                 continue
             parts = (part for record in records for part in record.get("parts", ()) if part.get("path"))
-            names |= {files.tree.path(part["path"]): part.get("name", "") for part in parts}
+            names |= {files.files.path(part["path"]): part.get("name", "") for part in parts}
         shown = [
             replace(part, name=names.get(part.path, "")) if isinstance(part, MediaContent) and not part.name else part
             for part in found.parts
@@ -362,7 +361,7 @@ class WorkspaceKeeping:
         """
         workspace, own = self._storage.workspace, self._storage.session_id
         try:
-            resolve_reference(files_of(workspace), reference, own)
+            resolve_reference(workspace, reference, own)
         except (InvalidNameError, NotFoundError) as error:
             found = earlier.session_of(reference)
             if found is not None:
@@ -379,7 +378,7 @@ class WorkspaceKeeping:
 def _is_blob(workspace: Workspace, reference: str) -> bool:
     """Return whether *reference* is a whole name below ``data/``, which only those know who have seen it."""
     try:
-        return layout.digest_in(resolve_reference(files_of(workspace), reference).whole) is not None
+        return layout.digest_in(resolve_reference(workspace, reference).whole) is not None
     except (InvalidNameError, NotFoundError, StorageError):
         return False
 

@@ -25,7 +25,6 @@ from buoyline.lookups import Tool, lookup_tools
 from buoyline.lookups.glob import MAX_PATHS
 from buoyline.lookups.paths import resolve_path
 from buoyline.lookups.references import resolve_reference
-from buoyline.lookups.sources import files_of
 from buoyline.messages.jsonl import is_object
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import is_stub
@@ -69,7 +68,7 @@ class EarlierResults:
         """Return the session of the file that *reference* means; None if it is not one of these. Blocking."""
         for session_id in self.owners:
             try:
-                target = resolve_reference(files_of(self.workspace), reference, session_id)
+                target = resolve_reference(self.workspace, reference, session_id)
             except _ABSENT:
                 continue
             if target.whole in self.sessions:

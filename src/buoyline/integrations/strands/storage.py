@@ -23,7 +23,6 @@ from strands.types.exceptions import StorageError as StrandsStorageError
 
 from buoyline.errors import BuoylineError, ConfigError, InvalidNameError, MessageError, NotFoundError, StorageError
 from buoyline.integrations.strands.history import session_named
-from buoyline.lookups.sources import files_of
 from buoyline.messages import Json, Media, Text, ToolResult
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.offloader import StoredResult
@@ -240,7 +239,7 @@ class Located(NamedTuple):
 def session_in(workspace: LocalWorkspace | MemoryWorkspace, directory: str) -> str | None:
     """Return the id of the session whose files are in *directory*; None if there is none. Blocking."""
     try:
-        found = parse(files_of(workspace).tree.read(f"{directory}/{layout.SESSION_FILE}"))
+        found = parse(workspace.files.read(f"{directory}/{layout.SESSION_FILE}"))
     except (InvalidNameError, MessageError, NotFoundError, StorageError):
         return None
     session_id = found.get("id") if is_object(found) else None

@@ -32,7 +32,7 @@ from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
 from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.local_tree import Handle, LocalTree
 from buoyline.workspace.records import grown_to
-from buoyline.workspace.session import is_directory_of
+from buoyline.workspace.stored_session import is_directory_of
 
 
 class ArchiveCheck:

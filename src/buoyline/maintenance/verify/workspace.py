@@ -28,7 +28,7 @@ from buoyline.workspace import layout
 from buoyline.workspace.content import data_names
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.local_tree import LocalTree
-from buoyline.workspace.session import found_directory
+from buoyline.workspace.stored_session import found_directory
 
 # Files of frameworks in ``storage/``: a key's content is compared with its facts. Source: docs/format.md, "storage/"
 # and "Verify".

@@ -1,0 +1,152 @@
+"""How everything above reads a workspace: files by name, in ranges of bytes, and the journals of its sessions.
+
+`ReadableWorkspace` is the contract of lookups, verification, watching and the command line. A workspace on a disk and
+one in memory implement it; one on an object store implements `Files` over its objects and needs no other code.
+
+A name is relative to the workspace, with ``/`` between its steps, and comes from `layout`. Every method raises
+`StorageError` if the files refuse, with ``errno.ENOENT`` for a name that is not there.
+"""
+
+import stat
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+
+from buoyline.workspace.layout import TEMPORARY_PREFIX
+
+if TYPE_CHECKING:
+    from buoyline.workspace.stored_session import StoredSession
+
+CHUNK_BYTES = 1 << 20
+
+
+class Status(Protocol):
+    """The fields of `os.stat_result` that readers use. Inode, size and time together tell two versions apart."""
+
+    @property
+    def st_mode(self) -> int:
+        """Whether it is a file, a directory, or neither; and its permissions, 0600 or 0700 if there are none."""
+        ...
+
+    @property
+    def st_size(self) -> int:
+        """Size in bytes."""
+        ...
+
+    @property
+    def st_ino(self) -> int:
+        """Differs between two entries that have or had the same name."""
+        ...
+
+    @property
+    def st_mtime_ns(self) -> int:
+        """When it was last changed."""
+        ...
+
+
+class File(Protocol):
+    """An open file: it stays the same one, even if another one takes its name."""
+
+    def __enter__(self) -> Self:
+        """Return the file."""
+        ...
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        ...
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        ...
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Differs between two files that had the same name."""
+        ...
+
+    def read(self, offset: int, size_bytes: int, /) -> bytes:
+        """Return up to *size_bytes* bytes from *offset*; fewer only at the end of the file."""
+        ...
+
+
+class Files(Protocol):
+    """The files of a workspace, for reading. A subclass implements the first four methods, and any others better.
+
+    Links are never followed. What is neither a file nor a directory has a status, and cannot be opened.
+    """
+
+    def path(self, name: str, /) -> str:
+        """Return *name* as errors spell it."""
+        ...
+
+    def status(self, name: str, /) -> Status | None:
+        """Return the status of *name*, or of the root if it is empty; None if nothing is there."""
+        ...
+
+    def entries(self, name: str, /) -> Mapping[str, Status]:
+        """Return every entry of directory *name* with its status, sorted by name; unfinished ones, too."""
+        ...
+
+    def open(self, name: str, /) -> File:
+        """Open a regular file for reading."""
+        ...
+
+    def names(self, name: str, /) -> list[str]:
+        """Return the names in directory *name*, sorted, without unfinished ones; empty if it does not exist."""
+        entries = self.entries(name) if self.is_directory(name) else ()
+        return [entry for entry in entries if not entry.startswith(TEMPORARY_PREFIX)]
+
+    def exists(self, name: str, /) -> bool:
+        """Return whether *name* is there, as anything."""
+        return self.status(name) is not None
+
+    def is_directory(self, name: str, /) -> bool:
+        """Return whether *name* is a directory and no link to one."""
+        status = self.status(name)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def size(self, name: str, /) -> int | None:
+        """Return the size of the regular file *name* in bytes; None if there is no such file."""
+        status = self.status(name)
+        return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
+
+    def read(self, name: str, offset: int = 0, size_bytes: int | None = None, /) -> bytes:
+        """Return *size_bytes* bytes of a file from *offset*, or all that follows it."""
+        with self.open(name) as file:
+            return file.read(offset, file.size() - offset if size_bytes is None else size_bytes)
+
+    def chunks(self, name: str, chunk_bytes: int = CHUNK_BYTES, /) -> Generator[bytes]:
+        """Yield the content of a file in pieces."""
+        with self.open(name) as file:
+            offset = 0
+            while chunk := file.read(offset, chunk_bytes):
+                offset += len(chunk)
+                yield chunk
+
+    def held(self, name: str, /) -> "AbstractContextManager[Files]":
+        """Keep directory *name* open during the block, for quick access to its files."""
+        self.entries(name)
+        return nullcontext(self)
+
+    def is_named_elsewhere(self, name: str, /) -> bool:  # noqa: ARG002 - only a disk has links
+        """Return whether the file *name* has another final name, which may be outside of the workspace."""
+        return False
+
+
+@runtime_checkable
+class ReadableWorkspace(Protocol):
+    """A workspace, for reading. `LocalWorkspace` and `MemoryWorkspace` implement it."""
+
+    @property
+    def files(self) -> Files:
+        """The files."""
+        ...
+
+    @property
+    def roots(self) -> Sequence[str]:
+        """The beginnings of absolute references, without a ``/`` at the end; the first is given out."""
+        ...
+
+    def session(self, session_id: str, /) -> "StoredSession":
+        """Return a session. Raises `NotFoundError`."""
+        ...
