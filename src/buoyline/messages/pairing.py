@@ -1,7 +1,7 @@
 """Pairs of calls and results: which result answers which call, even if ids repeat or are missing."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -16,13 +16,7 @@ PartPlace: TypeAlias = tuple[int, int]
 
 
 def with_results_after_calls(turns: Sequence[Turn], own: Collection[int], losses: Losses) -> list[Turn]:
-    """Move each result that comes late to the place behind its call.
-
-    Args:
-        turns: Of the conversation.
-        own: Numbers of messages that stay as they are.
-        losses: Records the moves.
-    """
+    """Move each result that comes late to the place behind its call, unless its message's number is in *own*."""
     calls = _calls_of_results(turns)
     kept: list[list[Part]] = [[] for _ in turns]
     moved: list[list[Part]] = [[] for _ in turns]
@@ -52,43 +46,44 @@ def with_tool_names(turns: Sequence[Turn], own: Collection[int], *, everywhere: 
     """Return *turns* whose results name their tool, *everywhere* or only if their call names another one."""
     calls = _calls_of_results(turns)
 
-    def name(place: PartPlace, result: ToolResult) -> ToolResult:
+    def named(place: PartPlace, part: Part) -> Part:
+        if not isinstance(part, ToolResult):
+            return part
         call = calls.get(place)
         called = turns[call[0]].parts[call[1]] if call is not None else None
         known = called.name if isinstance(called, ToolCall) else ""
         if everywhere:
-            return replace(result, name=result.name or known)
-        return replace(result, name="") if result.name == known else result
+            return replace(part, name=part.name or known)
+        return replace(part, name="") if part.name == known else part
 
-    return _with_results(turns, own, name)
+    return _with_parts(turns, own, named)
 
 
 def with_valid_ids(turns: Sequence[Turn], own: Collection[int], losses: Losses) -> list[Turn]:
     """Return *turns* whose ids Anthropic and Bedrock accept: not empty, of few characters, each used once."""
     calls = _calls_of_results(turns)
-    ids = _new_ids(turns, own, losses)
+    ids: dict[PartPlace, str] = {}
+    used: set[str] = set()
+    for place, turn in enumerate(turns):
+        for number, part in enumerate(turn.parts):
+            if isinstance(part, ToolCall):
+                new = part.call_id if turn.number in own else _valid_id(part.call_id, (place, number), used)
+                if new != part.call_id:
+                    losses.at(turn.number).note(f"id {part.call_id!r} of a call", f"it is {new!r} now")
+                ids[place, number] = new
+                used.add(new)
 
-    def with_id(place: PartPlace, result: ToolResult) -> ToolResult:
-        call = calls.get(place)
-        new = ids[call] if call is not None else _valid_id(result.call_id, place, set())
-        if call is None and new != result.call_id:
+    def with_id(place: PartPlace, part: Part) -> Part:
+        if not isinstance(part, ToolCall | ToolResult):
+            return part
+        call = place if isinstance(part, ToolCall) else calls.get(place)
+        new = ids[call] if call is not None else _valid_id(part.call_id, place, set())
+        if call is None and new != part.call_id:
             noted = losses.at(turns[place[0]].number)
-            noted.note(f"id {result.call_id!r} of a result without a call", f"it is {new!r} now")
-        return result if new == result.call_id else replace(result, call_id=new)
+            noted.note(f"id {part.call_id!r} of a result without a call", f"it is {new!r} now")
+        return part if new == part.call_id else replace(part, call_id=new)
 
-    renamed = [
-        turn
-        if turn.number in own
-        else replace(
-            turn,
-            parts=tuple(
-                replace(part, call_id=ids[place, number]) if isinstance(part, ToolCall) else part
-                for number, part in enumerate(turn.parts)
-            ),
-        )
-        for place, turn in enumerate(turns)
-    ]
-    return _with_results(renamed, own, with_id)
+    return _with_parts(turns, own, with_id)
 
 
 def _calls_of_results(turns: Sequence[Turn]) -> dict[PartPlace, PartPlace]:
@@ -110,21 +105,6 @@ def _calls_of_results(turns: Sequence[Turn]) -> dict[PartPlace, PartPlace]:
     return found
 
 
-def _new_ids(turns: Sequence[Turn], own: Collection[int], losses: Losses) -> Mapping[PartPlace, str]:
-    ids: dict[PartPlace, str] = {}
-    used: set[str] = set()
-    for place, turn in enumerate(turns):
-        for number, part in enumerate(turn.parts):
-            if not isinstance(part, ToolCall):
-                continue
-            new = part.call_id if turn.number in own else _valid_id(part.call_id, (place, number), used)
-            if new != part.call_id:
-                losses.at(turn.number).note(f"id {part.call_id!r} of a call", f"it is {new!r} now")
-            ids[place, number] = new
-            used.add(new)
-    return ids
-
-
 def _valid_id(call_id: str, place: PartPlace, used: Collection[str]) -> str:
     """Return *call_id* if it is valid and not *used*, else an id that names the place of the call."""
     if _ID.fullmatch(call_id) and call_id not in used:
@@ -133,18 +113,10 @@ def _valid_id(call_id: str, place: PartPlace, used: Collection[str]) -> str:
     return f"{readable}-{place[0]}-{place[1]}"
 
 
-def _with_results(
-    turns: Sequence[Turn], own: Collection[int], change: Callable[[PartPlace, ToolResult], ToolResult]
-) -> list[Turn]:
-    return [
-        turn
-        if turn.role != "tool" or turn.number in own
-        else replace(
-            turn,
-            parts=tuple(
-                change((place, number), part) if isinstance(part, ToolResult) else part
-                for number, part in enumerate(turn.parts)
-            ),
-        )
-        for place, turn in enumerate(turns)
-    ]
+def _with_parts(turns: Sequence[Turn], own: Collection[int], change: Callable[[PartPlace, Part], Part]) -> list[Turn]:
+    def changed(place: int, turn: Turn) -> Turn:
+        if turn.number in own:
+            return turn
+        return replace(turn, parts=tuple(change((place, number), part) for number, part in enumerate(turn.parts)))
+
+    return [changed(place, turn) for place, turn in enumerate(turns)]

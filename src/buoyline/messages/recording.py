@@ -20,18 +20,20 @@ _SPEAKERS = frozenset({"user", "assistant"})
 
 
 @dataclass(frozen=True, slots=True)
-class ClaudeCodeSession:
-    """The conversation in a session file.
+class Recording:
+    """A recorded conversation.
 
     Attributes:
-        messages: In the order of the file; each has only a role and its content.
-        skipped: The number of other records by kind, the most frequent first.
-        compactions: The number of Claude Code's own compactions. Their summaries are user messages.
+        messages: In order, each of a known dialect.
+        form: The form of the file, in words.
+        skipped: The number of records that are no messages, by kind, the most frequent first.
+        compactions: The number of the recorded agent's own compactions; their summaries are user messages.
     """
 
     messages: list[dict[str, Any]]
-    skipped: Mapping[str, int]
-    compactions: int
+    form: str
+    skipped: Mapping[str, int] = field(default_factory=dict[str, int])
+    compactions: int = 0
 
 
 def is_claude_code(records: Sequence[object]) -> bool:
@@ -39,8 +41,8 @@ def is_claude_code(records: Sequence[object]) -> bool:
     return any(is_object(record) and _is_message(record) for record in records)
 
 
-def read_claude_code(records: Sequence[object]) -> ClaudeCodeSession:
-    """Return the conversation in *records*.
+def read_claude_code(records: Sequence[object]) -> Recording:
+    """Return the conversation in *records*; each message has only a role and its content.
 
     The records of a sub-agent are skipped, unless the file has no others.
 
@@ -58,8 +60,9 @@ def read_claude_code(records: Sequence[object]) -> ClaudeCodeSession:
         skipped[kind] += bool(kind)
         if not kind:
             _add(record["message"], messages, answers)
-    return ClaudeCodeSession(
+    return Recording(
         messages,
+        "Claude Code session",
         {kind: count for kind, count in skipped.most_common() if count},
         sum(record.get("isCompactSummary") is True for record in objects),
     )
@@ -105,32 +108,11 @@ _EXPECTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A recorded conversation.
-
-    Attributes:
-        messages: In order, each of a known dialect.
-        form: The form of the file, in words.
-        skipped: The number of records that are no messages, by kind.
-        compactions: The number of the recorded agent's own compactions; their summaries are user messages.
-    """
-
-    messages: list[dict[str, Any]]
-    form: str
-    skipped: Mapping[str, int] = field(default_factory=dict[str, int])
-    compactions: int = 0
-
-
 def read_recording(content: bytes, source: str, dialect: str | None = None) -> Recording:
     """Read a conversation: JSON lines, an array, an object with ``messages``, or a session file of Claude Code.
 
-    The content decides the form. The ``system`` prompt of an object becomes the first message.
-
-    Args:
-        content: Of the file.
-        source: Its name, for errors.
-        dialect: Of the messages; by default each is detected.
+    The content decides the form. The ``system`` prompt of an object becomes the first message. Without a *dialect*, each
+    message is read in the detected one. *source* is the name of the file, for errors.
 
     Raises:
         MessageError: The file has none of these forms, or a value in it is no message of the dialect; the error names
@@ -142,7 +124,7 @@ def read_recording(content: bytes, source: str, dialect: str | None = None) -> R
     if unit == "line" and is_claude_code(values):
         session = read_claude_code(values)
         _check(session.messages, f"{source}, message", dialect)
-        return Recording(session.messages, "Claude Code session", session.skipped, session.compactions)
+        return session
     if len(values) == 1 and is_object(whole := values[0]) and "role" not in whole and "messages" in whole:
         values, unit, form = _wrapped(whole, source), "message", "JSON object with 'messages'"
     _check(values, f"{source}, {unit}", dialect, first=1 if unit == "line" else 0)
@@ -156,25 +138,17 @@ def _values(content: bytes, source: str) -> tuple[list[Any], str]:
         raise MessageError(f"{source}: is empty; {_EXPECTED}")
     lines = stripped.split(b"\n")
     if (len(lines) > 1 and lines[0].strip()[-1:] in (b"[", b"{", b",")) or not lines[0].strip():
-        return _flat([_parsed(stripped, source)])
-    values = [_line(line, f"{source}, line {number}") for number, line in enumerate(lines, 1)]
-    return _flat(values)
-
-
-def _flat(values: list[Any]) -> tuple[list[Any], str]:
-    """Return the items of an array that is the file's only value, or else *values*, one a line."""
-    if len(values) == 1 and is_array(values[0]):
+        values = [_parsed(stripped, source)]
+    else:
+        values = [_parsed(line, f"{source}, line {number}") for number, line in enumerate(lines, 1)]
+    if len(values) == 1 and is_array(values[0]):  # an array that is the file's only value
         return list(values[0]), "message"
     return values, "line"
 
 
-def _line(line: bytes, place: str) -> Any:
-    if not line.strip():
-        raise MessageError(f"{place}: is blank; each line holds one message")
-    return _parsed(line, place)
-
-
 def _parsed(content: bytes, place: str) -> Any:
+    if not content.strip():
+        raise MessageError(f"{place}: is blank; each line holds one message")
     try:
         return parse(content)
     except MessageError as error:
@@ -207,10 +181,8 @@ def _check_message(message: Any, dialect: str | None) -> None:
     """
     if dialect is None:
         detect(message).view(message)
-    else:
-        unseen = _unseen(message, dialect)
-        if unseen:
-            raise MessageError(unseen)
+    elif unseen := _unseen(message, dialect):
+        raise MessageError(unseen)
     spell(message)
 
 
@@ -222,8 +194,10 @@ def _unseen(message: Any, dialect: str) -> str:
     except MessageError:
         return ""  # the named dialect alone knows it
     there = other.view(message)
-    missed = "tool call" if len(there.calls) > len(seen.calls) else ""
-    missed = missed or ("tool result" if len(there.results) > len(seen.results) else "")
-    if not missed:
+    if len(there.calls) > len(seen.calls):
+        missed = "tool call"
+    elif len(there.results) > len(seen.results):
+        missed = "tool result"
+    else:
         return ""
     return f"has a {missed} of the dialect {other.name} that {dialect} does not see; name {other.name}, or none"
