@@ -25,10 +25,9 @@ _IN_PROMPT: Final[Mapping[type[object], str]] = {Media: "medium", Json: "value",
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """Messages in another dialect.
+    """Messages in another dialect, possibly more or fewer than were given.
 
     Attributes:
-        messages: In order, possibly more or fewer than were given.
         losses: The values that have no place there, or another form, in the order of the messages given.
         system: The text of the system messages at the beginning, if the dialect sends it beside the messages.
     """

@@ -77,17 +77,13 @@ class Dialect(ABC):
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterable[Any]:
         """Yield the message that holds *turns*, which `joins` accepted as one group, or several messages.
 
-        Args:
-            turns: At least one.
-            losses: Records the values that this form cannot express.
+        There is at least one turn. *losses* records the values that this form cannot express.
         """
 
     def read(self, message: Any, losses: Losses) -> Sequence[Turn]:
-        """Read *message* whole for a conversion; see `turns_of`.
+        """Read *message*, number ``losses.message`` of a conversation, whole; see `turns_of`.
 
-        Args:
-            message: The native message, number ``losses.message`` of the conversation.
-            losses: Records the values that turns cannot express.
+        *losses* records the values that turns cannot express.
 
         Raises:
             MessageError: It is not a message of this dialect.
@@ -142,12 +138,9 @@ class Dialect(ABC):
         return dict(value)
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
-        """Return a copy whose n-th tool result consists of ``results[n]``.
+        """Return a copy whose n-th tool result consists of the blocks ``results[n]``.
 
-        Args:
-            message: The native message.
-            results: By the number of a result in the message: its new blocks, each a new text or the number of one
-                of its parts, whose block stays the very same object. Everything else in the message stays, too.
+        The block of a part that is named by its number stays the very same object, as does all else in the message.
 
         Raises:
             MessageError: `write` cannot express the whole message.
@@ -296,7 +289,7 @@ def _holds_model(value: object) -> bool:
         inner = waiting.pop()
         if isinstance(inner, BaseModel):
             return True
-        if id(inner) in seen:
+        if isinstance(inner, str) or id(inner) in seen:
             continue
         seen.add(id(inner))
         if is_object(inner):
@@ -389,18 +382,10 @@ def media(
     source: object = None,
     name: object = None,
 ) -> Media:
-    """Return the part for a payload that the message holds as base64, or that is elsewhere under *source*.
+    """Return the part for a payload in base64 from *start* of *payload* on, or elsewhere under the URL or id *source*.
 
     The decoded size follows from the length of the base64 text, so a 10 MB image is not decoded to be seen.
     An archived message has a workspace reference in the payload's place; it becomes the source.
-
-    Args:
-        kind: The kind of payload.
-        media_type: IANA media type, if the block names one.
-        payload: The text that holds the base64.
-        start: Where in *payload* the base64 begins.
-        source: URL or id of a payload elsewhere.
-        name: File name or title.
     """
     found, title = text_or_empty(media_type), text_or_empty(name)
     if isinstance(payload, str) and payload.startswith("workspace:///"):

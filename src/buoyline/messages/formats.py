@@ -42,12 +42,7 @@ def media_type_of(kind: str, format_name: str) -> str:
     >>> media_type_of("image", "png"), media_type_of("document", "md")
     ('image/png', 'text/markdown')
 
-    Args:
-        kind: ``"image"``, ``"audio"``, ``"video"`` or ``"document"``.
-        format_name: As the block spells it; an unknown document is of type ``application/<format>``, as in Strands.
-
-    Returns:
-        Empty if *format_name* is.
+    An unknown document is of type ``application/<format>``, as in Strands. The type is empty if *format_name* is.
     """
     if not format_name:
         return ""

@@ -66,9 +66,6 @@ def spell(value: object) -> str:
     Text stays readable, except that control characters, U+0085, U+2028, U+2029 and lone surrogates are written as
     ``\uXXXX``. Key order is kept. Pydantic models inside *value* are written as `model_fields` gives them.
 
-    Args:
-        value: JSON values and pydantic models, nested.
-
     Returns:
         JSON that `parse` reads back equal, without a line separator of any kind. (Two surrogates that form a
         pair come back as one character: JSON cannot tell these apart.)

@@ -21,7 +21,6 @@ class Loss:
 
     Attributes:
         message: Number of the message among those given, 0-based.
-        what: The lost or changed value.
         why: The reason, and the replacement if there is one.
     """
 
@@ -51,13 +50,7 @@ class Losses:
         self.found.append(Loss(self.message, what, why or f"{self.target} has no place for it"))
 
     def note_fields(self, holder: Mapping[str, Any], known: Iterable[str], where: str = "") -> None:
-        """Record each field of *holder* that has a value and is not *known* to the reader.
-
-        Args:
-            holder: A message or a block.
-            known: Names of the fields that are read.
-            where: What *holder* is, in words.
-        """
+        """Record each field of *holder*, a message or *where* in it, that has a value and is not *known*."""
         for name in sorted(holder.keys() - set(known)):
             value = holder[name]
             if not any(type(value) is type(nothing) and value == nothing for nothing in _NOTHING):

@@ -30,7 +30,6 @@ class Reasoning:
     """The model's own thinking, as far as the provider shows it.
 
     Attributes:
-        text: The visible part.
         signature: The provider's proof that the model wrote *text*; may be empty.
         hidden: The part that the provider encrypts, as it spells it; may be empty.
     """
@@ -104,8 +103,7 @@ class Opaque:
 class CachePoint:
     """The provider caches the prompt up to here. It costs no tokens and nobody reads it.
 
-    Attributes:
-        ttl: As the provider spells it; empty for the provider's default.
+    Its *ttl* is spelled as the provider spells it; empty for the provider's default.
     """
 
     ttl: str = ""
@@ -117,7 +115,6 @@ class ToolCall:
 
     Attributes:
         call_id: As the provider gave it. It may be empty, and may repeat within a session.
-        name: The tool's name.
         arguments: JSON text. Providers also deliver invalid JSON, which is kept as it is.
     """
 
@@ -167,12 +164,9 @@ Part: TypeAlias = Text | Json | Reasoning | Media | Opaque | CachePoint | ToolCa
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation.
+    """One message of a conversation; *name* is the speaker's if the dialect has one, else empty.
 
-    Attributes:
-        role: The speaker. ``developer`` reads as ``system``, ``function`` as ``tool``.
-        parts: In the message's order; empty for a message without content.
-        name: The speaker's name if the dialect has one, else empty.
+    The role ``developer`` reads as ``system``, ``function`` as ``tool``.
     """
 
     role: Role
@@ -194,23 +188,20 @@ class Message:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in order."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results in order; in Anthropic's dialect one user message may hold several."""
-        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+        return tuple([part for part in self.parts if isinstance(part, ToolResult)])
 
 
 @dataclass(frozen=True, slots=True)
 class Turn(Message):
     """The part of a message that one speaker says: the model, the tools that it called, or another speaker.
 
-    Its role is ``"tool"`` if and only if it holds results. Its texts are not empty, and it holds no `Opaque`.
-
-    Attributes:
-        metadata: Values that the user's program attached to the message; the first turn has them.
-        number: Of the message that the turn comes from, 0-based.
+    Its role is ``"tool"`` if and only if it holds results. Its texts are not empty, and it holds no `Opaque`. The first
+    turn of a message has the metadata that the user's program attached; *number* is the message's, 0-based.
     """
 
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -125,12 +125,7 @@ class Payload(NamedTuple):
 
 
 class PayloadText(NamedTuple):
-    """A text where a provider expects a payload; it has not been decoded.
-
-    Attributes:
-        media_type: Of the payload, if it is one.
-        start: Where in the text the base64 begins.
-    """
+    """The media type, if it is a payload, of a text where a provider expects one, and the start of its base64."""
 
     media_type: str
     start: int
@@ -157,10 +152,8 @@ def payloads_in(value: object) -> Iterator[Payload]:
 def payload_sizes(value: object) -> Iterator[int]:
     """Yield the size of every payload in *value*: of bytes, or by the length of base64 text, which is not copied.
 
-    The size is exact if the base64 is canonical, and never too small.
-
-    Args:
-        value: A message's JSON value, or a native message; it need not have been checked.
+    The size is exact if the base64 is canonical, and never too small. *value* is a message's JSON value, or a native
+    message, and need not have been checked.
     """
     # Keeps the objects: a model's fields are new objects each time, and their ids may be reused once they are gone.
     waiting, seen = [value], {id(value): value}
@@ -179,16 +172,12 @@ def payload_sizes(value: object) -> Iterator[int]:
 
 
 def format_for(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
-    """Return the format of the value under *key*: Bedrock names it beside the source of its bytes.
+    """Return the format of the value under *key* of *siblings*: Bedrock names it beside the source of its bytes.
 
-    Args:
-        key: Of an object.
-        siblings: The object.
-        format_name: The format of the object itself; may be empty.
+    *format_name* is that of the object itself; it may be empty.
     """
     if key == "source":
-        found = siblings.get("format")
-        return found if isinstance(found, str) else ""
+        return text_or_empty(siblings.get("format"))
     return format_name if key == "bytes" else ""
 
 
@@ -242,11 +231,7 @@ def without_payload(block: Any, put: Callable[[bytes, str], str]) -> Any:
     """Return a copy of one content block with references in place of its payloads; *block* itself without payloads.
 
     The copy of a model is a model. The payload of AgentScope's data block is taken out even if its base64 is not
-    canonical: nobody puts it back, and its agents drop a block that comes back unchanged.
-
-    Args:
-        block: A JSON value or a pydantic model; it is not changed.
-        put: See `take_out`.
+    canonical: nobody puts it back, and its agents drop a block that comes back unchanged. For *put* see `take_out`.
 
     Raises:
         MessageError: The payload of AgentScope's data block is not base64.
@@ -265,16 +250,7 @@ def without_payload(block: Any, put: Callable[[bytes, str], str]) -> Any:
 
 
 def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str], bytes]) -> Any:
-    """Undo `take_out`.
-
-    Args:
-        value: What `take_out` returned.
-        references: Its references.
-        get: Returns the bytes behind a reference.
-
-    Returns:
-        A value equal to the original.
-    """
+    """Undo `take_out`; *get* returns the bytes behind a reference."""
     for reference in references:
         payload = base64.b64encode(get(reference.reference)).decode("ascii")
         if reference.at[-1] == "url" and not reference.head:

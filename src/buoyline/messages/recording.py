@@ -111,8 +111,8 @@ _EXPECTED = (
 def read_recording(content: bytes, source: str, dialect: str | None = None) -> Recording:
     """Read a conversation: JSON lines, an array, an object with ``messages``, or a session file of Claude Code.
 
-    The content decides the form. The ``system`` prompt of an object becomes the first message. Without a *dialect*, each
-    message is read in the detected one. *source* is the name of the file, for errors.
+    The content decides the form. The ``system`` prompt of an object becomes the first message. The dialect of each
+    message is detected unless *dialect* is given. *source* is the name of the file, for errors.
 
     Raises:
         MessageError: The file has none of these forms, or a value in it is no message of the dialect; the error names

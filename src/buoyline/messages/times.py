@@ -30,11 +30,8 @@ def time_of(value: Mapping[str, Any]) -> str:
 def time_from(value: object) -> str:
     """Return a time in one form: ISO 8601 with milliseconds, in UTC if *value* has a time zone.
 
-    Args:
-        value: ISO 8601 with a time of day, or seconds or milliseconds since the epoch.
-
-    Returns:
-        Empty for any other value. A time without a time zone is not converted: its zone is unknown.
+    *value* is ISO 8601 with a time of day, or seconds or milliseconds since the epoch; any other value gives ``""``. A
+    time without a time zone is not converted: its zone is unknown.
     """
     try:
         if isinstance(value, str):
