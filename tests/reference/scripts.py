@@ -41,6 +41,11 @@ def sentence(chance: Random, count: int) -> str:
     return " ".join(chance.choice(_WORDS) for _ in range(count)).capitalize() + "."
 
 
+def picture(number: int) -> str:
+    """Return what a picture's bytes are in base64."""
+    return base64.b64encode(_PNG + number.to_bytes(4, "big") * 8).decode()
+
+
 # Texts of tools
 
 
@@ -187,7 +192,7 @@ class Writer:
         return {"text": text} if self.dialect == "bedrock" else {"type": "text", "text": text}
 
     def _image(self, number: int) -> Any:
-        content = base64.b64encode(_PNG + number.to_bytes(4, "big") * 8).decode()
+        content = picture(number)
         if self.dialect == "openai":
             return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{content}"}}
         if self.dialect == "anthropic":

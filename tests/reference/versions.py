@@ -35,10 +35,15 @@ TIMEOUT_S = 1_200
 Operation = dict[str, Any]
 
 
-def python_of(version: str) -> Path:
+PLAYERS: Final = {"": "reference.player", "agentscope": "reference.agents"}
+"""The module that plays a script, by the framework that it needs."""
+
+
+def python_of(version: str, framework: str = "") -> Path:
     """Return the interpreter that *version* is installed for; install it if that was not done yet.
 
     The dependencies are those of the checkout, so that only buoyline differs. Without the commit the test is skipped.
+    A *framework* is installed beside it.
     """
     if version == CHECKOUT:
         return Path(sys.executable)
@@ -49,6 +54,9 @@ def python_of(version: str) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
             _install(version, folder)
             (folder / "installed").touch()
+        if framework and not (folder / f"installed-{framework}").exists():
+            _install_packages(folder / "venv/bin/python", framework, constraints="dev")
+            (folder / f"installed-{framework}").touch()
     return folder / "venv/bin/python"
 
 
@@ -59,15 +67,20 @@ def _require_commit(version: str) -> None:
 
 
 def _install(version: str, folder: Path) -> None:
-    source, python = str(folder / "source"), str(folder / "venv/bin/python")
+    source = str(folder / "source")
     Path(source).mkdir(parents=True)
     archive = subprocess.run(["git", "archive", version], cwd=ROOT, check=True, capture_output=True).stdout  # noqa: S607 - as on the PATH
     subprocess.run(["tar", "-x", "-C", source], input=archive, check=True)  # noqa: S607 - as above
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    _install_packages(folder / "venv/bin/python", source, constraints="core")
+
+
+def _install_packages(python: Path, name: str, *, constraints: str) -> None:
     uv = shutil.which("uv")
-    install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
-    constraints = str(ROOT / "constraints/core.txt")
-    subprocess.run([*install, "--quiet", "--constraint", constraints, source], check=True)
+    install = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
+    subprocess.run(
+        [*install, "--quiet", "--constraint", str(ROOT / f"constraints/{constraints}.txt"), name], check=True
+    )
 
 
 @contextmanager
@@ -87,17 +100,18 @@ def _environment() -> dict[str, str]:
 class Process:
     """A version at work, that answers one operation after another."""
 
-    def __init__(self, version: str, workdir: Path, salt: str = "0") -> None:
+    def __init__(self, version: str, workdir: Path, salt: str = "0", *, framework: str = "") -> None:
         """Start it.
 
         Args:
             version: A commit, or `CHECKOUT`.
             workdir: Of its workspace; its parent must be there.
             salt: Up to 4 hexadecimal digits, to tell the identifiers of two processes apart.
+            framework: Of the agents that play; none: a window plays.
         """
         naming = "new" if version == CHECKOUT else "old"
         self._process = subprocess.Popen(
-            [python_of(version), "-m", "reference.player", naming, salt, workdir],
+            [python_of(version, framework), "-m", PLAYERS[framework], naming, salt, workdir],
             cwd=workdir.parent,
             env=_environment(),
             stdin=subprocess.PIPE,
@@ -138,22 +152,22 @@ def empty_workdir(case: str) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def answers(version: str, case: str, script: Sequence[Operation]) -> list[Plain]:
+def answers(version: str, case: str, script: Sequence[Operation], *, framework: str = "") -> list[Plain]:
     """Return what *version* answers to each operation of *script*; that of a commit is kept for the next time."""
     if version == CHECKOUT:
-        return _played(version, case, script)
+        return _played(version, case, script, framework)
     known = hashlib.sha256(json.dumps([str(ROOT), sys.version, script]).encode())
-    for name in ("player.py", "names.py"):
+    for name in ("player.py", "names.py", *(["agents.py"] if framework else [])):
         known.update(ast.dump(ast.parse((ROOT / "tests/reference" / name).read_text("utf-8"))).encode())
     known.update((ROOT / "constraints/core.txt").read_bytes())
     kept = CACHE / version / "answers" / f"{case}-{known.hexdigest()[:16]}.jsonl"
     if not kept.exists():
-        found = _played(version, case, script)
+        found = _played(version, case, script, framework)
         kept.parent.mkdir(exist_ok=True)
         kept.write_text("".join(json.dumps(answer) + "\n" for answer in found), encoding="utf-8")
     return [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
 
 
-def _played(version: str, case: str, script: Sequence[Operation]) -> list[Plain]:
-    with empty_workdir(case) as workdir, Process(version, workdir) as process:
+def _played(version: str, case: str, script: Sequence[Operation], framework: str) -> list[Plain]:
+    with empty_workdir(case) as workdir, Process(version, workdir, framework=framework) as process:
         return [process.play(operation) for operation in script]

@@ -1,0 +1,89 @@
+"""What an agent of AgentScope did with the version before the redesign, it does with the checkout.
+
+Compared are the requests to its model, its context, summary and note, the events, and the files. A difference that is
+wanted is in `reference.comparison.INTENDED`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from reference.comparison import difference
+from reference.player import Plain
+from reference.scripts import PRESETS, Operation
+from reference.versions import BASELINE, CHECKOUT, answers
+
+pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
+
+PARTS = ("answer", "error", "events", "files")
+"""Not the syncs: how often a context is written down is no promise."""
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {"size": 4_000},
+    "wide": {"size": 16_000, "config": {"tool_result_limit": 3_000}},
+    "a limit for turns": {"size": 6_000, "turn_results_limit": 400},
+    "few pictures": {"size": 12_000, "pictures": 2, "config": {"max_image_num": 2}},
+    "a rule that keeps": {"size": 6_000, "tool_rules": {"look": {"offload": "never"}}},
+    "a model that fails": {"size": 4_000, "summary_fails_at": [1, 3]},
+    "strict": {
+        "size": 4_000,
+        "summary_fails_at": [1, 2, 3],
+        "config": {"compression_fallback_to_truncation": False},
+    },
+    "much is kept": {"size": 6_000, "config": {"reserve_ratio": 0.5}},
+    "a summary of the framework's": {"size": 4_000, "summary": "Berth 12 is mined.", "context": ["Ahoy. " * 300] * 4},
+    "in memory": {"size": 4_000, "offloader": "memory"},
+    "bare": {"size": 4_000, "offloader": "bare"},
+    "a provider that refuses": {"size": 8_000, "limit": 14_000},
+}
+
+
+def life(pictures: int = 0, **settings: Any) -> list[Operation]:
+    """Return replies, results from elsewhere, compressions by hand, restarts, and a return to an older state."""
+    by_hand = {"config": {"trigger_ratio": 0.1, "reserve_ratio": 0.05}, "focus": "Keep the depths."}
+    is_local = settings.get("offloader", "local") == "local"
+    return [
+        {"do": "open", **settings},
+        {"do": "reply", "rounds": 4},
+        {"do": "reply", "rounds": 6, "pictures": pictures},
+        {"do": "receive", "size": 900},
+        {"do": "reply", "rounds": 3},
+        {"do": "restart"},
+        {"do": "compress"},
+        {"do": "reply", "rounds": 5},
+        {"do": "compress", **by_hand},
+        {"do": "reply", "rounds": 2, "metadata": {"context_management_name": "chat"}},
+        {"do": "restart", "saved": 2},
+        {"do": "reply", "rounds": 5},
+        {"do": "reply", "rounds": 4},
+        *([{"do": "verify"}, {"do": "files"}, {"do": "resume_window"}] if is_local else []),
+        {"do": "close"},
+    ]
+
+
+def unlike_baseline(case: str, script: Sequence[Operation]) -> str:
+    old, new = (answers(version, case, script, framework="agentscope") for version in (BASELINE, CHECKOUT))
+    return difference(old, new, parts=PARTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_an_agent_is_as_it_was(settings: str) -> None:
+    assert unlike_baseline(f"agent-{[*SETTINGS].index(settings)}", life(**SETTINGS[settings])) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_agent_with_a_document_is_as_it_was(preset: str) -> None:
+    assert unlike_baseline(f"agent-{preset}", life(size=5_000, management=preset)) == ""
+
+
+@pytest.mark.slow
+def test_the_scripts_do_what_an_agent_can_do() -> None:
+    """Two versions that fail in the same way would be equal, too."""
+    found = list[Plain]()
+    for number, settings in enumerate(SETTINGS.values()):
+        found += answers(BASELINE, f"agent-{number}", life(**settings), framework="agentscope")
+    kinds = {event["event"] for answer in found for event in answer["events"]}
+    assert kinds >= {"ResultOffloaded", "MessagesArchived", "ContextCompressed", "SummaryFellBack", "OverflowRecovered"}
+    assert {answer.get("error") for answer in found} == {None, "SummaryError"}
