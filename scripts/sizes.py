@@ -2,9 +2,9 @@
 
     python scripts/sizes.py [--json] [--list]
 
-`--list` names the classes that exist twice and the small modules with one importer. Lines of code leave out docstrings,
-comments and blank lines. The calls are those of one `prepare()` that offloads one result, in all threads, without the
-primitives for files, the token counter and previews.
+`--list` names the classes that exist twice, the small modules with one importer, and the exported names. Lines of code
+leave out docstrings, comments and blank lines. The calls are those of one `prepare()` that offloads one result, in all
+threads, without the primitives for files, the token counter and previews.
 """
 
 import argparse
@@ -39,14 +39,15 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="name what is counted")
     options = parser.parse_args()
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
-    twice, alone = classes_twice(trees), small_with_one_importer(trees)
+    twice, alone, names = classes_twice(trees), small_with_one_importer(trees), exported_names()
     figures: dict[str, Any] = {
         "files": len(trees),
         **lines_of(trees),
         "functions": sum(isinstance(node, _FUNCTIONS) for tree in trees.values() for node in ast.walk(tree)),
         "public class names defined twice": len(twice),
         f"modules under {SMALL_LINES} lines with one importer": len(alone),
-        "exported names": exported_names(),
+        "exported names for users": len(names["users"]),
+        "exported names for storage of your own, tests": len(names["implementers"]),
         "exported names of buoyline": len(import_module("buoyline").__all__),
         "core dependencies": len(project()["dependencies"]),
         **asyncio.run(one_prepare()),
@@ -59,9 +60,17 @@ def main() -> None:
     if options.list:
         print("\ntwice:", *sorted(twice), sep="\n  ")
         print("\nsmall, with one importer:", *alone, sep="\n  ")
+        for group, found in names.items():
+            print(f"\nexported for {group}:", *sorted(found), sep="\n  ")
 
+
+EXPORTING_MODULES = ("errors", "inspect/costs", "inspect/telemetry", "window/tool", "workspace/events")
+# Of the contract of an offloader: what a user passes, gets or annotates.
+FOR_USERS_TOO = ("Offloader", "ResultWriter", "StoredPart", "StoredResult")
 
 _CALLS = 2
+_EVENTS = ("Event", "OnEvent", "SummaryFellBack", "SummarySqueezed", "SummaryVerified", "WorkspaceEvent")
+_EVENT_MODULES = ("buoyline.window.events", "buoyline.workspace.events")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -128,19 +137,30 @@ def small_with_one_importer(trees: dict[Path, ast.Module]) -> list[str]:
     return found
 
 
-def exported_names() -> int:
-    """Return how many distinct objects the packages export, errors apart."""
-    names: set[tuple[str, str]] = set()
-    for path in SOURCE.rglob("__init__.py"):
-        package = ".".join(("buoyline", *path.parent.relative_to(SOURCE).parts))
+def exported_names() -> dict[str, set[str]]:
+    """Return the names that packages, and modules that pages import from, export to users and to implementers.
+
+    Errors and events count as one name each. Names of other projects, which `buoyline.integrations` passes on, do not
+    count.
+    """
+    groups: dict[str, set[str]] = {"users": set(), "implementers": set()}
+    for facade in (*(path.parent for path in SOURCE.rglob("__init__.py")), *map(SOURCE.joinpath, EXPORTING_MODULES)):
         try:
-            module = import_module(package)
+            module = import_module(".".join(("buoyline", *facade.relative_to(SOURCE).parts)))
         except ImportError:  # a framework that is not installed
             continue
         for name in getattr(module, "__all__", ()):
             found = getattr(module, name)
-            names.add((getattr(found, "__module__", package), getattr(found, "__qualname__", name)))
-    return len(names)
+            home = getattr(found, "__module__", module.__name__)
+            if isinstance(found, type) and issubclass(found, Exception):
+                groups["users"].add("errors")
+            elif name in _EVENTS or home in _EVENT_MODULES:
+                groups["users"].add("events")
+            elif home.startswith(("buoyline.testing", "buoyline.offloader.protocol")) and name not in FOR_USERS_TOO:
+                groups["implementers"].add(name)
+            elif not home.startswith(("agentscope.", "strands.")):
+                groups["users"].add(name)
+    return groups
 
 
 async def one_prepare() -> dict[str, int]:

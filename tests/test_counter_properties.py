@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from thirds import examples
 
-from buoyline.tokens import as_text_counter, default_counter
+from buoyline.tokens import TextCounter, as_text_counter, default_counter
 from buoyline.tokens.o200k import O200kCounter, source_chars, without_surrogates
 from buoyline.tokens.vocabulary import o200k_base
 
@@ -28,7 +28,7 @@ def tokens_of(text: str) -> int:
     return len(o200k_base().encode(text, disallowed_special=()))
 
 
-def check(counter: O200kCounter, text: str, max_tokens: int) -> None:
+def check(counter: TextCounter, text: str, max_tokens: int) -> None:
     """Hold the counter to all that it promises of *text*."""
     tokens = counter.count(text)
     assert counter.exceeds(text, tokens - 1)

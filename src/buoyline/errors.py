@@ -34,6 +34,31 @@ import os
 import warnings
 from collections.abc import Sequence
 
+__all__ = [
+    "BuoylineError",
+    "CompressionError",
+    "ConfigError",
+    "ConflictError",
+    "ContextOverflowError",
+    "CorruptError",
+    "DocumentError",
+    "FormatVersionError",
+    "InvalidNameError",
+    "LockTimeout",
+    "MessageError",
+    "NotFoundError",
+    "QuotaExceededError",
+    "RedactionError",
+    "SessionExistsError",
+    "StaleWindowError",
+    "StorageError",
+    "SummaryError",
+    "ToolOutputError",
+    "UnsupportedPlatformError",
+    "UsageError",
+    "WorkspaceFull",
+]
+
 _SHOWN_CHARS = 80
 _SHOWN_PROBLEMS = 20
 

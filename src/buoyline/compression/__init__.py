@@ -6,10 +6,20 @@ Nothing here holds a context or decides when it is compacted: `buoyline.window` 
 
 from buoyline.compression.compressor import CompressionResult, Compressor
 from buoyline.compression.config import ContextConfig
+from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.extractive.summarizer import Extractive
+from buoyline.compression.plan import Plan
 from buoyline.compression.summarizers.callables import CallableSummarizer
 from buoyline.compression.summarizers.model import ModelSummarizer
-from buoyline.compression.summary import Draft, Fact, Pointer, SourceMessage, Summarizer, Summary, SummaryRequest
+from buoyline.compression.summary import (
+    Draft,
+    Fact,
+    Pointer,
+    SourceMessage,
+    Summarizer,
+    Summary,
+    SummaryRequest,
+)
 
 __all__ = [
     "CallableSummarizer",
@@ -20,7 +30,9 @@ __all__ = [
     "Extractive",
     "Fact",
     "ModelSummarizer",
+    "Plan",
     "Pointer",
+    "ResultExcerpt",
     "SourceMessage",
     "Summarizer",
     "Summary",

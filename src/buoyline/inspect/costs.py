@@ -10,6 +10,14 @@ from buoyline.messages.registry import detect
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 
+__all__ = [
+    "Cost",
+    "Prices",
+    "RequestCost",
+    "Requests",
+    "cost_of",
+]
+
 _PER_TOKENS = 1_000_000
 
 

@@ -18,6 +18,10 @@ from buoyline.window.events import (
     WindowResumed,
 )
 
+__all__ = [
+    "traced",
+]
+
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 

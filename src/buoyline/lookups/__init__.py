@@ -13,15 +13,19 @@ from buoyline.lookups.glob import glob
 from buoyline.lookups.grep import grep
 from buoyline.lookups.query import query
 from buoyline.lookups.read import read
-from buoyline.lookups.references import Retrieved
+from buoyline.lookups.references import JsonContent, MediaContent, Retrieved, TextContent
 from buoyline.lookups.retrieve import retrieve
 from buoyline.lookups.search import search
-from buoyline.lookups.tools import Tool, lookup_tools, retrieval_tool
+from buoyline.lookups.tools import LOOKUP_RULES, Tool, lookup_tools, retrieval_tool
 
 __all__ = [
+    "LOOKUP_RULES",
     "Answer",
+    "JsonContent",
     "Line",
+    "MediaContent",
     "Retrieved",
+    "TextContent",
     "Tool",
     "glob",
     "grep",

@@ -20,8 +20,6 @@ from buoyline.lookups.sources import require_workspace
 from buoyline.offloader import ToolRule
 from buoyline.workspace import ReadableWorkspace, layout
 
-__all__ = ["LOOKUP_RULES", "Tool", "lookup_tools"]
-
 SessionId: TypeAlias = str | Callable[[], str] | None
 
 _MAX_ERROR_CHARS = 600

@@ -6,8 +6,9 @@ Native messages are read here and never changed. Token counts, files and session
 from buoyline.messages.convert import Converted, convert
 from buoyline.messages.dialect import Dialect
 from buoyline.messages.jsonl import spell
-from buoyline.messages.losses import Loss
+from buoyline.messages.losses import Loss, Losses
 from buoyline.messages.model import (
+    Base64,
     CachePoint,
     Json,
     Media,
@@ -22,11 +23,13 @@ from buoyline.messages.model import (
 from buoyline.messages.registry import register_dialect, unregister_dialect
 
 __all__ = [
+    "Base64",
     "CachePoint",
     "Converted",
     "Dialect",
     "Json",
     "Loss",
+    "Losses",
     "Media",
     "Message",
     "Opaque",

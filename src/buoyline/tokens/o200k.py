@@ -5,11 +5,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from buoyline.tokens.chunks import CHUNK_CHARS, MAX_CHUNK_CHARS, Chunker, TextChunk
-from buoyline.tokens.counter import halve, require_token_limit
+from buoyline.tokens.counter import TextCounter, halve, require_token_limit
 from buoyline.tokens.vocabulary import o200k_base
-
-if TYPE_CHECKING:
-    from buoyline.tokens.counter import TextCounter
 
 # Surrogates, which tools that cut JSON, or that decode bytes with ``surrogateescape``, leave in a text.
 #
@@ -230,7 +227,7 @@ def _last(part: str, chars: int) -> str:
 _SHARED = O200kCounter()
 
 
-def default_counter() -> O200kCounter:
+def default_counter() -> TextCounter:
     """Return the counter that buoyline uses by default: one object for the whole process."""
     return _SHARED
 

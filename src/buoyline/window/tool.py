@@ -8,6 +8,10 @@ from typing import Any
 from buoyline.lookups.tools import Tool
 from buoyline.window.window import ContextWindow
 
+__all__ = [
+    "compress_tool",
+]
+
 _NAME = "compress_context"
 _MAX_FOCUS_CHARS = 2_000
 _DESCRIPTION = """\

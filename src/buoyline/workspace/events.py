@@ -3,6 +3,16 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+__all__ = [
+    "BatchArchived",
+    "FileRemoved",
+    "ResultStored",
+    "SessionCreated",
+    "SessionRemoved",
+    "SummaryWritten",
+    "WorkspaceEvent",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class SessionCreated:

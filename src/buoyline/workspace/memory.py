@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from buoyline.errors import ConfigError, InvalidNameError, NotFoundError
 from buoyline.messages import ToolResult
 from buoyline.offloader.protocol import Abilities, StoredResult
-from buoyline.previews.source import BytesSource
+from buoyline.previews.source import Source
 from buoyline.workspace import layout
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.blobs import Blobs
@@ -144,7 +144,7 @@ class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
         """Return whether the file *name* was there once and was removed because nobody used it."""
         return name in self._tree.evicted
 
-    def result_source(self, session_id: str, stored: StoredResult) -> BytesSource:
+    def result_source(self, session_id: str, stored: StoredResult) -> Source:
         """Return the text that the lines of *stored* count, which counts as its use.
 
         Raises:

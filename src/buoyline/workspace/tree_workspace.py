@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from buoyline.errors import NotFoundError
 from buoyline.messages import Message, ToolResult
-from buoyline.offloader.protocol import Abilities, ArchivedBatch, StoredResult, WindowState
-from buoyline.previews.source import BytesSource
+from buoyline.offloader.protocol import Abilities, ArchivedBatch, ResultWriter, StoredResult, WindowState
+from buoyline.previews.source import Source
 from buoyline.workspace import layout
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
@@ -185,7 +185,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
             session_id, self._in_session(session_id, lambda s: self._results(s).load(stored.name))
         )
 
-    def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> StreamWriter:
+    def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> ResultWriter:
         """Begin a streamed tool result; docs/streaming.md.
 
         Raises:
@@ -210,7 +210,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
             run_in_order=partial(self._run_in_session, session_id),
         )
 
-    def result_source(self, session_id: str, stored: StoredResult) -> BytesSource:
+    def result_source(self, session_id: str, stored: StoredResult) -> Source:
         """Return the text with the line numbers of *stored*: the view if there is one. Reading it blocks the thread.
 
         Raises:
