@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from buoyline.cli.options import F, json_option, workdir_option
+from buoyline.cli.options import allow_option, json_option, workdir_option
 from buoyline.cli.output import (
     columns,
     print_json,
@@ -45,17 +45,12 @@ _STDIN = Path("-")
 _SHOWN_PROBLEMS = 50
 
 
-def _allow_option(function: F) -> F:
-    return click.option(
-        "--allow", "allowed", metavar="NAME", multiple=True, help="A manager, by its dotted name, that may be imported."
-    )(function)
-
-
-def _format_option(function: F) -> F:
-    spellings = click.Choice(["json", "yaml", "toml"])
-    return click.option("--format", "spelling", type=spellings, help="Of FILE.  [default: by its suffix, else json]")(
-        function
-    )
+_format_option = click.option(
+    "--format",
+    "spelling",
+    type=click.Choice(["json", "yaml", "toml"]),
+    help="Of FILE.  [default: by its suffix, else json]",
+)
 
 
 @click.group("context")
@@ -74,7 +69,7 @@ def context_command() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--new", "is_new", is_flag=True, help="Refuse a name that is taken in the workspace.")
 @_format_option
-@_allow_option
+@allow_option
 @workdir_option
 @json_option
 def put_command(
@@ -115,7 +110,7 @@ def put_command(
     is_flag=True,
     help="In the form that OpenSearch runs; stderr names the entries that it cannot run, which are left out.",
 )
-@_allow_option
+@allow_option
 @workdir_option
 @json_option
 def get_command(name: str, workdir: Path, allowed: Sequence[str], *, opensearch: bool, as_json: bool) -> int:
@@ -184,7 +179,7 @@ def delete_command(name: str, workdir: Path, *, as_json: bool) -> None:
     "--opensearch", is_flag=True, help="Also say what OpenSearch never runs, always runs, or runs differently."
 )
 @_format_option
-@_allow_option
+@allow_option
 @workdir_option
 @json_option
 def check_command(
@@ -232,7 +227,7 @@ def check_command(
 @context_command.command("explain")
 @click.argument("source", metavar="NAME|FILE")
 @_format_option
-@_allow_option
+@allow_option
 @workdir_option
 @json_option
 def explain_command(

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, counted, local_time, print_json, print_report, progress, terminal_width
+from buoyline.cli.output import columns, counted, local_time, print_answer, progress, terminal_width
 from buoyline.inspect.diff import Citation, Difference, OffloadedFile, SeenMessage, Sentence, difference
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def diff_command(session: str, number: int, workdir: Path, *, full: bool, as_jso
     workspace = existing_workspace(workdir)
     with progress("messages", of_bytes=False) as advance:
         found = difference(workspace, session, number, on_message=advance)
-    print_json(asdict(found)) if as_json else print_report(_in_words(found, full=full), _COLOURS)
+    print_answer(asdict(found), _in_words(found, full=full), _COLOURS, as_json=as_json)
 
 
 def _in_words(found: Difference, *, full: bool) -> Iterator[str]:

@@ -8,16 +8,7 @@ from typing import Any
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import (
-    Duration,
-    Size,
-    counted,
-    duration_in_words,
-    how_long_ago,
-    print_json,
-    print_report,
-    progress,
-)
+from buoyline.cli.output import Duration, Size, counted, duration_in_words, how_long_ago, print_answer, progress
 from buoyline.maintenance.gc import ExpiredSession, FileUsage, GcReport, Retention, collect
 
 _REMAINING = 1
@@ -85,10 +76,7 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
             dry_run=not is_confirmed,
             on_progress=None if advance is None else advance.more,
         )
-    if as_json:
-        print_json(_fields(found))
-    else:
-        print_report(_in_words(found, retention))
+    print_answer(_fields(found), _in_words(found, retention), as_json=as_json)
     return _REMAINING if found.locked else 0
 
 
@@ -97,22 +85,20 @@ def _fields(found: GcReport) -> dict[str, Any]:
         "dry_run": found.is_dry_run,
         "freed_bytes": found.freed_bytes,
         "session_bytes": found.session_bytes,
-        "sessions": [_session_fields(expired) for expired in found.sessions],
+        "sessions": [
+            {
+                "id": expired.session.session_id,
+                "reason": expired.reason,
+                "last_active": expired.session.last_active,
+                "size_bytes": expired.session.size_bytes,
+            }
+            for expired in found.sessions
+        ],
         **{
             name: [dataclasses.asdict(swept) for swept in getattr(found, name)]
             for name in ("blobs", "leftovers", "young", "unowned")
         },
         "locked": list(found.locked),
-    }
-
-
-def _session_fields(expired: ExpiredSession) -> dict[str, Any]:
-    session = expired.session
-    return {
-        "id": session.session_id,
-        "reason": expired.reason,
-        "last_active": session.last_active,
-        "size_bytes": session.size_bytes,
     }
 
 

@@ -7,20 +7,14 @@ import re
 import shlex
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from buoyline.cli.options import (
-    existing_workspace,
-    json_option,
-    max_tokens_option,
-    session_option,
-    workdir_option,
-)
+from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import print_json, print_text
 from buoyline.errors import InvalidNameError, NotFoundError
-from buoyline.lookups import Answer, Retrieved, glob, grep, query, read, retrieve, search
+from buoyline.lookups import Answer, glob, grep, query, read, retrieve, search
 from buoyline.lookups.paths import resolve_path
 from buoyline.lookups.references import Content, JsonContent, MediaContent
 from buoyline.lookups.retrieve import DEFAULT_MAX_TOKENS
@@ -29,6 +23,24 @@ from buoyline.workspace import LocalWorkspace
 _MAX_SESSIONS = 1_000
 _MAX_HINTS = 3
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+_session_option = click.option("--session", metavar="ID", help="Look in the directory of this session.")
+
+
+def _max_tokens_option(default: int) -> Callable[[F], F]:
+    return click.option(
+        "--max-tokens",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        help="Size of the answer at most.",
+    )
+
+
+def _lookup_options(function: F) -> F:
+    return _session_option(_max_tokens_option(2_000)(workdir_option(json_option(function))))
+
 
 @click.command("read")
 @click.argument("path", metavar="PATH[:START[-END]]")
@@ -36,11 +48,8 @@ _MAX_HINTS = 3
 @click.option("--end", type=click.IntRange(min=1), help="Last line, inclusive.")
 @click.option("--column", type=click.IntRange(min=1), default=1, help="Character of the first line to begin with.")
 @click.option("--whole", is_flag=True, help="Print every line in full, whatever --max-tokens says.")
-@session_option
-@max_tokens_option
-@workdir_option
-@json_option
-def read_command(path: str, workdir: Path, *, as_json: bool, **options: Any) -> None:
+@_lookup_options
+def read_command(path: str, workdir: Path, **options: Any) -> None:
     """Print lines of a file, with their numbers.
 
     PATH is relative to the workdir, or with --session to the directory of the session. It may also be the plain name
@@ -49,11 +58,7 @@ def read_command(path: str, workdir: Path, *, as_json: bool, **options: Any) -> 
 
     Example: buoyline read --session s1 transcript.md:120-135
     """
-    _look_up(
-        workdir,
-        lambda workspace: read(workspace, path_from_here(workdir, path), spelling=_as_options, **options),
-        as_json=as_json,
-    )
+    _look_up(read, workdir, path_from_here(workdir, path), **options)
 
 
 @click.command("grep")
@@ -63,11 +68,8 @@ def read_command(path: str, workdir: Path, *, as_json: bool, **options: Any) -> 
 @click.option("-F", "--literal", is_flag=True, help="PATTERN is the text itself, not a regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Upper and lower case are the same.")
 @click.option("--after", default="", metavar="PATH:LINE:COLUMN", help="Skip the hits up to this one.")
-@session_option
-@max_tokens_option
-@workdir_option
-@json_option
-def grep_command(pattern: str, paths: Sequence[str], workdir: Path, *, as_json: bool, **options: Any) -> None:
+@_lookup_options
+def grep_command(pattern: str, paths: Sequence[str], workdir: Path, **options: Any) -> None:
     """Search files of the workspace for PATTERN.
 
     PATTERN is in RE2 syntax and matches within a line. PATH is as for read, a directory, or a quoted glob such
@@ -76,21 +78,15 @@ def grep_command(pattern: str, paths: Sequence[str], workdir: Path, *, as_json: 
 
     Example: buoyline grep -i -C 2 "error|failed" --session s1
     """
-    places = [path_from_here(workdir, path) for path in paths] or None
-    _look_up(
-        workdir, lambda workspace: grep(workspace, pattern, places, spelling=_as_options, **options), as_json=as_json
-    )
+    _look_up(grep, workdir, pattern, [path_from_here(workdir, path) for path in paths] or None, **options)
 
 
 @click.command("search")
 @click.argument("query")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--start", type=click.IntRange(min=1), default=1, help="Rank of the first passage to print.")
-@session_option
-@max_tokens_option
-@workdir_option
-@json_option
-def search_command(query: str, paths: Sequence[str], workdir: Path, *, as_json: bool, **options: Any) -> None:
+@_lookup_options
+def search_command(query: str, paths: Sequence[str], workdir: Path, **options: Any) -> None:
     """Print the passages that best match QUERY.
 
     QUERY is a question or some words, in any language. Rare words weigh most, identifiers and quoted words as a whole.
@@ -99,20 +95,14 @@ def search_command(query: str, paths: Sequence[str], workdir: Path, *, as_json: 
 
     Example: buoyline search "which port did we choose for staging" --session s1
     """
-    places = [path_from_here(workdir, path) for path in paths] or None
-    _look_up(
-        workdir, lambda workspace: search(workspace, query, places, spelling=_as_options, **options), as_json=as_json
-    )
+    _look_up(search, workdir, query, [path_from_here(workdir, path) for path in paths] or None, **options)
 
 
 @click.command("glob")
 @click.argument("pattern")
 @click.option("--after", default="", metavar="PATH", help="Skip the paths up to this one.")
-@session_option
-@max_tokens_option
-@workdir_option
-@json_option
-def glob_command(pattern: str, workdir: Path, *, as_json: bool, **options: Any) -> None:
+@_lookup_options
+def glob_command(pattern: str, workdir: Path, **options: Any) -> None:
     """List files and directories whose path matches PATTERN.
 
     ** matches any number of directories, and a PATTERN without / matches at any depth. Quote PATTERN, or the shell
@@ -120,7 +110,7 @@ def glob_command(pattern: str, workdir: Path, *, as_json: bool, **options: Any) 
 
     Example: buoyline glob "sessions/*/summaries.jsonl"
     """
-    _look_up(workdir, lambda workspace: glob(workspace, pattern, spelling=_as_options, **options), as_json=as_json)
+    _look_up(glob, workdir, pattern, **options)
 
 
 @click.command("query")
@@ -137,11 +127,8 @@ def glob_command(pattern: str, workdir: Path, *, as_json: bool, **options: Any) 
     metavar="SECONDS",
     help="Processor time for EXPRESSION.",
 )
-@session_option
-@max_tokens_option
-@workdir_option
-@json_option
-def query_command(expression: str, paths: tuple[str, ...], workdir: Path, *, as_json: bool, **options: Any) -> None:
+@_lookup_options
+def query_command(expression: str, paths: tuple[str, ...], workdir: Path, **options: Any) -> None:
     """Run SQL or JMESPath on files of the workspace.
 
     EXPRESSION is a JMESPath expression (https://jmespath.org), or an SQL statement that begins with SELECT or WITH: the
@@ -153,31 +140,21 @@ def query_command(expression: str, paths: tuple[str, ...], workdir: Path, *, as_
 
     Example: buoyline query "SELECT regexp_extract(text, 'E[0-9]+') AS code, count(*) FROM lines GROUP BY code" app.log
     """
-    files = [path_from_here(workdir, path) for path in paths]
-    _look_up(
-        workdir, lambda workspace: query(workspace, files, expression, spelling=_as_options, **options), as_json=as_json
-    )
+    _look_up(query, workdir, [path_from_here(workdir, path) for path in paths], expression, **options)
 
 
-def _look_up(workdir: Path, lookup: Callable[[LocalWorkspace], Answer], *, as_json: bool) -> None:
+def _look_up(lookup: Callable[..., Answer], workdir: Path, *asked: Any, as_json: bool, **options: Any) -> None:
     workspace = existing_workspace(workdir)
     with hinting_at_sessions(workspace):
-        answer = lookup(workspace)
+        answer = lookup(workspace, *asked, spelling=_as_options, **options)
     if not as_json:
         print_text(answer.text)
         return
-    lines = [
-        {key: value for key, value in dataclasses.asdict(line).items() if key != "content"} for line in answer.lines
-    ]
-    print_json(
-        {
-            "path": answer.path,
-            "lines": [{**fields, "text": line.text} for fields, line in zip(lines, answer.lines, strict=True)],
-            "paths": answer.paths,
-            "total": answer.total,
-            "next": dict(answer.next),
-        }
-    )
+    lines = [{**dataclasses.asdict(line), "text": line.text} for line in answer.lines]
+    for fields in lines:
+        del fields["content"]
+    found = {"path": answer.path, "lines": lines, "paths": answer.paths, "total": answer.total}
+    print_json({**found, "next": dict(answer.next)})
 
 
 def _as_options(position: Mapping[str, Any]) -> str:
@@ -248,15 +225,9 @@ def _line_range(ctx: click.Context, param: click.Parameter, value: str | None) -
     type=click.INT,
     help="Context lines around each match; without --pattern, show the first N lines.",
 )
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(min=1),
-    default=DEFAULT_MAX_TOKENS,
-    show_default=True,
-    help="Size of the answer at most.",
-)
+@_max_tokens_option(DEFAULT_MAX_TOKENS)
 @click.option("--whole", is_flag=True, help="No size limit.")
-@session_option
+@_session_option
 @workdir_option
 @json_option
 def retrieve_command(
@@ -281,17 +252,9 @@ def retrieve_command(
     if not as_json:
         print_text(found.text)
         return
-    print_json(_retrieved_fields(found))
-
-
-def _retrieved_fields(found: Retrieved) -> dict[str, Any]:
     lines = [{**dataclasses.asdict(line), "content": line.text} for line in found.lines]
-    return {
-        "parts": [_part(part) for part in found.parts],
-        "lines": lines,
-        "total": found.total,
-        "next": dict(found.next),
-    }
+    parts = [_part(part) for part in found.parts]
+    print_json({"parts": parts, "lines": lines, "total": found.total, "next": dict(found.next)})
 
 
 def _part(part: Content) -> dict[str, Any]:
@@ -299,16 +262,16 @@ def _part(part: Content) -> dict[str, Any]:
         fields = dataclasses.asdict(part)
         del fields["content"]
         return fields
-    return (
-        {"kind": "json", "json": part.value} if isinstance(part, JsonContent) else {"kind": "text", "text": part.text}
-    )
+    if isinstance(part, JsonContent):
+        return {"kind": "json", "json": part.value}
+    return {"kind": "text", "text": part.text}
 
 
 def _as_retrieve_options(position: Mapping[str, Any]) -> str:
-    return "repeat the command " + ", ".join(_as_option(name, value) for name, value in position.items())
-
-
-def _as_option(name: str, value: Any) -> str:
-    if name == "line_range":
-        return f"with --lines {value['start']}-{value['end']}"
-    return f"without --{name}" if value is None else f"with {name.upper()} {shlex.quote(value)}"
+    options: list[str] = []
+    for name, value in position.items():
+        if name == "line_range":
+            options.append(f"with --lines {value['start']}-{value['end']}")
+        else:
+            options.append(f"without --{name}" if value is None else f"with {name.upper()} {shlex.quote(value)}")
+    return "repeat the command " + ", ".join(options)

@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "stats": ("sessions", "Count what a workspace holds, or one SESSION of it."),
         "tail": ("tail", "Follow a running agent."),
         "verify": ("verify", "Check the integrity of a workspace."),
-        "repair": ("repair", "Repair what verify finds, as far as possible."),
+        "repair": ("verify", "Repair what verify finds, as far as possible."),
         "gc": ("gc", "Remove old sessions, crash leftovers and orphaned blobs."),
         "context": ("context", "Store, check and explain context-management documents."),
     }

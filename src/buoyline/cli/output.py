@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _GAP = 2
 _LEAST_TEXT = 8
 _LABEL = re.compile(r" *(?:\S[^ ]*(?: \S+)? {2,})?")
+NO_COLOURS: Mapping[str, str] = MappingProxyType({})
 
 
 def print_lines(lines: Iterable[str], *, is_error: bool = False) -> None:
@@ -37,12 +38,10 @@ def print_lines(lines: Iterable[str], *, is_error: bool = False) -> None:
         click.echo(_escaped(line), err=is_error)
 
 
-def print_report(lines: Iterable[str], colours: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Print lines for people; a terminal gets colours, and long lines broken between words.
+def print_report(lines: Iterable[str], colours: Mapping[str, str] = NO_COLOURS) -> None:
+    """Print lines for people; a terminal gets long lines broken between words.
 
-    Args:
-        lines: As for `print_lines`.
-        colours: The colours of words that begin a line or follow two blanks.
+    It also gets the *colours* of words that begin a line or follow two blanks.
     """
     width = terminal_width()
     for line in lines:
@@ -82,6 +81,16 @@ def print_json(value: object) -> None:
     print_lines([spell(value)])
 
 
+def print_answer(
+    value: object, lines: Iterable[str], colours: Mapping[str, str] = NO_COLOURS, *, as_json: bool
+) -> None:
+    """Print *value* as JSON, or *lines* as `print_report` does."""
+    if as_json:
+        print_json(value)
+    else:
+        print_report(lines, colours)
+
+
 def print_text(text: str) -> None:
     """Print *text*, with a line end if it has none."""
     print_lines(text.removesuffix("\n").split("\n"))
@@ -104,12 +113,10 @@ def counted(count: int, word: str, plural: str = "") -> str:
 
 
 def columns(rows: Sequence[Sequence[str | int]], width: int | None = None) -> Iterator[str]:
-    """Yield *rows* in columns, the heading first; numbers are aligned right.
+    """Yield *rows*, all of the same length, in columns, the heading first; numbers are aligned right.
 
-    Args:
-        rows: All of the same length.
-        width: Of the lines; None for any. In a narrow table the widest texts are cut, and a text in the last column
-            continues on the next line.
+    If the lines get wider than *width*, the widest texts are cut, and a text in the last column continues on the next
+    line.
     """
     shown = [[f"{cell:,}" if isinstance(cell, int) else _escaped(cell) for cell in row] for row in rows]
     is_number = [isinstance(cell, int) for cell in rows[-1]]
@@ -149,7 +156,6 @@ def branches(entries: Sequence[str]) -> Iterator[str]:
 
 
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([A-Za-z]{0,3})", re.ASCII)
-
 _SECONDS: Mapping[str, float] = MappingProxyType(
     {"": 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 )
@@ -162,8 +168,6 @@ _BYTES: Mapping[str, float] = MappingProxyType(
         **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
     }
 )
-
-
 _LONGEST_FIRST = (("day", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -251,12 +255,7 @@ class Advance:
 
 @contextmanager
 def progress(label: str, *, of_bytes: bool = True) -> Generator[Advance | None]:
-    """Show a progress bar on stderr; yield None if that is no terminal, and do not import rich.
-
-    Args:
-        label: Of the bar.
-        of_bytes: It counts bytes, and not things.
-    """
+    """Show a progress bar of bytes, or of things, on stderr; yield None without rich if that is no terminal."""
     if sys.stderr is None or not sys.stderr.isatty():  # None: closed by the shell
         yield None
         return

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from buoyline.cli.options import json_option
+from buoyline.cli.options import allow_option, json_option
 from buoyline.cli.output import counted, print_json, print_lines, print_problems, progress
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, storage_error
@@ -171,9 +171,7 @@ _STDIN = Path("-")
     metavar="NAME|FILE",
     help="A document that says what is done, and when, in place of the limits; see buoyline context.",
 )
-@click.option(
-    "--allow", "allowed", metavar="NAME", multiple=True, help="A manager, by its dotted name, that may be imported."
-)
+@allow_option
 @price_options
 @json_option
 def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **options: Any) -> None:

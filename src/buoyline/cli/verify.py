@@ -1,4 +1,4 @@
-"""``buoyline verify``."""
+"""``buoyline verify`` and ``buoyline repair``."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,14 @@ from typing import Any, Final
 import click
 
 from buoyline.cli.options import json_option, workdir_option
-from buoyline.cli.output import counted, print_json, print_report, progress
+from buoyline.cli.output import counted, print_answer, progress
+from buoyline.maintenance.repair import RepairReport, repair
 from buoyline.maintenance.verify import IntegrityFinding, IntegrityReport, verify
-from buoyline.maintenance.verify.findings import SEVERITIES, Severity
+from buoyline.maintenance.verify.findings import SEVERITIES
 from buoyline.workspace import LocalWorkspace
 
 _FOUND = 1
-COLOURS: Final = {"damage": "red", "warning": "yellow"}
+_COLOURS: Final = {"damage": "red", "warning": "yellow"}
 
 
 @click.command("verify")
@@ -34,21 +35,8 @@ def verify_command(sessions: Sequence[str], workdir: Path, *, structure_only: bo
     """
     workspace = LocalWorkspace(workdir)
     with progress("verify") as advance:
-        report = verify(
-            workspace,
-            sessions=sessions or None,
-            hashes=not structure_only,
-            on_progress=advance,
-        )
-    if as_json:
-        print_json(_fields(report))
-    else:
-        print_report(_in_words(report), COLOURS)
-    return 0 if report.is_sound else _FOUND
-
-
-def _fields(report: IntegrityReport) -> dict[str, Any]:
-    return {
+        report = verify(workspace, sessions=sessions or None, hashes=not structure_only, on_progress=advance)
+    fields: dict[str, Any] = {
         "sound": report.is_sound,
         **{severity: report.count(severity) for severity in SEVERITIES},
         "sessions": report.sessions,
@@ -56,26 +44,74 @@ def _fields(report: IntegrityReport) -> dict[str, Any]:
         "bytes_read": report.bytes_read,
         "findings": [dataclasses.asdict(found) for found in report.findings],
     }
+    print_answer(fields, _findings_in_words(report), _COLOURS, as_json=as_json)
+    return 0 if report.is_sound else _FOUND
 
 
-def _in_words(report: IntegrityReport) -> Iterator[str]:
+def _findings_in_words(report: IntegrityReport) -> Iterator[str]:
     width = max((len(found.kind) for found in report.findings), default=0)
     for found in report.findings:
-        yield f"{found.severity:<7}  {found.kind:<{width}}  {location_of(found)}: {found.message}"
-    counts = ", ".join(_count(report, severity) for severity in SEVERITIES)
+        yield f"{found.severity:<7}  {found.kind:<{width}}  {_location_of(found)}: {found.message}"
+    others = ", ".join(counted(report.count(severity), severity) for severity in SEVERITIES if severity != "damage")
     sessions, blobs = counted(report.sessions, "session"), counted(report.blobs, "blob")
-    yield f"{counts} in {sessions} and {blobs}; {report.bytes_read:,} bytes read"
+    counts = f"{report.count('damage'):,} damage, {others} in {sessions} and {blobs}"
+    yield f"{counts}; {report.bytes_read:,} bytes read"
     if not report.is_sound:
         yield "`buoyline repair --dry-run` lists what can be repaired; with --from DIR it restores from a copy"
 
 
-def location_of(found: IntegrityFinding) -> str:
+def _location_of(found: IntegrityFinding) -> str:
     """Return the place of a finding; if it has a line, in the form that `buoyline read` takes."""
     if found.line is not None:
         return f"{found.path}:{found.line}"
     return found.path if found.offset is None else f"{found.path} from byte {found.offset:,}"
 
 
-def _count(report: IntegrityReport, severity: Severity) -> str:
-    count = report.count(severity)
-    return f"{count:,} damage" if severity == "damage" else counted(count, severity)
+@click.command("repair")
+@click.argument("sessions", metavar="[SESSION]...", nargs=-1)
+@click.option(
+    "--from",
+    "copy",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="A copy of the workspace, of any age; damaged and missing files are restored from it.",
+)
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+@workdir_option
+@json_option
+def repair_command(sessions: Sequence[str], copy: Path | None, workdir: Path, *, dry_run: bool, as_json: bool) -> int:
+    """Repair what verify finds, as far as possible.
+
+    All sessions and blobs are repaired, or the named sessions and the blobs that they refer to. Nothing is deleted, so
+    there is no --yes as in gc: replaced bytes are moved to torn/ beside the file. Only bytes that match a hash or a
+    checksum are restored. If the disk is failing, copy the workspace first.
+
+    Exit status: 0 no damage is left, 1 some is.
+
+    Example: buoyline repair --from /backup/workspace --workdir ./workspace
+    """
+    workspace = LocalWorkspace(workdir)
+    with progress("repair") as advance:
+        done = repair(workspace, sessions=sessions or None, copy=copy, dry_run=dry_run, on_progress=advance)
+    fields = {
+        "mended": done.is_repaired,
+        "dry_run": done.is_dry_run,
+        "actions": [dataclasses.asdict(action) for action in done.actions],
+        "remaining": [dataclasses.asdict(found) for found in done.remaining],
+    }
+    print_answer(fields, _repairs_in_words(done), _COLOURS, as_json=as_json)
+    return 0 if done.is_repaired else _FOUND
+
+
+def _repairs_in_words(done: RepairReport) -> Iterator[str]:
+    for action in done.actions:
+        yield f"{action.verb:<9}  {action.path}: {action.message}"
+    for found in done.remaining:
+        yield f"left       {found.severity}  {found.kind}  {_location_of(found)}: {found.message}"
+    damage = sum(found.severity == "damage" for found in done.remaining)
+    left = f"{damage:,} damage and {counted(len(done.remaining) - damage, 'warning')}"
+    actions = counted(len(done.actions), "action")
+    if done.is_dry_run:
+        yield f"nothing was changed (--dry-run): {actions} to take, {left} would be left"
+    else:
+        yield f"{actions}, {left} left"
