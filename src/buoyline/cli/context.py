@@ -2,21 +2,22 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import click
 
 from buoyline.cli.options import allow_option, json_option, workdir_option
 from buoyline.cli.output import (
     columns,
+    print_answer,
     print_json,
     print_lines,
     print_notices,
     print_problems,
-    print_report,
     print_text,
     terminal_width,
 )
@@ -44,6 +45,8 @@ _FOUND = 1
 _STDIN = Path("-")
 _SHOWN_PROBLEMS = 50
 
+P = ParamSpec("P")
+
 
 _format_option = click.option(
     "--format",
@@ -51,6 +54,26 @@ _format_option = click.option(
     type=click.Choice(["json", "yaml", "toml"]),
     help="Of FILE.  [default: by its suffix, else json]",
 )
+
+
+def _with_problems(command: Callable[P, int]) -> Callable[P, int]:
+    """Let *command* print the problems of an unusable document, and return 1."""
+
+    @wraps(command)
+    def run(*arguments: P.args, **options: P.kwargs) -> int:
+        try:
+            return command(*arguments, **options)
+        except DocumentError as error:
+            problems = [{"path": path, "reason": reason} for path, reason in error.problems]
+            lines = [f"{path}: {reason}" if path else reason for path, reason in error.problems[:_SHOWN_PROBLEMS]]
+            if more := len(problems) - len(lines):
+                lines.append(f"{more:,} problems more; --json has all")
+            answer = {"valid": False, "problems": problems, "notes": []}
+            is_json = bool(options["as_json"])
+            print_answer(answer, (f"{error.source}: {line}" for line in lines), as_json=is_json)
+            return _FOUND
+
+    return run
 
 
 @click.group("context")
@@ -72,6 +95,7 @@ def context_command() -> None:
 @allow_option
 @workdir_option
 @json_option
+@_with_problems
 def put_command(
     name: str,
     file: Path,
@@ -92,10 +116,7 @@ def put_command(
     Example: buoyline context put token-aware-truncation policy.json
     """
     registry = Registry(LocalWorkspace(workdir), allowed=allowed)
-    try:
-        kept = registry.put(_document_in(_parsed(file, spelling), name), name, replace=not is_new)
-    except DocumentError as error:
-        return _print_problems(error, as_json=as_json)
+    kept = registry.put(_document_in(_parsed(file, spelling), name), name, replace=not is_new)
     if as_json:
         print_json({"context_management_name": kept.name, "status": "stored"})
     else:
@@ -113,6 +134,7 @@ def put_command(
 @allow_option
 @workdir_option
 @json_option
+@_with_problems
 def get_command(name: str, workdir: Path, allowed: Sequence[str], *, opensearch: bool, as_json: bool) -> int:
     """Print the document called NAME in the form that put takes.
 
@@ -123,10 +145,7 @@ def get_command(name: str, workdir: Path, allowed: Sequence[str], *, opensearch:
 
     Example: buoyline context get tool-heavy --opensearch > tool-heavy.json
     """
-    try:
-        document = Registry(LocalWorkspace(workdir), allowed=allowed).get(name)
-    except DocumentError as error:
-        return _print_problems(error, as_json=as_json)
+    document = Registry(LocalWorkspace(workdir), allowed=allowed).get(name)
     if opensearch:
         return _print_for_opensearch(document, as_json=as_json)
     if as_json:
@@ -182,6 +201,7 @@ def delete_command(name: str, workdir: Path, *, as_json: bool) -> None:
 @allow_option
 @workdir_option
 @json_option
+@_with_problems
 def check_command(
     source: str,
     workdir: Path,
@@ -202,11 +222,8 @@ def check_command(
     Example: buoyline context check policy.yaml --opensearch
     """
     registry = Registry(LocalWorkspace(workdir), allowed=allowed)
-    try:
-        raw = _parsed(Path(source), spelling) if _is_file(source) else None
-        checked = _all_checked(source, raw, registry, allowed)
-    except DocumentError as error:
-        return _print_problems(error, as_json=as_json)
+    raw = _parsed(Path(source), spelling) if _is_file(source) else None
+    checked = _all_checked(source, raw, registry, allowed)
     notes = [
         (joined(place, path), reason)
         for place, found in checked
@@ -214,13 +231,12 @@ def check_command(
         for path, reason in advice(found)
     ]
     elsewhere = _opensearch_findings(raw, checked) if opensearch else []
-    if as_json:
-        answer = {"valid": True, "problems": [], "notes": [{"path": path, "reason": reason} for path, reason in notes]}
-        print_json({**answer, "opensearch": [asdict(one) for one in elsewhere]} if opensearch else answer)
-    else:
-        verdicts = (f"{source}: {place}{': ' if place else ''}{_verdict(found)}" for place, found in checked)
-        lines = (f"OpenSearch: {one.path}: {one.reason}" for one in elsewhere)
-        print_report([*(f"note: {path}: {reason}" for path, reason in notes), *lines, *verdicts])
+    answer = {"valid": True, "problems": [], "notes": [{"path": path, "reason": reason} for path, reason in notes]}
+    if opensearch:
+        answer["opensearch"] = [asdict(one) for one in elsewhere]
+    verdicts = (f"{source}: {place}{': ' if place else ''}{_verdict(found)}" for place, found in checked)
+    lines = (f"OpenSearch: {one.path}: {one.reason}" for one in elsewhere)
+    print_answer(answer, [*(f"note: {path}: {reason}" for path, reason in notes), *lines, *verdicts], as_json=as_json)
     return _FOUND if elsewhere else 0
 
 
@@ -230,6 +246,7 @@ def check_command(
 @allow_option
 @workdir_option
 @json_option
+@_with_problems
 def explain_command(
     source: str, workdir: Path, spelling: Spelling | None, allowed: Sequence[str], *, as_json: bool
 ) -> int:
@@ -240,25 +257,13 @@ def explain_command(
     Example: buoyline context explain small-local-model
     """
     registry = Registry(LocalWorkspace(workdir), allowed=allowed)
-    try:
-        found = _checked(source, registry, spelling, allowed)
-    except DocumentError as error:
-        return _print_problems(error, as_json=as_json)
-    lines = [*explained(found), *_advice_lines(found)] if isinstance(found, ContextManagement) else [_verdict(found)]
-    if as_json:
-        print_json({"lines": lines})
+    if _is_file(source):
+        found = _read(_parsed(Path(source), spelling), source, registry, allowed)
     else:
-        print_report(lines)
+        found = registry.get(source)
+    lines = [*explained(found), *_advice_lines(found)] if isinstance(found, ContextManagement) else [_verdict(found)]
+    print_answer({"lines": lines}, lines, as_json=as_json)
     return 0
-
-
-def _checked(
-    source: str, registry: Registry, spelling: Spelling | None, allowed: Sequence[str]
-) -> ContextManagement | Activation:
-    """Return the document in the file *source*, or else the one of that name."""
-    if not _is_file(source):
-        return registry.get(source)
-    return _read(_parsed(Path(source), spelling), source, registry, allowed)
 
 
 def _all_checked(
@@ -360,15 +365,3 @@ def _verdict(found: ContextManagement | Activation) -> str:
 
 def _advice_lines(document: ContextManagement) -> Iterator[str]:
     return (f"note: {path}: {reason}" for path, reason in advice(document))
-
-
-def _print_problems(error: DocumentError, *, as_json: bool) -> int:
-    if as_json:
-        problems = [{"path": path, "reason": reason} for path, reason in error.problems]
-        print_json({"valid": False, "problems": problems, "notes": []})
-    else:
-        shown = [f"{path}: {reason}" if path else reason for path, reason in error.problems[:_SHOWN_PROBLEMS]]
-        if len(error.problems) > len(shown):
-            shown.append(f"{len(error.problems) - len(shown):,} problems more; --json has all")
-        print_report(f"{error.source}: {problem}" for problem in shown)
-    return _FOUND
