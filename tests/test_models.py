@@ -5,7 +5,7 @@ import pytest
 from buoyline import ContextWindow
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.tokens import context_size
-from buoyline.tokens.models import MODELS, max_output
+from buoyline.tokens.models import max_output, models
 
 SPELLINGS = {
     "gpt-4o": 128_000,
@@ -78,9 +78,9 @@ def test_a_model_is_found_under_every_name_that_providers_give_it(model: str, si
     assert context_size(model) == size
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", models())
 def test_every_model_is_found_under_its_own_name_and_has_limits_that_can_be(model: str) -> None:
-    limits = MODELS[model]
+    limits = models()[model]
     assert context_size(model) == limits.context_tokens >= 4_096
     assert max_output(model) == limits.max_output_tokens
     assert limits.max_output_tokens is None or 0 < limits.max_output_tokens <= limits.context_tokens

@@ -1,6 +1,6 @@
-"""The context windows of known models.
+"""The context windows of known models, from the table in ``data/models.json``.
 
-A table like this ages: it saves looking up values that seldom change, and a mapping of your own takes precedence. It
+Such a table ages: it saves looking up values that seldom change, and a mapping of your own takes precedence. It
 holds only figures that the vendor's own documentation states. If that says "128K" or "1M" without an exact number, the
 table has the lower reading (128,000), since a window that is believed too large overflows. An alias that a vendor moves
 from model to model is included only if all of them have the same window.
@@ -21,10 +21,11 @@ quote these pages:
 
 import difflib
 import functools
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from importlib import resources
+from typing import NamedTuple
 
 from buoyline.errors import ConfigError, NotFoundError
 
@@ -41,200 +42,13 @@ class ModelLimits(NamedTuple):
     max_output_tokens: int | None = None
 
 
-_GPT_4 = ModelLimits(8_192, 8_192)
-_GPT_4_TURBO = ModelLimits(128_000, 4_096)
-_GPT_4O = ModelLimits(128_000, 16_384)
-_GPT_41 = ModelLimits(1_047_576, 32_768)
-_GPT_5 = ModelLimits(400_000, 128_000)
-_GPT_54 = ModelLimits(1_050_000, 128_000)
-_O_SERIES = ModelLimits(200_000, 100_000)
-_CLAUDE_3 = ModelLimits(200_000, 4_096)
-_CLAUDE_35 = ModelLimits(200_000, 8_192)
-_CLAUDE_OPUS_4 = ModelLimits(200_000, 32_000)
-_CLAUDE_45 = ModelLimits(200_000, 64_000)
-_CLAUDE_46 = ModelLimits(1_000_000, 128_000)
-_GEMINI_1M_SHORT = ModelLimits(1_048_576, 8_192)
-_GEMINI_1M = ModelLimits(1_048_576, 65_536)
-_K8 = ModelLimits(8_192)
-_K32 = ModelLimits(32_000)
-_EXACTLY_32K = ModelLimits(32_768)
-_K128 = ModelLimits(128_000)
-_EXACTLY_128K = ModelLimits(131_072)
-_K256 = ModelLimits(256_000)
-_EXACTLY_256K = ModelLimits(262_144)
+@functools.cache
+def models() -> Mapping[str, ModelLimits]:
+    """Return limits by the shortest name that the vendor uses, without dates and tags."""
+    table = resources.files("buoyline.tokens").joinpath("data", "models.json").read_text("utf-8")
+    vendors: dict[str, dict[str, list[int]]] = json.loads(table)
+    return {name: ModelLimits(*limits) for named in vendors.values() for name, limits in named.items()}
 
-MODELS: Final[Mapping[str, ModelLimits]] = MappingProxyType(
-    {
-        # OpenAI
-        "gpt-3.5-turbo": ModelLimits(16_385, 4_096),
-        "gpt-3.5-turbo-0301": ModelLimits(4_096, 4_096),
-        "gpt-3.5-turbo-0613": ModelLimits(4_096, 4_096),
-        "gpt-3.5-turbo-16k": ModelLimits(16_385, 4_096),
-        "gpt-3.5-turbo-instruct": ModelLimits(4_096, 4_096),
-        "gpt-4": _GPT_4,
-        "gpt-4-32k": _EXACTLY_32K,
-        "gpt-4-turbo": _GPT_4_TURBO,
-        "gpt-4-0125-preview": _GPT_4_TURBO,
-        "gpt-4-1106-preview": _GPT_4_TURBO,
-        "gpt-4-vision-preview": _GPT_4_TURBO,
-        "gpt-4-1106-vision-preview": _GPT_4_TURBO,
-        "gpt-4o": _GPT_4O,
-        "gpt-4o-2024-05-13": ModelLimits(128_000, 4_096),
-        "gpt-4o-mini": _GPT_4O,
-        "chatgpt-4o": _GPT_4O,
-        "gpt-4.1": _GPT_41,
-        "gpt-4.1-mini": _GPT_41,
-        "gpt-4.1-nano": _GPT_41,
-        "gpt-4.5-preview": _GPT_4O,
-        "gpt-5": _GPT_5,
-        "gpt-5-mini": _GPT_5,
-        "gpt-5-nano": _GPT_5,
-        "gpt-5-codex": _GPT_5,
-        "gpt-5-pro": ModelLimits(400_000, 272_000),
-        "gpt-5-chat": _GPT_4O,
-        "gpt-5.1": _GPT_5,
-        "gpt-5.1-codex": _GPT_5,
-        "gpt-5.1-chat": _GPT_4O,
-        "gpt-5.2": _GPT_5,
-        "gpt-5.2-chat": _GPT_4O,
-        "gpt-5.4": _GPT_54,
-        "gpt-5.4-pro": _GPT_54,
-        "gpt-5.5": _GPT_54,
-        "gpt-oss-20b": ModelLimits(131_072, 131_072),
-        "gpt-oss-120b": ModelLimits(131_072, 131_072),
-        "o1": _O_SERIES,
-        "o1-mini": ModelLimits(128_000, 65_536),
-        "o1-preview": ModelLimits(128_000, 32_768),
-        "o1-pro": _O_SERIES,
-        "o3": _O_SERIES,
-        "o3-mini": _O_SERIES,
-        "o3-pro": _O_SERIES,
-        "o4-mini": _O_SERIES,
-        # Anthropic
-        "claude-instant-1.2": ModelLimits(100_000, 4_096),
-        "claude-2.0": ModelLimits(100_000, 4_096),
-        "claude-2.1": _CLAUDE_3,
-        "claude-3-haiku": _CLAUDE_3,
-        "claude-3-sonnet": _CLAUDE_3,
-        "claude-3-opus": _CLAUDE_3,
-        "claude-3-5-haiku": _CLAUDE_35,
-        "claude-3-5-sonnet": _CLAUDE_35,
-        "claude-3-7-sonnet": _CLAUDE_45,
-        "claude-sonnet-4": _CLAUDE_45,
-        "claude-sonnet-4-0": _CLAUDE_45,
-        "claude-opus-4": _CLAUDE_OPUS_4,
-        "claude-opus-4-0": _CLAUDE_OPUS_4,
-        "claude-opus-4-1": _CLAUDE_OPUS_4,
-        "claude-haiku-4-5": _CLAUDE_45,
-        "claude-sonnet-4-5": _CLAUDE_45,
-        "claude-opus-4-5": _CLAUDE_45,
-        "claude-sonnet-4-6": _CLAUDE_46,
-        "claude-opus-4-6": _CLAUDE_46,
-        "claude-opus-4-8": _CLAUDE_46,
-        "claude-sonnet-5": _CLAUDE_46,
-        "claude-opus-5": _CLAUDE_46,
-        "claude-haiku-5-5": _CLAUDE_46,
-        "claude-sonnet-5-5": _CLAUDE_46,
-        "claude-opus-5-5": _CLAUDE_46,
-        "claude-fable-5-1": _CLAUDE_46,
-        # Google
-        "gemini-1.5-flash": _GEMINI_1M_SHORT,
-        "gemini-1.5-flash-8b": _GEMINI_1M_SHORT,
-        "gemini-1.5-pro": ModelLimits(2_097_152, 8_192),
-        "gemini-2.0-flash": _GEMINI_1M_SHORT,
-        "gemini-2.0-flash-lite": _GEMINI_1M_SHORT,
-        "gemini-2.5-flash": _GEMINI_1M,
-        "gemini-2.5-flash-lite": _GEMINI_1M,
-        "gemini-2.5-pro": _GEMINI_1M,
-        "gemini-3-pro": _GEMINI_1M,
-        "gemini-3-flash": _GEMINI_1M,
-        "gemini-3.1-pro": _GEMINI_1M,
-        "gemini-3.5-flash": _GEMINI_1M,
-        "gemini-3.8-flash": _GEMINI_1M,
-        "gemma-2-9b": _K8,
-        "gemma-2-27b": _K8,
-        "gemma-3-1b": ModelLimits(32_000, 8_192),
-        "gemma-3-4b": ModelLimits(128_000, 8_192),
-        "gemma-3-12b": ModelLimits(128_000, 8_192),
-        "gemma-3-27b": ModelLimits(128_000, 8_192),
-        # Mistral
-        "open-mistral-7b": _K32,
-        "open-mixtral-8x7b": _K32,
-        "open-mixtral-8x22b": ModelLimits(64_000),
-        "open-mistral-nemo": _K128,
-        "mistral-large-2402": _K32,
-        "mistral-large-2407": _K128,
-        "mistral-large-2411": _K128,
-        "mistral-large-2512": _K256,
-        "mistral-medium-2505": _K128,
-        "mistral-medium-2508": _K128,
-        "mistral-small-2409": _K32,
-        "mistral-small-2501": _K32,
-        "mistral-small-2503": _K128,
-        "mistral-small-2506": _K128,
-        "codestral-2405": _K32,
-        "codestral-2501": _K256,
-        "codestral-2508": _K256,
-        "ministral-3b-2410": _K128,
-        "ministral-8b-2410": _K128,
-        "pixtral-12b-2409": _K128,
-        "pixtral-large-2411": _K128,
-        # DeepSeek
-        "deepseek-v3": _K128,
-        "deepseek-v3.1": _K128,
-        "deepseek-v3.2": _K128,
-        "deepseek-r1": _K128,
-        # Qwen
-        "qwen2.5-7b": _EXACTLY_32K,
-        "qwen2.5-14b": _EXACTLY_32K,
-        "qwen2.5-32b": _EXACTLY_32K,
-        "qwen2.5-72b": _EXACTLY_32K,
-        "qwen2.5-coder-7b": _EXACTLY_32K,
-        "qwen2.5-coder-32b": _EXACTLY_32K,
-        "qwen3-8b": _EXACTLY_32K,
-        "qwen3-14b": _EXACTLY_32K,
-        "qwen3-32b": _EXACTLY_32K,
-        "qwen3-30b-a3b": _EXACTLY_32K,
-        "qwen3-235b-a22b": _EXACTLY_32K,
-        "qwen3-4b-instruct-2507": _EXACTLY_256K,
-        "qwen3-30b-a3b-instruct-2507": _EXACTLY_256K,
-        "qwen3-30b-a3b-thinking-2507": _EXACTLY_256K,
-        "qwen3-235b-a22b-instruct-2507": _EXACTLY_256K,
-        "qwen3-235b-a22b-thinking-2507": _EXACTLY_256K,
-        "qwen3-coder-30b-a3b": _EXACTLY_256K,
-        "qwen3-coder-480b-a35b": _EXACTLY_256K,
-        "qwen3-next-80b-a3b": _EXACTLY_256K,
-        # Meta
-        "llama-2-7b": ModelLimits(4_096),
-        "llama-2-13b": ModelLimits(4_096),
-        "llama-2-70b": ModelLimits(4_096),
-        "llama-3-8b": _K8,
-        "llama-3-70b": _K8,
-        "llama-3.1-8b": _EXACTLY_128K,
-        "llama-3.1-70b": _EXACTLY_128K,
-        "llama-3.1-405b": _EXACTLY_128K,
-        "llama-3.2-1b": _EXACTLY_128K,
-        "llama-3.2-3b": _EXACTLY_128K,
-        "llama-3.2-11b-vision": _EXACTLY_128K,
-        "llama-3.2-90b-vision": _EXACTLY_128K,
-        "llama-3.3-70b": _EXACTLY_128K,
-        "llama-4-maverick-17b-128e": ModelLimits(1_000_000),
-        "llama-4-scout-17b-16e": ModelLimits(10_000_000),
-        # Others
-        "phi-4": ModelLimits(16_000),
-        "nova-micro": _K128,
-        "nova-lite": ModelLimits(300_000),
-        "nova-pro": ModelLimits(300_000),
-        "nova-premier": ModelLimits(1_000_000),
-        "command-r-08-2024": ModelLimits(128_000, 4_000),
-        "command-r-plus-08-2024": ModelLimits(128_000, 4_000),
-        "command-a-03-2025": ModelLimits(256_000, 8_000),
-        "grok-3": ModelLimits(131_072),
-        "grok-3-mini": ModelLimits(131_072),
-        "grok-4-0709": ModelLimits(256_000),
-    }
-)
-"""Limits by the shortest name that the vendor uses, without dates and tags."""
 
 _MOST_NEAR_MATCHES = 3
 
@@ -299,7 +113,7 @@ def _find(model: str, own: Mapping[str, ModelLimits]) -> ModelLimits:
             found = _longest_match(name, table)
             if found is not None:
                 return table[found]
-    raise NotFoundError("model", model, _hint(names, [*own, *MODELS]))
+    raise NotFoundError("model", model, _hint(names, [*own, *models()]))
 
 
 def _names(model: str) -> Iterator[str]:
@@ -335,7 +149,7 @@ def _by_canonical_name(limits: Iterable[tuple[str, ModelLimits]]) -> dict[str, M
 
 @functools.cache
 def _known() -> Mapping[str, ModelLimits]:
-    return _by_canonical_name(MODELS.items())
+    return _by_canonical_name(models().items())
 
 
 def _hint(names: list[str], known: list[str]) -> str:
