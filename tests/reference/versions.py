@@ -35,7 +35,11 @@ TIMEOUT_S = 1_200
 Operation = dict[str, Any]
 
 
-PLAYERS: Final = {"": "reference.player", "agentscope": "reference.agents"}
+PLAYERS: Final = {
+    "": "reference.player",
+    "agentscope": "reference.agents",
+    "strands-agents": "reference.strands_agents",
+}
 """The module that plays a script, by the framework that it needs."""
 
 
@@ -157,7 +161,7 @@ def answers(version: str, case: str, script: Sequence[Operation], *, framework: 
     if version == CHECKOUT:
         return _played(version, case, script, framework)
     known = hashlib.sha256(json.dumps([str(ROOT), sys.version, script]).encode())
-    for name in ("player.py", "names.py", *(["agents.py"] if framework else [])):
+    for name in ("player.py", "names.py", *([f"{PLAYERS[framework].rpartition('.')[2]}.py"] if framework else [])):
         known.update(ast.dump(ast.parse((ROOT / "tests/reference" / name).read_text("utf-8"))).encode())
     known.update((ROOT / "constraints/core.txt").read_bytes())
     kept = CACHE / version / "answers" / f"{case}-{known.hexdigest()[:16]}.jsonl"
