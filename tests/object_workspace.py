@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from buoyline.errors import NotFoundError, StorageError
 from buoyline.workspace import Files, LocalWorkspace, ReadableWorkspace, Status, StoredSession, layout
+from buoyline.workspace.root_files import check_workspace
 
 GROWING = (layout.CONTEXT_FILE, layout.JOURNAL_FILE, layout.SUMMARIES_FILE, layout.TRANSCRIPT_FILE, layout.WINDOW_FILE)
 SEGMENT = "{}/{:010}"
@@ -46,6 +47,7 @@ class ObjectStatus(NamedTuple):
     st_size: int = 0
     st_ino: int = 0
     st_mtime_ns: int = 0
+    st_ctime_ns: int = 0
 
 
 class ObjectFile:
@@ -121,6 +123,9 @@ class ObjectWorkspace:
         if not session.exists():
             raise NotFoundError("session", session_id)
         return session
+
+    def check(self) -> None:
+        check_workspace(self.files)
 
 
 def pushed(workspace: LocalWorkspace, objects: Objects) -> ObjectWorkspace:

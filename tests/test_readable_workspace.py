@@ -12,7 +12,10 @@ from object_workspace import Objects, pushed
 
 from buoyline.errors import BuoylineError
 from buoyline.lookups import glob, grep, lookup_tools, query, read, retrieve, search
+from buoyline.maintenance.verify import verify
+from buoyline.watching.watch import Watch
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, ReadableWorkspace
+from buoyline.workspace.events import BatchArchived
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 LOG = "".join(f"line {n}{' ERROR E42' if n % 90 == 4 else ''}\n" for n in range(1, 4_000))
@@ -93,6 +96,55 @@ def test_an_agent_finds_what_was_offloaded_with_its_tools(workspaces: dict[str, 
     reference = f"{workspaces[kind].roots[0]}/sessions/s1/tool_result-log.txt"
     assert "4\tline 4 ERROR E42\n" in asyncio.run(tools["read"].call(path=reference, start=4, end=4))
     assert asyncio.run(tools["read"].call(path="sessions/s2/transcript.md")).startswith("Error: ")
+
+
+@pytest.mark.parametrize("kind", ["disk", "memory", "objects"])
+def test_a_sound_workspace_is_verified_wherever_it_is(workspaces: dict[str, ReadableWorkspace], kind: str) -> None:
+    report = verify(workspaces[kind])
+    assert report.findings == ()
+    assert (report.sessions, report.blobs) == (2, 1)
+    assert report.bytes_read > len(LOG)
+
+
+def test_damage_in_an_object_store_is_found_in_its_place(tmp_path: Path) -> None:
+    workspace, objects = LocalWorkspace(tmp_path), Objects()
+    asyncio.run(fill(workspace))
+    asyncio.run(workspace.archive("s1", LATER))
+    remote = pushed(workspace, objects)
+    for name, offset in (("context.jsonl", 700), ("tool_result-log.txt", 9)):
+        path = tmp_path / "sessions" / "s1" / name
+        content = path.read_bytes()
+        path.write_bytes(content[:offset] + b"#" + content[offset + 1 :])
+    damaged = pushed(workspace, Objects())
+    assert [(found.kind, found.path) for found in verify(damaged).findings] == [
+        (found.kind, found.path) for found in verify(workspace).findings if found.kind != "wrong-mode"
+    ]
+    assert {found.kind for found in verify(damaged).findings} == {"changed-bytes"}
+    assert verify(remote).findings == ()
+
+
+@pytest.mark.parametrize("kind", ["disk", "memory", "objects"])
+def test_the_events_of_a_workspace_are_the_same_wherever_it_is(
+    workspaces: dict[str, ReadableWorkspace], kind: str
+) -> None:
+    def events(workspace: ReadableWorkspace) -> list[str]:
+        rounds = Watch(workspace, last=None).rounds(follow=False)
+        return [_TIME.sub("TIME", str(event)) for found in rounds for event in found]
+
+    assert events(workspaces[kind]) == events(workspaces["disk"])
+    assert len(events(workspaces[kind])) == 8
+
+
+def test_a_growing_object_store_is_followed_without_notices(tmp_path: Path) -> None:
+    workspace, objects = LocalWorkspace(tmp_path), Objects()
+    asyncio.run(fill(workspace))
+    watch = Watch(pushed(workspace, objects))
+    assert [event for found in watch.rounds(follow=False) for event in found] == []
+    asyncio.run(workspace.archive("s1", LATER))
+    pushed(workspace, objects)
+    (event,) = [event for found in watch.rounds(follow=False) for event in found]
+    assert isinstance(event, BatchArchived)
+    assert (event.first, event.end) == (30, 31)
 
 
 def test_a_lookup_reads_an_object_store_in_ranges(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def writer(tmp_path: Path) -> Writer:
 
 def _watch(workdir: Path, session_id: str | None = None, *, last: int | None = 0) -> Watch:
     workspace = LocalWorkspace(workdir)
-    return Watch(workspace.tree, workspace.check, session_id, last=last)
+    return Watch(workspace, session_id, last=last)
 
 
 def _look(watch: Watch) -> list[WorkspaceEvent]:

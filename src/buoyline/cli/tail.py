@@ -67,7 +67,7 @@ def tail_command(session: str | None, workdir: Path, lines: int, *, follow: bool
     workspace = LocalWorkspace(workdir) if follow else existing_workspace(workdir)
     if not follow and session is not None:
         workspace.session(session)
-    watch = Watch(workspace.tree, workspace.check, session, last=lines)
+    watch = Watch(workspace, session, last=lines)
     with suppress(KeyboardInterrupt):
         _show(_history(watch, lines, reads_all=follow), as_json=as_json)
         if follow:

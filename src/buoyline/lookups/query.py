@@ -1,5 +1,6 @@
 """`query`: values out of structured files, by JMESPath or SQL."""
 
+import contextlib
 import importlib.util
 import re
 import signal
@@ -135,26 +136,37 @@ def _evaluated(workspace: ReadableWorkspace, names: Sequence[str], expression: s
     documents = [workspace.files.read(name) for name in names]
     arguments = [part for name, content in zip(names, documents, strict=True) for part in (str(len(content)), name)]
     try:
-        ran = subprocess.run(  # noqa: S603 - our own program; the expression is only data to it
-            [*program, *limits, expression, *arguments],
-            input=b"".join(documents),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=timeout_s + _STARTING_S,
-            check=False,
-        )
+        status, output = _ran([*program, *limits, expression, *arguments], documents, timeout_s + _STARTING_S)
     except subprocess.TimeoutExpired:
         raise ConfigError("expression", _TOO_LONG.format(timeout_s + _STARTING_S)) from None
     except OSError as error:
         raise storage_error(error, sys.executable) from error
-    if not ran.returncode:
-        return ran.stdout
-    if ran.returncode == -signal.SIGXCPU:
+    if not status:
+        return output
+    if status == -signal.SIGXCPU:
         raise ConfigError("expression", _TOO_LONG.format(timeout_s))
-    problem = ran.stdout.decode("utf-8", "replace") if ran.returncode == _WRONG else ""
+    problem = output.decode("utf-8", "replace") if status == _WRONG else ""
     if unread := _UNREAD.match(problem):
-        raise CorruptError(workspace.files.path(names[int(unread[1]) - 1]), f"{problem[unread.end() :]}; {_UNREADABLE}")
+        path = workspace.files.path(names[int(unread[1]) - 1])
+        raise CorruptError(path, f"{problem[unread.end() :]}; {_UNREADABLE}")
     raise ConfigError("expression", problem or "its evaluation was ended by the system; make it simpler, or use grep")
+
+
+def _ran(command: Sequence[str], documents: Sequence[bytes], timeout_s: float) -> tuple[int, bytes]:
+    """Run *command* on *documents*, which it reads before it answers; return exit status and output."""
+    with subprocess.Popen(  # noqa: S603 - our own program; the expression is only data to it
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            # Not by `communicate`, which writes 4 KiB at a time. An early end shows in the status.
+            if process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.writelines(documents)
+            output, _ = process.communicate(timeout=timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+    return process.returncode, output
 
 
 def _home_of(package: str) -> str:

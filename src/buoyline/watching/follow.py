@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 from buoyline.errors import MessageError, StorageError
 from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.messages.times import now
-from buoyline.workspace import layout
+from buoyline.workspace import File, Files, layout
 from buoyline.workspace.events import BatchArchived, FileRemoved, ResultStored, SummaryWritten, WorkspaceEvent
+from buoyline.workspace.files import Version, version_in
 from buoyline.workspace.journal import Record, Synced, decode, lines_of, synced_before, tail_of
-from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.shapes import fault_of
-from buoyline.workspace.tree import OpenFile
 
 # A writer extends a journal, cuts it back after a failed commit, or replaces it. A follower therefore remembers the
 # ends of the lines that it has read, with the last bytes of each (its checksum among them), and looks for them again.
@@ -47,7 +46,7 @@ class Cursor:
         marks = [(entry.end, entry.mark) for entry in passed] or [(offset, b"")]
         self._marks = deque(marks, maxlen=_MARKS)
 
-    def find(self, journal: OpenFile) -> bool:
+    def find(self, journal: File) -> bool:
         """Go back to the last remembered line that is still there.
 
         Returns:
@@ -61,7 +60,7 @@ class Cursor:
         self._marks.append((0, b""))
         return False
 
-    def next_lines(self, journal: OpenFile) -> tuple[list[JournalLine], bool]:
+    def next_lines(self, journal: File) -> tuple[list[JournalLine], bool]:
         """Return lines behind the position, and whether the journal goes on behind them.
 
         Damaged lines at the end of the journal are omitted, since the next writer sets them aside. About 1 MiB is read
@@ -83,7 +82,7 @@ class Cursor:
         self._marks.append((entry.end, entry.mark))
 
 
-def last_lines(journal: OpenFile, is_enough: Callable[[Sequence[JournalLine]], bool]) -> list[JournalLine]:
+def last_lines(journal: File, is_enough: Callable[[Sequence[JournalLine]], bool]) -> list[JournalLine]:
     """Return lines from the end of the journal up to its last record: as many as *is_enough* asks for.
 
     If it never returns True, these are all lines, or those of the last 64 MiB. Little is read of a long journal.
@@ -110,9 +109,6 @@ def _up_to_last_record(entries: list[JournalLine]) -> list[JournalLine]:
     return entries
 
 
-FileVersion = tuple[int, int, int]
-"""Inode, size and modification time of a file; if it differs, the file may have new content."""
-
 _FILES = frozenset(
     {
         layout.SESSION_FILE,
@@ -138,7 +134,7 @@ class SessionFollower:
     It reads only, from where it stopped. Damage is skipped; `verify` reports it.
     """
 
-    def __init__(self, tree: LocalTree, directory: str, session_id: str, *, last: int | None) -> None:
+    def __init__(self, files: Files, directory: str, session_id: str, *, last: int | None) -> None:
         """Follow the session in *directory*, from *last* events before its end; None: from its beginning.
 
         Raises:
@@ -146,13 +142,13 @@ class SessionFollower:
         """
         self.session_id = session_id
         self.directory = directory
-        self._tree = tree
+        self._files = files
         self._cursor = Cursor()
         self._archived: int | None = None
         self._newest = ""
         self._is_catching_up = False
-        self._seen: FileVersion | None = None
-        self._awaited: tuple[str, FileVersion | None] | None = None
+        self._seen: Version | None = None
+        self._awaited: tuple[str, Version | None] | None = None
         self._names = self._own_names()
         if last is not None and self._version(layout.JOURNAL_FILE) is not None:
             self._start(last)
@@ -168,7 +164,7 @@ class SessionFollower:
         version = self._version(layout.JOURNAL_FILE)
         if version is None or (version == self._seen and self._awaited == self._now_awaited()):
             return [], False
-        with self._tree.open(self._name(layout.JOURNAL_FILE)) as journal:
+        with self._files.open(self._name(layout.JOURNAL_FILE)) as journal:
             self._is_catching_up |= not self._cursor.find(journal)
             entries, has_more = self._cursor.next_lines(journal)
         events = [event for record in self._committed(entries, has_more=has_more) for event in self._events_of(record)]
@@ -190,7 +186,7 @@ class SessionFollower:
 
     def _start(self, last: int) -> None:
         """Skip all but the *last* events, and nothing that is incomplete."""
-        with self._tree.open(self._name(layout.JOURNAL_FILE)) as journal:
+        with self._files.open(self._name(layout.JOURNAL_FILE)) as journal:
             entries = last_lines(journal, lambda found: len(_reported(found)) > last)
         whole = self._whole(entries)
         telling = _reported(entries[:whole])
@@ -238,7 +234,7 @@ class SessionFollower:
         """Hash the bytes that *record* describes in chunks, since a batch may have any size."""
         place, end = record["offset"], record["offset"] + sum(record["bytes"])
         digest = hashlib.sha256()
-        with ignoring_foreign_files(), self._tree.open(self._name(file)) as handle:
+        with ignoring_foreign_files(), self._files.open(self._name(file)) as handle:
             while place < end <= handle.size() and (chunk := handle.read(place, min(end - place, _CHUNK_BYTES))):
                 digest.update(chunk)
                 place += len(chunk)
@@ -280,29 +276,23 @@ class SessionFollower:
         size_bytes = sum(record["bytes"])
         if size_bytes <= _MAX_SUMMARY_BYTES and self._holds(layout.SUMMARIES_FILE, record):
             with ignoring_foreign_files():
-                summary = parse(self._tree.read(self._name(layout.SUMMARIES_FILE), record["offset"], size_bytes))
+                summary = parse(self._files.read(self._name(layout.SUMMARIES_FILE), record["offset"], size_bytes))
                 if is_object(summary):
                     return [_summary(self.session_id, summary)]
         return []
 
-    def _now_awaited(self) -> tuple[str, FileVersion | None] | None:
+    def _now_awaited(self) -> tuple[str, Version | None] | None:
         return None if self._awaited is None else (self._awaited[0], self._version(self._awaited[0]))
 
-    def _version(self, file: str) -> FileVersion | None:
-        return version_of(self._tree, self._name(file))
+    def _version(self, file: str) -> Version | None:
+        return version_in(self._files, self._name(file))
 
     def _own_names(self) -> set[str]:
-        names = self._tree.names(self.directory)
+        names = self._files.names(self.directory)
         return {name for name in names if name in _FILES or layout.is_result_name(name) or layout.is_view_name(name)}
 
     def _name(self, file: str) -> str:
         return f"{self.directory}/{file}"
-
-
-def version_of(tree: LocalTree, name: str) -> FileVersion | None:
-    """Return the version of file *name*; None if there is no such file."""
-    status = tree.status(name)
-    return None if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @contextmanager

@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from types import TracebackType
 from typing import Self
 
@@ -21,10 +21,10 @@ from watchfiles import Change, watch
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.times import now
-from buoyline.watching.follow import FileVersion, SessionFollower, ignoring_foreign_files, version_of
-from buoyline.workspace import layout
+from buoyline.watching.follow import SessionFollower, ignoring_foreign_files
+from buoyline.workspace import Files, ReadableWorkspace, layout
 from buoyline.workspace.events import SessionCreated, SessionRemoved, WorkspaceEvent
-from buoyline.workspace.local_tree import LocalTree
+from buoyline.workspace.files import Version, version_in
 from buoyline.workspace.stored_session import is_directory_of
 
 # watchfiles collects changes while these milliseconds bring new ones, for as many as the second number says.
@@ -131,7 +131,7 @@ class _Followed:
 
     follower: SessionFollower
     document: tuple[str, str]
-    version: FileVersion
+    version: Version
 
 
 class Watch:
@@ -140,14 +140,11 @@ class Watch:
     It creates nothing and holds no lock. It waits for a session or a workspace that does not exist yet.
     """
 
-    def __init__(
-        self, tree: LocalTree, check: Callable[[], None], session_id: str | None = None, *, last: int | None = 0
-    ) -> None:
+    def __init__(self, workspace: ReadableWorkspace, session_id: str | None = None, *, last: int | None = 0) -> None:
         """Watch one session or all. Nothing is read yet.
 
         Args:
-            tree: The files of the workspace.
-            check: Raises NotFoundError while there is no workspace, and other errors if it cannot be read.
+            workspace: The workspace.
             session_id: The session; None for all.
             last: How many past events of each existing session come first; None for all.
 
@@ -157,8 +154,8 @@ class Watch:
         """
         if last is not None and last < 0:
             raise ConfigError("last", f"{last} is below 0; 0 begins with what happens next, None with everything")
-        self._tree = tree
-        self._check = check
+        self._workspace = workspace
+        self._files = workspace.files
         self._only = None if session_id is None else layout.session_directories(session_id)
         self._session_id = session_id
         self._last = last
@@ -200,7 +197,7 @@ class Watch:
                 if touched is None:
                     taken_s = time.thread_time() - begun_s
                     due = time.monotonic() + min(max(_WAIT_S, taken_s * _RESTS), _LONGEST_WAIT_S)
-                    if notices.expect(self._directories()):
+                    if notices.expect(self._files.watched_directories((layout.SESSIONS, *self._sessions))):
                         continue
                 paths = notices.wait(due - time.monotonic())
                 touched = self._touched(paths)
@@ -220,7 +217,7 @@ class Watch:
             StorageError: See above.
         """
         names = self._names()
-        with self._tree.held(layout.SESSIONS) if names else nullcontext(self._tree) as sessions:
+        with self._files.held(layout.SESSIONS) if names else nullcontext(self._files) as sessions:
             times_s = {name: _last_write_s(sessions, name) for name in names}
         names.sort(key=times_s.__getitem__, reverse=True)
         wanted = itertools.takewhile(lambda name: not is_enough(times_s[name]), names)
@@ -228,7 +225,7 @@ class Watch:
 
     def _touched(self, paths: Collection[str]) -> list[str] | None:
         """Return the sessions that contain *paths*; None if all have to be looked at."""
-        known = {self._tree.path(directory): directory for directory in self._sessions}
+        known = {self._files.path(directory): directory for directory in self._sessions}
         directories = {known.get(str(PurePath(path).parent)) for path in paths}
         found = [directory for directory in directories if directory is not None]
         return found if found and len(found) == len(directories) else None
@@ -250,12 +247,12 @@ class Watch:
         if not self._sessions and not self._is_there():
             return []
         if self._only is None:
-            return [f"{layout.SESSIONS}/{name}" for name in self._tree.names(layout.SESSIONS)]
-        return [directory for directory in self._only if self._tree.is_directory(directory)]
+            return [f"{layout.SESSIONS}/{name}" for name in self._files.names(layout.SESSIONS)]
+        return [directory for directory in self._only if self._files.is_directory(directory)]
 
     def _is_there(self) -> bool:
         try:
-            self._check()
+            self._workspace.check()
         except NotFoundError:
             return False
         return True
@@ -263,8 +260,10 @@ class Watch:
     def _follow_new(self, directory: str) -> Iterator[list[WorkspaceEvent]]:
         """Begin to follow a session that is not followed yet, even if it took the place of a known one."""
         known = self._sessions.get(directory)
-        version = version_of(self._tree, f"{directory}/{layout.SESSION_FILE}")
-        if known is not None and (version == known.version or (version is None and self._tree.is_directory(directory))):
+        version = version_in(self._files, f"{directory}/{layout.SESSION_FILE}")
+        if known is not None and (
+            version == known.version or (version is None and self._files.is_directory(directory))
+        ):
             return
         document = None if version is None else self._document(directory)
         if known is not None and document == known.document and version is not None:
@@ -274,7 +273,7 @@ class Watch:
             yield [self._unfollow(directory)]
         if document is not None and version is not None:
             last = None if self._has_begun else self._last
-            follower = SessionFollower(self._tree, directory, document[0], last=last)
+            follower = SessionFollower(self._files, directory, document[0], last=last)
             self._sessions[directory] = _Followed(follower, document, version)
             if last is None:
                 yield [SessionCreated(*document)]
@@ -284,20 +283,13 @@ class Watch:
 
     def _document(self, directory: str) -> tuple[str, str] | None:
         """Return id and creation time of a session; None if the directory is not that session's."""
-        found = parse(self._tree.read(f"{directory}/{layout.SESSION_FILE}", 0, _MAX_DOCUMENT_BYTES))
+        found = parse(self._files.read(f"{directory}/{layout.SESSION_FILE}", 0, _MAX_DOCUMENT_BYTES))
         session_id = found.get("id") if is_object(found) else None
         if not is_object(found) or not isinstance(session_id, str) or self._session_id not in {None, session_id}:
             return None
-        if not is_directory_of(self._tree, session_id, directory):
+        if not is_directory_of(self._files, session_id, directory):
             return None
         return session_id, str(found.get("created_at", ""))
-
-    def _directories(self) -> dict[str, tuple[int, int]]:
-        """Return the directories in which something may happen next."""
-        names = [name for name in (layout.SESSIONS, *self._sessions) if self._tree.is_directory(name)]
-        statuses = {self._tree.path(name): self._tree.status(name) for name in names}
-        found = {path: (status.st_dev, status.st_ino) for path, status in statuses.items() if status is not None}
-        return found or _nearest(self._tree.root)
 
 
 async def watched(watch: Watch) -> AsyncGenerator[WorkspaceEvent]:
@@ -340,17 +332,8 @@ def _news(follower: SessionFollower) -> Iterator[list[WorkspaceEvent]]:
             yield removals
 
 
-def _last_write_s(tree: LocalTree, directory: str) -> float:
+def _last_write_s(files: Files, directory: str) -> float:
     with ignoring_foreign_files():
-        status = tree.status(f"{directory}/{layout.JOURNAL_FILE}")
-        return 0.0 if status is None else status.st_mtime
+        status = files.status(f"{directory}/{layout.JOURNAL_FILE}")
+        return 0.0 if status is None else status.st_mtime_ns / 1e9
     return 0.0
-
-
-def _nearest(root: Path) -> dict[str, tuple[int, int]]:
-    """Return the nearest existing directory to *root*, in which a missing one will appear."""
-    for path in (root, *root.parents):
-        with suppress(OSError):
-            status = path.stat()
-            return {str(path): (status.st_dev, status.st_ino)}
-    return {}

@@ -8,9 +8,9 @@ A name is relative to the workspace, with ``/`` between its steps, and comes fro
 """
 
 import stat
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias, runtime_checkable
 
 from buoyline.workspace.layout import TEMPORARY_PREFIX
 
@@ -21,7 +21,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class Status(Protocol):
-    """The fields of `os.stat_result` that readers use. Inode, size and time together tell two versions apart."""
+    """The fields of `os.stat_result` that readers use; a store without a disk gives its own numbers."""
 
     @property
     def st_mode(self) -> int:
@@ -40,8 +40,28 @@ class Status(Protocol):
 
     @property
     def st_mtime_ns(self) -> int:
-        """When it was last changed."""
+        """When its content was last changed."""
         ...
+
+    @property
+    def st_ctime_ns(self) -> int:
+        """When its content, names or permissions were last changed."""
+        ...
+
+
+Version: TypeAlias = tuple[int, int, int, int]
+"""Of a file; if it differs, the file may have other content."""
+
+
+def version_of(status: Status) -> Version:
+    """Return the version of the file that has *status*."""
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def version_in(files: "Files", name: str) -> Version | None:
+    """Return the version of file *name*; None if there is no such file."""
+    status = files.status(name)
+    return None if status is None else version_of(status)
 
 
 class File(Protocol):
@@ -128,7 +148,14 @@ class Files(Protocol):
         self.entries(name)
         return nullcontext(self)
 
-    def is_named_elsewhere(self, name: str, /) -> bool:  # noqa: ARG002 - only a disk has links
+    def watched_directories(self, names: Iterable[str], /) -> Mapping[str, tuple[int, int]]:  # noqa: ARG002 - as above
+        """Return those of the directories *names* whose changes the system reports, by path, with an identity.
+
+        If none of them exists, it is the one in which they will appear. Without any, a watcher looks now and then.
+        """
+        return {}
+
+    def is_named_elsewhere(self, name: str, /) -> bool:  # noqa: ARG002 - for a disk
         """Return whether the file *name* has another final name, which may be outside of the workspace."""
         return False
 
@@ -149,4 +176,8 @@ class ReadableWorkspace(Protocol):
 
     def session(self, session_id: str, /) -> "StoredSession":
         """Return a session. Raises `NotFoundError`."""
+        ...
+
+    def check(self) -> None:
+        """Check that there is a workspace that this buoyline can read; see `root_files.check_workspace`."""
         ...

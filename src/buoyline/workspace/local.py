@@ -6,13 +6,11 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from buoyline.errors import ConfigError, NotFoundError
-from buoyline.workspace import layout
+from buoyline.errors import ConfigError
 from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.pool import WorkerPool, outcome
 from buoyline.workspace.quotas import Quotas
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
-from buoyline.workspace.root_files import check_format
 from buoyline.workspace.tree_workspace import TreeWorkspace
 
 T = TypeVar("T")
@@ -109,22 +107,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         """
         from buoyline.watching.watch import Watch, watched  # noqa: PLC0415 - watchfiles takes 35 ms
 
-        return watched(Watch(self._tree, self.check, session_id, last=last))
-
-    def check(self) -> None:
-        """Check that the directory holds a workspace that this buoyline can read. Creates nothing.
-
-        Raises:
-            NotFoundError: It holds no workspace.
-            FormatVersionError: A newer buoyline wrote it.
-            CorruptError: ``workspace.json`` is not what was written.
-        """
-        if self._tree.size(layout.WORKSPACE_FILE) is None:
-            hint = "name its directory with --workdir or BUOYLINE_WORKDIR"
-            if self._tree.is_directory(layout.SESSIONS):
-                hint = f"{layout.WORKSPACE_FILE} is gone: `buoyline repair` puts one there"
-            raise NotFoundError("workspace", str(self.workdir), hint)
-        check_format(self._tree)
+        return watched(Watch(self, session_id, last=last))
 
     def directory_of(self, session_id: str) -> Path:
         """Return the directory of a session; if the session does not exist, the one that it would get now. Blocking.

@@ -167,6 +167,19 @@ class LocalTree(Files):
             raise
         return descriptor
 
+    def watched_directories(self, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return those of the directories *names* that exist, by path, with device and inode.
+
+        Without any, return the nearest existing directory to the root, in which a missing one will appear.
+        """
+        statuses = {self.path(name): self.status(name) for name in names if self.is_directory(name)}
+        found = {path: (status.st_dev, status.st_ino) for path, status in statuses.items() if status is not None}
+        for path in () if found else (self.root, *self.root.parents):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                return {str(path): (status.st_dev, status.st_ino)}
+        return found
+
     def is_named_elsewhere(self, name: str) -> bool:
         """Return whether the regular file *name* has a further hard link, which may be outside of the workspace.
 

@@ -242,6 +242,10 @@ class _Node:
         self._numbers = numbers
         self.st_ino = self.st_mtime_ns = next(numbers)
 
+    @property
+    def st_ctime_ns(self) -> int:
+        return self.st_mtime_ns
+
     def change(self) -> None:
         self.st_mtime_ns = next(self._numbers)
 

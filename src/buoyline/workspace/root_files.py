@@ -6,6 +6,7 @@ from buoyline.errors import CorruptError, FormatVersionError, MessageError, NotF
 from buoyline.messages import spell
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import layout
+from buoyline.workspace.files import Files
 from buoyline.workspace.tree import Tree
 
 # ``workspace.json`` marks a directory as a workspace, and names its format.
@@ -16,16 +17,32 @@ def new_workspace_file() -> bytes:
     return spell({"format": layout.FORMAT, "id": uuid.uuid4().hex}).encode("utf-8") + b"\n"
 
 
-def check_format(tree: Tree) -> None:
+def check_workspace(files: Files) -> None:
+    """Check that *files* are those of a workspace that this buoyline can read.
+
+    Raises:
+        NotFoundError: They are those of none.
+        FormatVersionError: A newer buoyline wrote it.
+        CorruptError: ``workspace.json`` is not what was written.
+    """
+    if files.size(layout.WORKSPACE_FILE) is None:
+        hint = "name its directory with --workdir or BUOYLINE_WORKDIR"
+        if files.is_directory(layout.SESSIONS):
+            hint = f"{layout.WORKSPACE_FILE} is gone: `buoyline repair` puts one there"
+        raise NotFoundError("workspace", files.path(""), hint)
+    check_format(files)
+
+
+def check_format(files: Files) -> None:
     """Check that this buoyline can read the workspace.
 
     Raises:
         FormatVersionError: A newer buoyline wrote it.
         CorruptError: ``workspace.json`` is damaged.
     """
-    path = tree.path(layout.WORKSPACE_FILE)
+    path = files.path(layout.WORKSPACE_FILE)
     try:
-        found = parse(tree.read(layout.WORKSPACE_FILE))
+        found = parse(files.read(layout.WORKSPACE_FILE))
     except MessageError:
         found = None
     version = found.get("format") if is_object(found) else None

@@ -23,7 +23,7 @@ from buoyline.workspace.quotas import QuotaChecker, Quotas
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, reference_in
 from buoyline.workspace.results import Results, store_payload
-from buoyline.workspace.root_files import check_format, create_workspace
+from buoyline.workspace.root_files import check_format, check_workspace, create_workspace
 from buoyline.workspace.session import Session, SessionNames
 from buoyline.workspace.stored_session import StoredSession, sessions_in
 from buoyline.workspace.streams import StoresStreams, StreamWriter, file_source, refuse_partial, result_sink
@@ -410,6 +410,16 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         if not session.exists():
             raise NotFoundError("session", session_id, self._hint)
         return session
+
+    def check(self) -> None:
+        """Check that there is a workspace that this buoyline can read. Creates nothing.
+
+        Raises:
+            NotFoundError: There is no workspace.
+            FormatVersionError: A newer buoyline wrote it.
+            CorruptError: ``workspace.json`` is not what was written.
+        """
+        check_workspace(self._tree)
 
     def entries(self, scope: str) -> StoredEntries:
         """Return the entries under keys in *scope*, beside the sessions. Raises `InvalidNameError`."""

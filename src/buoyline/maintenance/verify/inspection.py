@@ -1,11 +1,10 @@
 """The state of a session's inspection, and the checks that every file has to pass."""
 
 import hashlib
-import os
 import re
 import reprlib
 import stat
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
@@ -13,9 +12,8 @@ from buoyline.errors import FORBIDDEN_ERRNOS, MessageError, StorageError
 from buoyline.maintenance.verify.findings import IntegrityFinding, finding
 from buoyline.maintenance.verify.journal import Scan
 from buoyline.messages.jsonl import parse
-from buoyline.workspace import layout
+from buoyline.workspace import File, Files, Status, layout
 from buoyline.workspace.index import Index
-from buoyline.workspace.local_tree import Handle, LocalTree
 
 MAX_WHOLE_BYTES = 1 << 24
 """A part of a file up to 16 MiB is also held in memory, so that more than its hash can be checked."""
@@ -47,7 +45,7 @@ class Probe:
         self.bytes_read = 0
         self.references: set[str] = set()
 
-    def chunks(self, handle: Handle, offset: int = 0, size_bytes: int | None = None) -> Iterator[bytes]:
+    def chunks(self, handle: File, offset: int = 0, size_bytes: int | None = None) -> Iterator[bytes]:
         """Yield *size_bytes* bytes from *offset*, or all bytes from there; fewer only at the end of the file."""
         rest = handle.size() - offset if size_bytes is None else size_bytes
         before = b""
@@ -58,7 +56,7 @@ class Probe:
             before = chunk[-_LONGEST_REFERENCE:]
             yield chunk
 
-    def part(self, handle: Handle, offset: int, size_bytes: int) -> Part:
+    def part(self, handle: File, offset: int, size_bytes: int) -> Part:
         """Hash a part of a file, and hold its bytes if it is small."""
         digest, kept = hashlib.sha256(), bytearray()
         is_small = size_bytes <= MAX_WHOLE_BYTES
@@ -68,12 +66,12 @@ class Probe:
                 kept += chunk
         return Part(digest.hexdigest(), bytes(kept) if is_small else None)
 
-    def file(self, tree: LocalTree, name: str) -> Part:
+    def file(self, files: Files, name: str) -> Part:
         """Hash a whole file, and hold its bytes if it is small."""
-        with tree.open(name) as handle:
+        with files.open(name) as handle:
             return self.part(handle, 0, handle.size())
 
-    def line_ends(self, handle: Handle, offset: int = 0, size_bytes: int | None = None) -> int:
+    def line_ends(self, handle: File, offset: int = 0, size_bytes: int | None = None) -> int:
         """Count the line ends in a part of a file."""
         return sum(chunk.count(b"\n") for chunk in self.chunks(handle, offset, size_bytes))
 
@@ -111,14 +109,14 @@ class Inspection:
         findings: In the order in which they were made.
     """
 
-    def __init__(self, tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) -> None:
-        """Inspect *directory* of *tree*."""
+    def __init__(self, files: Files, directory: str, probe: Probe, *, hashes: bool) -> None:
+        """Inspect *directory* of *files*."""
         self.directory = directory
         self.hashes = hashes
         self.probe = probe
-        self.tree = tree
+        self.files = files
         self.scan = Scan(self.path(layout.JOURNAL_FILE))
-        self.entries: dict[str, os.stat_result] = {}
+        self.entries: Mapping[str, Status] = {}
         self.findings: list[IntegrityFinding] = []
 
     @property
@@ -139,32 +137,32 @@ class Inspection:
         """Add a finding about the session's file *name*."""
         self.findings.append(finding(kind, self.path(name), message, line=line, offset=offset))
 
-    def open(self, name: str) -> AbstractContextManager[Handle]:
+    def open(self, name: str) -> AbstractContextManager[File]:
         """Open the session's file *name* for reading."""
-        return self.tree.open(self.path(name))
+        return self.files.open(self.path(name))
 
     def refusals(self) -> AbstractContextManager[None]:
         """Turn a refusal of the file system within the block into a finding, and go on behind the block."""
-        return refusals(self.tree, self.findings)
+        return refusals(self.files, self.findings)
 
 
 @contextmanager
-def refusals(tree: LocalTree, findings: list[IntegrityFinding]) -> Generator[None]:
+def refusals(files: Files, findings: list[IntegrityFinding]) -> Generator[None]:
     """Add a finding to *findings* if the file system refuses within the block, and go on behind the block."""
     try:
         yield
     except StorageError as error:
-        findings.append(unreadable(tree, error))
+        findings.append(unreadable(files, error))
 
 
-def unreadable(tree: LocalTree, error: StorageError) -> IntegrityFinding:
+def unreadable(files: Files, error: StorageError) -> IntegrityFinding:
     """Return a finding for a file that the file system refuses to show."""
-    path = str(error.filename).removeprefix(tree.path("")).removeprefix("/")
+    path = str(error.filename).removeprefix(files.path("")).removeprefix("/")
     way_out = "; run this command as its owner" if error.errno in FORBIDDEN_ERRNOS else ""
     return finding("unreadable", path, f"cannot be read: {error.strerror}{way_out}")
 
 
-def faults_of(path: str, status: os.stat_result, *, is_directory: bool = False) -> list[IntegrityFinding]:
+def faults_of(path: str, status: Status, *, is_directory: bool = False) -> list[IntegrityFinding]:
     """Check type and mode of a file or directory of buoyline.
 
     Args:
@@ -189,15 +187,15 @@ def leftover(path: str) -> IntegrityFinding:
     return finding("leftover", path, "is unfinished: a writer is at work, or a crash left it; nobody reads it")
 
 
-def set_aside(tree: LocalTree, directory: str) -> Iterator[IntegrityFinding]:
+def set_aside(files: Files, directory: str) -> Iterator[IntegrityFinding]:
     """Yield a finding for each entry of the ``torn/`` called *directory*; none if there is no such directory.
 
     Raises:
         StorageError: It cannot be listed.
     """
-    if not tree.is_directory(directory):
+    if not files.is_directory(directory):
         return
-    for name, status in tree.entries(directory).items():
+    for name, status in files.entries(directory).items():
         path = f"{directory}/{name}"
         if name.startswith(layout.TEMPORARY_PREFIX):
             yield leftover(path)
@@ -212,7 +210,7 @@ def foreign(path: str, kind: str) -> IntegrityFinding:
     return finding("foreign-entry", path, f"is not a {kind} of buoyline, and was ignored; nothing here needs it")
 
 
-def document_in(handle: Handle) -> object:
+def document_in(handle: File) -> object:
     """Return the JSON value of a small file; None if it holds none."""
     try:
         return parse(handle.read(0, _MAX_DOCUMENT_BYTES))

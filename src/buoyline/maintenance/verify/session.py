@@ -27,10 +27,9 @@ from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.messages.registry import detect
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded
-from buoyline.workspace import layout
+from buoyline.workspace import File, Files, layout
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
 from buoyline.workspace.journal import Batch, ByteRange, Record
-from buoyline.workspace.local_tree import Handle, LocalTree
 from buoyline.workspace.records import grown_to
 from buoyline.workspace.stored_session import is_directory_of
 
@@ -105,7 +104,7 @@ class ArchiveCheck:
                 elif transcript is not None and batch.transcript_end <= (self._transcript_size or 0):
                     self._compare(transcript, batch, part.content)
 
-    def _compare(self, transcript: Handle, batch: Batch, content: bytes | None) -> None:
+    def _compare(self, transcript: File, batch: Batch, content: bytes | None) -> None:
         """Report the first batch whose lines differ from the transcript; one cut shifts all others."""
         if self._is_stale:
             return
@@ -165,7 +164,7 @@ def _check_result(session: Inspection, name: str, record: Record) -> None:
         if name not in session.entries:
             session.add("missing-result", name, "is recorded, and gone; restore it from a copy")
         return
-    part = session.probe.file(session.tree, session.path(name)) if session.hashes else None
+    part = session.probe.file(session.files, session.path(name)) if session.hashes else None
     if size != record["bytes"] or (part is not None and part.sha256 != record["sha256"]):
         session.add("changed-bytes", name, "is not what the tool gave, and can still be read; restore it from a copy")
     elif "view" in record and not _is_view(session, record, part):
@@ -332,7 +331,7 @@ _SHORT = "ends before what was written; restore it from a copy, or begin a new s
 _ADDED = "has lines that are not what was written; restore it from a copy, or begin a new session from the archive"
 
 
-def check_window(session: Inspection, window: Handle | None) -> None:
+def check_window(session: Inspection, window: File | None) -> None:
     """Compare ``window.jsonl`` with the journal's notes of how it begins.
 
     Args:
@@ -357,7 +356,7 @@ def check_window(session: Inspection, window: Handle | None) -> None:
         session.add("missing-file", layout.WINDOW_FILE, reason)
 
 
-def _check_contents(session: Inspection, window: Handle) -> None:
+def _check_contents(session: Inspection, window: File) -> None:
     notes, size = session.index.windows, window.size()
     if not notes:
         reason = "the journal has no note of it, so no window can be resumed from it; the archive is not affected"
@@ -374,7 +373,7 @@ def _check_contents(session: Inspection, window: Handle) -> None:
         _check_lines(session, window)
 
 
-def _check_growth(session: Inspection, window: Handle, size: int, note: Record) -> None:
+def _check_growth(session: Inspection, window: File, size: int, note: Record) -> None:
     """Check the lines behind the bytes of *note*, as far as the journal describes them."""
     growth = grown_to(session.index, note)
     lines = growth[-1] if growth else None
@@ -395,7 +394,7 @@ def _check_growth(session: Inspection, window: Handle, size: int, note: Record) 
         session.add("unchecked-lines", layout.WINDOW_FILE, reason, offset=known)
 
 
-def _check_lines(session: Inspection, window: Handle) -> None:
+def _check_lines(session: Inspection, window: File) -> None:
     for line in lines_of(session.probe.chunks(window)):
         place = {"line": line.number, "offset": line.offset}
         if b"\0" in line.content:
@@ -430,14 +429,14 @@ _NEEDED = {
 _FILES = frozenset({*_NEEDED, layout.TRANSCRIPT_FILE, layout.SUMMARIES_FILE, layout.WINDOW_FILE})
 
 
-def inspected(tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) -> Inspection:
+def inspected(files: Files, directory: str, probe: Probe, *, hashes: bool) -> Inspection:
     """Inspect the session in *directory*; with *hashes*, also the contents of its files."""
-    session = Inspection(tree, directory, probe, hashes=hashes)
+    session = Inspection(files, directory, probe, hashes=hashes)
     with _held_window(session) as window:
         with session.refusals():
             _read_journal(session)
         with session.refusals():
-            session.entries = tree.entries(directory)
+            session.entries = files.entries(directory)
         session.findings += session.scan.findings
         if session.entries.keys() & _FILES:
             _check_entries(session)
@@ -451,21 +450,21 @@ def inspected(tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) ->
 
 
 @contextmanager
-def _held_window(session: Inspection) -> Generator[Handle | None]:
+def _held_window(session: Inspection) -> Generator[File | None]:
     """Open the window before the journal is read, since a note is written before the window that it describes.
 
     In the other order, a compaction in between would show a window without a note.
     """
     with ExitStack() as stack:
-        window: Handle | None = None
+        window: File | None = None
         with session.refusals():
-            if session.tree.size(session.path(layout.WINDOW_FILE)) is not None:
+            if session.files.size(session.path(layout.WINDOW_FILE)) is not None:
                 window = stack.enter_context(session.open(layout.WINDOW_FILE))
         yield window
 
 
 def _read_journal(session: Inspection) -> None:
-    if session.tree.size(session.scan.path) is not None:
+    if session.files.size(session.scan.path) is not None:
         with session.open(layout.JOURNAL_FILE) as journal:
             session.scan.read(lines_of(session.probe.chunks(journal)))
 
@@ -482,7 +481,7 @@ def _check_entries(session: Inspection) -> None:
         elif name in _FILES or layout.is_result_name(name) or layout.is_view_name(name):
             session.findings += faults_of(session.path(name), status)
     with session.refusals():
-        session.findings += set_aside(session.tree, session.path(layout.TORN))
+        session.findings += set_aside(session.files, session.path(layout.TORN))
 
 
 def _checked_renderer(session: Inspection) -> object:
@@ -507,6 +506,6 @@ def _checked_renderer(session: Inspection) -> object:
 
 def _is_its_own(session: Inspection, session_id: object) -> bool:
     try:
-        return isinstance(session_id, str) and is_directory_of(session.tree, session_id, session.directory)
+        return isinstance(session_id, str) and is_directory_of(session.files, session_id, session.directory)
     except InvalidNameError:
         return False

@@ -1,7 +1,6 @@
 """Checks a whole workspace, or some of its sessions."""
 
 import errno
-import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -24,10 +23,9 @@ from buoyline.maintenance.verify.inspection import (
 )
 from buoyline.maintenance.verify.session import inspected
 from buoyline.messages.jsonl import is_object
-from buoyline.workspace import layout
+from buoyline.workspace import Files, ReadableWorkspace, Status, layout
 from buoyline.workspace.content import data_names
-from buoyline.workspace.local import LocalWorkspace
-from buoyline.workspace.local_tree import LocalTree
+from buoyline.workspace.files import version_in
 from buoyline.workspace.stored_session import found_directory
 
 # Files of frameworks in ``storage/``: a key's content is compared with its facts. Source: docs/format.md, "storage/"
@@ -35,81 +33,81 @@ from buoyline.workspace.stored_session import found_directory
 _ATTEMPTS = 3
 
 
-def scopes_of(tree: LocalTree, names: Collection[str] | None) -> list[str]:
+def scopes_of(files: Files, names: Collection[str] | None) -> list[str]:
     """Return the directories of the scopes in ``storage/``; a directory without facts belongs to the agent.
 
     Args:
-        tree: The workspace.
+        files: The workspace.
         names: Of the scopes to check; None for all.
 
     Raises:
         StorageError: The file system refused.
     """
-    if not tree.is_directory(layout.ENTRIES):
+    if not files.is_directory(layout.ENTRIES):
         return []
-    found = [f"{layout.ENTRIES}/{name}" for name in tree.names(layout.ENTRIES) if names is None or name in names]
-    return [directory for directory in found if tree.is_directory(f"{directory}/{layout.ENTRY_FACTS}")]
+    found = [f"{layout.ENTRIES}/{name}" for name in files.names(layout.ENTRIES) if names is None or name in names]
+    return [directory for directory in found if files.is_directory(f"{directory}/{layout.ENTRY_FACTS}")]
 
 
-def check_entries(tree: LocalTree, directory: str, probe: Probe, *, hashes: bool) -> list[IntegrityFinding]:
+def check_entries(files: Files, directory: str, probe: Probe, *, hashes: bool) -> list[IntegrityFinding]:
     """Check the scope in *directory*; with *hashes*, also the contents."""
     findings: list[IntegrityFinding] = []
     named = set[str]()
-    with refusals(tree, findings):
-        before = tree.entries(directory)  # first, so that a file that a writer adds meanwhile is no leftover
+    with refusals(files, findings):
+        before = files.entries(directory)  # first, so that a file that a writer adds meanwhile is no leftover
         for path in (directory, f"{directory}/{layout.ENTRY_FACTS}"):
-            for name, status in tree.entries(path).items():
+            for name, status in files.entries(path).items():
                 if name.startswith(layout.TEMPORARY_PREFIX):
                     findings.append(leftover(f"{path}/{name}"))
                 elif name != layout.ENTRY_FACTS:
                     findings += faults_of(f"{path}/{name}", status)
-        for name in tree.names(f"{directory}/{layout.ENTRY_FACTS}"):
+        for name in files.names(f"{directory}/{layout.ENTRY_FACTS}"):
             facts = f"{directory}/{layout.ENTRY_FACTS}/{name}"
-            findings += _checked(tree, facts, probe, hashes=hashes)
-            named.update(found["file"] for found in _facts(tree, facts))
+            findings += _checked(files, facts, probe, hashes=hashes)
+            named.update(found["file"] for found in _facts(files, facts))
         for name in before:
-            if name not in {*named, layout.ENTRY_FACTS} and tree.size(f"{directory}/{name}") is not None:
+            if name not in {*named, layout.ENTRY_FACTS} and files.size(f"{directory}/{name}") is not None:
                 findings.append(finding("leftover", f"{directory}/{name}", "no key has this content; nobody reads it"))
     return findings
 
 
 def _checked(
-    tree: LocalTree, name: str, probe: Probe, *, hashes: bool, attempts: int = _ATTEMPTS
+    files: Files, name: str, probe: Probe, *, hashes: bool, attempts: int = _ATTEMPTS
 ) -> list[IntegrityFinding]:
     """Check the content that the facts in file *name* describe; check again if a writer has replaced them since."""
     findings: list[IntegrityFinding] = []
-    before = tree.status(name)
-    with refusals(tree, findings):
-        facts = next(_facts(tree, name), None)
+    before = version_in(files, name)
+    with refusals(files, findings):
+        facts = next(_facts(files, name), None)
         if facts is None:
             reason = "describes no content; the key's content is lost, so restore it from a copy"
-            findings += [] if tree.size(name) is None else [finding("bad-record", name, reason)]
+            findings += [] if files.size(name) is None else [finding("bad-record", name, reason)]
         else:
             content = f"{name.partition(f'/{layout.ENTRY_FACTS}/')[0]}/{facts['file']}"
-            findings += _compared(tree, content, facts, probe, hashes=hashes)
-    if findings and attempts > 1 and tree.status(name) != before:
-        return _checked(tree, name, probe, hashes=hashes, attempts=attempts - 1)
+            findings += _compared(files, content, facts, probe, hashes=hashes)
+    if findings and attempts > 1 and version_in(files, name) != before:
+        return _checked(files, name, probe, hashes=hashes, attempts=attempts - 1)
     return findings
 
 
 def _compared(
-    tree: LocalTree, name: str, facts: Mapping[str, Any], probe: Probe, *, hashes: bool
+    files: Files, name: str, facts: Mapping[str, Any], probe: Probe, *, hashes: bool
 ) -> Iterator[IntegrityFinding]:
-    size_bytes = tree.size(name)
+    size_bytes = files.size(name)
     if size_bytes is None:
         yield finding("missing-file", name, f"is gone, and key {facts['key']!r} has it; restore it from a copy")
     elif size_bytes < facts["bytes"]:
         reason = f"has {size_bytes:,} bytes of the {facts['bytes']:,} that were written; restore it from a copy"
         yield finding("short-file", name, reason)
-    elif size_bytes > facts["bytes"] or (hashes and probe.file(tree, name).sha256 != facts["sha256"]):
+    elif size_bytes > facts["bytes"] or (hashes and probe.file(files, name).sha256 != facts["sha256"]):
         yield finding("changed-bytes", name, "is not what was written; restore it from a copy")
 
 
-def _facts(tree: LocalTree, name: str) -> Iterator[Mapping[str, Any]]:
+def _facts(files: Files, name: str) -> Iterator[Mapping[str, Any]]:
     """Yield the facts in file *name*, if they have a known form."""
-    if tree.size(name) is None:
+    if files.size(name) is None:
         return
-    with tree.open(name) as handle:
+    with files.open(name) as handle:
         found = document_in(handle)
     if is_object(found) and isinstance(found.get("bytes"), int):
         texts = (found.get("key"), found.get("file"), found.get("sha256"))
@@ -117,7 +115,7 @@ def _facts(tree: LocalTree, name: str) -> Iterator[Mapping[str, Any]]:
             yield found
 
 
-Entries = Mapping[str, os.stat_result]
+Entries = Mapping[str, Status]
 
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far, and the bytes to read."""
@@ -127,7 +125,7 @@ _DIRECTORIES = (layout.SESSIONS, layout.DATA, layout.LOCKS)
 
 
 def verify(
-    workspace: LocalWorkspace,
+    workspace: ReadableWorkspace,
     *,
     sessions: Sequence[str] | None = None,
     hashes: bool = True,
@@ -153,15 +151,15 @@ def verify(
         InvalidNameError: One of *sessions* cannot be an id.
         StorageError: The directory of the workspace cannot be listed, or this user may not read the workspace.
     """
-    return _Verification(workspace.tree, sessions, hashes=hashes, on_progress=on_progress).run()
+    return _Verification(workspace.files, sessions, hashes=hashes, on_progress=on_progress).run()
 
 
 class _Verification:
     def __init__(
-        self, tree: LocalTree, sessions: Sequence[str] | None, *, hashes: bool, on_progress: Progress | None
+        self, files: Files, sessions: Sequence[str] | None, *, hashes: bool, on_progress: Progress | None
     ) -> None:
-        self._tree = tree
-        self._chosen = None if sessions is None else {found_directory(tree, name): name for name in sessions}
+        self._files = files
+        self._chosen = None if sessions is None else {found_directory(files, name): name for name in sessions}
         self._hashes = hashes
         self._on_progress = on_progress
         self._total_bytes = 0
@@ -183,7 +181,7 @@ class _Verification:
             for name, user in _references(session):
                 self._references.setdefault(name, (directory, user))
         for scope in scopes:
-            self._findings += check_entries(self._tree, scope, self._probe, hashes=self._hashes)
+            self._findings += check_entries(self._files, scope, self._probe, hashes=self._hashes)
         return self._report(len(sessions), self._check_blobs())
 
     def _report(self, sessions: int, blobs: int) -> IntegrityReport:
@@ -195,15 +193,15 @@ class _Verification:
             self._on_progress(min(bytes_read, self._total_bytes), self._total_bytes)
 
     def _root(self) -> Entries:
+        root: Entries = {}
         try:
-            root = self._tree.entries("")
+            root = self._files.entries("")
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise
-            root = {}
         if not root.keys() & {layout.WORKSPACE_FILE, layout.SESSIONS}:
             raise NotFoundError(
-                "workspace", str(self._tree.root), "name its directory with --workdir or BUOYLINE_WORKDIR"
+                "workspace", self._files.path(""), "name its directory with --workdir or BUOYLINE_WORKDIR"
             )
         return root
 
@@ -217,12 +215,12 @@ class _Verification:
         if not stat.S_ISREG(root[name].st_mode):
             return True
         try:
-            with self._tree.open(name) as handle:
+            with self._files.open(name) as handle:
                 found = document_in(handle)
         except StorageError as error:
             if error.errno in FORBIDDEN_ERRNOS:  # every file is its owner's alone: all of them would be refused
                 raise
-            self._findings.append(unreadable(self._tree, error))
+            self._findings.append(unreadable(self._files, error))
             return True
         version = found.get("format") if is_object(found) else None
         if not is_known_format(version):
@@ -230,7 +228,7 @@ class _Verification:
         return not isinstance(version, int) or version <= layout.FORMAT
 
     def _check_root(self, root: Entries) -> None:
-        status = self._tree.status("")
+        status = self._files.status("")
         if status is not None and status.st_mode & _WRITABLE_BY_OTHERS:
             reason = f"has mode {status.st_mode & 0o777:04o}: others can put files in the place of these; chmod go-w it"
             self._findings.append(finding("open-workdir", ".", reason))
@@ -244,8 +242,8 @@ class _Verification:
 
     def _entries(self, directory: str) -> Entries:
         """List a directory of buoyline; empty if it is not a directory, which is reported already."""
-        with refusals(self._tree, self._findings):
-            return self._tree.entries(directory) if self._tree.is_directory(directory) else {}
+        with refusals(self._files, self._findings):
+            return self._files.entries(directory) if self._files.is_directory(directory) else {}
         return {}
 
     def _sessions(self) -> list[str]:
@@ -262,11 +260,11 @@ class _Verification:
         """Return the directories of framework keys that belong to the sessions to check."""
         chosen = None if self._chosen is None else map(layout.entries_directory, self._chosen.values())
         names = None if chosen is None else {name.rpartition("/")[2] for name in chosen}
-        with refusals(self._tree, self._findings):
-            return scopes_of(self._tree, names)
+        with refusals(self._files, self._findings):
+            return scopes_of(self._files, names)
         return []
 
-    def _is_session(self, path: str, status: os.stat_result) -> bool:
+    def _is_session(self, path: str, status: Status) -> bool:
         if path.removeprefix(f"{layout.SESSIONS}/").startswith(layout.TEMPORARY_PREFIX):
             self._findings.append(leftover(path))
             return False
@@ -278,26 +276,26 @@ class _Verification:
 
     def _each_inspected(self, directories: Sequence[str]) -> Iterator[Inspection]:
         if directories:
-            with self._tree.held(layout.SESSIONS) as sessions:
+            with self._files.held(layout.SESSIONS) as sessions:
                 for directory in directories:
                     yield self._inspected(sessions, directory)
 
-    def _inspected(self, sessions: LocalTree, directory: str, attempts: int = _ATTEMPTS) -> Inspection:
+    def _inspected(self, sessions: Files, directory: str, attempts: int = _ATTEMPTS) -> Inspection:
         before = self._journal_size(directory, sessions)
         with ExitStack() as stack:
-            tree = sessions
+            files = sessions
             # If it cannot be opened, each check in it reports why.
             with suppress(StorageError):
-                tree = stack.enter_context(sessions.held(directory))
-            session = inspected(tree, directory, self._probe, hashes=self._hashes)
+                files = stack.enter_context(sessions.held(directory))
+            session = inspected(files, directory, self._probe, hashes=self._hashes)
         is_quiet = all(found.severity == "note" for found in session.findings)
         if is_quiet or attempts == 1 or self._journal_size(directory, sessions) == before:
             return session
         return self._inspected(sessions, directory, attempts - 1)
 
-    def _journal_size(self, directory: str, tree: LocalTree) -> int | None:
-        with refusals(tree, []):
-            return tree.size(f"{directory}/{layout.JOURNAL_FILE}")
+    def _journal_size(self, directory: str, files: Files) -> int | None:
+        with refusals(files, []):
+            return files.size(f"{directory}/{layout.JOURNAL_FILE}")
         return None
 
     def _check_blobs(self) -> int:
@@ -310,11 +308,11 @@ class _Verification:
         if self._chosen is not None:
             found = {name: status for name, status in found.items() if name in self._references}
         elif layout.DATA_TORN in found:
-            with refusals(self._tree, self._findings):
-                self._findings += set_aside(self._tree, layout.DATA_TORN)
+            with refusals(self._files, self._findings):
+                self._findings += set_aside(self._files, layout.DATA_TORN)
         return sum(self._is_blob(name, status) for name, status in found.items())
 
-    def _is_blob(self, name: str, status: os.stat_result) -> bool:
+    def _is_blob(self, name: str, status: Status) -> bool:
         if name.removeprefix(f"{layout.DATA}/").startswith(layout.TEMPORARY_PREFIX):
             self._findings.append(leftover(name))
             return False
@@ -326,13 +324,13 @@ class _Verification:
             return False
         self._findings += faults_of(name, status)
         if stat.S_ISREG(status.st_mode) and self._hashes:
-            with refusals(self._tree, self._findings):
+            with refusals(self._files, self._findings):
                 self._check_blob(name)
         return True
 
     def _check_blob(self, name: str) -> None:
         is_known = name in self._references or name in self._probe.references
-        if not name.startswith(f"{layout.DATA}/{self._probe.file(self._tree, name).sha256}."):
+        if not name.startswith(f"{layout.DATA}/{self._probe.file(self._files, name).sha256}."):
             reason = "is not what its name, the SHA-256 of its bytes, says; restore it from a copy"
             self._findings.append(finding("changed-bytes", name, reason))
         if not is_known and self._chosen is None:
@@ -341,7 +339,7 @@ class _Verification:
 
     def _bytes_to_read(self, sessions: Sequence[str], scopes: Sequence[str]) -> int:
         if not self._hashes:
-            return sum(self._journal_size(directory, self._tree) or 0 for directory in sessions)
+            return sum(self._journal_size(directory, self._files) or 0 for directory in sessions)
         directories = [*sessions, *scopes, *([layout.DATA] if self._chosen is None else [])]
         return sum(
             status.st_size
