@@ -11,6 +11,7 @@ from buoyline.window.events import (
     ContextCompressed,
     ContextManaged,
     Event,
+    HistoryForked,
     MessagesArchived,
     OnEvent,
     OverflowRecovered,
@@ -37,6 +38,7 @@ _NAMES: Mapping[type[Event], str] = MappingProxyType(
         ContextCompressed: "buoyline.compress_context",
         ContextManaged: "buoyline.manage_context",
         OverflowRecovered: "buoyline.recover_from_overflow",
+        HistoryForked: "buoyline.fork_history",
         WindowResumed: "buoyline.resume_window",
     }
 )
@@ -81,7 +83,7 @@ def traced(on_event: OnEvent | None = None, tracer: "Tracer | None" = None, *, s
 def span_of(event: Event) -> tuple[str, Attributes, float]:
     """Return the name of the span for *event*, its attributes, and its duration in seconds. Pure."""
     duration_s = 0.0
-    attributes: dict[str, str | int | bool]
+    attributes: Attributes
     match event:
         case ResultOffloaded():
             attributes = {
@@ -97,31 +99,8 @@ def span_of(event: Event) -> tuple[str, Attributes, float]:
                 "buoyline.path": event.reference,
                 "buoyline.tokens.source": event.tokens,
             }
-        case SummaryVerified():
-            attributes = {
-                **_messages(event.messages),
-                "buoyline.summarizer": event.summarizer,
-                "buoyline.claims": event.claims,
-                "buoyline.claims.unverified": len(event.unverified),
-                "buoyline.pointers": event.pointers,
-                "buoyline.tokens.source": event.source_tokens,
-                "buoyline.tokens.summary": event.tokens,
-            }
-        case SummaryFellBack():
-            attributes = {
-                **_messages(event.messages),
-                "error.type": "SummaryError",
-                "buoyline.summarizer": event.summarizer,
-                "buoyline.reason": event.reason,
-                "buoyline.tokens.source": event.source_tokens,
-            }
-        case SummarySqueezed():
-            attributes = {
-                **_messages(event.messages),
-                "buoyline.facts": event.facts,
-                "buoyline.facts.unsaid": event.unsaid,
-                "buoyline.tokens.summary": event.max_tokens,
-            }
+        case SummaryVerified() | SummaryFellBack() | SummarySqueezed():
+            attributes = _of_summary(event)
         case ContextCompressed():
             duration_s = event.duration_s
             attributes = {
@@ -141,6 +120,11 @@ def span_of(event: Event) -> tuple[str, Attributes, float]:
         case OverflowRecovered():
             duration_s = event.duration_s
             attributes = {**_COMPACTED, **_tokens(event.tokens_before, event.tokens_after)}
+        case HistoryForked():
+            attributes = {
+                **_messages((event.message, event.message + event.removed)),
+                "buoyline.path": event.path,
+            }
         case WindowResumed():
             attributes = {
                 "gen_ai.conversation.id": event.session_id,
@@ -150,6 +134,35 @@ def span_of(event: Event) -> tuple[str, Attributes, float]:
                 "buoyline.tokens": event.tokens,
             }
     return _NAMES[type(event)], attributes, duration_s
+
+
+def _of_summary(event: SummaryVerified | SummaryFellBack | SummarySqueezed) -> Attributes:
+    match event:
+        case SummaryVerified():
+            return {
+                **_messages(event.messages),
+                "buoyline.summarizer": event.summarizer,
+                "buoyline.claims": event.claims,
+                "buoyline.claims.unverified": len(event.unverified),
+                "buoyline.pointers": event.pointers,
+                "buoyline.tokens.source": event.source_tokens,
+                "buoyline.tokens.summary": event.tokens,
+            }
+        case SummaryFellBack():
+            return {
+                **_messages(event.messages),
+                "error.type": "SummaryError",
+                "buoyline.summarizer": event.summarizer,
+                "buoyline.reason": event.reason,
+                "buoyline.tokens.source": event.source_tokens,
+            }
+        case SummarySqueezed():
+            return {
+                **_messages(event.messages),
+                "buoyline.facts": event.facts,
+                "buoyline.facts.unsaid": event.unsaid,
+                "buoyline.tokens.summary": event.max_tokens,
+            }
 
 
 def _messages(span: tuple[int, int]) -> Attributes:

@@ -7,12 +7,14 @@ from buoyline.window.events import (
     ContextCompressed,
     ContextManaged,
     Event,
+    HistoryForked,
     MessagesArchived,
     OnEvent,
     OverflowRecovered,
     ResultOffloaded,
     WindowResumed,
 )
+from buoyline.window.follower import Followed
 from buoyline.window.plan import OffloadCandidate, OffloadPredicate
 from buoyline.window.window import ContextWindow
 
@@ -24,6 +26,8 @@ __all__ = [
     "ContextManaged",
     "ContextWindow",
     "Event",
+    "Followed",
+    "HistoryForked",
     "MessagesArchived",
     "OffloadCandidate",
     "OffloadPredicate",

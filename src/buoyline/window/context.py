@@ -64,10 +64,8 @@ class Context:
         """Take the messages from *position* on for added ones, about which nothing is decided yet."""
         state = self.whole
         entries = state.messages[position:]
-        messages = Messages.of(state.messages[:position], state.messages.first)
-        pins = state.pins.difference(entry.index for entry in entries)
-        self.state = replace(state, messages=messages, pins=pins)
-        self.inbox = Messages.of(entries, messages.end)
+        self.state = state.until(state.messages.first + position)
+        self.inbox = Messages.of(entries, self.state.messages.end)
 
     def attempt(self, end: int) -> None:
         """Note that somebody is about to archive the messages before the session index *end*: they keep their form."""
@@ -99,7 +97,9 @@ class Context:
             refused = self.planner.refused
             if refused and change.write is not None:
                 self.state = replace(self.state, kept_whole=self.state.kept_whole.union(refused))
-            self.inbox = self.inbox.without(change.state.messages.end - self.inbox.first)
+            end = change.state.messages.end
+            count = end - self.inbox.first if change.discarded is None else change.discarded
+            self.inbox = self.inbox.without(count).renumbered(end)
             self.outbox += change.events
             if isinstance(change.write, Extend):
                 self.planner.follow(change.write.new)

@@ -123,6 +123,21 @@ class WindowResumed:
     tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryForked:
+    """The list that the window follows goes on differently from *message*; what came behind is stored.
+
+    Attributes:
+        message: Session index of the first message that was changed or removed.
+        removed: How many messages came behind the change, with it.
+        path: Where they are; empty if nothing stores them.
+    """
+
+    message: int
+    removed: int
+    path: str
+
+
 Event: TypeAlias = (
     ResultOffloaded
     | MessagesArchived
@@ -132,6 +147,7 @@ Event: TypeAlias = (
     | ContextCompressed
     | ContextManaged
     | OverflowRecovered
+    | HistoryForked
     | WindowResumed
 )
 OnEvent: TypeAlias = Callable[[Event], None]
@@ -188,6 +204,10 @@ def _log(session_id: str, event: Event) -> None:
                 logger.debug("session %s: %s", session_id, line)
         case OverflowRecovered(tokens_before=before, tokens_after=after):
             logger.info("session %s: %d tokens overflowed, %d are left", session_id, before, after)
+        case HistoryForked(message=message, removed=removed, path=path):
+            logger.info(
+                "session %s: the history forks at message %d, %d are stored in %r", session_id, message, removed, path
+            )
         case WindowResumed(added=added, archived=archived, tokens=tokens):
             logger.info(
                 "session %s: resumed with %d messages, %d archived, %d tokens", session_id, added, archived, tokens

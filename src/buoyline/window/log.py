@@ -50,6 +50,7 @@ class Change(NamedTuple):
         write: What to write before; None if the window's file stays as it is.
         events: What to report afterwards.
         is_compaction: Messages were archived, so that the provider's count says nothing about the context any more.
+        discarded: How many of the added messages are discarded; None for those that *state* has.
     """
 
     base: State
@@ -57,6 +58,7 @@ class Change(NamedTuple):
     write: Extend | Replace | None = None
     events: Sequence[ResultOffloaded] = ()
     is_compaction: bool = False
+    discarded: int | None = None
 
 
 class ContextLog:

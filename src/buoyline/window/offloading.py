@@ -168,7 +168,7 @@ class ResultOffloader:
         whole = entry.message.results[number]
         stored = next((self.stubs[text] for text in whole.texts if text in self.stubs), None)
         if stored is None:
-            stored = await self._stored(whole)
+            stored = await self.store(whole)
         shown = await self._redacted(whole)
         leaves = join_texts([text_in(shown.parts[part]) or "" for part in texts])
         standing = write(leaves, stored, self.counter)
@@ -232,7 +232,7 @@ class ResultOffloader:
         """Store *result*, which *content* makes up, and return the content with lines in place of *chosen* parts."""
         numbers, parts = self._given(content)
         whole = replace(result, parts=parts)
-        stored = await self._stored(whole)
+        stored = await self.store(whole)
         kept = stored.parts if stored is not None and len(stored.parts) == len(parts) else (None,) * len(parts)
         found: dict[int, str] = {}
         for position, (number, part, known) in enumerate(zip(numbers, parts, kept, strict=True)):
@@ -258,7 +258,7 @@ class ResultOffloader:
         whole = replace(result, parts=parts, native=result.native if len(parts) == len(result.parts) else None)
         if not any(map(_may_leave, parts)) or not is_too_large(whole, limit, self.counter):
             return None
-        stored = await self._stored(whole)
+        stored = await self.store(whole)
         placeholders = _placeholders(parts, stored)
         pairs = zip(parts, placeholders, strict=True)
         blocks = [result_block(part, placeholder, limit, self.counter) for part, placeholder in pairs]
@@ -298,7 +298,8 @@ class ResultOffloader:
                 parts.append(part)
         return numbers, tuple(parts)
 
-    async def _stored(self, whole: ToolResult) -> StoredResult | None:
+    async def store(self, whole: ToolResult) -> StoredResult | None:
+        """Store a result. Without an offloader, warn of the loss and return None."""
         if self.offloader is None:
             self.warn_of_loss()
             return None

@@ -269,6 +269,12 @@ class OffloadPlanner:
         for entry in entries:
             self.calls.update(self._calls_of(entry.message))
 
+    def forget(self, index: int) -> None:
+        """Forget the answers about messages from the session *index* on, which others take."""
+        for answers in (self.verdicts, self.answers):
+            for place in [place for place in answers if place[0] >= index]:
+                del answers[place]
+
     def known_of(self, result: ToolResult) -> tuple[str, str]:
         """Return the tool that gave *result*, and what it has read back; both may be empty."""
         call = self._last_call(result)

@@ -245,6 +245,12 @@ class Messages(Sequence[Entry]):
         kept, natives = self[count:], self._natives[count : self._count]
         return replace(self._with(kept, natives, len(kept), self[:count], ()), first=self.first + count)
 
+    def renumbered(self, first: int) -> "Messages":
+        """Return these messages with *first* as the session index of the first."""
+        if first == self.first:
+            return self
+        return Messages.of([replace(entry, index=index) for index, entry in enumerate(self, first)], first)
+
     def answer_tokens(self, index: int | None) -> int:
         """Return the tokens of the assistant's message with the session *index*; 0 if there is no such message."""
         if index is None or not self.first <= index < self.end:
@@ -366,6 +372,15 @@ class State:
             return self
         pins = self.pins.union([entry.index for entry in new if entry.pinned])
         return replace(self, messages=self.messages.extended(new), pins=pins)
+
+    def until(self, index: int) -> "State":
+        """Return the context as it was before the message with the session *index* was added."""
+        return replace(
+            self,
+            messages=Messages.of(self.messages[: index - self.messages.first], self.messages.first),
+            pins=frozenset(pin for pin in self.pins if pin < index),
+            kept_whole=frozenset(place for place in self.kept_whole if place[0] < index),
+        )
 
 
 # Showing a context to managers, who look at it and never change it.

@@ -25,6 +25,7 @@ from buoyline.window.budget import TokenBudget
 from buoyline.window.context import Context
 from buoyline.window.engine import Engine
 from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed, reporting
+from buoyline.window.follower import Followed, ListFollower, MessageKey
 from buoyline.window.log import (
     ContextLog,
     Translation,
@@ -160,6 +161,7 @@ class ContextWindow:
         )
         self.management = None if management is None else own_document_of(management, offloader, self.config)
         self._engine.compaction.preserves_words = self.management is not None
+        self._follower = ListFollower(self._engine.background, self._dialect)
         self._is_open = False
         self._translation = Translation()
 
@@ -310,6 +312,37 @@ class ContextWindow:
         # Another message may have come while a large one was counted in a thread.
         entry = replace(entry, index=self.added, added=added)
         self._context.inbox = self._context.inbox.extended([entry])
+
+    async def follow(self, messages: Sequence[Any], *, key: MessageKey | None = None) -> Followed:
+        """Take over a list of messages that somebody else owns, such as a framework: the next `prepare` answers to it.
+
+        Call it before each `prepare`, with the whole list. The list may hold all messages since the beginning of the
+        session, or what `prepare` returned last with new messages behind. New messages are added. If messages were
+        changed, removed or replaced, the window goes on from the last one that is the same: those behind it are stored
+        in a file of the session, or archived, and never twice. If only the oldest are missing, they are archived.
+        docs/following.md has the details.
+
+        A message is the same if it is the same object, or else by *key*, or without a key by its content. Messages that
+        you add by yourself meanwhile belong to the list, too.
+
+        Args:
+            messages: The list; neither the list nor its messages are changed.
+            key: Returns the id that a message keeps for life, or ``""`` for one without. It saves reading messages if
+                the framework makes new objects for each call. A message with new content needs a new key.
+
+        Returns:
+            What is new and what was removed.
+
+        Raises:
+            MessageError: One of them is not a message; those before it are added.
+            StaleWindowError: Another window has taken the session over.
+            StorageError: The file system refused; call it again.
+        """
+
+        async def add(message: Any, pinned: bool) -> None:  # noqa: FBT001
+            await self.add(message, pinned=pinned)
+
+        return await self._follower.follow(messages, key, add)
 
     async def add_tool_output(
         self,

@@ -1,0 +1,350 @@
+"""Following a list of messages that somebody else owns, such as the state of a framework's agent."""
+
+import operator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from buoyline.messages import CachePoint, Message, Text, ToolResult
+from buoyline.messages.jsonl import spell
+from buoyline.messages.registry import detect, dialect_named
+from buoyline.window.background import BackgroundCompaction
+from buoyline.window.compaction import Eviction
+from buoyline.window.events import HistoryForked
+from buoyline.window.log import Change, Replace
+from buoyline.window.state import Messages, State
+
+MessageKey: TypeAlias = Callable[[Any], str]
+"""Returns what identifies a native message for life, such as its id; empty for a message without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The difference between a list and the one that the window knew.
+
+    Attributes:
+        added: How many messages at the end are new.
+        removed: How many messages that the window knew are not in the list, or come after a change.
+        fork: Session index of the first message that was changed or removed; None if the list only grew, or lost its
+            oldest messages.
+        reference: Where the messages behind the fork are stored; empty if nothing stores them.
+    """
+
+    added: int
+    removed: int = 0
+    fork: int | None = None
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMessage:
+    """A message of the list, as the window knows it.
+
+    Attributes:
+        native: The object in the list.
+        index: Session index; -1 for a summary and other messages of ours.
+        key: See `MessageKey`.
+        content_hash: Hash of the view, in this process; 0 if there is a key.
+        shortened: The view, if it is from disk and holds stubs: the list may have the whole content.
+    """
+
+    native: Any
+    index: int
+    key: str
+    content_hash: int
+    shortened: Message | None = None
+
+
+class _Match(NamedTuple):
+    """How a list compares with known messages.
+
+    Attributes:
+        known: The messages that were compared.
+        head: How many of these are in front of the window's messages: summary, pins and the like.
+        kept: How many of them the list begins with.
+        dropped: How many behind these are not in the list, although all that follow are; 0 if it does not go on so.
+    """
+
+    known: Sequence[KnownMessage]
+    head: int
+    kept: int
+    dropped: int
+
+
+class ListFollower:
+    """Keeps a window in step with a list of another owner.
+
+    The owner may give its whole list each time, or put what the window hands out into its list. So a list is compared
+    with the one before, and if that was changed, with what the window hands out; the longer match counts.
+    """
+
+    def __init__(self, background: BackgroundCompaction, dialect: str | None) -> None:
+        """Follow for the window of *background*; see `ContextWindow` for *dialect*."""
+        self._background = background
+        self._compaction = background.compaction
+        self._context = background.compaction.context
+        self._results = background.compaction.results
+        self._dialect = dialect
+        self._known: list[KnownMessage] | None = None
+        self._natives: list[Any] = []
+        self._end = 0
+
+    async def follow(
+        self, messages: Sequence[Any], key: MessageKey | None, add: Callable[[Any, bool], Awaitable[None]]
+    ) -> Followed:
+        """Take over what has changed; see `ContextWindow.follow`.
+
+        Args:
+            messages: The list.
+            key: Identifies a message.
+            add: Adds a message to the window, pinned or not.
+        """
+        given = _GivenList(messages, key, self._dialect)
+        known = await self._known_now(given)
+        start, pins = len(known), self._context.whole.pins
+        followed = Followed(len(messages) - start)
+        if not self._is_continued(messages, known) and given.count_known(known) < len(known):
+            # A summary that is in the log already, and one from the background, would change what is compared.
+            await self._compaction.finish()
+            await self._background.drop()
+            match = self._compared(given, known)
+            if match.dropped:
+                await self._drop(match)
+                known = [*match.known[: match.kept], *match.known[match.kept + match.dropped :]]
+                start, followed = len(known), Followed(len(messages) - len(known), match.dropped)
+            elif match.kept < len(match.known):
+                known = list(match.known[: match.kept])
+                start, followed = await self._fork(match, Followed(len(messages) - len(known)))
+            else:
+                known = list(match.known)
+                start, followed = len(known), Followed(len(messages) - len(known))
+        # If something fails from here on, the next call adds the others.
+        self._known = [given.renewed(known[at], at) for at in range(start)]
+        self._natives = list(messages[:start])
+        self._end = self._context.inbox.end
+        for at in range(start, len(messages)):
+            index = self._context.inbox.end
+            await add(messages[at], at < len(known) and known[at].index in pins)
+            self._known.append(given.known_at(at, index))
+            self._natives.append(messages[at])
+            self._end = index + 1
+        if followed.fork is not None:
+            self._context.tell(HistoryForked(followed.fork, followed.removed, followed.reference))
+        return followed
+
+    def _is_continued(self, messages: Sequence[Any], known: Sequence[KnownMessage]) -> bool:
+        """Return whether the list begins with all objects of the one before, which is cheap to find out."""
+        natives = self._natives
+        return len(known) == len(natives) <= len(messages) and all(map(operator.is_, natives, messages))
+
+    async def _known_now(self, given: "_GivenList") -> list[KnownMessage]:
+        """Return the messages of the list before, with those that were added to the window one by one since."""
+        messages = self._context.whole.messages
+        if self._known is None:
+            return await self._from_disk(given)
+        new = messages[max(self._end - messages.first, 0) :]
+        return [*self._known, *(given.known(entry.native, entry.message, entry.index) for entry in new)]
+
+    async def _from_disk(self, given: "_GivenList") -> list[KnownMessage]:
+        """Return all messages of the session, those in the archive included."""
+        state, abilities, session_id = self._context.whole, self._results.abilities, self._results.session_id
+        found = [(entry.native, entry.message) for entry in state.messages]
+        if abilities.archive is not None and state.messages.first:
+            archived = await abilities.archive.load_messages(session_id, 0, state.messages.first)
+            natives = [(dialect_named(name), dialect_named(name).from_json(value)) for name, value in archived]
+            found = [*((native, dialect.view(native)) for dialect, native in natives), *found]
+        texts = [text for _, view in found for text in _texts(view)]
+        if abilities.results is not None and self._context.state.messages.end:
+            given.stubs = (await abilities.results.load_stubs(session_id, texts)).keys() | self._results.stubs.keys()
+        if abilities.redactor is not None and found:
+            given.redacted = await abilities.redactor.redacted([given.view(at) for at in range(len(given.messages))])
+        first = state.messages.end - len(found)
+        return [given.known(native, view, index) for index, (native, view) in enumerate(found, first)]
+
+    def _compared(self, given: "_GivenList", known: Sequence[KnownMessage]) -> _Match:
+        """Compare the list with *known*, and with what the window hands out."""
+        state, kept, head = self._context.whole, given.count_known(known), 0
+        entries = [*state.leading, *state.messages]
+        shown = [given.known(entry.native, entry.message, entry.index) for entry in entries]
+        if (longer := given.count_known(shown)) > kept:
+            known, kept, head = shown, longer, len(state.leading)
+        # All that may stay at the beginning of a list that has lost its oldest messages: what is reinserted anyway.
+        first = state.messages.first
+        stays = (one.index < first or state.messages[one.index - first].stays for one in known[:kept])
+        begin = [*stays, False].index(False)
+        on_disk = self._context.state.messages.end
+        for dropped in range(1, len(known) - begin):
+            rest = known[begin + dropped :]
+            if rest[0].index > on_disk:
+                break
+            if given.count_known(rest, begin) == len(rest):
+                return _Match(known, head, begin, dropped)
+        return _Match(known, head, kept, 0)
+
+    async def _drop(self, match: _Match) -> None:
+        """Evict the oldest messages, which the owner has removed, without a summary."""
+        end = match.kept + match.dropped
+        first = self._context.state.messages.first
+        cut = max(max(one.index for one in match.known[match.kept : end]) + 1 - first, 0)
+        leading, gone = self._context.state.leading, match.known[match.kept : end]
+        if match.head:
+            removed = set(range(match.kept, min(end, match.head)))
+        else:  # pins outlast the list, and so does a summary that the list never held
+            systems = {one.index for one in gone if one.index >= 0}
+            ours = [one.native for one in gone if one.index < 0]
+            removed = {
+                at
+                for at, entry in enumerate(leading)
+                if (entry.index in systems and entry.message.role == "system" and not entry.pinned)
+                or any(entry.native is native for native in ours)
+            }
+        if not cut and not removed:
+            return  # they were archived before
+        if cut:
+            await self._compaction.archived(self._compaction.extent(cut))
+        staying = tuple(one.index - first for one in match.known[: match.kept] if first <= one.index < first + cut)
+
+        def dropped(now: State) -> Change:
+            left = [entry for at, entry in enumerate(now.leading) if at not in removed]
+            summary = now.summary if now.summary is not None and now.summary.entry in left else None
+            kept = replace(now, prefix=Messages.of(entry for entry in now.prefix if entry in left))
+            reinserted = frozenset(entry.index for entry in now.reinserted if entry in left)
+            eviction = Eviction(cut, staying, (), reinserted)
+            return eviction.change(kept, summary, now.notice if now.notice in left else None)
+
+        await self._context.commit(dropped)
+
+    async def _fork(self, match: _Match, followed: Followed) -> tuple[int, Followed]:
+        """Remove the messages behind the change, which are stored before.
+
+        Returns:
+            How many messages at the beginning of the list need not be added again, and what was done.
+        """
+        context, state, start = self._context, self._context.state, match.kept
+        first, gone = state.messages.first, [one.index for one in match.known[match.kept :] if one.index >= 0]
+        index, reference = gone[0] if gone else context.inbox.end, ""
+        keeps_head = index >= first and match.kept >= match.head
+        context.planner.forget(index)
+        discarded = len(context.inbox)
+        if keeps_head and index >= state.messages.end:  # nothing of it was ever written down, or handed out
+            context.inbox = Messages.of(context.inbox[: index - context.inbox.first], context.inbox.first)
+        elif keeps_head and index > max(first, state.attempted_until):
+            await context.log.check(state)
+            lines = [spell(entry.json()) for entry in state.messages[index - first :]]
+            text = Text("".join(f"{line}\n" for line in lines))
+            stored = await self._results.store(ToolResult(f"fork-{index}", "", (text,)))
+            reference = "" if stored is None else stored.reference
+
+            def cut_back(now: State) -> Change:
+                left = now.until(index)
+                return Change(now, left, Replace(left), is_compaction=True, discarded=discarded)
+
+            await context.commit(cut_back)
+        else:  # what is archived keeps its index, so the list goes on behind all of it
+            if len(state.messages):
+                extent = self._compaction.extent(len(state.messages))
+                reference = (await self._compaction.archived(extent)).reference
+            start = sum(one.index < first for one in match.known[: match.kept]) if keeps_head else 0
+
+            def begun(now: State) -> Change:
+                head = now if keeps_head else State(archived_until=now.archived_until, batches=now.batches)
+                left = replace(
+                    head,
+                    messages=Messages(now.messages.end),
+                    pins=frozenset(entry.index for entry in head.prefix if entry.pinned),
+                    kept_whole=frozenset(),
+                    attempts=frozenset(),
+                    archived_answers=now.archived_answers + now.messages.answers,
+                )
+                return Change(now, left, Replace(left), is_compaction=True, discarded=discarded)
+
+            await context.commit(begun)
+        return start, replace(followed, removed=len(gone), fork=index, reference=reference)
+
+
+class _GivenList:
+    """A list that is compared with known messages; each of its messages is read once, if it has to be.
+
+    Attributes:
+        messages: The list.
+        stubs: The stubs in the messages that are known from disk.
+        redacted: The views as they may be on disk; None if the known messages are not from disk, or nothing redacts.
+    """
+
+    def __init__(self, messages: Sequence[Any], key: MessageKey | None, dialect: str | None) -> None:
+        self.messages = messages
+        self.stubs: Collection[str] = ()
+        self.redacted: Sequence[Message] | None = None
+        self._key = key
+        self._dialect = None if dialect is None else dialect_named(dialect)
+        self._views: dict[int, Message] = {}
+
+    def view(self, at: int) -> Message:
+        """Return the view of the message at this position."""
+        if at not in self._views:
+            native = self.messages[at]
+            self._views[at] = (self._dialect or detect(native)).view(native)
+        return self._views[at]
+
+    def known(self, native: Any, view: Message, index: int) -> KnownMessage:
+        """Return a message that the window has."""
+        key = "" if self._key is None or index < 0 else self._key(native)
+        has_stub = any(text in self.stubs for text in _texts(view))
+        return KnownMessage(native, index, key, 0 if key else _content_hash(view), view if has_stub else None)
+
+    def known_at(self, at: int, index: int) -> KnownMessage:
+        """Return the message at this position, which is known from now on."""
+        native = self.messages[at]
+        key = "" if self._key is None else self._key(native)
+        return KnownMessage(native, index, key, 0 if key else _content_hash(self.view(at)))
+
+    def renewed(self, known: KnownMessage, at: int) -> KnownMessage:
+        """Return a known message as the list has it now."""
+        return known if known.native is self.messages[at] else self.known_at(at, known.index)
+
+    def count_known(self, known: Sequence[KnownMessage], start: int = 0) -> int:
+        """Return with how many of *known* the list goes on from *start*."""
+        pairs = zip(known, range(start, len(self.messages)), strict=False)
+        return next((count for count, (one, at) in enumerate(pairs) if not self._is(one, at)), self._most(known, start))
+
+    def _most(self, known: Sequence[KnownMessage], start: int) -> int:
+        return min(len(known), max(len(self.messages) - start, 0))
+
+    def _is(self, known: KnownMessage, at: int) -> bool:
+        """Return whether this is the same object, or has the same key, or else the same content."""
+        native = self.messages[at]
+        if known.native is native:
+            return True
+        key = self._key(native) if self._key is not None and known.key else ""
+        if key:
+            return key == known.key
+        view = self.view(at) if self.redacted is None else self.redacted[at]
+        if _content_hash(view) == known.content_hash:
+            return True
+        return known.shortened is not None and self._is_shortened(known.shortened, view)
+
+    def _is_shortened(self, shortened: Message, whole: Message) -> bool:
+        """Return whether *shortened* is *whole*, with stubs in the place of results, or of its own content."""
+        if shortened.role != whole.role or len(shortened.results) != len(whole.results):
+            return False
+        for ours, theirs in zip(shortened.results, whole.results, strict=True):
+            is_stub = any(text in self.stubs for text in ours.texts)
+            if ours.call_id != theirs.call_id or not (is_stub or ours.parts == theirs.parts):
+                return False
+        own = Message(whole.role, tuple(part for part in shortened.parts if not isinstance(part, ToolResult)))
+        others = Message(whole.role, tuple(part for part in whole.parts if not isinstance(part, ToolResult)))
+        return any(text in self.stubs for text in _texts(own)) or _content_hash(own) == _content_hash(others)
+
+
+def _content_hash(view: Message) -> int:
+    """Return the hash of all that a model reads; cache points, which move at each request, are not."""
+    return hash((view.role, view.name, tuple(part for part in view.parts if not isinstance(part, CachePoint))))
+
+
+def _texts(view: Message) -> Iterator[str]:
+    """Yield the texts of a message, and of its results."""
+    for part in view.parts:
+        if isinstance(part, ToolResult):
+            yield from part.texts
+        elif isinstance(part, Text):
+            yield part.text
