@@ -5,9 +5,10 @@ Pure: bytes in, records out. Source: docs/format.md, "journal.jsonl".
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from buoyline.errors import MessageError
 from buoyline.messages import spell
@@ -169,64 +170,76 @@ class Batch:
         return tuple(ranges)
 
 
-class JournalState(Protocol):
-    """The state of a session by its journal, read as a whole (`Index`) or from its end (`JournalTail`)."""
+@dataclass
+class JournalState:
+    """The state of a session by its journal, read as a whole (`Index`) or from its end (`JournalTail`).
 
-    @property
-    def last_batch(self) -> Batch | None:
-        """The newest batch."""
-        ...
+    Attributes:
+        last_summary: The newest line of ``summaries.jsonl``.
+        windows: The last two records of the content that ``window.jsonl`` was replaced with, newest last.
+        settings: The newest record of the window's settings; empty if there is none.
+        pins: Session indexes of the pinned messages.
+        writer: The window that may write to the session; empty if none ever began or claimed it.
+        result_bytes: Bytes of all tool results and their views.
+        messages: How many messages are archived.
+        next_line: The transcript line that the next batch begins on, 1-based.
+        transcript_end: Bytes that the transcript should have.
+        context_end: Committed bytes of ``context.jsonl``.
+        summaries_end: Committed bytes of ``summaries.jsonl``.
+    """
 
-    @property
-    def messages(self) -> int:
-        """How many messages are archived."""
-        ...
+    last_batch: Batch | None = None
+    last_summary: ByteRange | None = None
+    windows: list[Record] = field(default_factory=list[Record])
+    settings: Record = field(default_factory=dict[str, Any])
+    pins: tuple[int, ...] = ()
+    writer: str = ""
+    result_bytes: int = 0
+    messages: int = 0
+    next_line: int = 1
+    transcript_end: int = 0
+    context_end: int = 0
+    summaries_end: int = 0
 
-    @property
-    def next_line(self) -> int:
-        """The transcript line that the next batch begins on, 1-based."""
-        ...
+    def apply(self, record: Record, offset: int) -> None:
+        """Add *record*, which is newer than all others and at *offset* of the journal."""
+        match record["op"]:
+            case "batch":
+                batch = self.last_batch = batch_from(record, offset)
+                self.messages, self.context_end = batch.end, batch.byte_range.end
+                self.next_line, self.transcript_end = batch.end_line, batch.transcript_end
+            case "summary":
+                self.last_summary = byte_range_from(record, offset)
+                self.summaries_end = self.last_summary.end
+            case "result":
+                self.result_bytes = record.get("total", 0)
+            case "window":
+                self.windows = [*self.windows[-1:], record]
+                self.pins = tuple(record["pins"])
+            case "pins":
+                self.pins = tuple(record["pins"])
+            case "writer":
+                self.writer = record["writer"]
+            case "settings":
+                self.settings = record
+            case _:
+                pass
 
-    @property
-    def transcript_end(self) -> int:
-        """Bytes that the transcript should have."""
-        ...
-
-    @property
-    def windows(self) -> Sequence[Record]:
-        """The last two records of the content that ``window.jsonl`` was replaced with, newest last."""
-        ...
-
-    @property
-    def settings(self) -> Record:
-        """The newest settings of the session's window; empty if there are none."""
-        ...
-
-    @property
-    def pins(self) -> tuple[int, ...]:
-        """Session indexes of the messages that are pinned."""
-        ...
-
-    @property
-    def writer(self) -> str:
-        """The window that may write to the session; empty if none ever began or claimed it."""
-        ...
-
+    @abstractmethod
     def find_batch(self, batch_id: str) -> Batch | None:
         """Return the batch that a caller gave this id."""
-        ...
 
+    @abstractmethod
     def find_result(self, name: str) -> Record | None:
         """Return the record of the tool result in file *name*."""
-        ...
 
+    @abstractmethod
     def find_call(self, call_id: str) -> Record | None:
         """Return the record of the newest tool result of this call."""
-        ...
 
+    @abstractmethod
     def find_stub(self, digest: str) -> Record | None:
         """Return the record of the stub whose text has this SHA-256."""
-        ...
 
 
 def begin_record(time: str) -> Record:

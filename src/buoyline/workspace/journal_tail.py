@@ -6,7 +6,7 @@ read from its newest snapshot on.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -16,6 +16,7 @@ from buoyline.workspace import layout
 from buoyline.workspace.journal import (
     Batch,
     ByteRange,
+    JournalState,
     Read,
     Record,
     Synced,
@@ -137,14 +138,14 @@ _KEPT: Mapping[str, int] = {**dict.fromkeys(_ONCE, 1), "window": 2}
 """How many of the newest records of each kind a writer needs."""
 
 
-class JournalTail:
+class JournalTail(JournalState):
     """The state of a session for a writer: the newest records, and others on request.
 
     Attributes:
         is_loaded: The journal was read.
         end: Bytes of the journal that are whole records.
-        last_summary: The newest line of ``summaries.jsonl``.
         summaries: Number of summaries.
+        lines: The newest record of the growth of ``window.jsonl`` since its replacement; None if there is none.
         synced: Bytes known to be durable; a power cut may have taken later ones.
         names: Of the files in the session's folder; None before the folder was listed.
         has_lost_a_record: A damaged line follows the last batch's record; it may have been the record of a batch.
@@ -159,17 +160,17 @@ class JournalTail:
 
     def forget(self) -> None:
         """Forget everything, since the journal may have been replaced."""
+        super().__init__()
         self._record_offsets.clear()
-        self._newest: dict[str, list[tuple[int, Record]]] = {}
+        self._newest: dict[str, dict[int, Record]] = {}
         self._tail = b""
         self.is_loaded = False
         self._checked = Synced()
         self._proven = Synced()
         self.end = 0
         self._counted_end = 0
-        self.last_batch: Batch | None = None
-        self.last_summary: ByteRange | None = None
         self.summaries = 0
+        self.lines: Record | None = None
         self.synced = Synced()
         self.names: ResultNames | None = None
         self.has_lost_a_record = False
@@ -204,77 +205,33 @@ class JournalTail:
         """Add *record*, which is *line* at *offset* of the journal; the caller must not change it later."""
         op = record["op"]
         if op in _KEPT:
-            self._newest[op] = [*self._newest.get(op, ()), (offset, record)][-_KEPT[op] :]
+            newest = self._newest.setdefault(op, {})
+            newest[offset] = record
+            if len(newest) > _KEPT[op]:
+                del newest[next(iter(newest))]
         self.synced = self._claimed(record, offset)
         self.end = offset + len(line) + 1
         if op != "lines":
             self._counted_end = self.end
         self._tail = tail_of(line)
-        if op == "batch":
-            self.last_batch = batch_from(record, offset)
-            self.has_lost_a_record = False
-        elif op == "summary":
-            self.last_summary = byte_range_from(record, offset)
-            self.summaries = record.get("n", self.summaries + 1)
-        elif op == "result" and self.names is not None:
-            self.names.add(record["path"])
+        self.apply(record, offset)
 
-    @property
-    def messages(self) -> int:
-        """How many messages are archived."""
-        return self.last_batch.end if self.last_batch else 0
-
-    @property
-    def context_end(self) -> int:
-        """Committed bytes of ``context.jsonl``."""
-        return self.last_batch.byte_range.end if self.last_batch else 0
-
-    @property
-    def summaries_end(self) -> int:
-        """Committed bytes of ``summaries.jsonl``."""
-        return self.last_summary.end if self.last_summary else 0
-
-    @property
-    def result_bytes(self) -> int:
-        """Bytes of all tool results and their views."""
-        return int(self._latest("result").get("total", 0))
-
-    @property
-    def next_line(self) -> int:
-        """The transcript line that the next batch begins on, 1-based."""
-        return self.last_batch.end_line if self.last_batch else 1
-
-    @property
-    def transcript_end(self) -> int:
-        """Bytes that the transcript should have."""
-        return self.last_batch.transcript_end if self.last_batch else 0
-
-    @property
-    def windows(self) -> Sequence[Record]:
-        """The last two records of what ``window.jsonl`` begins with, newest last."""
-        return [record for _, record in self._newest.get("window", ())]
-
-    @property
-    def lines(self) -> Record | None:
-        """The newest record of the growth of ``window.jsonl`` since its replacement; None if there is none."""
-        noted = max(self._newest.get("window", [])[-1:] + self._newest.get("lines", []), key=_offset, default=None)
-        return noted[1] if noted and noted[1]["op"] == "lines" else None
-
-    @property
-    def settings(self) -> Record:
-        """The newest settings of the session's window; empty when there is none."""
-        return self._latest("settings")
-
-    @property
-    def pins(self) -> tuple[int, ...]:
-        """Session indexes of the messages that are pinned."""
-        noted = max(self._newest.get("window", [])[-1:] + self._newest.get("pins", []), key=_offset, default=None)
-        return tuple(noted[1]["pins"]) if noted else ()
-
-    @property
-    def writer(self) -> str:
-        """Which window goes on with the session; empty when none ever began or claimed it."""
-        return str(self._latest("writer").get("writer", ""))
+    def apply(self, record: Record, offset: int) -> None:
+        """Add *record*, which is newer than all others and at *offset* of the journal."""
+        super().apply(record, offset)
+        match record["op"]:
+            case "batch":
+                self.has_lost_a_record = False
+            case "summary":
+                self.summaries = record.get("n", self.summaries + 1)
+            case "result" if self.names is not None:
+                self.names.add(record["path"])
+            case "window":
+                self.lines = None
+            case "lines":
+                self.lines = record
+            case _:
+                pass
 
     def find_batch(self, batch_id: str) -> Batch | None:
         """Return the batch that a caller gave this id."""
@@ -301,7 +258,7 @@ class JournalTail:
         writer = {} if self._is_durable else {"unsynced": True}
         if not self.end:
             return writer
-        newest = {op: [offset for offset, _ in kept] for op, kept in self._newest.items()}
+        newest = {op: list(records) for op, records in self._newest.items()}
         return {**writer, "before": {"synced": list(self.synced), **newest}}
 
     @property
@@ -318,8 +275,8 @@ class JournalTail:
 
     def unsynced_files(self) -> list[str]:
         """Return those of the two files whose committed bytes may not be durable."""
-        ends = {layout.CONTEXT_FILE: self.context_end, layout.SUMMARIES_FILE: self.summaries_end}
-        return [name for name, end in ends.items() if end > self.synced_of(name)]
+        names = [layout.CONTEXT_FILE] if self.context_end > self.synced.context else []
+        return [*names, layout.SUMMARIES_FILE] if self.summaries_end > self.synced.summaries else names
 
     def mark_synced(self, *, transcript: bool) -> None:
         """Note that all committed bytes are durable, and with *transcript* those of the transcript, too."""
@@ -334,26 +291,16 @@ class JournalTail:
     def unchecked_batches(self) -> list[Batch]:
         """Return the batches that a power cut may have taken and that were not checked since, oldest first."""
         safe = max(self.synced.context, self._checked.context, self._proven.context)
-        found: list[Batch] = []
         if self.context_end <= safe:
-            return found
-        for offset, record in self._chain("batch"):
-            batch = batch_from(record, offset)
-            if batch.byte_range.end <= safe:
-                break
-            found.append(batch)
-        return found[::-1]
+            return []
+        return [batch_from(record, offset) for offset, record in self._newer_than("batch", safe)]
 
     def unchecked_summaries(self) -> list[ByteRange]:
         """Return the byte ranges of summaries that may be lost and were not checked since, oldest first."""
         safe = max(self.synced.summaries, self._checked.summaries, self._proven.summaries)
-        found: list[ByteRange] = []
-        for offset, record in self._chain("summary"):
-            byte_range = byte_range_from(record, offset)
-            if byte_range.end <= safe:
-                break
-            found.append(byte_range)
-        return found[::-1]
+        if self.summaries_end <= safe:
+            return []
+        return [byte_range_from(record, offset) for offset, record in self._newer_than("summary", safe)]
 
     def rewind(self, offset: int) -> None:
         """Forget the record at *offset* of the journal and all later ones: they were never committed.
@@ -371,22 +318,22 @@ class JournalTail:
     def _find(self, op: str, name: str) -> tuple[int, Record] | None:
         return self._record_offsets.find(op, name, self.end) if op in self._newest else None
 
-    def _latest(self, op: str) -> Record:
-        kept = self._newest.get(op)
-        return kept[-1][1] if kept else {}
+    def _newer_than(self, op: str, safe: int) -> list[tuple[int, Record]]:
+        """Return the records of kind *op* whose bytes end after *safe*, oldest first, with their offsets.
 
-    def _chain(self, op: str) -> Iterator[tuple[int, Record]]:
-        """Yield the records of kind *op*, newest first, as long as each leads to the one before."""
-        newest = self._newest.get(op)
-        offset, record = newest[-1] if newest else (0, None)
-        while record is not None:
-            yield offset, record
+        The search ends early at a record that does not lead to the one before.
+        """
+        found: list[tuple[int, Record]] = []
+        offset, record = next(reversed(self._newest.get(op, {}).items()), (0, None))
+        while record is not None and record["offset"] + sum(record["bytes"]) > safe:
+            found.append((offset, record))
             before = record.get("before")
             offsets = before.get(op) if is_object(before) else None
             if not _are_offsets(offsets, offset):
-                return
+                break
             offset = offsets[-1]
             record = self._record(offset, op)
+        return found[::-1]
 
     def _load(self, size: int) -> None:
         found = self._last_whole(size)
@@ -423,7 +370,9 @@ class JournalTail:
         length = _READ_BYTES
         while True:
             start = max(size - length, 0)
-            for offset, line in reversed(list(self._whole_lines(start, size))):
+            content = self._read(start, size - start)
+            skipped = content.find(b"\n") + 1 if start else 0
+            for offset, line in reversed(list(lines_of(content[skipped:], start + skipped))):
                 record = decode(line)
                 if record is not None:
                     return offset, record, line
@@ -431,40 +380,25 @@ class JournalTail:
                 return None
             length *= 4
 
-    def _whole_lines(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        content = self._read(start, end - start)
-        skipped = content.find(b"\n") + 1 if start else 0
-        return lines_of(content[skipped:], start + skipped)
-
     def _restore(self, record: Record, end: int) -> bool:
         """Load the records that *record*, at *end*, refers to; False if one of them is unreadable."""
         if not end:
             return True
-        before = record.get("before")
-        newest = self._records(before, end) if is_object(before) else None
-        if newest is None:
+        before, newest = record.get("before"), dict[str, dict[int, Record]]()
+        if not is_object(before):
             return False
+        for op, offsets in before.items():
+            if op not in _KEPT:
+                continue
+            records = {offset: self._record(offset, op) for offset in offsets} if _are_offsets(offsets, end) else {}
+            newest[op] = {offset: each for offset, each in records.items() if each is not None}
+            if not records or len(newest[op]) != len(records):
+                return False
         self._newest = newest
-        self.end = end
-        self.synced = synced_before(record)
-        if "batch" in newest:
-            offset, found = newest["batch"][-1]
-            self.last_batch = batch_from(found, offset)
-        if "summary" in newest:
-            offset, found = newest["summary"][-1]
-            self.last_summary = byte_range_from(found, offset)
-            self.summaries = found["n"]
+        found = {offset: each for records in newest.values() for offset, each in records.items()}
+        for offset in sorted(found):
+            self.apply(found[offset], offset)
         return True
-
-    def _records(self, before: Mapping[str, Any], end: int) -> dict[str, list[tuple[int, Record]]] | None:
-        newest: dict[str, list[tuple[int, Record]]] = {}
-        for op in before.keys() & _KEPT.keys():
-            offsets = before[op]
-            records = [self._record(offset, op) for offset in offsets] if _are_offsets(offsets, end) else [None]
-            if None in records:
-                return None
-            newest[op] = [(offset, record) for offset, record in zip(offsets, records, strict=True) if record]
-        return newest
 
     def _record(self, offset: int, op: str) -> Record | None:
         record = record_at(self._read, offset)
@@ -482,10 +416,6 @@ class JournalTail:
                 is_damaged = record is None
                 is_sound = is_sound and not is_damaged
         return is_sound
-
-
-def _offset(kept: tuple[int, Record]) -> int:
-    return kept[0]
 
 
 def _are_offsets(value: object, end: int) -> TypeGuard[list[int]]:
