@@ -33,15 +33,15 @@ SYNCS = {
     "/data/ < Blobs.put > LocalTree.publish": ("a payload", "a power cut"),
     "/sessions/ < Session._opened": ("the first call of a workspace", "a power cut"),
     "/workspace.json < create_workspace > LocalTree.publish": ("the first call of a workspace", "a power cut"),
-    "context.jsonl < Archive.add > Appender.sync_found > Appender._sync > Appender.sync_committed": (
+    "context.jsonl < Archive.add > Appender.sync_found > Appender._sync": (
         "one message",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "context.jsonl < Archive.add > Appender.commit > Appender._sync > Appender.sync_committed": (
+    "context.jsonl < Archive.add > Appender.commit > Appender._sync": (
         "one message",
         "a power cut",
     ),
-    "context.jsonl < Results.store > Appender.note > Appender._sync > Appender.sync_committed": (
+    "context.jsonl < Results.store > Appender.note > Appender._sync": (
         "one message",
         "a kill, then a power cut after a process that was at work stores a result",
     ),
@@ -49,7 +49,7 @@ SYNCS = {
         "several messages",
         "a kill and the loss of the journal, then a power cut after the next process stores a result",
     ),
-    "context.jsonl < recover > Appender.sync_earlier": (
+    "context.jsonl < recover > Appender.sync_earlier > Appender._sync": (
         "one message",
         "a kill, then a power cut after the next process repeats it",
     ),
@@ -79,7 +79,7 @@ SYNCS = {
         "a power cut",
     ),
     "journal.jsonl < Window.start > Appender.note > Appender._sync": ("a window", "a power cut"),
-    "journal.jsonl < recover > Appender.sync_earlier": (
+    "journal.jsonl < recover > Appender.sync_earlier > Appender._sync": (
         "one message",
         "a kill, then a power cut after the next process repeats it",
     ),
@@ -133,23 +133,23 @@ SYNCS = {
         "messages of a window",
         "a power cut while the next writer recovers from one",
     ),
-    "summaries.jsonl < Archive.add > Appender.sync_found > Appender._sync > Appender.sync_committed": (
+    "summaries.jsonl < Archive.add > Appender.sync_found > Appender._sync": (
         "the first summary",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
-    "summaries.jsonl < Archive.add > Appender.commit > Appender._sync > Appender.sync_committed": (
+    "summaries.jsonl < Archive.add > Appender.commit > Appender._sync": (
         "the first summary",
         "a kill, then a power cut after a process that was at work archives something else",
     ),
-    "summaries.jsonl < Results.store > Appender.note > Appender._sync > Appender.sync_committed": (
+    "summaries.jsonl < Results.store > Appender.note > Appender._sync": (
         "the first summary",
         "a kill, then a power cut after a process that was at work stores a result",
     ),
-    "summaries.jsonl < Summaries.add > Appender.commit > Appender._sync > Appender.sync_committed": (
+    "summaries.jsonl < Summaries.add > Appender.commit > Appender._sync": (
         "the first summary",
         "a power cut",
     ),
-    "summaries.jsonl < recover > Appender.sync_earlier": (
+    "summaries.jsonl < recover > Appender.sync_earlier > Appender._sync": (
         "the first summary",
         "a kill, then a power cut after the next process repeats it",
     ),

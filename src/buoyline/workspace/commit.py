@@ -6,6 +6,7 @@ protocol".
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 
 from buoyline.errors import StorageError
 from buoyline.workspace import layout
@@ -17,7 +18,11 @@ _MAX_UNSYNCED_BYTES = 1 << 20
 
 
 class Appender:
-    """The files of one session, opened for appending while the session's lock is held."""
+    """The files of one session, opened for appending while the session's lock is held.
+
+    Attributes:
+        syncs_at_once: Each write is durable on return, without `flush`.
+    """
 
     def __init__(self, tree: Tree, directory: str, tail: JournalTail, *, shares_sync: bool = False) -> None:
         """Work in *directory* of *tree*; the caller holds the session's lock and closes this.
@@ -33,6 +38,7 @@ class Appender:
         self._directory = directory
         self._tail = tail
         self._shares_sync = shares_sync
+        self.syncs_at_once = tree.is_durable and not shares_sync
         self._handles: dict[str, OpenFile] = {}
         self._flushed: dict[str, int] = {}
         self._dirty: set[str] = set()
@@ -48,19 +54,12 @@ class Appender:
             raise self._failure
         return bool(self._dirty)
 
-    @property
-    def syncs_at_once(self) -> bool:
-        """Whether each write is durable on return, without `flush`."""
-        return self._tree.is_durable and not self._shares_sync
-
     def close(self) -> None:
         """Close the files."""
-        if self._handles:
-            _, handle = self._handles.popitem()
-            try:
-                handle.close()
-            finally:
-                self.close()
+        with ExitStack() as closing:
+            for handle in self._handles.values():
+                closing.callback(handle.close)
+            self._handles.clear()
 
     def has(self, name: str) -> bool:
         """Return whether the session has a file *name*."""
@@ -127,12 +126,13 @@ class Appender:
         Raises:
             StorageError: The file system refused. The journal was cut back to where it was.
         """
-        encoded = encode({**record, **self._tail.before()})
+        made = {**record, **self._tail.before()}
+        encoded = encode(made)
         journal = self.file(layout.JOURNAL_FILE)
         before = journal.size()
         try:
             journal.append(encoded)
-            self._tail.absorb(encoded)
+            self._tail.fold(made, encoded[:-1], before)
             if durable:
                 self._sync_or_defer(layout.JOURNAL_FILE)
             elif not self._dirty:
@@ -141,10 +141,6 @@ class Appender:
         except StorageError:
             _cut_back([(journal, before)])
             raise
-
-    def cut_journal(self, end: int) -> None:
-        """Cut the journal to *end*, since the step that its records announced failed; the caller forgets its tail."""
-        _cut_back([(self.file(layout.JOURNAL_FILE), end)])
 
     def append_lines(self, name: str, lines: Sequence[bytes]) -> int:
         """Append *lines* to a file that needs no record, after setting aside a torn last line; durable on return.
@@ -171,10 +167,6 @@ class Appender:
             _cut_back([(file, size)])
             raise
         return size
-
-    def cut(self, name: str, size_bytes: int) -> None:
-        """Cut file *name* to *size_bytes* after the record of its new lines failed."""
-        _cut_back([(self.file(name), size_bytes)])
 
     def replace(self, name: str, content: bytes) -> None:
         """Replace the content of file *name*; it and all earlier writes are durable on return.
@@ -206,22 +198,8 @@ class Appender:
         Raises:
             StorageError: The device refused.
         """
-        if not self._tail.has_unsynced_records:
-            return
-        for name in (*self._tail.unsynced_files(), layout.JOURNAL_FILE):
-            self.file(name).sync()
-        self._tail.mark_synced(transcript=self._sync_long_transcript())
-
-    def sync_committed(self) -> list[str]:
-        """Sync all bytes that the journal's records commit, and return the names of the synced files.
-
-        Raises:
-            StorageError: The device refused.
-        """
-        unsynced = self._tail.unsynced_files()
-        for name in unsynced:
-            self.file(name).sync()
-        return unsynced
+        if self._tail.has_unsynced_records:
+            self._sync((layout.JOURNAL_FILE,))
 
     def flush(self) -> None:
         """Sync all writes that are not synced yet.
@@ -266,14 +244,6 @@ class Appender:
             self._set_aside(name, file, file.read(0, hole).rfind(b"\n") + 1)
             file.sync()
 
-    def cut_transcript(self, end: int) -> None:
-        """Cut the transcript to *end*. Nothing is set aside, since it can be rendered again."""
-        self.file(layout.TRANSCRIPT_FILE).cut(end)
-
-    def extend_transcript(self, content: bytes) -> None:
-        """Append rendered bytes to the transcript, unsynced."""
-        self.file(layout.TRANSCRIPT_FILE).append(content)
-
     def _sync_or_defer(self, *names: str) -> None:
         if self._shares_sync:
             self._dirty.update(names)
@@ -281,20 +251,18 @@ class Appender:
             self._sync(names)
 
     def _sync(self, names: Iterable[str]) -> None:
-        # A durable record must not follow one whose bytes are not durable: it would look like damage.
-        settled = self.sync_committed() if layout.JOURNAL_FILE in names else []
-        for name in names:
-            if name not in settled:
+        if layout.JOURNAL_FILE not in names:
+            for name in names:
                 self.file(name).sync()
-        if layout.JOURNAL_FILE in names:
-            self._tail.mark_synced(transcript=self._sync_long_transcript())
-
-    def _sync_long_transcript(self) -> bool:
-        """Sync the transcript from time to time, so that the next process has little of it to check."""
-        if self._tail.transcript_end - self._tail.synced.transcript < _MAX_UNSYNCED_BYTES:
-            return False
-        self.file(layout.TRANSCRIPT_FILE).sync()
-        return True
+            return
+        # A durable record must not follow one whose bytes are not durable: it would look like damage.
+        for name in dict.fromkeys((*self._tail.unsynced_files(), *names)):
+            self.file(name).sync()
+        # From time to time, so that the next process has little of the transcript to check.
+        is_long = self._tail.transcript_end - self._tail.synced.transcript >= _MAX_UNSYNCED_BYTES
+        if is_long:
+            self.file(layout.TRANSCRIPT_FILE).sync()
+        self._tail.mark_synced(transcript=is_long)
 
     def _set_aside(self, name: str, file: OpenFile, end: int) -> None:
         torn = file.read(end, file.size() - end)

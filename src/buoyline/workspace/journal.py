@@ -32,15 +32,19 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Record | None:
-    """Read one line without its end; None if it is torn, damaged or no record."""
+    """Read one line without its end, and without its checksum; None if it is torn, damaged or no record."""
     body, crc = line[:-_CRC_BYTES], line[-_CRC_BYTES:]
     if crc != b',"crc":"%08x"}' % zlib.crc32(body):
         return None
     try:
-        record = parse(line)
+        found = parse(line)
     except MessageError:
         return None
-    return record if is_object(record) and isinstance(record.get("op"), str) else None
+    if not is_object(found) or not isinstance(found.get("op"), str):
+        return None
+    record = dict(found)
+    del record["crc"]
+    return record
 
 
 class Synced(NamedTuple):

@@ -195,12 +195,6 @@ class JournalTail(JournalState):
             return self.refresh(size)
         return False
 
-    def absorb(self, line: bytes) -> None:
-        """Add a record whose *line* was just written at `end` of the journal."""
-        record = decode(line[:-1])
-        if record is not None:
-            self.fold(record, line[:-1], self.end)
-
     def fold(self, record: Record, line: bytes, offset: int) -> None:
         """Add *record*, which is *line* at *offset* of the journal; the caller must not change it later."""
         op = record["op"]

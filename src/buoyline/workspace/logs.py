@@ -138,8 +138,8 @@ class Window:
                     appender.note(record)
             except StorageError:
                 # The journal first: a record of lines that are gone would make the rest look damaged.
-                appender.cut_journal(end)
-                appender.cut(layout.WINDOW_FILE, before)
+                appender.file(layout.JOURNAL_FILE).cut(end)
+                appender.file(layout.WINDOW_FILE).cut(before)
                 raise
 
     def replace(
@@ -175,7 +175,7 @@ class Window:
             except StorageError:
                 # If only the sync of the directory failed, the file is the new one, and needs its record.
                 if self._session.window_content() != content:
-                    appender.cut_journal(before)
+                    appender.file(layout.JOURNAL_FILE).cut(before)
                 raise
 
     def _lease(self, lines: Sequence[bytes]) -> AbstractContextManager[object]:
@@ -200,7 +200,7 @@ class Window:
         """
         note = window_note(tail, self._session.window_content() or b"")
         if note is not None and note is not tail.windows[-1]:
-            appender.note({key: note[key] for key in note if key not in {"before", "unsynced", "crc"}}, durable=False)
+            appender.note({key: note[key] for key in note if key not in {"before", "unsynced"}}, durable=False)
 
 
 def _grown(tail: JournalTail, appender: Appender, before: int, added: bytes, times: Sequence[str]) -> Record:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import detect
+from buoyline.messages.times import now
 from buoyline.offloader.transcript import blank_lines
 from buoyline.workspace import layout
 from buoyline.workspace.batches import ArchivedMessage, batch_after, messages_of, rendered, times_of, transcript_bytes
@@ -25,15 +26,7 @@ WholeIndex = Callable[[], Index]
 """Reads the whole journal; called only after a crash."""
 
 
-def recover(
-    tail: JournalTail,
-    appender: Appender,
-    content: Content,
-    index: WholeIndex,
-    *,
-    is_first_look: bool,
-    now: Callable[[], str],
-) -> None:
+def recover(tail: JournalTail, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool) -> None:
     """Bring the session's files back to the last commit.
 
     Args:
@@ -42,7 +35,6 @@ def recover(
         content: Reads a batch.
         index: Reads the journal.
         is_first_look: This process has not seen these files before.
-        now: Returns the time, for records of messages whose own record is damaged.
     """
     while (torn := _first_torn(tail, appender, content)) is not None:
         tail.rewind(torn)
@@ -81,9 +73,10 @@ def rebuilt_journal(context: bytes, time: str, *, is_durable: bool) -> bytes:
     tail = JournalTail(read, is_durable=is_durable)
     tail.refresh(len(journal))
     for record in _adopted(tail, context, time):
-        line = encode({**record, **tail.before()})
+        made = {**record, **tail.before()}
+        line = encode(made)
         journal += line
-        tail.absorb(line)
+        tail.fold(made, line[:-1], tail.end)
         tail.mark_synced(transcript=False)
     return bytes(journal)
 
@@ -141,10 +134,11 @@ def _complete_transcript(
     whole = sum(batch.transcript_end <= end for batch in batches)
     while whole and not _is_rendered(tail, batches[whole - 1], file, content):
         whole -= 1
-    appender.cut_transcript(batches[whole - 1].transcript_end if whole else 0)
+    # Nothing is set aside, since all of it can be rendered again.
+    file.cut(batches[whole - 1].transcript_end if whole else 0)
     for batch in batches[whole:]:
         lines = _rendered(tail, batch, content)
-        appender.extend_transcript(blank_lines(batch.transcript_bytes, sum(batch.lines)) if lines is None else lines)
+        file.append(blank_lines(batch.transcript_bytes, sum(batch.lines)) if lines is None else lines)
 
 
 def _end_of_whole(file: OpenFile, start: int) -> int:

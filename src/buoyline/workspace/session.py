@@ -17,7 +17,7 @@ from buoyline.workspace.commit import Appender
 from buoyline.workspace.journal import begin_record, encode
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.recovery import rebuilt_journal, recover
-from buoyline.workspace.stored_session import StoredSession, chosen_directory, folded_names
+from buoyline.workspace.stored_session import StoredSession, chosen_directory, folded_names, found_directory
 from buoyline.workspace.tree import OpenFile, Tree
 
 
@@ -51,8 +51,7 @@ class Session(StoredSession):
         self._journal: OpenFile | None = None
         self._shared: SyncGroup | None = None
 
-    @contextmanager
-    def writing(self) -> Generator[tuple[JournalTail, Appender]]:
+    def writing(self) -> AbstractContextManager[tuple[JournalTail, Appender]]:
         """Create and recover the session, and hold its lock during the block.
 
         Within `sync_group`, the lock is kept and the writes become durable at the end of that outer block.
@@ -63,20 +62,22 @@ class Session(StoredSession):
         """
         shared = self._shared
         if shared is None or shared.thread != threading.get_ident():
-            with self._opened(shares_sync=False) as appender:
-                yield self._tail, appender
-            return
+            return self._opened(shares_sync=False)
+        return self._opened_in_group(shared)
+
+    @contextmanager
+    def _opened_in_group(self, shared: "SyncGroup") -> Generator[tuple[JournalTail, Appender]]:
         if shared.appender is None:
             with ExitStack() as opened:
                 # Taken first, as everywhere: a call in the block that stores a payload takes it within the session's
                 # lock.
                 opened.enter_context(self.tree.lock(layout.GC_LOCK, self._lock_timeout_s, shared=True))
-                shared.appender = opened.enter_context(self._opened(shares_sync=True))
+                _, shared.appender = opened.enter_context(self._opened(shares_sync=True))
                 shared.stack.enter_context(opened.pop_all())
         try:
             if self._refresh_tail(shared.appender.file(layout.JOURNAL_FILE)):
                 # The call before failed. Writes that wait for the sync stay unsynced: that sync reports their error.
-                recover(self._tail, shared.appender, self.content, self.index, is_first_look=False, now=now)
+                recover(self._tail, shared.appender, self.content, self.index, is_first_look=False)
             yield self._tail, shared.appender
         except BaseException:
             self._tail.forget()
@@ -104,47 +105,45 @@ class Session(StoredSession):
                 shared.appender.flush()
 
     @contextmanager
-    def _opened(self, *, shares_sync: bool) -> Generator[Appender]:
-        with (
-            self.tree.lock(layout.lock_name(self.session_id), self._lock_timeout_s),
-            self._guard,
-            self._held() as tree,
-            closing(Appender(tree, self.directory, self._tail, shares_sync=shares_sync)) as appender,
-        ):
-            try:
-                self._journal = self._opened_journal(appender, is_durable=tree.is_durable)
-                is_first_look = self._refresh_tail(self._journal)
-                if is_first_look:
-                    # The writer of these entries may have been killed before they were durable.
-                    tree.sync_directory(layout.SESSIONS)
-                    tree.sync_directory(self.directory)
-                if not self._tail.end:
-                    # Even the first record is missing, which was durable before anybody saw the session.
-                    appender.set_aside_behind(layout.JOURNAL_FILE, 0)
-                    self._journal = _rebuild_journal(appender, is_durable=tree.is_durable)
-                    self._refresh_tail(self._journal)
-                recover(self._tail, appender, self.content, self.index, is_first_look=is_first_look, now=now)
-                yield appender
-            except BaseException:
-                # Only the files are right now; all that we knew of them is read again.
-                self._tail.forget()
-                raise
-            finally:
-                self._journal = None
+    def _opened(self, *, shares_sync: bool) -> Generator[tuple[JournalTail, Appender]]:
+        with self.tree.lock(layout.lock_name(self.session_id), self._lock_timeout_s), self._guard:
+            directory, held = self._held()
+            with held as tree, closing(Appender(tree, directory, self._tail, shares_sync=shares_sync)) as appender:
+                try:
+                    self._journal = self._opened_journal(appender, is_durable=tree.is_durable)
+                    is_first_look = self._refresh_tail(self._journal)
+                    if is_first_look:
+                        # The writer of these entries may have been killed before they were durable.
+                        tree.sync_directory(layout.SESSIONS)
+                        tree.sync_directory(directory)
+                    if not self._tail.end:
+                        # Even the first record is missing, which was durable before anybody saw the session.
+                        appender.set_aside_behind(layout.JOURNAL_FILE, 0)
+                        self._journal = _rebuild_journal(appender, is_durable=tree.is_durable)
+                        self._refresh_tail(self._journal)
+                    recover(self._tail, appender, self.content, self.index, is_first_look=is_first_look)
+                    yield self._tail, appender
+                except BaseException:
+                    # Only the files are right now; all that we knew of them is read again.
+                    self._tail.forget()
+                    raise
+                finally:
+                    self._journal = None
 
-    def _held(self) -> AbstractContextManager[Tree]:
+    def _held(self) -> tuple[str, AbstractContextManager[Tree]]:
+        """Return the session's directory, created if it is missing, and a tree that holds it open."""
         for _ in range(2):
-            directory = self._found()
+            self._directory = directory = self._directory or found_directory(self.tree, self.session_id)
             if directory is None:
                 break
             try:
-                return self.tree.held(directory)
+                return directory, self.tree.held(directory)
             except StorageError as error:
                 if error.errno != errno.ENOENT:
                     raise
                 self._directory = None  # gc removed it
         self._create()
-        return self.tree.held(self.directory)
+        return self.directory, self.tree.held(self.directory)
 
     def _create(self) -> None:
         created = {

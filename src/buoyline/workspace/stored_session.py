@@ -57,7 +57,9 @@ class StoredSession:
     @property
     def directory(self) -> str:
         """The session's directory, relative to the workspace; if it has none yet, the one that it would get."""
-        return self._found() or free_directory(self.files, self.session_id)
+        if self._directory is None:
+            self._directory = found_directory(self.files, self.session_id)
+        return self._directory or free_directory(self.files, self.session_id)
 
     def name(self, file: str) -> str:
         """Return the workspace-relative name of the session's *file*."""
@@ -69,8 +71,9 @@ class StoredSession:
 
     def exists(self) -> bool:
         """Return whether the session has been created."""
-        directory = self._found(looks=True)
-        return directory is not None and self.files.is_directory(directory)
+        if self._directory is None or not self.files.exists(self._directory):
+            self._directory = found_directory(self.files, self.session_id)
+        return self._directory is not None and self.files.is_directory(self._directory)
 
     def created_at(self) -> str:
         """Return when the session was created, ISO 8601 in UTC; empty if its ``session.json`` does not say so."""
@@ -226,12 +229,6 @@ class StoredSession:
         if on_damage is None:
             raise damage
         on_damage(damage)
-
-    def _found(self, *, looks: bool = False) -> str | None:
-        """Return the session's directory; None if it has none. With *looks*, check that a known one still exists."""
-        if self._directory is None or (looks and not self.files.exists(self._directory)):
-            self._directory = found_directory(self.files, self.session_id)
-        return self._directory
 
     def _check_owner(self) -> None:
         try:
