@@ -41,7 +41,7 @@ SYNCS = {
         "one message",
         "a power cut",
     ),
-    "context.jsonl < Results.store > Appender.note > Appender._sync": (
+    "context.jsonl < Results._commit > Appender.note > Appender._sync": (
         "one message",
         "a kill, then a power cut after a process that was at work stores a result",
     ),
@@ -58,14 +58,9 @@ SYNCS = {
         "a kill, then a power cut after a process that was at work repeats it",
     ),
     "journal.jsonl < Archive.add > Appender.commit > Appender._sync": ("one message", "a power cut"),
-    "journal.jsonl < Results.store > Appender.note > Appender._sync": ("a tool result", "a power cut"),
-    "journal.jsonl < Results.store > Appender.sync_found > Appender._sync": (
+    "journal.jsonl < Results._commit > Appender.note > Appender._sync": ("a tool result", "a power cut"),
+    "journal.jsonl < Results._commit > Appender.sync_found > Appender._sync": (
         "a tool result",
-        "a kill, then a power cut after a process that was at work repeats it",
-    ),
-    "journal.jsonl < Results.publish > Appender.note > Appender._sync": ("a result that is streamed", "a power cut"),
-    "journal.jsonl < Results.publish > Appender.sync_found > Appender._sync": (
-        "a result that is streamed",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
     "journal.jsonl < _rebuild_journal > Appender.replace > LocalTree.replace": (
@@ -93,8 +88,11 @@ SYNCS = {
         "a result with a view that is streamed",
         "a power cut",
     ),
-    "session/ < Results.publish > LocalTree.publish_staged": ("a result that is streamed", "a power cut"),
-    "session/ < Results.store": (
+    "session/ < Results.publish.<locals>.write > LocalTree.publish_staged": (
+        "a result that is streamed",
+        "a power cut",
+    ),
+    "session/ < Results.store.<locals>.write": (
         "a tool result",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
@@ -141,7 +139,7 @@ SYNCS = {
         "the first summary",
         "a kill, then a power cut after a process that was at work archives something else",
     ),
-    "summaries.jsonl < Results.store > Appender.note > Appender._sync": (
+    "summaries.jsonl < Results._commit > Appender.note > Appender._sync": (
         "the first summary",
         "a kill, then a power cut after a process that was at work stores a result",
     ),
@@ -183,6 +181,16 @@ SYNCS = {
         "a power cut while the next writer recovers from one",
     ),
 }
+
+NEEDED_TWICE = (
+    ("journal.jsonl < Results._commit > Appender.note > Appender._sync", "a result that is streamed", "a power cut"),
+    (
+        "journal.jsonl < Results._commit > Appender.sync_found > Appender._sync",
+        "a result that is streamed",
+        "a kill, then a power cut after a process that was at work repeats it",
+    ),
+)
+"""Syncs that another call shares with the one of its scenario above; that call needs it, too."""
 
 NEEDED_ELSEWHERE = {
     "session/ < _rebuild_journal > Appender.replace > LocalTree.replace": (

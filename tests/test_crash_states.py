@@ -30,7 +30,7 @@ from crash_scenarios import (
     shown,
 )
 from crash_states import Crash, Entries, Mark, Sync, Write, spread
-from crash_syncs import NEEDED_ELSEWHERE, SYNCS
+from crash_syncs import NEEDED_ELSEWHERE, NEEDED_TWICE, SYNCS
 from thirds import STEP
 
 from buoyline.errors import BuoylineError
@@ -274,10 +274,13 @@ async def test_none_of_many_more_states_breaks_a_promise(name: str, way: str, fo
 
 
 @pytest.mark.parametrize(
-    "sync", [pytest.param(sync, marks=[pytest.mark.slow] if at % STEP else []) for at, sync in enumerate(SYNCS)]
+    ("sync", "name", "way"),
+    [
+        pytest.param(*needed, marks=[pytest.mark.slow] if at % STEP else [])
+        for at, needed in enumerate([*((sync, *where) for sync, where in SYNCS.items()), *NEEDED_TWICE])
+    ],
 )
-async def test_a_promise_is_broken_without_this_sync(sync: str, folder: Path) -> None:
-    name, way = SYNCS[sync]
+async def test_a_promise_is_broken_without_this_sync(sync: str, name: str, way: str, folder: Path) -> None:
     recordings = await made(name, way, FOR_SYNCS, folder)
     statements = syncs_of(recordings)[sync]
     for file, statement in statements:

@@ -4,7 +4,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -37,11 +36,10 @@ def lines_of_bytes(size_bytes: int) -> str:
     return (line * (size_bytes // len(line) + 1))[:size_bytes]
 
 
-@pytest.fixture(params=[False, True], ids=["hashed in turn", "hashed beside"])
-def small_slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content_module, "_ASCII_SLICE_CHARS", 3)
     monkeypatch.setattr(content_module, "_SLICE_CHARS", 2)
-    monkeypatch.setattr(content_module, "_HASHED_BESIDE_CHARS", 1 if request.param else 1 << 21)
 
 
 @pytest.mark.usefixtures("small_slices")
@@ -113,15 +111,12 @@ async def test_a_result_that_a_crash_left_without_a_record_is_found_and_recorded
     assert workspace.session("s").index().results["tool_result-c.txt"]["bytes"] == 6
 
 
-async def test_a_large_result_that_finds_the_disk_full_leaves_neither_file_nor_thread(tmp_path: Path) -> None:
+async def test_a_large_result_that_finds_the_disk_full_leaves_no_file(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
     await workspace.initialize()
     with Faults(12, 28, calls=["write"]), pytest.raises(WorkspaceFull):
         await workspace.store_result("s", tool_result(lines_of_bytes(16_000_000)))
     assert [path for path in (tmp_path / "sessions" / "s").iterdir() if "tool_result" in path.name] == []
-    for thread in threading.enumerate():
-        if thread.name == "buoyline-hash":
-            thread.join()
     stored = await workspace.store_result("s", tool_result(lines_of_bytes(16_000_000)))
     assert Path(stored.reference).stat().st_size == 16_000_000
 

@@ -105,7 +105,7 @@ class Archive:
         return absent(strings, (tree.read(name) for name in names if tree.size(name) is not None))
 
     def _check_new(self, addition: "_Addition") -> None:
-        if self._quota.is_limited and not self._session.exists():
+        if self._quota.is_limited_for_new(self._session):
             tail = JournalTail(lambda _offset, _size_bytes: b"")
             needed = addition.growth(tail, self._session.tree, *addition.rendered_behind(tail))
             self._quota.check_new(self._session, *needed)

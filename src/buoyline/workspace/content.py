@@ -1,19 +1,13 @@
-"""The text of a tool result as the bytes of its file, encoded slice by slice to save memory.
-
-Pure apart from a thread that hashes.
-"""
+"""The text of a tool result as the bytes of its file, encoded slice by slice to save memory. Pure."""
 
 import hashlib
 import re
-import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from queue import Queue
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult, spell
 from buoyline.messages.jsonl import is_array, is_object, parse
-from buoyline.messages.model import Base64, ResultPart, join_texts, text_in
+from buoyline.messages.model import Base64, ResultPart, join_texts
 from buoyline.offloader.dimensions import dimensions, pages
 from buoyline.offloader.protocol import StoredPart
 from buoyline.offloader.view import view_of
@@ -24,10 +18,6 @@ from buoyline.workspace.journal import Record
 # A character takes up to three bytes more than in ASCII, so both make about a megabyte.
 _ASCII_SLICE_CHARS = 1 << 20
 _SLICE_CHARS = 1 << 18
-_WAITING_SLICES = 2
-
-# Hashing beside the writing saves 5 of 12 ms at 10 MB; starting a thread costs 0.1 ms.
-_HASHED_BESIDE_CHARS = 1 << 21
 
 
 class Measure(NamedTuple):
@@ -48,32 +38,32 @@ class ResultContent:
     """The content of a tool result's file: its text and JSON blocks, each beginning on a new line.
 
     Lone surrogates are written in their three-byte form, so that every text of a tool is loaded unchanged. The text is
-    encoded slice by slice, and hashed and counted on the way to the file.
+    encoded slice by slice, each time that it is read.
     """
 
     def __init__(self, result: ToolResult) -> None:
         """Take the text and JSON blocks of *result*; nothing is copied."""
         self._texts = list(result.texts)
-        self._read: _Read | None = None
 
     def chunks(self) -> Generator[bytes]:
-        """Yield the bytes in pieces of about a megabyte; the first full iteration also measures them."""
-        if self._read is None:
-            yield from self._measured_chunks()
-        else:
-            yield from (chunk for text, _ in self._pieces() for chunk in _encoded(text))
+        """Yield the bytes in pieces of about a megabyte."""
+        for text, _ in self._pieces():
+            yield from _encoded(text)
 
     def measure(self) -> Measure:
-        """Return size, hash and lines; encodes the text if that was not done yet."""
-        while (read := self._read) is None:
-            for _ in self.chunks():
-                pass
-        return Measure(
-            size_bytes=sum(size for size, _ in read.sizes),
-            sha256=read.digest.hexdigest(),
-            lines=read.lines,
-            blocks=tuple(_places(read.sizes)),
-        )
+        """Return size, hash and lines of the bytes."""
+        digest, blocks = hashlib.sha256(), list[tuple[int, int]]()
+        size_bytes, newlines, last = 0, 0, b"\n"
+        for text, is_block in self._pieces():
+            offset = size_bytes
+            for chunk in _encoded(text):
+                digest.update(chunk)
+                size_bytes += len(chunk)
+                newlines += chunk.count(b"\n")
+                last = chunk
+            if is_block:
+                blocks.append((offset, size_bytes - offset))
+        return Measure(size_bytes, digest.hexdigest(), newlines + (not last.endswith(b"\n")), tuple(blocks))
 
     def view(self) -> bytes | None:
         """Return the readable view; None, without a copy of the text, if the text itself is readable."""
@@ -88,75 +78,6 @@ class ResultContent:
             yield text, True
             if number < len(self._texts) and not text.endswith("\n"):
                 yield "\n", False
-
-    def _measured_chunks(self) -> Generator[bytes]:
-        sizes: list[tuple[int, bool]] = []
-        newlines, last = 0, b"\n"
-        with _Digest(is_beside=sum(map(len, self._texts)) >= _HASHED_BESIDE_CHARS) as digest:
-            for text, is_block in self._pieces():
-                size_bytes = 0
-                for chunk in _encoded(text):
-                    digest.update(chunk)
-                    yield chunk
-                    size_bytes += len(chunk)
-                    newlines += chunk.count(b"\n")
-                    last = chunk
-                sizes.append((size_bytes, is_block))
-        self._read = _Read(digest, sizes, newlines + (not last.endswith(b"\n")))
-
-
-def _places(sizes: Sequence[tuple[int, bool]]) -> Iterator[tuple[int, int]]:
-    """Yield offset and size of each block among the pieces whose *sizes* these are."""
-    offset = 0
-    for size, is_block in sizes:
-        if is_block:
-            yield offset, size
-        offset += size
-
-
-class _Digest:
-    """A SHA-256 that may be computed in a thread, while the caller waits for the disk."""
-
-    def __init__(self, *, is_beside: bool) -> None:
-        self._hash = hashlib.sha256()
-        self._waiting: Queue[bytes | None] | None = None
-        # Not an executor: it refuses work while the interpreter ends, when a worker may still be storing.
-        self._thread: threading.Thread | None = None
-        if is_beside:
-            self._waiting = Queue(_WAITING_SLICES)
-            self._thread = threading.Thread(target=self._take, args=(self._waiting,), name="buoyline-hash", daemon=True)
-            self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._waiting is not None:
-            self._waiting.put(None)
-
-    def update(self, chunk: bytes) -> None:
-        if self._waiting is None:
-            self._hash.update(chunk)
-        else:
-            self._waiting.put(chunk)
-
-    def hexdigest(self) -> str:
-        """Wait for the thread, if any, and return the digest. The file can be synced before."""
-        if self._thread is not None:
-            self._thread.join()
-        return self._hash.hexdigest()
-
-    def _take(self, waiting: "Queue[bytes | None]") -> None:
-        while (chunk := waiting.get()) is not None:
-            self._hash.update(chunk)
-
-
-class _Read(NamedTuple):
-    """The result of reading all chunks; the digest may still be computed."""
-
-    digest: _Digest
-    sizes: list[tuple[int, bool]]
-    lines: int
 
 
 def _encoded(text: str) -> Iterator[bytes]:
@@ -181,31 +102,15 @@ OPAQUE: Final = "opaque"
 REFERENCE: Final = "reference"
 """The kind of an image or file whose bytes are elsewhere or not base64: the facts in its block are in ``data/``."""
 
-ONE_TEXT: Final[Sequence[Record]] = ({"kind": "text"},)
-"""A single text, without a place yet."""
-
 _JSON_TYPE = "application/json"
 _BLOB = re.compile(layout.REFERENCE_PREFIX.decode("ascii") + r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
 _NUMBERS = ("width", "height", "pages")
 
 
-def has_data(result: ToolResult) -> bool:
-    """Return whether something of *result* goes to ``data/``."""
-    return any(text_in(part) is None for part in result.parts)
-
-
-def described(result: ToolResult, put: Put) -> list[Record]:
-    """Return the records of the parts of *result* in order; all parts other than text and JSON go to *put*.
-
-    Text and JSON have no place yet: `placed` adds it after the result's file is measured.
-    """
-    return [_described(part, put) for part in result.parts]
-
-
-def placed(parts: Sequence[Record], measure: Measure) -> list[Record]:
-    """Return *parts* with the places of their texts in the result's file."""
-    places = iter(measure.blocks)
-    return [part if "path" in part else {**part, **_place(*next(places))} for part in parts]
+def described(result: ToolResult, measure: Measure, put: Put) -> list[Record]:
+    """Return the records of the parts of *result* in order; all parts other than text and JSON go to *put*."""
+    blocks = iter(measure.blocks)
+    return [_described(part, blocks, put) for part in result.parts]
 
 
 def stored_parts(record: Record, reference: Callable[[str], str]) -> tuple[StoredPart, ...]:
@@ -239,9 +144,10 @@ def data_names(record: Record) -> Iterator[str]:
         yield from filter(None, map(layout.blob_behind, part.get("refers", ())))
 
 
-def _described(part: ResultPart, put: Put) -> Record:
+def _described(part: ResultPart, blocks: Iterator[tuple[int, int]], put: Put) -> Record:
     if isinstance(part, (Text, Json)):
-        return {"kind": "text" if isinstance(part, Text) else "json"}
+        offset, size_bytes = next(blocks)
+        return {"kind": "text" if isinstance(part, Text) else "json", "offset": offset, "bytes": size_bytes}
     content = part.content() if isinstance(part, Media) else None
     if isinstance(part, Media) and content is not None:
         named: Record = {"name": part.name} if part.name else {}
@@ -270,10 +176,6 @@ def _spelled(part: Media) -> str:
     facts = {"media_type": part.media_type, "bytes": part.size_bytes, "source": part.source, "name": part.name}
     payload = {"payload": part.payload.text, "start": part.payload.start} if isinstance(part.payload, Base64) else {}
     return spell({**facts, **payload})
-
-
-def _place(offset: int, size_bytes: int) -> Record:
-    return {"offset": offset, "bytes": size_bytes}
 
 
 def _stored(part: Mapping[str, Any], reference: Callable[[str], str]) -> StoredPart:

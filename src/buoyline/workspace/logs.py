@@ -44,8 +44,9 @@ class Summaries:
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
-        first = _summary_line(summary, 1)
-        self._quota.check_new(self._session, len(first), [_summary_growth(1, first, 0)])
+        if self._quota.is_limited_for_new(self._session):
+            first = _summary_line(summary, 1)
+            self._quota.check_new(self._session, len(first), [_summary_growth(1, first, 0)])
         with self._session.writing() as (tail, appender):
             number = tail.summaries + 1
             line = _summary_line(summary, number)
@@ -82,7 +83,8 @@ class Window:
         records = [settings_record(settings, now()), window_record(b"", (), 0, (), now())]
         if writer:
             records.insert(0, writer_record(writer, now()))
-        self._quota.check_new(self._session, 0, records)
+        if self._quota.is_limited_for_new(self._session):
+            self._quota.check_new(self._session, 0, records)
         with self._session.writing() as (tail, appender):
             # A record without its file is a start that a crash interrupted; it was never acknowledged.
             has_window = bool(tail.windows) and self._session.tree.exists(self._session.name(layout.WINDOW_FILE))
@@ -121,15 +123,17 @@ class Window:
         """
         lines, times = [window_line(message) for message in messages], checked_times(times, messages)
         size_bytes = sum(map(len, lines))
-        self._quota.check_new(self._session, size_bytes, [lines_record(size_bytes, 0, times=times, is_durable=False)])
+        if self._quota.is_limited_for_new(self._session):
+            growth = lines_record(size_bytes, 0, times=times, is_durable=False)
+            self._quota.check_new(self._session, size_bytes, [growth])
         with self._lease(lines), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
             records = [] if tuple(pins) == tail.pins else [pins_record(pins, now())]
             held_bytes = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             self._check_length(tail, held_bytes)
-            grown_bytes = held_bytes + size_bytes
-            growth = [lines_record(grown_bytes, 0, times=times, is_durable=appender.syncs_at_once)] if lines else []
-            self._quota.admit(self._session, tail, size_bytes, [*growth, *records])
+            if self._quota.is_limited:
+                growth = lines_record(held_bytes + size_bytes, 0, times=times, is_durable=appender.syncs_at_once)
+                self._quota.admit(self._session, tail, size_bytes, [*([growth] if lines else ()), *records])
             before, end = appender.append_lines(layout.WINDOW_FILE, lines), tail.end
             try:
                 if lines:
@@ -162,7 +166,8 @@ class Window:
         lines = [window_line(message) for message in messages]
         content = b"".join(lines)
         record = window_record(content, head, first, pins, now(), times=checked_times(times, messages))
-        self._quota.check_new(self._session, len(content), [record])
+        if self._quota.is_limited_for_new(self._session):
+            self._quota.check_new(self._session, len(content), [record])
         with self._lease(lines), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
             replaced = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0

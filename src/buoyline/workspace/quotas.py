@@ -118,6 +118,10 @@ class QuotaChecker:
         """
         _check("blob", self._quotas.blob_bytes, size_bytes)
 
+    def is_limited_for_new(self, session: Session) -> bool:
+        """Return whether there is a limit, and *session* does not exist, so that `check_new` must come first."""
+        return self.is_limited and not session.exists()
+
     def check_new(
         self,
         session: Session,
@@ -127,16 +131,15 @@ class QuotaChecker:
         *,
         staged_bytes: int = 0,
     ) -> None:
-        """Refuse a write that would not even fit into a new session, so that the session is not created.
+        """Refuse a write that would not even fit into a new session, so that *session* is not created.
 
         The arguments and errors are those of `admit`, which follows under the session's lock.
         """
-        if self.is_limited and not session.exists():
-            needed = size_bytes + _encoded_bytes(records)
-            _check("session", self._quotas.session_bytes, needed)
-            self._check_workspace(session.tree, needed + blob_bytes - staged_bytes)
-            # The first files of a session, which no caller admits.
-            self._usage.add(_NEW_SESSION_BYTES)
+        needed = size_bytes + _encoded_bytes(records)
+        _check("session", self._quotas.session_bytes, needed)
+        self._check_workspace(session.tree, needed + blob_bytes - staged_bytes)
+        # The first files of a session, which no caller admits.
+        self._usage.add(_NEW_SESSION_BYTES)
 
     def admit(
         self,

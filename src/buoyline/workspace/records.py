@@ -5,120 +5,17 @@ Pure. Source: docs/format.md, "journal.jsonl".
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any
 
 from buoyline.errors import StaleWindowError
-from buoyline.messages import ToolResult, spell
+from buoyline.messages import spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import detect
 from buoyline.messages.times import time_from
-from buoyline.offloader.protocol import StoredResult, WindowState
-from buoyline.workspace import layout
-from buoyline.workspace.batches import text_digest
-from buoyline.workspace.content import ONE_TEXT, Measure, placed, stored_parts
+from buoyline.offloader.protocol import WindowState
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import JournalState, Record
-
-
-def result_record(
-    result: ToolResult,
-    name: str,
-    measure: Measure,
-    parts: Sequence[Record],
-    view: bytes | None,
-    *,
-    others_bytes: int,
-    time: str,
-) -> Record:
-    """Return the record of a tool result whose text is in file *name*.
-
-    Args:
-        result: The result.
-        name: Of the file, within the session.
-        measure: Of the text.
-        parts: Records of its parts by `buoyline.workspace.content`, in order.
-        view: Content of its view; None if it has none.
-        others_bytes: Size of the session's other results with their views.
-        time: Now.
-    """
-    record: dict[str, Any] = {
-        "op": "result",
-        "call_id": result.call_id,
-        "path": name,
-        "bytes": measure.size_bytes,
-        "sha256": measure.sha256,
-        "lines": measure.lines if view is None else view.count(b"\n"),
-        "parts": placed(parts, measure),
-        "total": others_bytes + measure.size_bytes + len(view or b""),
-        "time": time,
-    }
-    if result.name:
-        record["tool"] = result.name
-    if result.is_error:
-        record["is_error"] = True
-    return record if view is None else {**record, "view": layout.view_name(name), "view_bytes": len(view)}
-
-
-def streamed_record(
-    call_id: str,
-    name: str,
-    measure: Measure,
-    *,
-    view: tuple[int, int] | None,
-    partial: str,
-    others_bytes: int,
-    time: str,
-) -> Record:
-    """Return the record of a streamed tool result, which is one text in file *name*.
-
-    Args:
-        call_id: The id of the call.
-        name: Of the file, within the session.
-        measure: Of the content.
-        view: Lines and bytes of its view; None if it has none.
-        partial: Why it is not whole; empty if it is.
-        others_bytes: Size of the session's other results with their views.
-        time: Now.
-    """
-    result = ToolResult(call_id, "", ())
-    record = result_record(result, name, measure, ONE_TEXT, None, others_bytes=others_bytes, time=time)
-    if view is not None:
-        lines, size_bytes = view
-        total = record["total"] + size_bytes
-        record = {
-            **record,
-            "lines": lines,
-            "total": total,
-            "view": layout.view_name(name),
-            "view_bytes": size_bytes,
-        }
-    return {**record, "partial": partial} if partial else record
-
-
-def stored_result(record: Record, path: Callable[[str], str], data_path: Callable[[str], str]) -> StoredResult:
-    """Describe the tool result of *record*.
-
-    Args:
-        record: From `result_record`.
-        path: Returns the path for the agent of one of the session's files.
-        data_path: The same for the workspace-relative name of a file under ``data/``.
-    """
-    view = record.get("view")
-    return StoredResult(
-        reference=path(record["path"]),
-        name=record["path"],
-        view=path(view) if view else "",
-        lines=record["lines"],
-        parts=stored_parts(record, data_path),
-        partial=record.get("partial", ""),
-    )
-
-
-def stub_record(stub: str, name: str, time: str) -> Record:
-    """Return the record of the text *stub*, which replaces the result in file *name*."""
-    return {"op": "stub", "sha256": text_digest(stub), "path": name, "time": time}
 
 
 def settings_record(settings: Record, time: str) -> Record:

@@ -1,10 +1,10 @@
 """Whole tool results in files of their own, and the stubs that replace them in a context."""
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any
 
 from buoyline.errors import CorruptError, NotFoundError
 from buoyline.messages import ToolResult
@@ -14,17 +14,11 @@ from buoyline.offloader.protocol import StoredResult
 from buoyline.workspace import layout
 from buoyline.workspace.batches import text_digest
 from buoyline.workspace.blobs import Blobs
-from buoyline.workspace.content import ONE_TEXT, Measure, ResultContent, described, has_data, placed, result_from
+from buoyline.workspace.content import Measure, ResultContent, described, result_from, stored_parts
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Record
+from buoyline.workspace.journal import JournalState, Record
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
-from buoyline.workspace.records import (
-    result_record,
-    stored_result,
-    streamed_record,
-    stub_record,
-)
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.result_names import ResultNames, names_for
 from buoyline.workspace.session import Session
@@ -100,62 +94,68 @@ def store_payload(
     return referring
 
 
-class Content(Protocol):
-    """The bytes of a result's file, in pieces of about a megabyte, as often as asked."""
-
-    def chunks(self) -> Generator[bytes]:
-        """Yield the bytes."""
-        ...
-
-    def measure(self) -> Measure:
-        """Return their size, hash and lines."""
-        ...
-
-    def placed(self) -> Sequence[Record]:
-        """Return the journal's records of its blocks."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class StagedResult:
-    """A tool result whose content is durable in a file without a final name.
+    """A streamed tool result whose content is durable in a file without a final name.
 
     Attributes:
         name: Of the file, relative to the workspace.
-        measured: Size, hash and lines of its content.
         view_name: The file of its view, without a final name, too; empty if it needs none.
     """
 
-    tree: Tree
     name: str
-    measured: Measure
+    measure: Measure
     view_name: str = ""
     view_lines: int = 0
     view_bytes: int = 0
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the content and its view."""
-        return self.measured.size_bytes + self.view_bytes
 
-    def chunks(self) -> Generator[bytes]:
-        """Yield the content in pieces."""
-        yield from self.tree.chunks(self.name)
+@dataclass(frozen=True, slots=True)
+class _PendingResult:
+    """A tool result before its commit.
 
-    def measure(self) -> Measure:
-        """Return size, hash and lines of the content."""
-        return self.measured
+    Attributes:
+        parts: The journal's records of its blocks.
+        chunks: Yields the bytes of its file, as often as asked.
+        view: Lines and bytes of its view; None if it needs none.
+        partial: Why it is not whole; empty if it is.
+        staged_bytes: Bytes that the quota has admitted already.
+    """
 
-    def placed(self) -> Sequence[Record]:
-        """Return the journal's record of its one block."""
-        return placed(ONE_TEXT, self.measured)
+    call_id: str
+    tool: str
+    measure: Measure
+    parts: Sequence[Record]
+    chunks: Callable[[], Generator[bytes]]
+    view: tuple[int, int] | None
+    is_error: bool = False
+    partial: str = ""
+    staged_bytes: int = 0
 
-    def record(self, call_id: str, name: str, *, partial: str, others_bytes: int) -> Record:
-        """Return its record in the journal; see `streamed_record`."""
-        view = (self.view_lines, self.view_bytes) if self.view_name else None
-        return streamed_record(
-            call_id, name, self.measured, view=view, partial=partial, others_bytes=others_bytes, time=now()
-        )
+    def record(self, name: str, others_bytes: int) -> Record:
+        """Return its record in the journal; *others_bytes* is the size of the session's other results and views."""
+        measure = self.measure
+        lines, view_bytes = self.view or (measure.lines, 0)
+        record: dict[str, Any] = {
+            "op": "result",
+            "call_id": self.call_id,
+            "path": name,
+            "bytes": measure.size_bytes,
+            "sha256": measure.sha256,
+            "lines": lines,
+            "parts": self.parts,
+            "total": others_bytes + measure.size_bytes + view_bytes,
+            "time": now(),
+        }
+        if self.tool:
+            record["tool"] = self.tool
+        if self.is_error:
+            record["is_error"] = True
+        if self.view is not None:
+            record |= {"view": layout.view_name(name), "view_bytes": view_bytes}
+        if self.partial:
+            record["partial"] = self.partial
+        return record
 
 
 class Results:
@@ -179,32 +179,29 @@ class Results:
                 was written.
             StorageError: The file system refused; no file has its final name.
         """
-        staged = StagedBlobs(self._blobs, self._quota)
+        content, staged = ResultContent(result), StagedBlobs(self._blobs, self._quota)
+        measure, tree = content.measure(), self._session.tree
         with ExitStack() as lease:
-            if has_data(result):
+            if len(measure.blocks) < len(result.parts):
                 lease.enter_context(self._blobs.lease())
-            pending = _PendingResult(result, described(result, staged.put), staged)
-            view = pending.content.view()
-            self._check_new(pending, view)
-            with self._session.writing() as (tail, appender):
-                name, is_there = self._place(tail, result.call_id, result.name, pending)
-                record = tail.find_result(name)
-                if record is None:
-                    self._admit(tail, pending, name, view)
+            parts = described(result, measure, staged.put)
+            view = content.view()
+            counts = None if view is None else (view.count(b"\n"), len(view))
+            pending = _PendingResult(
+                result.call_id, result.name, measure, parts, content.chunks, counts, is_error=result.is_error
+            )
+
+            def write(name: str, *, is_there: bool) -> None:
                 staged.write()
                 if is_there:
                     # Its writer may have been killed before the name was durable.
-                    self._session.tree.sync_directory(self._session.directory)
+                    tree.sync_directory(self._session.directory)
                 else:
                     self._publish(name, pending)
                 if view is not None:
                     self._publish_view(layout.view_name(name), view)
-                if record is None:
-                    record = pending.record(name, view, tail.result_bytes)
-                    appender.note(record)
-                else:
-                    appender.sync_found()
-                return self._described(record)
+
+            return self._commit(pending, write, lambda: staged.new_bytes(tree))
 
     def load(self, name: str) -> ToolResult:
         """Return the result in file *name*, equal to the stored one, with the bytes of its media.
@@ -235,24 +232,53 @@ class Results:
             QuotaExceededError: See `store`.
             StorageError: See `store`.
         """
-        record = staged.record(call_id, _first_name(call_id, "", staged), partial=partial, others_bytes=0)
-        self._quota.check_new(self._session, record["total"], [record], staged_bytes=staged.size_bytes)
-        with self._session.writing() as (tail, appender):
-            name, is_there = self._place(tail, call_id, "", staged)
-            known = tail.find_result(name)
-            record = known or staged.record(call_id, name, partial=partial, others_bytes=tail.result_bytes)
-            if known is None:
-                new_bytes = record["total"] - tail.result_bytes
-                self._quota.admit(self._session, tail, new_bytes, [record], staged_bytes=staged.size_bytes)
-            if not self._session.tree.publish_staged(staged.name, self._session.name(name)) and not is_there:
+        measure, tree = staged.measure, self._session.tree
+        pending = _PendingResult(
+            call_id,
+            "",
+            measure,
+            [{"kind": "text", "offset": 0, "bytes": measure.size_bytes}],
+            lambda: tree.chunks(staged.name),
+            (staged.view_lines, staged.view_bytes) if staged.view_name else None,
+            partial=partial,
+            staged_bytes=measure.size_bytes + staged.view_bytes,
+        )
+
+        def write(name: str, *, is_there: bool) -> None:
+            if not tree.publish_staged(staged.name, self._session.name(name)) and not is_there:
                 raise self._is_another(name)
             if staged.view_name:
                 self._publish_staged_view(layout.view_name(name), staged.view_name)
+
+        return replace(self._commit(pending, write, lambda: 0), partial=partial)
+
+    def _commit(
+        self, pending: _PendingResult, write: Callable[..., None], blob_bytes: Callable[[], int]
+    ) -> StoredResult:
+        """Store *pending* under its name, and record it unless its record exists; durable on return.
+
+        Args:
+            pending: The result.
+            write: Gives the content its name, given *is_there* if that file exists and holds it.
+            blob_bytes: Returns by how much ``data/`` will grow.
+        """
+        session, quota, staged_bytes = self._session, self._quota, pending.staged_bytes
+        if quota.is_limited_for_new(session):
+            first = pending.record(next(_names(Index(), ResultNames(), pending)), 0)
+            quota.check_new(session, first["total"], [first], blob_bytes(), staged_bytes=staged_bytes)
+        with session.writing() as (tail, appender):
+            name, is_there = self._place(tail, pending)
+            known = tail.find_result(name)
+            record = known or pending.record(name, tail.result_bytes)
+            if known is None and quota.is_limited:
+                new_bytes = record["total"] - tail.result_bytes
+                quota.admit(session, tail, new_bytes, [record], blob_bytes(), staged_bytes=staged_bytes)
+            write(name, is_there=is_there)
             if known is None:
                 appender.note(record)
             else:
                 appender.sync_found()
-            return replace(self._described(record), partial=partial)
+            return self._described(record)
 
     def record_stub(self, stub: str, name: str) -> None:
         """Record that the text *stub* replaces the result in file *name*.
@@ -263,8 +289,9 @@ class Results:
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
         """
         digest = text_digest(stub)
-        record = stub_record(stub, name, now())
-        self._quota.check_new(self._session, 0, [record])
+        record: Record = {"op": "stub", "sha256": digest, "path": name, "time": now()}
+        if self._quota.is_limited_for_new(self._session):
+            self._quota.check_new(self._session, 0, [record])
         with self._session.writing() as (tail, appender):
             if tail.find_stub(digest) is None:
                 self._quota.admit(self._session, tail, 0, [record])
@@ -281,28 +308,36 @@ class Results:
         return found
 
     def _described(self, record: Record) -> StoredResult:
-        return stored_result(record, self._session.path, self._session.tree.path)
+        path, view = self._session.path, record.get("view")
+        return StoredResult(
+            reference=path(record["path"]),
+            name=record["path"],
+            view=path(view) if view else "",
+            lines=record["lines"],
+            parts=stored_parts(record, self._session.tree.path),
+            partial=record.get("partial", ""),
+        )
 
-    def _place(self, tail: JournalTail, call_id: str, tool: str, content: Content) -> tuple[str, bool]:
-        """Return the name for *content*, and whether its file exists already.
+    def _place(self, tail: JournalTail, pending: _PendingResult) -> tuple[str, bool]:
+        """Return the name for *pending*, and whether its file exists already.
 
         An existing file is compared with the content chunk by chunk, and not written again.
         """
         session, name = self._session, ""
         if tail.names is None:
             tail.names = ResultNames(session.tree.names(session.directory))
-        for name in names_for(tail, tail.names, call_id, tool, measure=content.measure(), parts=content.placed()):
+        for name in _names(tail, tail.names, pending):
             if not session.tree.exists(session.name(name)):
                 return name, False
             if not tail.names.is_held(name):
                 # Its writer was killed before the record, or the file system finds another file under the name.
                 tail.names = None
-                return self._place(tail, call_id, tool, content)
-            if self._holds(name, content):
+                return self._place(tail, pending)
+            if self._holds(name, pending):
                 return name, True
-            record = tail.find_result(name)
-            if record is not None and record["call_id"] == call_id and record["sha256"] == content.measure().sha256:
-                self._set_aside(name)  # it is damaged, and *content* has the right bytes
+            record, sha256 = tail.find_result(name), pending.measure.sha256
+            if record is not None and record["call_id"] == pending.call_id and record["sha256"] == sha256:
+                self._set_aside(name)  # it is damaged, and *pending* has the right bytes
                 return name, False
         raise self._is_another(name)
 
@@ -316,8 +351,8 @@ class Results:
         session.tree.publish(aside, session.tree.chunks(session.name(name)))
         session.tree.remove(session.name(name))
 
-    def _holds(self, name: str, content: Content) -> bool:
-        with self._session.tree.open(self._session.name(name)) as handle, closing(content.chunks()) as chunks:
+    def _holds(self, name: str, pending: _PendingResult) -> bool:
+        with self._session.tree.open(self._session.name(name)) as handle, closing(pending.chunks()) as chunks:
             offset = 0
             for chunk in chunks:
                 if handle.read(offset, len(chunk)) != chunk:
@@ -325,10 +360,10 @@ class Results:
                 offset += len(chunk)
             return handle.size() == offset
 
-    def _publish(self, name: str, content: Content) -> None:
-        with closing(content.chunks()) as chunks:
+    def _publish(self, name: str, pending: _PendingResult) -> None:
+        with closing(pending.chunks()) as chunks:
             is_ours = self._session.tree.publish(self._session.name(name), chunks)
-        if not is_ours and not self._holds(name, content):
+        if not is_ours and not self._holds(name, pending):
             raise self._is_another(name)
 
     def _publish_view(self, name: str, view: bytes) -> None:
@@ -346,49 +381,9 @@ class Results:
     def _is_another(self, name: str) -> CorruptError:
         return CorruptError(self._session.path(name), "is not the tool result that belongs there; move it away")
 
-    def _check_new(self, pending: "_PendingResult", view: bytes | None) -> None:
-        if self._quota.is_limited and not self._session.exists():
-            record = pending.record(_first_name(pending.result.call_id, pending.result.name, pending), view, 0)
-            self._quota.check_new(self._session, record["total"], [record], self._new_bytes(pending))
 
-    def _admit(self, tail: JournalTail, pending: "_PendingResult", name: str, view: bytes | None) -> None:
-        if self._quota.is_limited:
-            record = pending.record(name, view, tail.result_bytes)
-            size_bytes = record["total"] - tail.result_bytes
-            self._quota.admit(self._session, tail, size_bytes, [record], self._new_bytes(pending))
-
-    def _new_bytes(self, pending: "_PendingResult") -> int:
-        return pending.staged.new_bytes(self._session.tree)
-
-
-class _PendingResult:
-    """A result before it is stored, with its waiting payloads."""
-
-    def __init__(self, result: ToolResult, parts: Sequence[Record], staged: StagedBlobs) -> None:
-        self.result = result
-        self.content = ResultContent(result)
-        self.staged = staged
-        self._parts = parts
-
-    def chunks(self) -> Generator[bytes]:
-        yield from self.content.chunks()
-
-    def measure(self) -> Measure:
-        return self.content.measure()
-
-    def placed(self) -> Sequence[Record]:
-        """Return the journal's records of its parts; encodes the text if that was not done yet."""
-        return placed(self._parts, self.content.measure())
-
-    def record(self, name: str, view: bytes | None, others_bytes: int) -> Record:
-        """Return its record in the journal."""
-        measure = self.content.measure()
-        return result_record(self.result, name, measure, self._parts, view, others_bytes=others_bytes, time=now())
-
-
-def _first_name(call_id: str, tool: str, content: Content) -> str:
-    """Return the name that a result has in a new session."""
-    return next(names_for(Index(), ResultNames(), call_id, tool, measure=content.measure(), parts=content.placed()))
+def _names(known: JournalState, names: ResultNames, pending: _PendingResult) -> Iterator[str]:
+    return names_for(known, names, pending.call_id, pending.tool, measure=pending.measure, parts=pending.parts)
 
 
 def _are_same(tree: Tree, name: str, other: str) -> bool:

@@ -237,12 +237,10 @@ class FileSink:
 
     def store(self, partial: str) -> StoredResult:
         """Publish both."""
-        view = self._view
-        staged = StagedResult(self._tree, self._file.name, self._file.measure())
+        view, file = self._view, self._file
+        staged = StagedResult(file.name, file.measure())
         if view is not None:
-            staged = StagedResult(
-                self._tree, self._file.name, self._file.measure(), view.name, view.newlines, view.size_bytes
-            )
+            staged = StagedResult(file.name, file.measure(), view.name, view.newlines, view.size_bytes)
         return self._publish(staged, partial)
 
     def discard(self) -> None:
