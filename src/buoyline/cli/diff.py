@@ -9,7 +9,7 @@ import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import columns, counted, local_time, print_answer, progress, terminal_width
-from buoyline.inspect.diff import Citation, Difference, OffloadedFile, SeenMessage, Sentence, difference
+from buoyline.inspect.diff import Difference, OffloadedFile, SeenMessage, difference
 
 T = TypeVar("T")
 
@@ -51,15 +51,10 @@ def diff_command(session: str, number: int, workdir: Path, *, full: bool, as_jso
 
 def _in_words(found: Difference, *, full: bool) -> Iterator[str]:
     summary, (first, end) = found.summary, found.summary["messages"]
-    made = (
-        f"summary {summary['n']} of {found.session_id}",
-        str(summary.get("summarizer", "")),
-        local_time(str(summary.get("created_at", ""))),
-    )
-    yield (
-        f"{', '.join(filter(None, made))}: "
-        f"messages {first}-{end - 1}, {summary.get('source_tokens', 0):,} tokens in {summary.get('tokens', 0):,}"
-    )
+    title = f"summary {summary['n']} of {found.session_id}"
+    made = filter(None, (title, str(summary.get("summarizer", "")), local_time(str(summary.get("created_at", "")))))
+    tokens = f"{summary.get('source_tokens', 0):,} tokens in {summary.get('tokens', 0):,}"
+    yield f"{', '.join(made)}: messages {first}-{end - 1}, {tokens}"
     yield from _balance(found)
     yield from _messages("archived", found.left, full=full)
     if found.stayed is not None:
@@ -130,21 +125,14 @@ def _sentences(found: Difference, *, full: bool) -> Iterator[str]:
         if sentence.field != field:
             field = sentence.field
             yield field
-        yield from _sentence(sentence, full=full)
+        yield f"  {sentence.text if full else _cut(sentence.text, _SENTENCE_CHARS)}"
+        if not sentence.citations:
+            yield "    (no citation)"
+        for cited in sentence.citations:
+            lines = f"{cited.start}" if cited.start == cited.end else f"{cited.start}-{cited.end}"
+            yield f"    {cited.path}:{lines}  {cited.begins if cited.is_there else '(these lines are not there)'}"
     if len(found.sentences) > len(shown):
         yield f"… {len(found.sentences) - len(shown):,} more sentences; --full lists them"
-
-
-def _sentence(sentence: Sentence, *, full: bool) -> Iterator[str]:
-    yield f"  {sentence.text if full else _cut(sentence.text, _SENTENCE_CHARS)}"
-    if not sentence.citations:
-        yield "    (no citation)"
-    yield from (f"    {_citation(citation)}" for citation in sentence.citations)
-
-
-def _citation(citation: Citation) -> str:
-    lines = f"{citation.start}" if citation.start == citation.end else f"{citation.start}-{citation.end}"
-    return f"{citation.path}:{lines}  {citation.begins if citation.is_there else '(these lines are not there)'}"
 
 
 def _claims(found: Difference, *, full: bool) -> Iterator[str]:

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from buoyline.cli.options import existing_workspace, workdir_option
-from buoyline.cli.output import counted, local_time, print_json, print_notices, print_report
+from buoyline.cli.output import counted, local_time, print_answer, print_notices
 from buoyline.watching.watch import Watch
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.events import (
@@ -75,12 +75,9 @@ def tail_command(session: str | None, workdir: Path, lines: int, *, follow: bool
 
 
 def _history(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEvent]:
-    """Return the newest events of all sessions together by time, those of each session in their own order.
+    """Return the newest *count* events of all sessions together by time, those of each session in their own order.
 
-    Args:
-        watch: Has not begun yet.
-        count: How many events.
-        reads_all: Also read sessions whose last write was before all these events, since they will be followed.
+    If the sessions will be followed, *reads_all* also reads those whose last write was before all these events.
     """
     found: list[tuple[str, str, WorkspaceEvent]] = []
     newest: dict[str, str] = {}
@@ -111,7 +108,9 @@ def _follow(watch: Watch, session: str | None, workdir: Path, *, as_json: bool) 
 
 def _show(events: Sequence[WorkspaceEvent], *, as_json: bool) -> None:
     for event in events:
-        print_json(_fields(event)) if as_json else print_report([_in_words(event)], _COLOURS)
+        fields = {"event": _KINDS[type(event)], **dataclasses.asdict(event)}
+        line = f"{local_time(event.time) or '-':<19}  {event.session_id}  {_in_words(event)}"
+        print_answer(fields, [line], _COLOURS, as_json=as_json)
 
 
 def _check_reader() -> None:
@@ -128,15 +127,7 @@ def _check_reader() -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
-def _fields(event: WorkspaceEvent) -> dict[str, Any]:
-    return {"event": _KINDS[type(event)], **dataclasses.asdict(event)}
-
-
 def _in_words(event: WorkspaceEvent) -> str:
-    return f"{local_time(event.time) or '-':<19}  {event.session_id}  {_event_in_words(event)}"
-
-
-def _event_in_words(event: WorkspaceEvent) -> str:
     match event:
         case BatchArchived(first=first, end=end, lines=(start, last)):
             return f"archived messages {first}-{end - 1}: {layout.TRANSCRIPT_FILE}:{start}-{last}"

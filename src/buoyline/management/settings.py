@@ -128,9 +128,8 @@ def from_strands_settings(manager: str, settings: Mapping[str, Any]) -> ContextM
         DocumentError: A value cannot work.
     """
     if manager not in _STRANDS_DEFAULTS:
-        raise ConfigError(
-            "manager", f"{manager!r} is none of Strands' managers; {nearest(manager, tuple(_STRANDS_DEFAULTS))}"
-        )
+        hint = nearest(manager, tuple(_STRANDS_DEFAULTS))
+        raise ConfigError("manager", f"{manager!r} is none of Strands' managers; {hint}")
     for key in settings:
         if key not in _STRANDS_DEFAULTS[manager]:
             raise ConfigError(key, _refusal(manager, key))
@@ -262,7 +261,8 @@ def explained(management: ContextManagement) -> Iterator[str]:
 
 def advice(management: ContextManagement) -> Iterator[tuple[str, str]]:
     """Yield the path and the reason of each entry that is valid but hardly does what its author wants."""
-    is_summarising = any(_summarises(entry) for entries in management.hooks.values() for entry in entries)
+    managers = (entry.manager for entries in management.hooks.values() for entry in entries)
+    is_summarising = any(isinstance(manager, RatioCompression | Summarization) for manager in managers)
     if management.entries("pre_compress") and not is_summarising:
         yield "hooks.pre_compress", "never fires: no manager of this document summarises"
     for hook, entries in management.hooks.items():
@@ -299,14 +299,8 @@ def _doubts_about_limits(entry: ManagerEntry) -> Iterator[str]:
     if rules.rule_type and others:
         yield f"rule_type 'always' changes nothing: {' and '.join(others)} must be met all the same"
     if isinstance(manager, OutputTruncation) and manager.max_output_length < _ROOM_FOR_PATH_CHARS:
-        yield (
-            f"cuts to fewer than {_ROOM_FOR_PATH_CHARS} characters: what stays names the file of the whole without its "
-            "directory, or not at all"
-        )
+        cut = f"cuts to fewer than {_ROOM_FOR_PATH_CHARS} characters"
+        yield f"{cut}: what stays names the file of the whole without its directory, or not at all"
     count = rules.message_count_exceed
     if isinstance(manager, SlidingWindow) and not manager.at_least and count and count < manager.max_messages:
         yield f"runs above {count} messages, but does nothing before there are more than {manager.max_messages}"
-
-
-def _summarises(entry: ManagerEntry) -> bool:
-    return isinstance(entry.manager, (RatioCompression, Summarization))

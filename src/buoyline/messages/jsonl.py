@@ -110,15 +110,16 @@ def parse(line: str | bytes) -> Any:
     """Return the value of one line of JSON; bytes are UTF-8.
 
     Raises:
-        MessageError: *line* is not JSON. ``NaN`` and ``Infinity``, which Python accepts, are not JSON.
+        MessageError: *line* is not JSON, such as ``NaN``.
     """
     try:
-        return json.loads(line, parse_constant=_refuse_constant)
+        return json.loads(line, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise MessageError(f"not JSON: {error}") from error
 
 
-def _refuse_constant(constant: str) -> NoReturn:
+def refuse_constant(constant: str) -> NoReturn:
+    """Refuse ``NaN`` and ``Infinity``, which Python's `json` accepts."""
     message = f"{constant} is not JSON"
     raise ValueError(message)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from buoyline.messages.jsonl import is_object
+from buoyline.messages.jsonl import is_object, refuse_constant
 from buoyline.messages.model import Base64, Media, Text
 
 _NOTHING: Final[tuple[object, ...]] = (None, False, "", [], {})
@@ -81,7 +81,7 @@ class Losses:
         found = _Reading()
         try:
             value: object = json.loads(
-                text, parse_constant=_refuse, parse_float=found.number, object_pairs_hook=found.members
+                text, parse_constant=refuse_constant, parse_float=found.number, object_pairs_hook=found.members
             )
         except (ValueError, RecursionError):
             value = None
@@ -116,7 +116,3 @@ class _Reading:
         if len(made) < len(pairs):
             self.lost.append("a key comes twice; the last one counts")
         return made
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(constant)

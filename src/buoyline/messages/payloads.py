@@ -217,8 +217,8 @@ def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[R
     references: list[Reference] = []
     for found in payloads_in(value):
         reference = put(found.content, found.media_type)
-        if _is_in_data_block(value, found.at):
-            at = found.at[:-1]
+        at = found.at[:-1]
+        if found.at[-2:] == ("source", "data") and _base64_source(_value_at(value, at[:-1])) is not None:
             references.append(Reference((*at, "url"), found.head, reference))
             value = _with_value(value, at, _renamed(_value_at(value, at), "data", "url", reference))
         else:
@@ -244,7 +244,10 @@ def without_payload(block: Any, put: Callable[[bytes, str], str]) -> Any:
         if not references:
             return block
     else:
-        reference = put(_payload_of(source), text_or_empty(source["media_type"]))
+        payload = Base64(source["data"]).decoded() if source["data"] else b""
+        if payload is None:
+            raise MessageError("a data block with type 'base64' holds no base64: nothing can be stored of it")
+        reference = put(payload, text_or_empty(source["media_type"]))
         value = {**plain, "source": _renamed(source, "data", "url", reference)}
     return value if fields is None else block.__class__.model_validate(value)
 
@@ -298,11 +301,6 @@ def _payload(at: KeyPath, value: str, carrier: PayloadText) -> Payload | None:
     return Payload(at, value[: carrier.start], carrier.media_type, payload) if is_canonical else None
 
 
-def _is_in_data_block(value: Any, at: KeyPath) -> bool:
-    """Return whether the payload at *at* is that of AgentScope's data block."""
-    return at[-2:] == ("source", "data") and _base64_source(_value_at(value, at[:-2])) is not None
-
-
 def _base64_source(block: object) -> Mapping[str, Any] | None:
     """Return the source of AgentScope's data block if it holds the payload; None for every other block."""
     if not is_object(block) or block.get("type") != "data":
@@ -311,13 +309,6 @@ def _base64_source(block: object) -> Mapping[str, Any] | None:
     if not is_object(source) or set(source) != _SOURCE_KEYS or source["type"] != "base64":
         return None
     return source if isinstance(source["data"], str) else None
-
-
-def _payload_of(source: Mapping[str, Any]) -> bytes:
-    payload = Base64(source["data"]).decoded() if source["data"] else b""
-    if payload is None:
-        raise MessageError("a data block with type 'base64' holds no base64: nothing can be stored of it")
-    return payload
 
 
 def _renamed(source: Mapping[str, Any], old: str, new: str, text: str) -> dict[str, Any]:
