@@ -38,15 +38,11 @@ class Inventory:
     """The numbers of a session, under the keys of ``buoyline show --json``.
 
     Attributes:
-        id: As the agent's framework gave it.
         directory: Relative to the workdir.
         created: ISO 8601 in UTC; empty if unknown.
         messages: Archived ones and those in the context.
-        archived: Messages in the archive.
         in_context: Messages in the context, with the summary and the prefix messages; 0 without a window.
-        has_summary: The context begins with a summary.
         tool_results: Files of whole tool results.
-        summaries: One for each compaction.
         bytes: Of all files in the directory.
         files: Name within the directory, and size in bytes; with those in ``torn/``.
     """
@@ -69,10 +65,7 @@ def of_each(
 ) -> tuple[dict[str, T], list[str]]:
     """Count the content of each session; one that cannot be counted does not hide the others.
 
-    Args:
-        workspace: With the sessions.
-        count: Counts one session.
-        newest: Only so many sessions, the most recently active first; None for all, in the order of their names.
+    It counts the *newest* sessions, the most recently active first, or all, in the order of their names.
 
     Returns:
         The counts by session id, and for each other session a sentence that says why it is left out.
@@ -183,9 +176,7 @@ class Stats:
         archived: Messages in the archive.
         tool_results: Bytes of each whole tool result.
         blobs: Bytes of each blob that archived messages and tool results refer to, by name; 0 if it is missing.
-        summaries: One for each compaction.
         source_tokens: Of the summarised messages.
-        summary_tokens: Of the summaries.
         files: Bytes by kind of file: ``archive``, ``journal``, ``transcript``, ``tool results``, ``views``,
             ``summaries``, ``window``, ``torn`` and ``other``.
         times: Of the session's creation, and of each archiving and storing; ISO 8601 in UTC.

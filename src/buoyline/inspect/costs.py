@@ -23,13 +23,9 @@ _PER_TOKENS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """The input of a model call, compared with the call before.
+    """The input of a model call, with system prompt and tools, compared with the call before.
 
-    Attributes:
-        messages: Their number.
-        reused_messages: How many of them, from the first on, the request before also began with.
-        tokens: Of the whole input, with system prompt and tools.
-        reused_tokens: Of the common beginning: a prompt cache can hold no more.
+    The reused messages and tokens are those of the common beginning: a prompt cache can hold no more.
     """
 
     messages: int
@@ -55,10 +51,8 @@ class Requests:
     def note(self, messages: Sequence[Any], total_tokens: int | None = None) -> RequestCost:
         """Compare the messages of the next request, in the form that the provider gets.
 
-        Args:
-            messages: In order, of any known dialect.
-            total_tokens: Of the whole request. The part beyond the messages counts as system prompt and tools, which
-                come first and never change. Default: the tokens of the messages.
+        The part of *total_tokens* beyond the messages counts as system prompt and tools, which come first and never
+        change. Default: the tokens of the messages.
 
         Raises:
             MessageError: One of *messages* is not a message.
@@ -98,11 +92,7 @@ def appended(tokens: Sequence[int]) -> list[RequestCost]:
 class Prices:
     """The prices of a million tokens, in any currency.
 
-    Attributes:
-        input: Of input that is not cached.
-        output: Of output.
-        cached: Of input from the cache; None: the price of other input.
-        cache_write: Of input that is added to the cache, if that costs extra; None: the price of other input.
+    None for input from the cache, or for input that is added to it: the price of other input.
     """
 
     input: float

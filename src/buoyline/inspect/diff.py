@@ -68,10 +68,7 @@ def resolved(
 ) -> list[Sentence]:
     """Look up the lines that each sentence cites; every file is read once.
 
-    Args:
-        sentences: As `cited_sentences` returns them.
-        files: Names in *source* by the names that citations use; no other file is opened, whatever a summary says.
-        source: Reads these files.
+    *files* has names in *source* by those that citations use; no other file is opened, whatever a summary says.
     """
     listed = list(sentences)
     wanted = {pointer for _, _, cited in listed for pointer in cited}
@@ -284,16 +281,13 @@ class Difference:
     """The changes of a compaction. The names of the fields are the keys of ``buoyline diff --json``.
 
     Attributes:
-        session_id: The session.
         summary: The line of ``summaries.jsonl`` that replaced messages.
         previous: The line of the summary that it replaced; None for the first.
         head: Archived messages before the summary, the same before and after.
         left: The messages that were archived, in order.
         stayed: The messages kept behind the summary; None if unknown.
-        sentences: Of the summary, with the lines that each cites.
         fixed_tokens: Of system prompt and tools in the session's present settings.
-        tokens_before: Of the whole context; None if unknown.
-        tokens_after: The same, after the compaction.
+        tokens_before: Of the whole context; None if unknown, as *tokens_after*.
         unknown: Sentences that say what the files do not tell, and why.
     """
 
@@ -318,14 +312,10 @@ def difference(
     counter: TextCounter | None = None,
     on_message: Callable[[int, int], None] | None = None,
 ) -> Difference:
-    """Return what compaction *number* of a session changed. Blocks; reads only.
+    """Return the changes of compaction *number*, counted from 1, of a session. Blocks; reads only.
 
-    Args:
-        workspace: With the session.
-        session_id: The session.
-        number: Of the compaction, counted from 1.
-        counter: Default: the default counter. The session's window may have used another.
-        on_message: Called with the number of messages read, and the number to read.
+    The session's window may have used another counter than the default one. *on_message* is called with the number of
+    messages read, and the number to read.
 
     Raises:
         NotFoundError: There is no such session or compaction.

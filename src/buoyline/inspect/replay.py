@@ -50,14 +50,9 @@ class Replay:
     """The results of a replay.
 
     Attributes:
-        messages: How many messages were fed.
         step_tokens: Of the context at each model call; the last call follows all messages.
         turn_tokens: Of the tool results since the call before, at each model call.
         unmanaged_tokens: Of the context at each model call without buoyline.
-        offloaded: In order, as all events.
-        compressions: One event for each compaction.
-        squeezed: Summaries that had no room for facts of the one before.
-        managed: The work of managers at each hook.
         exceeding: Session index and tokens of each message that alone exceeds the window.
         requests: What a prompt cache could reuse of each model call's input.
         output_tokens: Of all recorded answers.

@@ -68,11 +68,7 @@ class Chunker:
     """Splits a text into chunks, from either end."""
 
     def __init__(self, chunk_chars: int = CHUNK_CHARS, max_chunk_chars: int = MAX_CHUNK_CHARS) -> None:
-        """Set the sizes.
-
-        Args:
-            chunk_chars: Characters of an ordinary chunk, at least 1.
-            max_chunk_chars: Most characters of a chunk without a safe cut, at least *chunk_chars*.
+        """Set the sizes of an ordinary chunk, at least 1, and of the largest one without a safe cut, no less than that.
 
         Raises:
             ValueError: The sizes are not in this order.

@@ -67,15 +67,9 @@ _FEW_CHARS = 1_024
 
 
 def as_text_counter(counter: TokenCounter | Callable[[str], int]) -> TextCounter:
-    """Return *counter* with all methods that buoyline needs, derived from its counts if it lacks them.
+    """Return *counter* itself if it has all methods of a `TextCounter`, else a `BisectingCounter` around it.
 
-    Args:
-        counter: An object with a ``count(text)`` method, or a function that takes a text and returns its
-            tokens, 0 or more.
-
-    Returns:
-        *counter* itself if it has all of ``count``, ``exceeds``, ``head`` and ``tail``; else a
-        `BisectingCounter` around it.
+    It is an object with a ``count(text)`` method, or a function that takes a text and returns its tokens, 0 or more.
 
     Raises:
         TypeError: *counter* is neither, for example the name of a model, or a class instead of an instance.
@@ -117,12 +111,7 @@ class BisectingCounter:
         return tokens
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
-        """Return whether *text* has more than *max_tokens* tokens, by counting all of it.
-
-        Raises:
-            TypeError: The counter returned no whole number.
-            ValueError: The counter returned a negative number.
-        """
+        """Return whether *text* has more than *max_tokens* tokens, by counting all of it; see `count` for errors."""
         return self.count(text) > max_tokens
 
     def head(self, text: str, max_tokens: int) -> str:
@@ -136,46 +125,37 @@ class BisectingCounter:
             TypeError: The counter returned no whole number.
             ValueError: *max_tokens* is negative, or the counter returned a negative number.
         """
-        require_token_limit(max_tokens)
-        chars = _longest(
-            lambda chars: self.count(text[:chars]) <= max_tokens,
-            first=_FIRST_CHARS_PER_TOKEN * max_tokens,
-            last=len(text),
-        )
-        return text[:chars]
+        return text[: self._longest(text, max_tokens, lambda chars: text[:chars])]
 
     def tail(self, text: str, max_tokens: int) -> str:
-        """Return a suffix of *text* that has been counted and has at most *max_tokens* tokens.
-
-        The counterpart of `head`, with the same number of counts.
+        """Return a suffix of *text* that has been counted; the counterpart of `head`, with the same number of counts.
 
         Raises:
             TypeError: The counter returned no whole number.
             ValueError: *max_tokens* is negative, or the counter returned a negative number.
         """
+        return text[len(text) - self._longest(text, max_tokens, lambda chars: text[len(text) - chars :]) :]
+
+    def _longest(self, text: str, max_tokens: int, part: Callable[[int], str]) -> int:
+        """Return the length of a *part* that fits, next to one that does not, or of the whole if that fits, or 0.
+
+        It tries four characters a token and doubles them until they no longer fit, then halves the interval.
+        """
         require_token_limit(max_tokens)
-        chars = _longest(
-            lambda chars: self.count(text[len(text) - chars :]) <= max_tokens,
-            first=_FIRST_CHARS_PER_TOKEN * max_tokens,
-            last=len(text),
-        )
-        return text[len(text) - chars :]
 
+        def fits(chars: int) -> bool:
+            return self.count(part(chars)) <= max_tokens
 
-def _longest(fits: Callable[[int], bool], first: int, last: int) -> int:
-    """Return a length that *fits*, next to one that does not, or *last* if that fits, or 0.
-
-    It tries *first* and doubles it until it no longer fits, then halves the interval.
-    """
-    fitting, probe = 0, min(max(first, 1), last)
-    while fits(probe):
-        if probe == last:
+        last = len(text)
+        fitting, probe = 0, min(max(_FIRST_CHARS_PER_TOKEN * max_tokens, 1), last)
+        while fits(probe):
+            if probe == last:
+                return last
+            fitting, probe = probe, min(2 * probe, last)
+        # A whole text may have fewer tokens than its beginning: "plain" is one of o200k_base, "plai" are two.
+        if 0 < last - probe <= _FEW_CHARS and fits(last):
             return last
-        fitting, probe = probe, min(2 * probe, last)
-    # A whole text may have fewer tokens than its beginning: "plain" is one of o200k_base, "plai" are two.
-    if 0 < last - probe <= _FEW_CHARS and fits(last):
-        return last
-    return halve(fits, fitting, probe)
+        return halve(fits, fitting, probe)
 
 
 def halve(fits: Callable[[int], bool], fitting: int, too_long: int) -> int:
@@ -252,14 +232,10 @@ class HeuristicCounter:
     def __init__(
         self, *, chars_per_token: int = _CHARS_PER_TOKEN, chars_per_json_token: int = _CHARS_PER_JSON_TOKEN
     ) -> None:
-        """Set the rates.
-
-        Args:
-            chars_per_token: Characters per token of a text, at least 1.
-            chars_per_json_token: The same for JSON; at least 1 and at most *chars_per_token*.
+        """Set the rates: at least 1, and for JSON at most that of other texts.
 
         Raises:
-            ValueError: The rates are not in this order.
+            ValueError: They are not.
         """
         if not 1 <= chars_per_json_token <= chars_per_token:
             msg = f"need 1 <= chars_per_json_token <= chars_per_token, got {chars_per_json_token} and {chars_per_token}"

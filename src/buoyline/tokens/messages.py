@@ -24,24 +24,14 @@ def count_message(message: Message, counter: TextCounter) -> int:
     """Count the tokens that *message* takes in a context.
 
     *counter* counts text exactly, or the first 4,000,000 characters of a longer text, which is extrapolated. Overhead
-    of the provider and images are estimated on the high side, so that a context that fits by this count fits.
-
-    Args:
-        message: The view; reasoning counts, too, since some providers want it sent back.
-        counter: Counts the text.
-
-    Returns:
-        Tokens, at least 4.
+    of the provider and images are estimated on the high side, so that a context that fits by this count fits. Reasoning
+    counts, too, since some providers want it sent back.
     """
     return _PER_MESSAGE + counter.count(message.name) + sum(count_part(part, counter) for part in message.parts)
 
 
 def count_tools(tools: Sequence[object], counter: TextCounter) -> int:
-    """Count the tokens of tool definitions, which are part of every request.
-
-    Args:
-        tools: JSON values or pydantic models, one for each tool.
-        counter: Counts their JSON.
+    """Count the tokens of tool definitions, JSON values or pydantic models, which are part of every request.
 
     Raises:
         MessageError: A definition has no JSON form.

@@ -58,14 +58,10 @@ class O200kCounter:
     """
 
     def __init__(self, *, chunk_chars: int = CHUNK_CHARS, max_chunk_chars: int = MAX_CHUNK_CHARS) -> None:
-        """Set the sizes of the chunks; only tests should need this.
-
-        Args:
-            chunk_chars: Characters that are counted at a time, at least 1.
-            max_chunk_chars: Most characters of a chunk without a safe cut, at least *chunk_chars*.
+        """Set the sizes of the chunks, as `Chunker` takes them; only tests should need this.
 
         Raises:
-            ValueError: The sizes are not in this order.
+            ValueError: They cannot be.
         """
         self._chunker = Chunker(chunk_chars, max_chunk_chars)
 

@@ -53,10 +53,8 @@ def usage_of(response: object) -> Usage | None:
     """Read the usage from a provider's response, or from the usage object in it.
 
     Known are OpenAI's chat completions and responses (and compatible ones), Anthropic, Bedrock and Strands,
-    Gemini, and LangChain's ``usage_metadata``, as objects or as JSON. Their packages are not imported.
-
-    Args:
-        response: The response, its usage, or a `Usage`.
+    Gemini, and LangChain's ``usage_metadata``, as objects or as JSON. Their packages are not imported. A `Usage` is
+    returned as it is.
 
     Returns:
         The usage; None if the response has a field for it but no value, as in a stream that was not asked for it.
