@@ -21,10 +21,9 @@ from buoyline.management import (
     to_context_config,
     to_strands_settings,
 )
-from buoyline.management.actions import Evict, Summarize
+from buoyline.management.context import ContextMessage, ContextView, Evict, Summarize
 from buoyline.management.managers import MANAGERS, SlidingWindow, Summarization
 from buoyline.management.rules import LegalCuts, TruncatedStub
-from buoyline.management.view import ContextMessage, ContextView
 from buoyline.messages import Message, spell
 from buoyline.messages.model import Note
 from buoyline.messages.registry import detect, dialect_named

@@ -12,11 +12,19 @@ from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summary import BatchReference
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError, warn_caller
-from buoyline.management.actions import ActionResult, Evict, Offload, Pin, Summarize
+from buoyline.management.context import (
+    NO_INDEX,
+    ActionResult,
+    ContextMessage,
+    ContextView,
+    Evict,
+    Offload,
+    Pin,
+    Summarize,
+)
 from buoyline.management.model import ContextManagement
 from buoyline.management.rules import Hook
 from buoyline.management.run import ManagementReport, run, run_on_overflow
-from buoyline.management.view import NO_INDEX, ContextMessage, ContextView
 from buoyline.messages import Json, Media, Message, Opaque, Text, ToolResult, spell
 from buoyline.messages.model import join_texts, text_in
 from buoyline.messages.registry import detect
@@ -27,7 +35,7 @@ from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
 
 if TYPE_CHECKING:
-    from buoyline.management.actions import ContextEditor
+    from buoyline.management.context import ContextEditor
 
 # The reference line of messages that were archived without a summary.
 

@@ -12,9 +12,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol, cast
 
 from buoyline.errors import ConfigError
-from buoyline.management.actions import Decision, Evict
+from buoyline.management.context import ContextMessage, ContextView, Decision, Evict
 from buoyline.management.rules import LegalCuts
-from buoyline.management.view import ContextMessage, ContextView
 
 ENTRY_POINTS: Final = "buoyline.managers"
 """Group of entry points under which packages offer managers by the name that documents use."""

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from buoyline.compression import ContextConfig
 from buoyline.compression.plan import plan
-from buoyline.management.actions import Decision, Evict, Offload, Pin, Summarize
+from buoyline.management.context import ContextView, Decision, Evict, Offload, Pin, Summarize
 from buoyline.management.rules import (
     Count,
     CountOrNone,
@@ -22,7 +22,6 @@ from buoyline.management.rules import (
     SummaryRatio,
     TruncatedStub,
 )
-from buoyline.management.view import ContextView
 from buoyline.messages import Media, Message, ToolResult
 from buoyline.messages.model import Part, text_in
 from buoyline.offloader.policy import TurnResult, is_too_large, stub_budgets

@@ -9,11 +9,10 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, ConfigDict, InstanceOf, field_validator, model_serializer, model_validator
 
 from buoyline.errors import ConfigError
-from buoyline.management.actions import Decision
+from buoyline.management.context import ContextView, Decision
 from buoyline.management.custom import CustomManager, find_reducer, offered_reducers
 from buoyline.management.managers import MANAGERS, ManagerSettings
 from buoyline.management.rules import HOOKS, NEVER_FIRED, Activation, Hook, Problems, hook_named, joined
-from buoyline.management.view import ContextView
 from buoyline.messages.jsonl import is_array, is_object
 
 # One manager in a document: its settings, and when it runs.

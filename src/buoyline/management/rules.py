@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from buoyline.compression.plan import legal_cuts, pair_spans
 from buoyline.errors import DocumentError
-from buoyline.management.view import ContextMessage, ContextView
+from buoyline.management.context import ContextMessage, ContextView, StubWriter
 from buoyline.messages import Message
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import TRUNCATION_MARKER, stub, truncated
@@ -27,7 +27,6 @@ from buoyline.tokens import TextCounter
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from buoyline.management.actions import StubWriter
 
 Hook: TypeAlias = Literal["pre_llm", "post_tool", "post_memory", "pre_compress", "on_overflow"]
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from buoyline.management.actions import (
+from buoyline.management.context import (
     ActionResult,
     ContextEditor,
+    ContextView,
     Evict,
     ManagerAction,
     Offload,
@@ -15,7 +16,6 @@ from buoyline.management.actions import (
 )
 from buoyline.management.model import ContextManagement, ManagerEntry
 from buoyline.management.rules import Hook
-from buoyline.management.view import ContextView
 
 LEAST_PROGRESS: Final = 0.1
 """Share by which a context must shrink after an overflow before the remaining managers are skipped."""

@@ -8,11 +8,10 @@ from dataclasses import replace
 from buoyline.compression import Compressor, ContextConfig, Summarizer
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.management import ContextManagement, ManagementReport
-from buoyline.management.actions import ActionResult, ContextEditor, Evict, Offload, Pin, Summarize
+from buoyline.management.context import ActionResult, ContextEditor, ContextView, Evict, Offload, Pin, Summarize
 from buoyline.management.conversation import SummaryWriters
 from buoyline.management.rules import Hook, LegalCuts, PreviewStub, closed
 from buoyline.management.run import run, run_on_overflow
-from buoyline.management.view import ContextView
 from buoyline.offloader.stub import reread_limit
 from buoyline.tokens.messages import count_result
 from buoyline.window.compaction import Compaction, Eviction, eviction_as

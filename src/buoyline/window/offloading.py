@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from buoyline.errors import warn_caller
-from buoyline.management.actions import StubWriter
+from buoyline.management.context import StubWriter
 from buoyline.management.rules import MaskStub
 from buoyline.messages import Json, Media, Message, Opaque, Text, ToolCall, ToolResult
 from buoyline.messages.dialect import Blocks

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, overload
 
 from buoyline.compression import Summary
 from buoyline.compression.summary import BatchReference
-from buoyline.management.view import ContextMessage, ContextView
+from buoyline.management.context import ContextMessage, ContextView
 from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.dialect import Blocks, Dialect
 from buoyline.messages.jsonl import parse, require_distinct_keys

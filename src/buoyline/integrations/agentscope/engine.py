@@ -39,7 +39,7 @@ from buoyline.integrations.agentscope.log import (
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 from buoyline.management import ContextManagement
-from buoyline.management.actions import ActionResult, Offload
+from buoyline.management.context import ActionResult, Offload
 from buoyline.management.opensearch import NAME_KEY
 from buoyline.management.rules import LegalCuts, PreviewStub
 from buoyline.messages import Message, Text
