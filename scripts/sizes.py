@@ -65,7 +65,13 @@ def main() -> None:
 
 
 EXPORTING_MODULES = ("errors", "inspect/costs", "inspect/telemetry", "window/tool", "workspace/events")
-# Of the contract of an offloader: what a user passes, gets or annotates.
+# The contracts of an offloader and of a workspace, and their tests; of these, what a user passes, gets or annotates.
+FOR_IMPLEMENTERS = (
+    "buoyline.offloader.protocol",
+    "buoyline.testing",
+    "buoyline.workspace.files",
+    "buoyline.workspace.stored_session",
+)
 FOR_USERS_TOO = ("Offloader", "ResultWriter", "StoredPart", "StoredResult")
 
 _CALLS = 2
@@ -156,7 +162,7 @@ def exported_names() -> dict[str, set[str]]:
                 groups["users"].add("errors")
             elif name in _EVENTS or home in _EVENT_MODULES:
                 groups["users"].add("events")
-            elif home.startswith(("buoyline.testing", "buoyline.offloader.protocol")) and name not in FOR_USERS_TOO:
+            elif home.startswith(FOR_IMPLEMENTERS) and name not in FOR_USERS_TOO:
                 groups["implementers"].add(name)
             elif not home.startswith(("agentscope.", "strands.")):
                 groups["users"].add(name)

@@ -1,4 +1,4 @@
-"""The names that the packages export: pages import no others, and their signatures name no others."""
+"""The names that packages export: each is in an example of a page, and pages and signatures have no others."""
 
 import ast
 import importlib
@@ -35,6 +35,7 @@ OWN_ROOMS: Mapping[str, frozenset[str]] = {
     "ManagedConversation": frozenset({"evict", "pin", "replace", "summarize", "view"}),
     "Registry": frozenset({"listed"}),
     "KeyedStorage": frozenset({"__init__", "for_sandbox", "namespace"}),
+    "StoredSession": frozenset({"content", "index", "messages", "with_payloads"}),
     "TreeWorkspace": frozenset({"__init__", "blobs", "entries", "session", "sessions", "tree"}),
 }
 """Members that other packages of buoyline call, and no page shows."""
@@ -67,6 +68,18 @@ def imported_in(page: Path) -> Iterator[tuple[str, str]]:
 def test_every_event_is_in_a_table_of_events(page: str, union: Any) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     assert [cls.__name__ for cls in get_args(union) if f"| `{cls.__name__}` | " not in text] == []
+
+
+def test_every_exported_name_is_imported_by_an_example_of_a_page() -> None:
+    shown = {name for page in PAGES for _, name in imported_in(page)}
+    assert sorted(exported().keys() - shown - in_tables()) == []
+
+
+def in_tables() -> set[str]:
+    """Return errors and events, which pages list, and the function behind the script ``buoyline``."""
+    errors = {name for name, thing in exported().items() if inspect.isclass(thing) and issubclass(thing, Exception)}
+    events = {cls.__name__ for cls in (*get_args(Event), *get_args(WorkspaceEvent))}
+    return {*errors, *events, "main"}
 
 
 def test_pages_import_only_exported_names() -> None:
