@@ -364,7 +364,7 @@ def _described(
         kind=part["kind"],
         media_type=part.get("media_type") or layout.media_type_of(part["path"]),
         size_bytes=size_bytes,
-        path=workspace.files.path(part["path"]),
+        path=workspace.files.reference(part["path"]),
         name=part.get("name", ""),
         content=content,
         problem=problem,

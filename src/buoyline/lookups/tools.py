@@ -61,9 +61,14 @@ class Tool:
         return {"name": self.name, "description": self.description, "input_schema": dict(self.parameters)}
 
 
-def _error_line(error: BuoylineError) -> str:
-    """Return the error for the model on one line of bounded length: it may quote the whole call."""
-    text = shown_path(str(error))
+def _shown(error: BuoylineError, workspace: ReadableWorkspace) -> str:
+    """Return *error* with the workspace's root as the model knows it."""
+    return str(error).replace(workspace.files.path(""), workspace.roots[0])
+
+
+def _error_line(text: str) -> str:
+    """Return an error for the model on one line of bounded length: it may quote the whole call."""
+    text = shown_path(text)
     if len(text) > _MAX_ERROR_CHARS:  # the end says what to do
         text = f"{text[: _MAX_ERROR_CHARS // 2]} ... {text[-_MAX_ERROR_CHARS // 2 :]}"
     return f"Error: {text}\n"
@@ -258,9 +263,9 @@ def lookup_tools(
             except BuoylineError as error:
                 if isinstance(error, NotFoundError) and error.kind == "session":
                     return "[Nothing was archived or offloaded in this session yet.]\n"
-                return _error_line(error)
+                return _error_line(_shown(error, workspace))
             except OSError as error:
-                return _error_line(storage_error(error))
+                return _error_line(_shown(storage_error(error), workspace))
 
         async def call(**arguments: Any) -> str:
             return await asyncio.to_thread(answer, _current(session_id), arguments)
@@ -357,7 +362,7 @@ def retrieval_tool(
             known = retrieval_arguments(arguments)
             return retrieve(workspace, **known, session=session, max_tokens=max_tokens, counter=counter).text
         except BuoylineError as error:
-            return f"Error: {error}"
+            return f"Error: {_shown(error, workspace)}"
 
     async def call(**arguments: Any) -> str:
         return await asyncio.to_thread(answer, _current(session_id), arguments)

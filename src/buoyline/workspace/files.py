@@ -111,6 +111,10 @@ class Files(Protocol):
         """Open a regular file for reading."""
         ...
 
+    def reference(self, name: str, /) -> str:
+        """Return *name* as agents see it."""
+        return self.path(name)
+
     def names(self, name: str, /) -> list[str]:
         """Return the names in directory *name*, sorted, without unfinished ones; empty if it does not exist."""
         entries = self.entries(name) if self.is_directory(name) else ()

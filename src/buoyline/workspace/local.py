@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import posixpath
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -40,6 +41,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         quotas: Quotas = _NO_QUOTAS,
         redact: RedactText | None = None,
         redact_payload: RedactPayload | None = None,
+        shown_as: str | None = None,
     ) -> None:
         """Use *workdir*, which the first write or `initialize` creates.
 
@@ -59,16 +61,22 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
                 keys of an object the same name, the call raises `RedactionError` and nothing is stored.
             redact_payload: The same for decoded payloads, with their media type. If it is None, payloads of a text type
                 go through *redact*, and all others (an image, a PDF) are stored unchanged.
+            shown_as: The path under which the agent sees *workdir*, such as the mount of a container. References, stubs
+                and answers of lookups show it, and lookups take it; errors for the caller name *workdir*. Nothing of it
+                is in the workspace's records, so another process may give another path.
 
         Raises:
-            ConfigError: *durability* is not one of the three, *quotas* is no `Quotas`, or a hook cannot be called.
+            ConfigError: *durability* is not one of the three, *quotas* is no `Quotas`, a hook cannot be called, or
+                *shown_as* is no absolute path.
             UnsupportedPlatformError: Neither Linux nor macOS.
         """
         if durability not in _DURABILITY:
             raise ConfigError("durability", f"{durability!r} is not one of {', '.join(_DURABILITY)}")
+        if shown_as is not None and (not shown_as.strip("/") or posixpath.normpath(f"/{shown_as[1:]}") != shown_as):
+            raise ConfigError("shown_as", f"{shown_as!r} is no absolute path such as '/workspace'")
         self.workdir = Path(workdir).absolute()
         super().__init__(
-            LocalTree(self.workdir, durable=durability != "off"),
+            LocalTree(self.workdir, durable=durability != "off", shown_as=shown_as or ""),
             quotas=quotas,
             redaction=Redaction(redact, redact_payload),
             lock_timeout_s=lock_timeout_s,
@@ -132,7 +140,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
     @property
     def roots(self) -> tuple[str, ...]:
         """What absolute references begin with; the first is given out."""
-        return str(self.workdir), os.path.realpath(self.workdir)
+        return self._tree.shown_as, str(self.workdir), os.path.realpath(self.workdir)
 
 
 if TYPE_CHECKING:

@@ -58,8 +58,8 @@ class LocalTree(Files):
     `storage_error`.
     """
 
-    def __init__(self, root: Path, *, durable: bool = True) -> None:
-        """Use *root*, which need not exist yet.
+    def __init__(self, root: Path, *, durable: bool = True, shown_as: str = "") -> None:
+        """Use *root*, which need not exist yet; agents see it as *shown_as*, if that is not empty.
 
         Raises:
             UnsupportedPlatformError: Neither Linux nor macOS.
@@ -68,6 +68,7 @@ class LocalTree(Files):
             raise UnsupportedPlatformError(sys.platform)
         self.root = root
         self._root_path = str(root)
+        self.shown_as = shown_as or str(root)
         self._durable = durable
         self._identity: tuple[int, int] | None = None
 
@@ -79,6 +80,10 @@ class LocalTree(Files):
     def path(self, name: str) -> str:
         """Return the absolute path of *name*."""
         return f"{self._root_path}/{name}" if name else self._root_path
+
+    def reference(self, name: str) -> str:
+        """Return *name* as agents see it."""
+        return f"{self.shown_as}/{name}" if name else self.shown_as
 
     def make_root(self) -> None:
         """Create the root and its missing parents, the root itself with mode 0700, durably."""
@@ -447,7 +452,7 @@ class HeldTree(LocalTree):
 
     def __init__(self, tree: LocalTree, name: str, descriptor: int) -> None:
         """Take over *descriptor*, which is that of directory *name* of *tree*."""
-        super().__init__(tree.root, durable=tree.is_durable)
+        super().__init__(tree.root, durable=tree.is_durable, shown_as=tree.shown_as)
         self._tree = tree
         self._name = name
         self._descriptor = descriptor

@@ -308,13 +308,13 @@ class Results:
         return found
 
     def _described(self, record: Record) -> StoredResult:
-        path, view = self._session.path, record.get("view")
+        path, view = self._session.reference, record.get("view")
         return StoredResult(
             reference=path(record["path"]),
             name=record["path"],
             view=path(view) if view else "",
             lines=record["lines"],
-            parts=stored_parts(record, self._session.tree.path),
+            parts=stored_parts(record, self._session.files.reference),
             partial=record.get("partial", ""),
         )
 

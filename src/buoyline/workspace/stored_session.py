@@ -66,8 +66,12 @@ class StoredSession:
         return f"{self.directory}/{file}"
 
     def path(self, file: str) -> str:
-        """Return the absolute path of the session's *file*."""
+        """Return the session's *file* as errors spell it."""
         return self.files.path(self.name(file))
+
+    def reference(self, file: str) -> str:
+        """Return the session's *file* as agents see it."""
+        return self.files.reference(self.name(file))
 
     def exists(self) -> bool:
         """Return whether the session has been created."""

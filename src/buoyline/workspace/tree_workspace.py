@@ -124,7 +124,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
             StorageError: The file system refused; nothing was changed.
         """
         await self.archive(session_id, msgs)
-        return self._session(session_id).path(layout.CONTEXT_FILE)
+        return self._session(session_id).reference(layout.CONTEXT_FILE)
 
     async def offload_tool_result(self, session_id: str, tool_result: Any, **_: Any) -> str:
         """Store one whole tool result.
@@ -259,8 +259,8 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         def add(session: Session, given: tuple[Sequence[Any], str]) -> ArchivedBatch:
             batches = self._archive(session).add(given[0], batch_id=given[1], dialect=dialect, first=first, times=times)
             if not batches:
-                return located(session.path, session.index().messages if session.exists() else 0, ())
-            return located(session.path, batches[0].first, batches[0].line_ranges())
+                return located(session.reference, session.index().messages if session.exists() else 0, ())
+            return located(session.reference, batches[0].first, batches[0].line_ranges())
 
         return await self._write(session_id, redacted, add)
 
@@ -276,7 +276,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """Return the place of archived messages; see `StoredSession.line_ranges`."""
         return await self._run_in_session(
             session_id,
-            self._in_session(session_id, lambda s: located(s.path, first, s.line_ranges(first, end))),
+            self._in_session(session_id, lambda s: located(s.reference, first, s.line_ranges(first, end))),
         )
 
     async def transcript_lines(self, session_id: str, first: int, end: int) -> list[list[str]]:
@@ -374,7 +374,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
 
     async def holds(self, reference: str, text: str) -> bool:
         """Return whether the file behind *reference* holds *text*, byte for byte; False if there is no such file."""
-        above, _, below = reference.partition(f"{self._tree.path('')}/")
+        above, _, below = reference.partition(f"{self.roots[0]}/")
         name = layout.blob_behind(reference) or ("" if above or ".." in below.split("/") else below)
 
         def run() -> bool:

@@ -346,7 +346,7 @@ class WorkspaceKeeping:
             except (CorruptError, NotFoundError):
                 continue
             parts = (part for record in records for part in record.get("parts", ()) if part.get("path"))
-            names |= {files.files.path(part["path"]): part.get("name", "") for part in parts}
+            names |= {files.files.reference(part["path"]): part.get("name", "") for part in parts}
         shown = [
             replace(part, name=names.get(part.path, "")) if isinstance(part, MediaContent) and not part.name else part
             for part in found.parts

@@ -259,7 +259,7 @@ def relative_to(reference: str, root: str | None, workspace: LocalWorkspace) -> 
     if _checked_name(reference) is None or "/" not in reference:
         return _checked_name(reference)
     path = Path(reference).absolute()
-    for workdir in (workspace.workdir, Path(os.path.realpath(workspace.workdir))):
+    for workdir in workspace.roots:
         if path.is_relative_to(workdir):
             return path.relative_to(workdir).as_posix()
     return None if Path(reference).is_absolute() else reference
@@ -461,8 +461,8 @@ class WorkspaceStorage(KeyedStorage):
     def _reference(self, stored: StoredResult, path: str) -> str:
         if not isinstance(self.workspace, LocalWorkspace):
             return stored.parts[0].reference if path else stored.reference
-        name = path or stored.reference.removeprefix(self.workspace.tree.path("")).removeprefix("/")
-        return self.workspace.tree.path(name) if self._root is None else f"{self._root}/{name}"
+        name = path or stored.reference.removeprefix(self.workspace.roots[0]).removeprefix("/")
+        return self.workspace.files.reference(name) if self._root is None else f"{self._root}/{name}"
 
     def _held_payload(self, reference: str) -> tuple[bytes, str]:
         """Return a payload in memory, which belongs to no session: who knows its hash has seen the reference.

@@ -1,0 +1,126 @@
+"""An agent that sees the workspace under another path gets and gives that path."""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buoyline import ContextConfig, ContextWindow
+from buoyline.errors import BuoylineError, ConfigError, StorageError
+from buoyline.lookups import glob, grep, lookup_tools, query, read, retrieval_tool, retrieve
+from buoyline.maintenance.verify import verify
+from buoyline.workspace import LocalWorkspace
+
+SHOWN = "/mnt/buoyline"
+LOG = "".join(f"step {n}: {'FAILED E42' if n == 711 else 'ok'}\n" for n in range(3_000))
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+CONFIG = ContextConfig(tool_result_limit=400, preview_tokens=150)
+
+
+def image() -> dict[str, Any]:
+    data = base64.b64encode(PNG).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+
+async def run(workspace: LocalWorkspace) -> tuple[ContextWindow, list[Any]]:
+    window = ContextWindow(offloader=workspace, session_id="s1", size=8_000, config=CONFIG)
+    for n in range(24):
+        call = {"type": "tool_use", "id": f"c{n}", "name": "log", "input": {}}
+        content = [{"type": "text", "text": f"{n}\n{LOG}"}, *([image()] if n == 20 else [])]
+        await window.add({"role": "assistant", "content": [{"type": "text", "text": f"look at {n}"}, call]})
+        result = {"type": "tool_result", "tool_use_id": f"c{n}", "content": content}
+        await window.add({"role": "user", "content": [result]})
+        messages = await window.prepare()
+    await window.compress(force=True)
+    return window, [*messages, *await window.prepare()]
+
+
+def test_stubs_and_summaries_show_the_mapped_path_and_files_none(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, shown_as=SHOWN)
+    _, messages = asyncio.run(run(workspace))
+    text = json.dumps(messages)
+    assert f"{SHOWN}/sessions/s1/tool_result-c23.txt" in text
+    assert f"{SHOWN}/sessions/s1/context.jsonl" in text or f"{SHOWN}/sessions/s1/transcript.md" in text
+    assert str(tmp_path) not in text
+    journal = (tmp_path / "sessions" / "s1" / "journal.jsonl").read_text()
+    assert SHOWN not in journal
+    assert str(tmp_path) not in journal
+    assert verify(workspace).findings == ()
+
+
+def test_lookups_take_the_mapped_path_and_the_real_one_and_answer_with_the_first(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, shown_as=SHOWN)
+    asyncio.run(run(workspace))
+    name = "sessions/s1/tool_result-c5.txt"
+    answers = [read(workspace, path, 712, 713).text for path in (name, f"{SHOWN}/{name}", f"{tmp_path}/{name}")]
+    assert len(set(answers)) == 1
+    assert "step 711: FAILED E42" in answers[0]
+    assert grep(workspace, "E42", f"{SHOWN}/{name}:700-720").total == 1
+    assert glob(workspace, f"{SHOWN}/sessions/s1/tool_result-c?.txt").total == 10
+    assert "3001" in query(workspace, f"{SHOWN}/{name}", "SELECT count(*) AS n FROM lines").text
+    assert retrieve(workspace, f"{SHOWN}/{name}:712-713").total == 3_001
+    (found,) = retrieve(workspace, "c20").media
+    assert found.path == f"{SHOWN}/{workspace.files.names('data')[0].join(('data/', ''))}"
+
+
+def test_no_error_shows_an_agent_the_real_path(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "w", shown_as=SHOWN)
+    asyncio.run(run(workspace))
+    (tmp_path / "w" / "sessions" / "s1" / "link.txt").symlink_to("/etc/passwd")
+    (tmp_path / "w" / "own.txt").write_text("not JSON, nor a table\n")
+    tools = {tool.name: tool for tool in (*lookup_tools(workspace), retrieval_tool(workspace))}
+
+    def asked(tool: str, **arguments: str) -> str:
+        return asyncio.run(tools[tool].call(**arguments))
+
+    for path in ("sessions/s1/link.txt", f"{SHOWN}/nothing", "/etc/passwd", f"{SHOWN}/../x", "nothing"):
+        for answer in (
+            asked("read", path=path),
+            asked("grep", pattern="x", path=path),
+            asked("query", path=path, expression="@"),
+            asked("retrieve_offloaded_content", reference=path),
+        ):
+            assert answer.startswith("Error: ")
+            assert str(tmp_path) not in answer
+    assert f"{SHOWN}/own.txt" in asked("query", path="own.txt", expression="@")
+    with pytest.raises(StorageError, match=str(tmp_path)):
+        read(workspace, "sessions/s1/link.txt")
+
+
+async def test_a_session_goes_on_under_another_path(tmp_path: Path) -> None:
+    window, before = await run(LocalWorkspace(tmp_path, shown_as=SHOWN))
+    del window
+    workspace = LocalWorkspace(tmp_path, shown_as="/home/agent/files")
+    window = await ContextWindow.resume(workspace, "s1")
+    assert (await window.prepare())[-1] == before[-1]
+    call = {"type": "tool_use", "id": "new", "name": "log", "input": {}}
+    await window.add({"role": "assistant", "content": [call]})
+    await window.add({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "new", "content": LOG}]})
+    assert "/home/agent/files/sessions/s1/tool_result-new.txt" in json.dumps(await window.prepare())
+    assert verify(workspace).findings == ()
+
+
+async def test_a_result_that_is_read_again_by_its_mapped_path_is_not_stored_again(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, shown_as=SHOWN)
+    reference = await workspace.offload_tool_result("s1", {"role": "tool", "tool_call_id": "c1", "content": LOG})
+    assert reference == f"{SHOWN}/sessions/s1/tool_result-c1.txt"
+    found = workspace.reference_in("s1", json.dumps({"command": f"cat {reference}"}))
+    assert found == reference
+    assert await workspace.holds(found, LOG)
+    assert not await workspace.holds(found, "other")
+
+
+@pytest.mark.parametrize("shown_as", ["workspace", "/", "/a/", "/a/../b", "//", "./x", "/a//b", ""])
+def test_a_path_that_agents_cannot_use_is_refused(tmp_path: Path, shown_as: str) -> None:
+    with pytest.raises(ConfigError, match="shown_as"):
+        LocalWorkspace(tmp_path, shown_as=shown_as)
+
+
+def test_errors_for_the_caller_name_the_real_path(tmp_path: Path) -> None:
+    (tmp_path / "workspace.json").write_text("{}")
+    workspace = LocalWorkspace(tmp_path, shown_as=SHOWN)
+    with pytest.raises(BuoylineError, match=str(tmp_path)):
+        asyncio.run(workspace.initialize())
