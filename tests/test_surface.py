@@ -35,6 +35,7 @@ OWN_ROOMS: Mapping[str, frozenset[str]] = {
     "ManagedConversation": frozenset({"evict", "pin", "replace", "summarize", "view"}),
     "Registry": frozenset({"listed"}),
     "KeyedStorage": frozenset({"__init__", "for_sandbox", "namespace"}),
+    "LocalWorkspace": frozenset({"upkeep"}),
     "StoredSession": frozenset({"content", "index", "messages", "with_payloads"}),
     "TreeWorkspace": frozenset({"__init__", "blobs", "entries", "session", "sessions", "tree"}),
 }

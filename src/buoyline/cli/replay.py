@@ -300,7 +300,7 @@ async def _replayed(
                 on_message=lambda position: advance(position + 1, len(conversation)) if advance else None,
             )
         lines = [spell(message).encode("utf-8") + b"\n" for message in window.messages]
-        workspace.tree.replace(RETAINED_FILE, lines)
+        workspace.upkeep.replace(RETAINED_FILE, lines)
     finally:
         await workspace.close()
     return seen, window

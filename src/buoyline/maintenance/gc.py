@@ -5,8 +5,6 @@ that only it referred to are removed, then the session itself. The next run comp
 "Retention".
 """
 
-import os
-import secrets
 import stat
 import time
 from collections import Counter
@@ -19,10 +17,9 @@ from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError
 from buoyline.maintenance.verify import verify
 from buoyline.messages import spell
 from buoyline.messages.jsonl import is_object, parse
-from buoyline.workspace import layout
+from buoyline.workspace import Files, Status, layout
 from buoyline.workspace.blobs import DirectoryScan, ReferenceScanner
 from buoyline.workspace.local import LocalWorkspace
-from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.stored_session import found_directory, is_directory_of
 
 _NS = 1_000_000_000
@@ -258,7 +255,7 @@ def collect(
         raise ConfigError("grace_s", f"{grace_s!r} is not 0 or more")
     workspace.check()
     _require_readable(workspace)
-    run = _Collector(workspace.tree, retention or Retention(), grace_s, lock_timeout_s, unowned, on_progress)
+    run = _Collector(workspace, retention or Retention(), grace_s, lock_timeout_s, unowned, on_progress)
     run.look()
     if dry_run:
         return run.report(run.expired(), is_dry_run=True)
@@ -281,18 +278,17 @@ def replacing(
             above.
         StorageError: The file system refused.
     """
-    tree, path = workspace.tree, workspace.session(session_id).directory
-    aside = layout.removed_name(secrets.token_hex(8))
+    files, upkeep, path = workspace.files, workspace.upkeep, workspace.session(session_id).directory
     # Shared: gc would take the session for one whose removal was interrupted, and remove it with its blobs.
-    with tree.lock(layout.GC_LOCK, lock_timeout_s, shared=True):
-        with tree.lock(layout.lock_name(session_id), lock_timeout_s):
-            tree.rename(path, aside)
+    with upkeep.blobs_locked(lock_timeout_s, shared=True):
+        with upkeep.session_locked(session_id, lock_timeout_s):
+            hidden = upkeep.hide(path)
         try:
             yield
         finally:
-            if not tree.is_directory(path):
-                tree.rename(aside, path)
-    if tree.is_directory(aside):
+            if not files.is_directory(path):
+                upkeep.show(hidden, path)
+    if files.is_directory(hidden):
         collect(workspace, grace_s=_LONGEST_S, dry_run=False, lock_timeout_s=lock_timeout_s)
 
 
@@ -304,7 +300,7 @@ def _require_readable(workspace: LocalWorkspace) -> None:
                 "removed until it is repaired: try `buoyline repair`, or move the session's directory out of the "
                 "workspace"
             )
-            raise CorruptError(workspace.tree.path(found.path), reason)
+            raise CorruptError(workspace.files.path(found.path), reason)
 
 
 class _Collector:
@@ -312,14 +308,15 @@ class _Collector:
 
     def __init__(  # noqa: PLR0917 - private, called once
         self,
-        tree: LocalTree,
+        workspace: LocalWorkspace,
         retention: Retention,
         grace_s: float,
         lock_timeout_s: float,
         unowned: bool,  # noqa: FBT001 - as above
         on_progress: Progress | None,
     ) -> None:
-        self._tree = tree
+        self._files: Files = workspace.files
+        self._upkeep = workspace.upkeep
         self._retention = retention
         self._grace_ns = int(min(grace_s, _LONGEST_S) * _NS)
         self._lock_timeout_s = lock_timeout_s
@@ -329,7 +326,7 @@ class _Collector:
         self._locked: set[str] = set()
         # Blobs that are stored from now on are kept: the scan does not look for their hashes.
         self._digests = frozenset(layout.digest_in(path) or "" for path in self._blobs())
-        self._scanner = ReferenceScanner(tree, self._digests, on_progress)
+        self._scanner = ReferenceScanner(self._files, self._digests, on_progress)
         self._sessions: dict[str, tuple[str, DirectoryScan]] = {}
         self._interrupted: dict[str, DirectoryScan] = {}
         self._others: set[str] = set()
@@ -338,12 +335,12 @@ class _Collector:
         """Collect all references of sessions; a file that has not changed since the last time is not read again."""
         self._sessions, self._interrupted, self._others = {}, {}, set()
         entries = self._entries(layout.SESSIONS)
-        with self._tree.held(layout.SESSIONS) if entries else nullcontext(self._tree) as sessions:
+        with self._files.held(layout.SESSIONS) if entries else nullcontext(self._files) as sessions:
             for name, status in entries.items():
                 with _unreadable_stops():
                     self._look_at(f"{layout.SESSIONS}/{name}", status, sessions)
         for session_id in self._retention.kept:
-            if found_directory(self._tree, session_id) not in self._sessions:
+            if found_directory(self._files, session_id) not in self._sessions:
                 raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
 
     def expired(self) -> tuple[ExpiredSession, ...]:
@@ -374,8 +371,7 @@ class _Collector:
 
     def delete(self) -> GcReport:
         """Remove all that the report names."""
-        self._tree.make_directory(layout.LOCKS)
-        with self._tree.lock(layout.GC_LOCK, self._lock_timeout_s):
+        with self._upkeep.blobs_locked(self._lock_timeout_s):
             # No blob can be stored meanwhile, so gc must not wait long for one writer that hangs.
             self._deadline_s = time.monotonic() + self._lock_timeout_s
             self.look()
@@ -387,18 +383,18 @@ class _Collector:
             removed, self._interrupted = self._interrupted, interrupted
             report = self.report(expired, is_dry_run=False)
             for blob in report.blobs:
-                self._tree.remove(blob.path)
+                self._upkeep.remove(blob.path)
             leftovers = tuple(leftover for leftover in report.leftovers if self._remove_leftover(leftover.path))
             if report.blobs:
                 # The removal of blobs must be durable before that of the sessions that referred to them.
-                self._tree.sync_directory(layout.DATA)
+                self._upkeep.sync_blobs()
             report = replace(report, leftovers=leftovers, locked=tuple(sorted(self._locked)))
             self._remember_young(report, self._owned(expired))
         for path in removed:
-            self._tree.remove(path)
+            self._upkeep.remove(path)
         return report
 
-    def _look_at(self, path: str, status: os.stat_result, sessions: LocalTree) -> None:
+    def _look_at(self, path: str, status: Status, sessions: Files) -> None:
         name = path.removeprefix(f"{layout.SESSIONS}/")
         if stat.S_ISREG(status.st_mode):
             self._others |= self._scanner.scan_file(path, status)
@@ -415,20 +411,20 @@ class _Collector:
         """Rename a session so that no reader finds it; None if it was used since gc read it, or is in use."""
         session_id = gone.session.session_id
         with self._session_locked(session_id) as is_ours:
-            path = found_directory(self._tree, session_id)
+            path = found_directory(self._files, session_id)
             if not is_ours or path not in self._sessions:
                 return None
             with _unreadable_stops():
                 if self._scanner.scan(path) != self._sessions[path][1]:
                     return None
                 blobs = self._all_references(path)
-            self._tree.rename(path, layout.removed_name(secrets.token_hex(8)))
+            self._upkeep.hide(path)
         return replace(gone, session=replace(gone.session, blobs=blobs))
 
     def _all_references(self, path: str) -> frozenset[str]:
         """Return all references of a session, also to blobs stored since gc began; it will be removed."""
         digests = frozenset(layout.digest_in(blob) or "" for blob in self._blobs())
-        scanner = self._scanner if digests <= self._digests else ReferenceScanner(self._tree, digests)
+        scanner = self._scanner if digests <= self._digests else ReferenceScanner(self._files, digests)
         return scanner.scan(path).digests
 
     def _remove_leftover(self, path: str) -> bool:
@@ -438,7 +434,7 @@ class _Collector:
         session_id, _ = self._sessions.get("/".join(path.split("/")[:2]), ("", None))
         with self._session_locked(session_id) as is_ours:
             if is_ours:
-                self._tree.remove(path)
+                self._upkeep.remove(path)
             return is_ours
 
     @contextmanager
@@ -452,7 +448,7 @@ class _Collector:
             if session_id and session_id not in self._locked:
                 left_s = max(0.0, self._deadline_s - time.monotonic())
                 try:
-                    lock.enter_context(self._tree.lock(layout.lock_name(session_id), left_s))
+                    lock.enter_context(self._upkeep.session_locked(session_id, left_s))
                 except LockTimeout:
                     self._locked.add(session_id)
             yield session_id not in self._locked
@@ -462,9 +458,9 @@ class _Collector:
         digests = dict.fromkeys(layout.digest_in(swept.path) or "" for swept in report.young)
         lines = [former_reference_line(digest, owned[digest]) for digest in digests if digest in owned]
         if not lines:
-            self._tree.remove(layout.RELEASED_FILE)
+            self._upkeep.remove(layout.RELEASED_FILE)
         elif b"".join(lines) != self._released():
-            self._tree.replace(layout.RELEASED_FILE, lines)
+            self._upkeep.replace(layout.RELEASED_FILE, lines)
 
     def _owned(self, expired: Sequence[ExpiredSession]) -> dict[str, int]:
         """Return until when removed sessions referred to each blob, those of this run included, by its hash."""
@@ -475,9 +471,7 @@ class _Collector:
             owned.update((digest, max(end_ns, owned.get(digest, 0))) for digest in digests)
         return owned
 
-    def _class_of_blob(
-        self, path: str, status: os.stat_result, referred: AbstractSet[str], owned: Mapping[str, int]
-    ) -> str:
+    def _class_of_blob(self, path: str, status: Status, referred: AbstractSet[str], owned: Mapping[str, int]) -> str:
         digest = layout.digest_in(path) or ""
         if digest not in self._digests:
             return "young" if digest in owned else "referred"
@@ -497,15 +491,15 @@ class _Collector:
         staying = [path for path, (session_id, _) in self._sessions.items() if session_id not in gone]
         for inner in (layout.DATA, layout.DATA_TORN):
             yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns))
-        with self._tree.held(layout.SESSIONS) if staying else nullcontext(self._tree) as sessions:
+        with self._files.held(layout.SESSIONS) if staying else nullcontext(self._files) as sessions:
             for directory in staying:
                 for inner in (directory, f"{directory}/{layout.TORN}"):
                     yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns, sessions))
 
     def _unfinished(
-        self, directory: str, grace_ns: int, tree: LocalTree | None = None
+        self, directory: str, grace_ns: int, files: Files | None = None
     ) -> Iterator[tuple[FileUsage, bool]]:
-        for name, status in self._entries(directory, tree).items():
+        for name, status in self._entries(directory, files).items():
             path = f"{directory}/{name}" if directory else name
             if name.startswith(layout.TEMPORARY_PREFIX) and not layout.is_removed_name(name):
                 is_directory = stat.S_ISDIR(status.st_mode)
@@ -520,7 +514,7 @@ class _Collector:
             for session_id, scan in self._sessions.values()
         ]
 
-    def _blobs(self) -> dict[str, os.stat_result]:
+    def _blobs(self) -> dict[str, Status]:
         found = {f"{layout.DATA}/{name}": status for name, status in self._entries(layout.DATA).items()}
         return {
             path: status
@@ -529,24 +523,24 @@ class _Collector:
         }
 
     def _released(self) -> bytes:
-        is_there = self._tree.size(layout.RELEASED_FILE) is not None
-        return self._tree.read(layout.RELEASED_FILE) if is_there else b""
+        is_there = self._files.size(layout.RELEASED_FILE) is not None
+        return self._files.read(layout.RELEASED_FILE) if is_there else b""
 
-    def _entries(self, directory: str, tree: LocalTree | None = None) -> Mapping[str, os.stat_result]:
-        tree = tree or self._tree
-        is_there = not directory or tree.is_directory(directory)
-        return tree.entries(directory) if is_there else {}
+    def _entries(self, directory: str, files: Files | None = None) -> Mapping[str, Status]:
+        files = files or self._files
+        is_there = not directory or files.is_directory(directory)
+        return files.entries(directory) if is_there else {}
 
 
-def _session_id(tree: LocalTree, directory: str) -> str:
+def _session_id(files: Files, directory: str) -> str:
     path = f"{directory}/{layout.SESSION_FILE}"
     try:
-        found = parse(tree.read(path))
+        found = parse(files.read(path))
     except MessageError:
         found = None
     session_id = found.get("id") if is_object(found) else None
-    if not isinstance(session_id, str) or not is_directory_of(tree, session_id, directory):
-        raise CorruptError(tree.path(path), "is not that of its directory; restore it from a copy")
+    if not isinstance(session_id, str) or not is_directory_of(files, session_id, directory):
+        raise CorruptError(files.path(path), "is not that of its directory; restore it from a copy")
     return session_id
 
 

@@ -27,14 +27,12 @@ from buoyline.messages.times import now
 from buoyline.offloader.transcript import blank_lines
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded
-from buoyline.workspace import layout
+from buoyline.workspace import Files, StoredSession, layout
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.local import LocalWorkspace
-from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.root_files import new_workspace_file
-from buoyline.workspace.session import Session
 from buoyline.workspace.stored_session import is_directory_of
 
 Verb: TypeAlias = Literal["mode", "restored", "rebuilt", "recovered", "set-aside", "failed"]
@@ -63,9 +61,10 @@ class Repairer:
     A file is replaced as a whole, after its old bytes were set aside.
     """
 
-    def __init__(self, tree: LocalTree, copy: LocalTree | None, *, is_dry_run: bool) -> None:
-        """Change files in *tree*; *copy* is a copy of the workspace, if there is one."""
-        self.tree = tree
+    def __init__(self, workspace: LocalWorkspace, copy: Files | None, *, is_dry_run: bool) -> None:
+        """Change files in *workspace*; *copy* has those of a copy, if there is one."""
+        self.files: Files = workspace.files
+        self.upkeep = workspace.upkeep
         self.copy = copy
         self.is_dry_run = is_dry_run
         self.actions: list[RepairAction] = []
@@ -86,10 +85,10 @@ class Repairer:
         """
         if not self.is_dry_run:
             self.keep(path)
-            self.tree.replace(path, chunks)
+            self.upkeep.replace(path, chunks)
         self.note(verb, path, message)
 
-    def put_from(self, path: str, source: LocalTree, name: str, digest: str) -> bool:
+    def put_from(self, path: str, source: Files, name: str, digest: str) -> bool:
         """Write file *name* of *source* as file *path*; False if its SHA-256 is not *digest*.
 
         Raises:
@@ -109,7 +108,7 @@ class Repairer:
         """
         if not self.is_dry_run:
             self.keep(path)
-            self.tree.remove(path)
+            self.upkeep.remove(path)
         self.note(
             "set-aside", path, f"its bytes are damaged and exist nowhere else; they are in {layout.TORN}/ beside it"
         )
@@ -120,34 +119,32 @@ class Repairer:
         Raises:
             StorageError: The file system refused.
         """
-        digest = None if self.is_dry_run else digest_of(self.tree, path)
+        digest = None if self.is_dry_run else digest_of(self.files, path)
         if digest is not None:
-            name = layout.set_aside_name(path, digest)
-            self.tree.make_directory(name.rpartition("/")[0])
-            self.tree.publish(name, self.tree.chunks(path))
+            self.upkeep.set_aside(path, digest)
 
 
-def digest_of(tree: LocalTree, path: str) -> str | None:
+def digest_of(files: Files, path: str) -> str | None:
     """Return the SHA-256 of file *path*; None if there is no such file.
 
     Raises:
         StorageError: It cannot be read.
     """
-    if tree.size(path) is None:
+    if files.size(path) is None:
         return None
     digest = hashlib.sha256()
-    for chunk in tree.chunks(path):
+    for chunk in files.chunks(path):
         digest.update(chunk)
     return digest.hexdigest()
 
 
-def _verified(tree: LocalTree, path: str, expected: str) -> Iterator[bytes]:
+def _verified(files: Files, path: str, expected: str) -> Iterator[bytes]:
     digest = hashlib.sha256()
-    for chunk in tree.chunks(path):
+    for chunk in files.chunks(path):
         digest.update(chunk)
         yield chunk
     if digest.hexdigest() != expected:
-        raise CorruptError(tree.path(path), "has changed while it was copied; repeat the repair")
+        raise CorruptError(files.path(path), "has changed while it was copied; repeat the repair")
 
 
 Sources = Callable[[str], Sequence[str]]
@@ -176,7 +173,7 @@ class SessionRepair:
     ) -> None:
         """Repair *findings* of the session in *directory*."""
         self._repairer = repairer
-        self._tree = repairer.tree
+        self._files = repairer.files
         self._directory = directory
         self._kinds = {(found.path.removeprefix(f"{directory}/"), found.kind) for found in findings}
         self._sources = sources
@@ -191,9 +188,7 @@ class SessionRepair:
             BuoylineError: It is not known whose session this is, or it cannot be locked.
         """
         session_id = self._session_id()
-        if not self._repairer.is_dry_run:
-            self._tree.make_directory(layout.LOCKS)  # a copy may lack it: nothing in it is needed again
-        lock = self._tree.lock(layout.lock_name(session_id), self._lock_timeout_s)
+        lock = self._repairer.upkeep.session_locked(session_id, self._lock_timeout_s)
         with nullcontext() if self._repairer.is_dry_run else lock:
             self._restore_owner()
             before = len(self._repairer.actions)
@@ -212,28 +207,28 @@ class SessionRepair:
         return f"{self._directory}/{name}"
 
     def _session_id(self) -> str:
-        document = _document(self._tree, self._directory)
+        document = _document(self._files, self._directory)
         if (layout.SESSION_FILE, "format") in self._kinds and is_object(document):
             version = document.get("format")
             if isinstance(version, int) and version > layout.FORMAT:
-                raise FormatVersionError(self._tree.path(self._path(layout.SESSION_FILE)), version, layout.FORMAT)
-        for tree in (self._tree, self._repairer.copy):
-            found = None if tree is None else _id_in(tree, self._directory)
+                raise FormatVersionError(self._files.path(self._path(layout.SESSION_FILE)), version, layout.FORMAT)
+        for files in (self._files, self._repairer.copy):
+            found = None if files is None else _id_in(files, self._directory)
             if found is not None:
                 return found
         raise CorruptError(
-            self._tree.path(self._path(layout.SESSION_FILE)),
+            self._files.path(self._path(layout.SESSION_FILE)),
             "does not say whose session this is; name a copy that does",
         )
 
     def _restore_owner(self) -> None:
         copy, name = self._repairer.copy, self._path(layout.SESSION_FILE)
-        if _id_in(self._tree, self._directory) is None and copy is not None:
+        if _id_in(self._files, self._directory) is None and copy is not None:
             self._repairer.put(name, copy.chunks(name), "restored", "from a copy: it names this session")
 
     def _restore_journal(self) -> None:
         name = self._path(layout.JOURNAL_FILE)
-        here = self._journal = _content(self._tree, name)
+        here = self._journal = _content(self._files, name)
         there = self._of_copy(layout.JOURNAL_FILE)
         found = None if there is None else better_journal(here, there)
         if found is None:
@@ -246,7 +241,7 @@ class SessionRepair:
 
     def _with_younger_messages(self, journal: bytes) -> bytes:
         """Add records of the messages that are younger than the copy: only their lines are known."""
-        context = _content(self._tree, self._path(layout.CONTEXT_FILE)) or b""
+        context = _content(self._files, self._path(layout.CONTEXT_FILE)) or b""
         try:
             return with_adopted(journal, context[index_of(journal).context_end :], now())
         except MessageError:
@@ -262,12 +257,12 @@ class SessionRepair:
         copy, path = self._repairer.copy, self._path(name)
         if copy is None or copy.size(path) is None:
             return
-        here, there = _reader(self._tree, path), _reader(copy, path)
+        here, there = _reader(self._files, path), _reader(copy, path)
         lost = lost_ranges(byte_ranges, here)
         found = held_ranges(lost, there)
         if found:
             message = f"from a copy: {len(found)} of {len(lost)} damaged parts, which have the recorded hashes there"
-            self._repairer.put(path, with_extents(found, here, there, self._tree.size(path) or 0), "restored", message)
+            self._repairer.put(path, with_extents(found, here, there, self._files.size(path) or 0), "restored", message)
 
     def _restore_window(self) -> None:
         there = self._of_copy(layout.WINDOW_FILE)
@@ -275,7 +270,7 @@ class SessionRepair:
         if there is None or not index.windows:
             return
         path = self._path(layout.WINDOW_FILE)
-        found = better_window(index, _content(self._tree, path), there)
+        found = better_window(index, _content(self._files, path), there)
         if found is not None:
             self._repairer.put(path, (found,), "restored", "from a copy: it begins with what is recorded")
 
@@ -284,23 +279,23 @@ class SessionRepair:
             path = self._path(name)
             # If nobody has the true bytes, the changed result is kept: it can still be read, and `verify` reports it.
             digest = record["sha256"]
-            if digest_of(self._tree, path) == digest:
+            if digest_of(self._files, path) == digest:
                 continue
-            candidates = [(self._tree, other) for other in self._sources(digest) if other != path]
+            candidates = [(self._files, other) for other in self._sources(digest) if other != path]
             if self._repairer.copy is not None:
                 candidates.insert(0, (self._repairer.copy, path))
-            any(self._repairer.put_from(path, tree, other, digest) for tree, other in candidates)
+            any(self._repairer.put_from(path, files, other, digest) for files, other in candidates)
 
     def _derive(self, session_id: str) -> None:
         """Let a writer's recovery run, then derive the transcript and the stale views again."""
         if self._journal is not None and not is_foldable(self._journal):
             raise CorruptError(
-                self._tree.path(self._path(layout.JOURNAL_FILE)),
+                self._files.path(self._path(layout.JOURNAL_FILE)),
                 "has records of an unknown form, so nothing is derived from it; restore it from a copy",
             )
-        if not self._repairer.is_dry_run and self._tree.size(self._path(layout.CONTEXT_FILE)) is None:
+        if not self._repairer.is_dry_run and self._files.size(self._path(layout.CONTEXT_FILE)) is None:
             # A writer would begin an empty one, and the loss would no longer show.
-            raise CorruptError(self._tree.path(self._path(layout.CONTEXT_FILE)), "is gone; restore it from a copy")
+            raise CorruptError(self._files.path(self._path(layout.CONTEXT_FILE)), "is gone; restore it from a copy")
         is_needed = self._has_restored or any(kind in _RECOVERED for _, kind in self._kinds)
         is_lost = self._journal is None or (layout.TRANSCRIPT_FILE, "missing-file") in self._kinds
         views = [path for path, kind in self._kinds if kind == "stale-view"]
@@ -312,32 +307,32 @@ class SessionRepair:
             for view in views:
                 self._repairer.note("rebuilt", self._path(view), "from its result")
         elif is_needed or is_lost or views:
-            self._derive_in(Session(self._tree, session_id, lock_timeout_s=self._lock_timeout_s), views)
+            self._derive_in(session_id, views)
 
-    def _derive_in(self, session: Session, views: Sequence[str]) -> None:
-        transcript = session.name(layout.TRANSCRIPT_FILE)
+    def _derive_in(self, session_id: str, views: Sequence[str]) -> None:
+        transcript = StoredSession(self._files, session_id).name(layout.TRANSCRIPT_FILE)
         if self._has_restored or {kind for _, kind in self._kinds} - _UNREMARKABLE:
             # Recovery cuts the transcript without setting it aside, and it may be the only text of a damaged message.
             self._repairer.keep(transcript)
-        old = _content(self._tree, transcript) or b""
-        with session.writing():
+        old = _content(self._files, transcript) or b""
+        with self._repairer.upkeep.recovered(session_id, self._lock_timeout_s) as session:
             index = session.index()
             self._repairer.note(
                 "recovered", self._directory, "as the next writer would do it: all data in its journal is in place"
             )
             new = b"".join(_transcript(session, index, old))
-            if new != _content(self._tree, transcript):
+            if new != _content(self._files, transcript):
                 self._repairer.put(transcript, (new,), "rebuilt", "from the archive")
             for view in views:
                 self._rebuild_view(session, index.results.get(layout.result_behind(view)))
 
-    def _rebuild_view(self, session: Session, record: Record | None) -> None:
+    def _rebuild_view(self, session: StoredSession, record: Record | None) -> None:
         if record is None or "view" not in record:
             return
-        content = _content(self._tree, session.name(record["path"])) or b""
+        content = _content(self._files, session.name(record["path"])) or b""
         view = (view_of(decoded(content)) or "").encode("utf-8")
         # Stubs and citations count on these lines.
-        if digest_of(self._tree, session.name(record["path"])) == record["sha256"] and (
+        if digest_of(self._files, session.name(record["path"])) == record["sha256"] and (
             view.count(b"\n") == record["lines"]
         ):
             self._repairer.put(session.name(record["view"]), (view,), "rebuilt", "from its result")
@@ -347,12 +342,12 @@ class SessionRepair:
         copy, owner = self._repairer.copy, self._path(layout.SESSION_FILE)
         if copy is None or _id_in(copy, self._directory) is None:
             return None
-        if _id_in(self._tree, self._directory) is not None and _content(copy, owner) != _content(self._tree, owner):
+        if _id_in(self._files, self._directory) is not None and _content(copy, owner) != _content(self._files, owner):
             return None
         return _content(copy, self._path(name))
 
 
-def _transcript(session: Session, index: Index, old: bytes) -> Iterator[bytes]:
+def _transcript(session: StoredSession, index: Index, old: bytes) -> Iterator[bytes]:
     for batch in index.batches:
         content = session.content(batch)
         new = None if content is None else _rendered(batch, content, index)
@@ -372,29 +367,29 @@ def _rendered(batch: Batch, content: bytes, index: Index) -> bytes | None:
         return None
 
 
-def _document(tree: LocalTree, directory: str) -> object:
+def _document(files: Files, directory: str) -> object:
     try:
-        return parse(_content(tree, f"{directory}/{layout.SESSION_FILE}") or b"null")
+        return parse(_content(files, f"{directory}/{layout.SESSION_FILE}") or b"null")
     except MessageError:
         return None
 
 
-def _id_in(tree: LocalTree, directory: str) -> str | None:
+def _id_in(files: Files, directory: str) -> str | None:
     """Return the session id in a directory; None if the directory belongs to another session or does not say."""
-    match _document(tree, directory):
+    match _document(files, directory):
         case {"id": str(session_id), "format": int(version)} if session_id and 1 <= version <= layout.FORMAT:
-            return session_id if is_directory_of(tree, session_id, directory) else None
+            return session_id if is_directory_of(files, session_id, directory) else None
         case _:
             return None
 
 
-def _content(tree: LocalTree, path: str) -> bytes | None:
-    return None if tree.size(path) is None else tree.read(path)
+def _content(files: Files, path: str) -> bytes | None:
+    return None if files.size(path) is None else files.read(path)
 
 
-def _reader(tree: LocalTree, path: str) -> Callable[[int, int], bytes]:
+def _reader(files: Files, path: str) -> Callable[[int, int], bytes]:
     def read(offset: int, size_bytes: int) -> bytes:
-        return b"" if tree.size(path) is None or size_bytes <= 0 else tree.read(path, offset, size_bytes)
+        return b"" if files.size(path) is None or size_bytes <= 0 else files.read(path, offset, size_bytes)
 
     return read
 
@@ -459,7 +454,7 @@ def repair(
     source = None if copy is None else LocalWorkspace(copy)
     if source is not None:
         source.check()
-    repairer = Repairer(workspace.tree, None if source is None else source.tree, is_dry_run=dry_run)
+    repairer = Repairer(workspace, None if source is None else source.files, is_dry_run=dry_run)
     if _is_newer(workspace):
         return _outcome(repairer, verify(workspace, hashes=False))
 
@@ -504,10 +499,10 @@ def _repair_format(repairer: Repairer, report: IntegrityReport) -> None:
 
 
 def _repair_all(repairer: Repairer, report: IntegrityReport, lock_timeout_s: float) -> None:
-    sources = _sources(repairer.tree)
+    sources = _sources(repairer.files)
     for directory, findings in _by_session(report).items():
         try:
-            if repairer.tree.is_directory(directory):
+            if repairer.files.is_directory(directory):
                 SessionRepair(repairer, directory, findings, sources, lock_timeout_s=lock_timeout_s).run()
         except BuoylineError as error:
             repairer.fail(directory, error)
@@ -539,7 +534,7 @@ def _set_modes(repairer: Repairer, look: Callable[[], IntegrityReport]) -> None:
         for path in wrong:
             try:
                 if not repairer.is_dry_run:
-                    repairer.tree.set_mode(path)
+                    repairer.upkeep.set_mode(path)
                 repairer.note("mode", path, "is now accessible to its owner only")
             except BuoylineError as error:
                 repairer.fail(path, error)
@@ -558,16 +553,16 @@ def _by_session(report: IntegrityReport) -> Mapping[str, list[IntegrityFinding]]
     return found
 
 
-def _sources(tree: LocalTree) -> Callable[[str], Sequence[str]]:
+def _sources(files: Files) -> Callable[[str], Sequence[str]]:
     """Return a lookup of all tool results by their recorded hash; the journals are read at its first call."""
     known: dict[str, list[str]] = {}
 
     def look_up(digest: str) -> Sequence[str]:
         if not known:
             known[""] = []
-            for name in tree.names(layout.SESSIONS):
+            for name in files.names(layout.SESSIONS):
                 journal = f"{layout.SESSIONS}/{name}/{layout.JOURNAL_FILE}"
-                results = index_of(tree.read(journal)).results if tree.size(journal) is not None else {}
+                results = index_of(files.read(journal)).results if files.size(journal) is not None else {}
                 for result, record in results.items():
                     known.setdefault(record["sha256"], []).append(f"{layout.SESSIONS}/{name}/{result}")
         return known.get(digest, ())
@@ -581,10 +576,8 @@ def _repair_blobs(repairer: Repairer, report: IntegrityReport, lock_timeout_s: f
     if not paths:
         return
     try:
-        if not repairer.is_dry_run:
-            repairer.tree.make_directory(layout.LOCKS)
         # A writer uses an existing blob without reading it, which must not happen while the blob is replaced.
-        lock = repairer.tree.lock(layout.GC_LOCK, lock_timeout_s)
+        lock = repairer.upkeep.blobs_locked(lock_timeout_s)
         with nullcontext() if repairer.is_dry_run else lock:
             for path in dict.fromkeys(paths):
                 try:
@@ -597,16 +590,16 @@ def _repair_blobs(repairer: Repairer, report: IntegrityReport, lock_timeout_s: f
 
 def _repair_blob(repairer: Repairer, path: str) -> None:
     digest = layout.digest_in(path) or ""
-    found = digest_of(repairer.tree, path)
+    found = digest_of(repairer.files, path)
     if found == digest:
         return
-    for tree in (repairer.copy, repairer.tree):
-        names = tree.names(layout.DATA) if tree is not None else []
+    for files in (repairer.copy, repairer.files):
+        names = files.names(layout.DATA) if files is not None else []
         for name in (f"{layout.DATA}/{name}" for name in names if name.startswith(digest)):
             if (
-                tree is not None
-                and (tree, name) != (repairer.tree, path)
-                and repairer.put_from(path, tree, name, digest)
+                files is not None
+                and (files, name) != (repairer.files, path)
+                and repairer.put_from(path, files, name, digest)
             ):
                 return
     if found is not None:

@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import os
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +14,7 @@ from buoyline.errors import CorruptError, InvalidNameError, StorageError
 from buoyline.messages import Media, Text, ToolResult
 from buoyline.messages.registry import dialect_named
 from buoyline.workspace import layout
-from buoyline.workspace.files import Files
-from buoyline.workspace.local_tree import LocalTree
+from buoyline.workspace.files import Files, Status, Version, version_of
 from buoyline.workspace.tree import Tree
 
 if TYPE_CHECKING:
@@ -120,8 +118,6 @@ _RUN = b"x" * _DIGITS
 # A file that was changed right before it was read may change again without a visible change of its time.
 _SETTLED_NS = 2_000_000_000
 
-Stamp = tuple[int, int, int, int]
-
 
 @dataclass(frozen=True, slots=True)
 class DirectoryScan:
@@ -136,62 +132,62 @@ class DirectoryScan:
     size_bytes: int
     changed_ns: int
     digests: frozenset[str]
-    stamps: tuple[tuple[str, Stamp], ...]
+    stamps: tuple[tuple[str, Version], ...]
 
 
 class ReferenceScanner:
     """Reads files for the hashes of blobs; a file is read again only after it changed."""
 
-    def __init__(self, tree: LocalTree, digests: frozenset[str], on_read: Callable[[int], None] | None = None) -> None:
-        """Look for *digests* in files of *tree*; *on_read* gets the size of each piece in bytes."""
-        self._tree = tree
+    def __init__(self, files: Files, digests: frozenset[str], on_read: Callable[[int], None] | None = None) -> None:
+        """Look for *digests* in files of *files*; *on_read* gets the size of each piece in bytes."""
+        self._files = files
         self._digests = frozenset(digest.encode("ascii") for digest in digests)
         self._on_read = on_read
-        self._known: dict[str, tuple[Stamp, frozenset[str]]] = {}
+        self._known: dict[str, tuple[Version, frozenset[str]]] = {}
 
-    def scan(self, directory: str, above: LocalTree | None = None) -> DirectoryScan:
+    def scan(self, directory: str, above: Files | None = None) -> DirectoryScan:
         """Look through all regular files below *directory*; links are not followed.
 
         Args:
             directory: Where to look.
-            above: A tree that holds the directory above open, which saves walks from the root.
+            above: A files that holds the directory above open, which saves walks from the root.
 
         Raises:
             StorageError: One of them cannot be read.
         """
-        with (above or self._tree).held(directory) as tree:
-            files = [(path, status, self._references(path, status, tree)) for path, status in _files(tree, directory)]
+        with (above or self._files).held(directory) as held:
+            files = [(path, status, self._references(path, status, held)) for path, status in _files(held, directory)]
         return DirectoryScan(
             size_bytes=sum(status.st_size for _, status, _ in files),
             changed_ns=max((status.st_mtime_ns for _, status, _ in files), default=0),
             digests=frozenset[str]().union(*(found for *_, found in files)),
-            stamps=tuple((path, _stamp(status)) for path, status, _ in files),
+            stamps=tuple((path, version_of(status)) for path, status, _ in files),
         )
 
-    def scan_file(self, path: str, status: os.stat_result) -> frozenset[str]:
+    def scan_file(self, path: str, status: Status) -> frozenset[str]:
         """Return the hashes of the blobs that one regular file refers to.
 
         Raises:
             StorageError: It cannot be read.
         """
-        return self._references(path, status, self._tree)
+        return self._references(path, status, self._files)
 
-    def _references(self, path: str, status: os.stat_result, tree: LocalTree) -> frozenset[str]:
-        stamp = _stamp(status)
+    def _references(self, path: str, status: Status, files: Files) -> frozenset[str]:
+        stamp = version_of(status)
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
         syncs_at_once = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
-        found = frozenset(digest.decode("ascii") for digest in self._read(path, tree))
+        found = frozenset(digest.decode("ascii") for digest in self._read(path, files))
         if syncs_at_once:
             self._known[path] = stamp, found
         return found
 
-    def _read(self, path: str, tree: LocalTree) -> set[bytes]:
+    def _read(self, path: str, files: Files) -> set[bytes]:
         found: set[bytes] = set()
         before = b""
         try:
-            for chunk in tree.chunks(path):
+            for chunk in files.chunks(path):
                 content = before + chunk
                 found |= {digest for digest in hex_runs(content) if digest in self._digests}
                 before = content[1 - _DIGITS :]
@@ -204,11 +200,11 @@ class ReferenceScanner:
         return found
 
 
-def _files(tree: LocalTree, directory: str) -> Iterator[tuple[str, os.stat_result]]:
+def _files(files: Files, directory: str) -> Iterator[tuple[str, Status]]:
     waiting = [directory]
     while waiting:
         above = waiting.pop()
-        for name, status in tree.entries(above).items():
+        for name, status in files.entries(above).items():
             path = f"{above}/{name}"
             if stat.S_ISDIR(status.st_mode):
                 waiting.append(path)
@@ -224,10 +220,6 @@ def hex_runs(content: bytes) -> Iterator[bytes]:
         yield content[start : start + _DIGITS]
         is_longer = marked[start + _DIGITS : start + _DIGITS + 1] == b"x"
         start = start + 1 if is_longer else marked.find(_RUN, start + _DIGITS)
-
-
-def _stamp(status: os.stat_result) -> Stamp:
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 # Tags in the text of a tool result that say where its media are, for a framework whose agents read that in the text.

@@ -94,6 +94,13 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         """Wait for the calls under way and end the threads. The workspace may be used again afterwards."""
         await asyncio.to_thread(self._pool.close)
 
+    @property
+    def upkeep(self) -> "Upkeep":
+        """The changes that gc and repair make."""
+        from buoyline.workspace.upkeep import Upkeep  # noqa: PLC0415 - only gc and repair need it
+
+        return Upkeep(self._tree)
+
     def renew_after_fork(self) -> None:
         """Start with new threads in a forked child, and forget what a thread of the parent may have held."""
         super().renew_after_fork()
@@ -145,3 +152,4 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
 
 if TYPE_CHECKING:
     from buoyline.workspace.events import WorkspaceEvent
+    from buoyline.workspace.upkeep import Upkeep
