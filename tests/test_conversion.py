@@ -27,10 +27,10 @@ from thirds import examples
 
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages import Media, Reasoning, Text, ToolCall, ToolResult, Turn, convert, spell
+from buoyline.messages.convert import with_tool_names
 from buoyline.messages.formats import base64_of
 from buoyline.messages.losses import Losses
 from buoyline.messages.model import Base64
-from buoyline.messages.pairing import with_tool_names
 from buoyline.messages.registry import dialect_named, dialect_names
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(64))).decode()

@@ -356,7 +356,7 @@ def test_modules_are_named_by_nouns() -> None:
     assert participles == []
 
 
-NOUNS = frozenset({"offloading", "pairing", "recording"})
+NOUNS = frozenset({"offloading", "recording"})
 """Words in -ing that name a thing."""
 
 
