@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from buoyline.cli import gc, main
+from buoyline.cli import main, maintenance
 from buoyline.cli.output import Duration, Size
 from buoyline.maintenance.gc import collect
 from buoyline.workspace import LocalWorkspace, layout
@@ -92,7 +92,7 @@ def test_gc_sweeps_what_nobody_ever_referred_to_on_demand(workdir: Path) -> None
 
 
 def test_gc_names_a_session_that_is_in_use_and_exits_with_1(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc, "collect", partial(collect, lock_timeout_s=0.05))
+    monkeypatch.setattr(maintenance, "collect", partial(collect, lock_timeout_s=0.05))
     with LocalWorkspace(workdir).tree.lock(layout.lock_name("old"), 1):
         result = _run(workdir, "gc", "--keep", "1", "--yes")
         assert result.exit_code == 1

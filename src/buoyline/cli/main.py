@@ -38,9 +38,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "retrieve": ("lookups", "Print offloaded content: all of it, lines, or matches."),
         "stats": ("sessions", "Count what a workspace holds, or one SESSION of it."),
         "tail": ("tail", "Follow a running agent."),
-        "verify": ("verify", "Check the integrity of a workspace."),
-        "repair": ("verify", "Repair what verify finds, as far as possible."),
-        "gc": ("gc", "Remove old sessions, crash leftovers and orphaned blobs."),
+        "verify": ("maintenance", "Check the integrity of a workspace."),
+        "repair": ("maintenance", "Repair what verify finds, as far as possible."),
+        "gc": ("maintenance", "Remove old sessions, crash leftovers and orphaned blobs."),
         "context": ("context", "Store, check and explain context-management documents."),
     }
 )
