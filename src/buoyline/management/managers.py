@@ -152,12 +152,10 @@ class ImageTrimming(ManagerSettings):
     def decide(self, context: ContextView) -> Decision:
         """Choose the oldest images beyond the limit."""
         found = list(_images(context))
-        excess = found[: max(len(found) - self.max_images, 0)]
-        places = dict.fromkeys((position, result) for position, result, _ in excess)
-        actions = tuple(
-            Offload(*place, "an older picture", media=tuple(number for *where, number in excess if (*where,) == place))
-            for place in places
-        )
+        excess: dict[tuple[int, int], list[int]] = {}
+        for position, result, number in found[: max(len(found) - self.max_images, 0)]:
+            excess.setdefault((position, result), []).append(number)
+        actions = tuple(Offload(*place, "an older picture", media=tuple(media)) for place, media in excess.items())
         return Decision(actions, f"{len(found)} pictures, of which {self.max_images} may stay")
 
     def in_words(self) -> str:

@@ -55,8 +55,7 @@ def to_opensearch(management: ContextManagement) -> tuple[dict[str, Any], list[O
     first_of = dict[str, ManagerEntry]()
     for hook, entries in management.hooks.items():
         for number, entry in enumerate(entries):
-            path = joined("hooks", hook, number)
-            found = [*_findings(path, hook, entry, first_of)]
+            found = list(_findings(joined("hooks", hook, number), hook, entry, first_of))
             findings += found
             if not any(finding.is_left_out for finding in found):
                 first_of.setdefault(entry.manager.type_name, entry)
