@@ -76,22 +76,22 @@ EXAMPLES: list[tuple[BuoylineError, str]] = [
     (
         QuotaExceededError("session", 1_000, 1_234),
         (
-            "the session would take 1,234 bytes where its quota allows 1,000; nothing was written: raise "
-            "Quotas(session_bytes=...), or remove what is old with `buoyline gc`"
+            "the session would take 1,234 bytes, but its quota allows 1,000; nothing was written: raise "
+            "Quotas(session_bytes=...), or remove old sessions with `buoyline gc`"
         ),
     ),
     (
         QuotaExceededError("blob", 1_000, 1_234),
         (
-            "the blob would take 1,234 bytes where its quota allows 1,000; nothing was written: raise "
-            "Quotas(blob_bytes=...), or leave the payload out"
+            "the blob would take 1,234 bytes, but its quota allows 1,000; nothing was written: raise "
+            "Quotas(blob_bytes=...), or omit the payload"
         ),
     ),
     (
         RedactionError("redact", "raised ValueError"),
         "redact raised ValueError; nothing was stored: fix the redaction hook and retry",
     ),
-    (StaleWindowError("s1", "moved on"), "session 's1': moved on; go on with what ContextWindow.resume gives"),
+    (StaleWindowError("s1", "moved on"), "session 's1': moved on; continue with ContextWindow.resume"),
     (LockTimeout(errno.ETIMEDOUT, "is held by another writer", "/w/l"), "/w/l: is held by another writer"),
     (
         UnsupportedPlatformError("win32"),

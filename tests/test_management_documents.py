@@ -429,5 +429,5 @@ def test_an_error_names_the_first_problems_and_counts_the_others() -> None:
     with pytest.raises(DocumentError) as refused:
         read([{"type": "X"}] * 3_000)
     assert len(str(refused.value)) < 10_000
-    assert str(refused.value).endswith("and 2,980 problems more")
+    assert str(refused.value).endswith("and 2,980 more problems")
     assert len(refused.value.problems) == 3_000

@@ -155,7 +155,7 @@ async def test_a_payload_over_the_quota_of_a_blob_is_refused_and_one_at_it_is_st
         workspace.replace_window("s", [image(b"x" * 101)], [], 0, []),
         workspace.offload_data_block(block),
     ):
-        with pytest.raises(QuotaExceededError, match="101 bytes where its quota allows 100") as caught:
+        with pytest.raises(QuotaExceededError, match="101 bytes, but its quota allows 100") as caught:
             await call
         assert (caught.value.quota, caught.value.limit_bytes, caught.value.needed_bytes) == ("blob", 100, 101)
     assert not (tmp_path / "sessions").exists()

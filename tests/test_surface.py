@@ -1,6 +1,7 @@
 """The names that packages export: each is in an example of a page, and pages and signatures have no others."""
 
 import ast
+import asyncio
 import importlib
 import inspect
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 from page_blocks import ROOT, blocks_of
 
+import buoyline
 from buoyline.window import Event
 from buoyline.workspace.events import WorkspaceEvent
 
@@ -87,6 +89,14 @@ def test_pages_import_only_exported_names() -> None:
     imported = {(module, name) for page in PAGES for module, name in imported_in(page)}
     hidden = [(module, name) for module, name in imported if name not in getattr(facades().get(module), "__all__", ())]
     assert sorted(hidden) == []
+
+
+def test_the_example_that_help_shows_first_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = (buoyline.__doc__ or "").split("Example:\n", 1)[1].split("\n\nHere are", 1)[0]
+    scope: dict[str, Any] = {}
+    exec(f"async def main():\n{example}\n    return messages", scope)  # noqa: S102 - our own docstring
+    assert asyncio.run(scope["main"]()) == [{"role": "user", "content": "Which tests fail?"}]
 
 
 def test_a_name_that_several_packages_export_is_one_thing() -> None:

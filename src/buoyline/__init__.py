@@ -1,15 +1,19 @@
-"""A filesystem-first workspace for LLM agents: offloading and compression that lose nothing.
+"""Keeps long-running LLM agents inside their context window without losing anything.
 
-```python
-from buoyline import ContextWindow, LocalWorkspace
+Example:
+    from buoyline import ContextWindow, LocalWorkspace
 
-workspace = LocalWorkspace("./workspace")
-window = ContextWindow(offloader=workspace, session_id="s1", size=128_000)
-await window.add({"role": "user", "content": "..."})
-messages = await window.prepare()
-```
+    async with LocalWorkspace("./workspace") as workspace:
+        window = ContextWindow(offloader=workspace, session_id="s1", size=128_000)
+        await window.add({"role": "user", "content": "Which tests fail?"})
+        messages = await window.prepare()  # send these to your model
 
-Importing this package loads only this module; each public name loads its own module at first use.
+Here are the names that most programs need. The packages have the others: `window` events and hooks, `workspace` where
+content is stored, `offloader` contracts and stubs, `compression` summaries, `lookups` read, grep and search,
+`management` documents, `messages` dialects, `tokens` counters, `integrations` AgentScope and Strands, `inspect` costs
+and telemetry, `testing` suites for your own storage, `errors` all errors.
+
+Importing this package loads only this module; each name loads its own module at first use. No code lives here.
 """
 
 from importlib import import_module

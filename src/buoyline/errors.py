@@ -88,7 +88,7 @@ class DocumentError(ConfigError):
         """Keep the source of the document, and the path in the document and reason of each problem."""
         shown = [f"{path}: {reason}" if path else reason for path, reason in problems[:_SHOWN_PROBLEMS]]
         if len(problems) > len(shown):
-            shown.append(f"and {len(problems) - len(shown):,} problems more")
+            shown.append(f"and {len(problems) - len(shown):,} more problems")
         super().__init__(source, "; ".join(shown))
         self.args = (source, tuple(problems))
         self.source = source
@@ -241,7 +241,7 @@ class SessionExistsError(BuoylineError, FileExistsError):
 class StaleWindowError(BuoylineError, RuntimeError):
     """The session on disk has changed; continuing with this window would lose messages."""
 
-    def __init__(self, session_id: str, reason: str, hint: str = "go on with what ContextWindow.resume gives") -> None:
+    def __init__(self, session_id: str, reason: str, hint: str = "continue with ContextWindow.resume") -> None:
         """Keep the session, the reason, and a way out."""
         super().__init__(session_id, reason, hint)
         self.session_id = session_id
@@ -279,9 +279,9 @@ class QuotaExceededError(WorkspaceFull):
 
     def __str__(self) -> str:
         """Return the numbers and ways out."""
-        way_out = "or leave the payload out" if self.quota == "blob" else "or remove what is old with `buoyline gc`"
+        way_out = "or omit the payload" if self.quota == "blob" else "or remove old sessions with `buoyline gc`"
         return (
-            f"the {self.quota} would take {self.needed_bytes:,} bytes where its quota allows {self.limit_bytes:,}; "
+            f"the {self.quota} would take {self.needed_bytes:,} bytes, but its quota allows {self.limit_bytes:,}; "
             f"nothing was written: raise Quotas({self.quota}_bytes=...), {way_out}"
         )
 

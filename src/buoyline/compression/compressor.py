@@ -450,7 +450,7 @@ class Compressor:
             try:
                 asked = await self._asked(request, span, location)
             except SummaryError as error:
-                logger.warning("%s; the extractive summariser takes over", error)
+                logger.warning("%s; the extractive summarizer takes over", error)
                 self._emit(SummaryFellBack((span.first, span.end), error.summarizer, error.reason, span.tokens))
                 fell_back = str(error)
         draft, dropped = asked or (await self._extracted(request, count, max_tokens), ())

@@ -1,1 +1,5 @@
-"""What makes buoyline at home in other people's frameworks: one package a framework, none imported unless asked for."""
+"""One package for each framework, imported only if you import it.
+
+A package adapts the framework's hooks and messages to `buoyline.window`. How a context is compacted, and how content is
+stored, does not belong here.
+"""

@@ -1,4 +1,8 @@
-"""The window: the messages a model sees, composed of everything below."""
+"""`ContextWindow`: the messages that the model sees on its next call, and the engine that keeps them within the window.
+
+It uses all packages below and decides when results are offloaded and messages are compacted. Files, the text of
+summaries and the forms of messages do not belong here.
+"""
 
 import logging
 
@@ -18,7 +22,7 @@ from buoyline.window.follower import Followed
 from buoyline.window.plan import OffloadCandidate, OffloadPredicate
 from buoyline.window.window import ContextWindow
 
-# A library says nothing on stderr by itself; whoever wants to hear it adds a handler.
+# A library prints nothing on stderr by itself; a program that wants the log adds a handler.
 logging.getLogger("buoyline").addHandler(logging.NullHandler())
 
 __all__ = [

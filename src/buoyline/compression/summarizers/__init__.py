@@ -1,1 +1,5 @@
-"""Summarizers of others: a function, or a model. The one that needs neither is `buoyline.compression.extractive`."""
+"""Summarizers that ask a function or a model.
+
+Their requests, retries and the reading of answers are here. The summarizer that needs no model is in
+`buoyline.compression.extractive`; the check of an answer against the archive is in `buoyline.compression`.
+"""

@@ -231,7 +231,7 @@ class CallableSummarizer:
             ConfigError: *function* is not callable, or a bound cannot work.
         """
         if not callable(function):
-            raise ConfigError("summarizer", f"{type(function).__name__} can neither be called nor summarise")
+            raise ConfigError("summarizer", f"{type(function).__name__} is neither an async function nor a summarizer")
         self._function = function
         self._failures: tuple[type[Exception], ...] = (TimeoutError, *failures)
         self._retries = Retries(max_attempts=max_attempts, timeout_s=timeout_s, first_wait_s=first_wait_s)

@@ -1,6 +1,7 @@
-"""buoyline in AgentScope: the middleware, the summariser and the tools of an agent.
+"""buoyline in AgentScope: the middleware, a summarizer that asks the agent's model, and the tools of an agent.
 
-`LocalWorkspace` alone is an offloader for AgentScope, too, and needs nothing of this. See docs/agentscope.md.
+`LocalWorkspace` is an offloader for AgentScope without this package: docs/agentscope.md. Nothing here decides what is
+compacted; `buoyline.window` does.
 """
 
 try:

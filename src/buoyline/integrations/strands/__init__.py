@@ -1,4 +1,7 @@
-"""buoyline in Strands: storage, the offloading plugin and the conversation manager of an agent."""
+"""buoyline in Strands: the offloading plugin, storages and conversation managers of an agent: docs/strands.md.
+
+Names, parameters and defaults are Strands' own. Nothing here decides what is compacted; `buoyline.window` does.
+"""
 
 try:
     import strands as _  # noqa: F401 - to say what is missing in one line
