@@ -13,7 +13,7 @@ from agentscope_pilot import blocks_in, pilot, voyage
 
 from buoyline import LocalWorkspace
 from buoyline.integrations.agentscope import WorkspaceMiddleware
-from buoyline.integrations.agentscope.log import leaving_next
+from buoyline.integrations.agentscope.context import behind_head
 from buoyline.window.settings import Management
 
 TURNS, CALLS = 4, 4
@@ -53,7 +53,7 @@ class Life:
         Path(beside).replace(self.directory / STATE)
         with (self.directory / ACKNOWLEDGED).open("a", encoding="utf-8") as file:
             # What stands again before that was acknowledged when it came.
-            behind = [message.model_dump(mode="json") for message in leaving_next(self.agent.state)]
+            behind = [message.model_dump(mode="json") for message in behind_head(self.agent.state)]
             file.write(json.dumps(blocks_in(behind)) + "\n")
 
 

@@ -16,7 +16,7 @@ from mortal_workspace import RESUMING_STEPS, WINDOW_STEPS, Killed, Mortal
 from thirds import each_of
 
 from buoyline import ContextWindow, LocalWorkspace
-from buoyline.integrations.agentscope.log import leaving_next
+from buoyline.integrations.agentscope.context import behind_head
 from buoyline.window.settings import Management
 
 STEPS = (*WINDOW_STEPS, *RESUMING_STEPS)
@@ -41,7 +41,7 @@ async def check_left(directory: Path) -> None:
 def check_whole(directory: Path, life: Life) -> None:
     """Check that all that was ever saved is in the archive or in the context, once and in order."""
     workspace = LocalWorkspace(directory / "w")
-    behind = leaving_next(life.agent.state)  # what stands again before that is in the archive
+    behind = behind_head(life.agent.state)  # what stands again before that is in the archive
     context = [message.model_dump(mode="json") for message in behind]
     everything = blocks_in([*archived(workspace), *context])
     assert len(everything) == len(set(everything))

@@ -35,7 +35,7 @@ from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError, DocumentError, NotFoundError, StorageError, SummaryError
 from buoyline.integrations.agentscope import WorkspaceMiddleware, resumed_state
-from buoyline.integrations.agentscope.log import leaving_next, noted
+from buoyline.integrations.agentscope.context import behind_head, noted
 from buoyline.integrations.agentscope.settings import MiddlewareSettings, Workbench
 from buoyline.management import ContextManagement
 from buoyline.management.registry import BUILT_IN
@@ -77,7 +77,7 @@ def mixed(turns: int, calls: int) -> list[Answer]:
 
 def everything(agent: Agent, workspace: LocalWorkspace) -> list[tuple[str, str, str]]:
     """Return what is in the archive, and what of the context is not."""
-    behind = [message.model_dump(mode="json") for message in leaving_next(agent.state)]
+    behind = [message.model_dump(mode="json") for message in behind_head(agent.state)]
     return blocks_in([*archived(workspace, agent.state.session_id), *behind])
 
 

@@ -51,10 +51,11 @@ from hypothesis import strategies as st
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.compression.extractive.summarizer import Extractive
+from buoyline.compression.plan import plan
 from buoyline.compression.summarizers.attempts import FailureKind
 from buoyline.errors import ConfigError, ContextOverflowError, StorageError, SummaryError, WorkspaceFull
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware
-from buoyline.integrations.agentscope.agents import beginning, cut_of, messages_of, model_input, pieces_of, tokens_of
+from buoyline.integrations.agentscope.agents import beginning, messages_of, model_input, pieces_of, tokens_of
 from buoyline.integrations.agentscope.lookups import workspace_tools
 from buoyline.integrations.agentscope.summarizer import _failure
 from buoyline.messages.registry import detect
@@ -373,8 +374,8 @@ class TestCompression:
         await agent.compress_context()
         kinds = [block.type for block in agent.state.context[0].content]
         assert kinds == ["text", "text", "text", "data"]
-        assert "workspace:///data/" in str(agent.state.context[0].get_text_content())
-        assert len(list((tmp_path / "data").glob("*.png"))) == 1
+        (stored,) = (tmp_path / "data").glob("*.png")
+        assert str(agent.state.context[0].get_text_content()).count(f"[image: png, 2,056 bytes, {stored}]") == 2
 
     async def test_the_memory_workspace_and_the_documented_offloader_work_alike(self) -> None:
         offloader = Documented()
@@ -789,7 +790,7 @@ class TestPieces:
     @given(CONTEXTS, st.integers(0, 200))
     def test_no_cut_parts_a_call_from_its_result(self, context: list[Msg], room: int) -> None:
         views = [detect(piece.native).view(piece.native) for piece in pieces_of(context)]
-        cut = cut_of(views, [10] * len(views), max_kept_tokens=room, at_least=0, waiting=())
+        cut = plan(views, [10] * len(views), max_kept_tokens=room).cut
         calls: list[str] = []
         for view in views[cut:]:
             calls += [made.call_id for made in view.calls]

@@ -5,7 +5,7 @@ compacted; `buoyline.window` does.
 """
 
 try:
-    from buoyline.integrations.agentscope.log import resumed_state
+    from buoyline.integrations.agentscope.context import resumed_state
     from buoyline.integrations.agentscope.middleware import WorkspaceMiddleware
     from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 except ModuleNotFoundError as error:

@@ -1,17 +1,24 @@
 """What we need of AgentScope's agents and messages, in one place, with the types that it leaves open."""
 
+import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
 from typing import Any, Final, Literal
 
 from agentscope.agent import Agent
-from agentscope.message import Msg, TextBlock
+from agentscope.message import HintBlock, Msg, TextBlock, ToolCallBlock, Usage
+from agentscope.model import ChatUsage
 
-from buoyline.compression.plan import legal_cuts, plan
+from buoyline.compression.plan import legal_cuts
 from buoyline.errors import ConfigError
 from buoyline.messages import Message
+from buoyline.messages.jsonl import is_object
+
+_WINDOW_SHARE: Final = 0.5
+"""Of the model's window, for one result: AgentScope's default limit of 50,000 tokens exceeds many windows."""
 
 
 async def model_input(agent: Agent) -> dict[str, Any]:
@@ -49,6 +56,41 @@ def message_of(role: Literal["user", "assistant", "system"], content: str | Sequ
     """
     blocks: list[Any] = [TextBlock(text=content)] if isinstance(content, str) else list(content)
     return Msg(name=name or role, role=role, content=blocks)
+
+
+def result_limit_of(agent: Agent) -> int:
+    """Return how many tokens one result may take, by the agent's own count."""
+    return min(agent.context_config.tool_result_limit, int(_WINDOW_SHARE * agent.model.context_size))
+
+
+def focus_of(instructions: HintBlock | None) -> str:
+    """Return in words what a summary keeps above all."""
+    if instructions is None:
+        return ""
+    hint = instructions.hint
+    return hint if isinstance(hint, str) else "\n".join(block.text for block in hint if isinstance(block, TextBlock))
+
+
+def usage_of(usage: ChatUsage) -> Usage:
+    """Return a model's usage of one request as a message keeps it."""
+    return Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_input_tokens=usage.cache_input_tokens or 0,
+        cache_creation_input_tokens=usage.cache_creation_input_tokens or 0,
+    )
+
+
+async def forget_reads(agent: Agent) -> None:
+    """Have AgentScope's file tools forget files whose reading is archived, as its own compression does."""
+    paths: set[str] = set()
+    for block in (block for message in agent.state.context for block in message.content):
+        if isinstance(block, ToolCallBlock) and block.name == "Read":
+            with suppress(ValueError):
+                arguments: object = json.loads(block.input)
+                path = arguments.get("file_path") if is_object(arguments) else None
+                paths |= {path} if isinstance(path, str) else set()
+    await agent.state.tool_context.clean_file_cache(reserved_file_paths=paths)
 
 
 # Telling a request that was refused as too long from all else that a provider's client raises.
@@ -199,29 +241,6 @@ def added_since(context: Sequence[Msg], pieces: Sequence[Piece]) -> list[Piece]:
     at = max((number for number, message in enumerate(context) if message is last.message), default=len(context))
     grown = [] if at == len(context) or last.stop >= len(last.message.content) else list(_cut(last.message, last.stop))
     return [*grown, *pieces_of(context[at + 1 :])]
-
-
-def cut_of(
-    views: Sequence[Message], counts: Sequence[int], *, max_kept_tokens: int, at_least: int, waiting: Sequence[int]
-) -> int:
-    """Return how many of the oldest pieces leave: as few as bring the rest to *max_kept_tokens*.
-
-    Args:
-        views: Of the pieces.
-        counts: Tokens of each.
-        max_kept_tokens: For what stays.
-        at_least: So many are archived already.
-        waiting: Numbers of the pieces with calls that the agent is still about to answer. They stay, whatever the
-            room, since AgentScope puts the result behind them.
-
-    Returns:
-        A cut that parts no call from its result; 0 where nothing may leave.
-    """
-    cut = plan(views, counts, max_kept_tokens=max_kept_tokens, at_least=at_least).cut
-    if waiting and cut > waiting[0]:
-        last = last_cut(views, waiting[0])
-        return last if last >= at_least else 0
-    return cut
 
 
 def last_cut(views: Sequence[Message], at_most: int) -> int:

@@ -1,108 +1,91 @@
-"""The engine of a window, put to work on an agent's context for one call.
+"""The engine of a window, at work on an agent's context for one call.
 
-A window keeps its messages itself; here the agent does. So for each call the engine is given what stands in the agent's
-state, and the state is given what the engine has made of it: all at once, and only what is durable.
+AgentScope keeps the messages. So for each call the engine gets what is in the agent's state, and the state gets what
+the engine made of it: all at once, and only what is durable.
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from agentscope.agent import Agent
 from agentscope.agent import ContextConfig as AgentScopeConfig
-from agentscope.message import HintBlock, Msg
+from agentscope.message import HintBlock, Msg, ToolCallBlock
+from agentscope.tool import ToolResponse
 
-from buoyline.compression import ContextConfig, Summarizer, Summary
+from buoyline.compression import Summarizer
+from buoyline.compression.extractive.summarizer import Extractive
+from buoyline.compression.plan import plan
 from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
-from buoyline.errors import ContextOverflowError
-from buoyline.integrations.agentscope.agents import Piece, added_since, last_cut, messages_of, model_input, tokens_of
-from buoyline.integrations.agentscope.compaction import forget_reads, is_strict, said_in, usage_of
-from buoyline.integrations.agentscope.log import (
+from buoyline.errors import (
+    BuoylineError,
+    ContextOverflowError,
+    NotFoundError,
+    RedactionError,
+    StaleWindowError,
+    StorageError,
+)
+from buoyline.integrations.agentscope.agents import (
+    added_since,
+    focus_of,
+    forget_reads,
+    last_cut,
+    messages_of,
+    model_input,
+    result_limit_of,
+    tokens_of,
+    usage_of,
+)
+from buoyline.integrations.agentscope.context import (
     DIALECT,
-    Again,
-    ContextKeeping,
-    ContextPieces,
-    KeptByAgent,
+    AgentContext,
+    AgentLog,
+    AgentMemory,
+    Leading,
     StateNote,
-    hash_of,
-    leaving_next,
+    behind_head,
+    context_of,
     note,
     noted,
-    standing_of,
-    stubs_in,
 )
+from buoyline.integrations.agentscope.results import ResultIntake, put_back
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 from buoyline.management import ContextManagement
 from buoyline.management.context import ActionResult, Offload
 from buoyline.management.opensearch import NAME_KEY
 from buoyline.management.rules import LegalCuts, PreviewStub
-from buoyline.messages import Message, Text
-from buoyline.messages.model import Note as Remark
-from buoyline.messages.registry import dialect_named
+from buoyline.messages import Text
 from buoyline.offloader import StoredResult
-from buoyline.tokens import TextCounter
-from buoyline.tokens.messages import count_message
 from buoyline.window.budget import TokenBudget
 from buoyline.window.context import Context
 from buoyline.window.engine import Engine
 from buoyline.window.events import OverflowRecovered, reporting
 from buoyline.window.hooks import DocumentHooks
-from buoyline.window.offloading import ResultOffloader
-from buoyline.window.plan import OffloadPlanner
-from buoyline.window.settings import document_of
-from buoyline.window.state import Entry, Messages, State, SummaryEntry
-from buoyline.window.tasks import beside
+from buoyline.window.settings import config_to_json, document_of
+from buoyline.window.state import Entry, State
+from buoyline.window.tasks import completed
 
-_LEAST_SCALE: Final = 0.25
-_MOST_SCALE: Final = 4.0
-"""No two counters differ by more; where they seem to, one of them counts something else."""
+logger = logging.getLogger(__name__)
 
+_MIN_SCALE: Final = 0.25
+_MAX_SCALE: Final = 4.0
+"""No two counters differ by more; if they seem to, one of them counts something else."""
 
-@dataclass(slots=True)
-class Memory:
-    """What is known of one agent from call to call, and of which nothing is lost with the process.
-
-    Attributes:
-        tokens: Of the pieces that stood in its context, by their hashes.
-        stubs: What stands for stored results there.
-        asked: Texts of results that were looked for among the recorded stubs.
-        settled: The newest piece about which the hooks for what was added have fired.
-        called_at_s: When its model was called last; None before the first time.
-    """
-
-    tokens: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
-    asked: set[str] = field(default_factory=set[str])
-    settled: tuple[str, str, str] | None = None
-    called_at_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
-    """Who writes summaries.
-
-    Attributes:
-        usual: Where a document names nobody.
-        named: By the ``summarization_model_id`` of documents.
-        required: A summary without the one who was asked is none.
-    """
-
-    usual: Summarizer
-    named: Mapping[str, Summarizer | SummaryFunction]
-    required: bool
+_FREE_SHARE: Final = 0.1
+"""Of the window under a document, for the answer, and for hints that AgentScope adds after the managers."""
 
 
 class AgentHooks(DocumentHooks):
-    """Carries out what managers ask for, but what the rules of the middleware forbid."""
+    """Carries out actions of managers, except for those that the middleware's rules forbid."""
 
     async def replace(self, action: Offload) -> ActionResult:
-        """Store a part of a message, and put there what stands for it, unless a rule keeps it whole."""
+        """Offload a part of a message, unless a rule keeps it whole."""
         if isinstance(action.write_stub, PreviewStub) and action.result >= 0 and not self.is_overflow:
             entry = self.draft.messages[action.position]
             tool, _ = self.context.planner.known_of(entry.message.results[action.result])
@@ -116,432 +99,396 @@ class AgentEngine(Engine):
 
     Attributes:
         agent: The agent.
-        standing: Its context as the archive knows it.
-        pieces: By session index, each with the message that the engine was given for it.
+        held: Its context when the engine got it.
+        counted_tokens: Tokens of the model's input then, by the agent's own count.
+        has_changed: The agent's context was changed.
     """
 
     hooks_type = AgentHooks
 
-    def hold(self, agent: Agent, standing: ContextPieces, pieces: Mapping[int, tuple[Piece, Msg]]) -> None:
-        """Remember what the agent has."""
-        self.agent, self.standing, self.pieces = agent, standing, pieces
-        self._before, self._summary = self._mark(), self._shown()
+    def attach(self, agent: Agent, held: AgentContext, counted_tokens: int) -> None:
+        """Work on the context of *agent*."""
+        self.agent, self.held, self.counted_tokens = agent, held, counted_tokens
+        self.has_changed = False
+        self.context.begin(held.state)
+        self._before = self._form()
 
-    def apply(self) -> bool:
-        """Give the agent's state all that has changed, at once; tell whether there was anything."""
-        if self._mark() == self._before:
-            return False
-        context, state, summary = self.context.whole, self.agent.state, self._shown()
-        is_new = summary is not self._summary
-        behind = [piece for entry in context.messages if (piece := self._piece(entry)) is not None]
-        pieces = self.standing.pieces
-        behind += added_since(state.context if pieces else leaving_next(state), pieces)
-        head = self._head(is_new=is_new)
-        if summary is not None and is_new:
-            state.summary = summary.text
-        elif not self._has_foreign():
-            state.summary = state.summary if summary is not None else ""
-        state.context = [*(again.message for again in head), *messages_of(behind)]
-        first = context.messages.first
-        pins = frozenset(self.pieces[at][0].key for at in context.pins if at in self.pieces and at >= first)
-        note(state, StateNote(first, head, pins, context.archived_answers, context.batches))
-        return True
-
-    def waiting(self) -> bool:
-        """Return whether there are calls that the agent is about to answer."""
-        return bool(self.agent.state.get_unfinished_tool_calls(self.agent.name))
-
-    def cut_for(self, config: ContextConfig) -> int:
-        """Return how many messages leave under *config*; none of them makes a call that is about to be answered."""
-        cut, ids = self.compaction.planned(config).cut, self._unfinished()
-        state = self.context.whole
-        entries = state.messages
-        waiting = [at for at, entry in enumerate(entries) if any(call.call_id in ids for call in entry.message.calls)]
-        if not waiting or cut <= waiting[0]:
-            return cut
-        last = last_cut([entry.message for entry in entries], waiting[0])
-        return last if last >= state.attempted_until - state.messages.first else 0
-
-    def _unfinished(self) -> set[str]:
+    @property
+    def pending_calls(self) -> set[str]:
+        """The ids of the calls that the agent is about to answer."""
         return {call.id for call in self.agent.state.get_unfinished_tool_calls(self.agent.name)}
 
-    def _mark(self) -> tuple[object, ...]:
+    def reopen_turn(self) -> None:
+        """Decide again about the messages since the model spoke last."""
+        messages = self.context.state.messages
+        self.context.reopen(messages.turn_at(len(messages)))
+        self.context.planner.restart(self.context.state.messages)
+
+    def cut(self, max_kept_tokens: int) -> int:
+        """Return how many messages are archived so that the others take *max_kept_tokens*.
+
+        Calls that the agent is about to answer are kept, since AgentScope puts the results behind them.
+        """
+        state, pending = self.context.whole, self.pending_calls
+        views = [entry.message for entry in state.messages]
+        kept = (at for at, view in enumerate(views) if any(call.call_id in pending for call in view.calls))
+        last = next(kept, len(views))
+        if self.held.common:
+            return last_cut(views, min(self.held.common, last))
+        at_least = state.attempted_until - state.messages.first
+        counts = [entry.tokens for entry in state.messages]
+        cut = plan(views, counts, max_kept_tokens=max_kept_tokens, at_least=at_least).cut
+        if cut > last:
+            cut = last_cut(views, last)
+        return cut if cut >= at_least else 0
+
+    def apply(self) -> None:
+        """Give the agent's state all changes at once."""
+        self.has_changed = self._form() != self._before
+        if not self.has_changed:
+            return
+        context, state, held = self.context.whole, self.agent.state, self.held
+        summary = context.summary
+        is_new = summary is not None and summary is not held.state.summary
+        pieces = [piece for entry in context.messages for piece in self._pieces(entry)]
+        pieces += added_since(state.context if held.pieces else behind_head(state), held.pieces)
+        prefix = [entry for entry in context.prefix if not (is_new and entry.native is held.foreign)]
+        notice = [] if context.notice is None else [context.notice]
+        head = [Leading(e.native, e.index, pinned=e.pinned) for e in (*prefix, *notice, *context.reinserted)]
+        if is_new and summary is not None:
+            state.summary = summary.summary.text
+        elif summary is None and not any(entry.native is held.foreign for entry in context.messages):
+            state.summary = ""
+        state.context = [*(one.message for one in head), *messages_of(pieces)]
+        first = context.messages.first
+        pins = frozenset(held.forms[at][0].key for at in context.pins if at in held.forms and at >= first)
+        note(state, StateNote(first, tuple(head), pins, context.archived_answers, context.batches))
+
+    def _pieces(self, entry: Entry) -> list[Any]:
+        """Return the piece that *entry* was made of, in its form of now; none for the foreign summary."""
+        if entry.index not in self.held.forms or entry.native is self.held.foreign:
+            return []
+        piece, native = self.held.forms[entry.index]
+        return [piece if entry.native is native else replace(piece, changed=entry.native)]
+
+    def _form(self) -> tuple[object, ...]:
         state = self.context.whole
         natives = [id(entry.native) for entry in (*state.leading, *state.messages)]
-        return state.messages.first, natives, state.pins, id(self._shown())
-
-    def _shown(self) -> Summary | None:
-        summary = self.context.state.summary
-        return None if summary is None else summary.summary
-
-    def _has_foreign(self) -> bool:
-        """Return whether a summary that is none of ours still stands where it stood."""
-        foreign = self.standing.foreign
-        return foreign is not None and any(entry.native is foreign for entry in self.context.whole.messages)
-
-    def _piece(self, entry: Entry) -> Piece | None:
-        piece, given = self.pieces.get(entry.index, (None, None))
-        if piece is None or entry.native is given:
-            return piece
-        return replace(piece, changed=entry.native)
-
-    def _head(self, *, is_new: bool) -> list[Again]:
-        """Return what stands at the head now. A summary that is none of ours is part of a new one."""
-        context, foreign = self.context.state, self.standing.foreign
-        lasting = [
-            Again(entry.native, entry.index, pinned=entry.pinned)
-            for entry in context.prefix
-            if not (is_new and entry.native is foreign)
-        ]
-        notice = [] if context.notice is None else [Again(context.notice.native, -1)]
-        return [*lasting, *notice, *(Again(entry.native, entry.index) for entry in context.reinserted)]
+        return state.messages.first, natives, state.pins, id(state.summary)
 
 
-async def engine_of(
-    agent: Agent,
-    standing: ContextPieces,
-    *,
-    workbench: Workbench,
-    keeping: ContextKeeping,
-    memory: Memory,
-    writing: Writing,
-    config: ContextConfig,
-    room: tuple[int, int],
-) -> AgentEngine:
-    """Put the engine to work on *agent*'s context.
+class AgentContexts:
+    """Keeps the contexts of agents small, each its own, and writes them down.
 
-    Args:
-        agent: The agent; nothing of it is changed.
-        standing: Its context as the archive knows it.
-        workbench: The middleware's.
-        keeping: Writes the context down before anything is archived.
-        memory: Of the agent.
-        writing: Who writes summaries.
-        config: Of the agent, in our own words.
-        room: Tokens of its model's window, and how many of them are left for what comes behind the context.
-
-    Raises:
-        CorruptError: What stands on disk is not what was written.
-        StorageError: The file system refused.
-    """
-    given = await model_input(agent)
-    counter, offloader, abilities = workbench.counter, workbench.offloader, workbench.abilities
-    size, left = room
-    system, tools = given["messages"][0].get_text_content() or "", list(given["tools"] or [])
-    budget = TokenBudget(size, left, counter, system, tools)
-    state, pieces = await _filled(standing, memory, counter)
-    scale = await tokens_of(agent, **given) / max(budget.own_tokens(state), 1)
-    budget.usage.scale = min(max(scale, _LEAST_SCALE), _MOST_SCALE)
-    session_id = agent.state.session_id
-    results = ResultOffloader(offloader, abilities, session_id, counter, has_listener=workbench.on_event is not None)
-    results.stubs.update(await _stubs(state, workbench, session_id, memory))
-    planner = OffloadPlanner(session_id, config, size, counter, results.stubs, abilities.rereads, None, can_store=True)
-    notices, _ = planner.recall(state.messages, is_managed=True)
-    results.stubs.update(notices)
-    log = KeptByAgent(session_id, partial(keeping.keep_as, agent))
-    context = Context(log, budget, planner, reporting(session_id, workbench.on_event))
-    context.begin(state)
-    engine = AgentEngine(
-        context,
-        results,
-        config,
-        summarizer=writing.usual,
-        summarizers=writing.named,
-        dialect=DIALECT,
-        requires_model=writing.required,
-    )
-    if memory.called_at_s is not None:
-        engine.hooks.called_at_s = memory.called_at_s
-    engine.hold(agent, standing, pieces)
-    return engine
-
-
-async def _filled(
-    standing: ContextPieces, memory: Memory, counter: TextCounter
-) -> tuple[State, dict[int, tuple[Piece, Msg]]]:
-    """Return the context of an agent, and its pieces by their session indexes.
-
-    Where the archive goes on otherwise, what both ways have in common is archived, and only stands here still.
-    """
-    said, first = standing.note, standing.first
-    counts = memory.tokens, dict[bytes, int]()
-    prefix, reinserted = list[Entry](), list[Entry]()
-    summary, notice = None, None
-    for again in said.head:
-        entry = await _entry(again.message, again.index, counter, counts, pinned=again.pinned)
-        if again.index < 0:
-            notice = replace(entry, is_notice=True)
-        else:
-            (prefix if entry.stays else reinserted).append(entry)
-    if standing.previous is not None:
-        native = dialect_named(DIALECT).user_message(standing.previous.text)
-        summary = SummaryEntry(await _entry(native, -1, counter, counts), standing.previous)
-    entries: list[Entry] = []
-    if standing.foreign is not None:
-        entries.append(_unsaid(await _entry(standing.foreign, first, counter, counts, pinned=True)))
-    offset = len(entries)
-    for piece in standing.pieces:
-        pinned = piece.key in said.pins
-        entries.append(await _entry(piece.native, first + len(entries), counter, counts, pinned=pinned))
-    common = _common(standing, entries)
-    for entry in entries[:common]:
-        (prefix if entry.stays else reinserted).append(entry)
-    gone = standing.archived + standing.otherwise if standing.otherwise else 0
-    behind = [replace(entry, index=entry.index - common + gone) for entry in entries[common:]]
-    memory.tokens = counts[1]
-    state = State(
-        prefix=Messages.of(prefix),
-        summary=summary,
-        notice=notice,
-        reinserted=Messages.of(reinserted),
-        messages=Messages.of(behind, first + gone),
-        pins=frozenset(entry.index for entry in (*prefix, *behind) if entry.pinned),
-        archived_until=first + (gone or standing.archived),
-        batches=said.batches,
-        archived_answers=said.answers + sum(entry.message.role == "assistant" for entry in entries[:common]),
-    )
-    pairs = list(zip(standing.pieces, entries[offset:], strict=True))
-    pieces = {
-        entry.index: (piece, given.native)
-        for entry, (piece, given) in zip(
-            behind[max(offset - common, 0) :], pairs[max(common - offset, 0) :], strict=True
-        )
-    }
-    return state, pieces
-
-
-def _common(standing: ContextPieces, entries: Sequence[Entry]) -> int:
-    """Return how many of *entries* are archived, where the archive goes on otherwise behind them."""
-    if not standing.otherwise:
-        return 0
-    return last_cut([entry.message for entry in entries], standing.archived)
-
-
-async def _entry(
-    native: Msg,
-    index: int,
-    counter: TextCounter,
-    counts: tuple[dict[bytes, int], dict[bytes, int]],
-    *,
-    pinned: bool = False,
-) -> Entry:
-    """Read a message, and count it where it has not been counted before."""
-    dialect = dialect_named(DIALECT)
-    view, key, (known, counted) = dialect.view(native), hash_of(native), counts
-    if key not in known:
-        chars = len(view.text) + sum(len(result.text) for result in view.results)
-        known[key] = await beside(chars, count_message, view, counter)
-    counted[key] = known[key]
-    return Entry(native, dialect.name, view, counted[key], index, pinned)
-
-
-def _unsaid(entry: Entry) -> Entry:
-    """Return a summary that is none of ours so that nobody takes it for what the user said last."""
-    message = entry.message
-    parts: list[Any] = [Remark(part.text) if isinstance(part, Text) else part for part in message.parts]
-    return replace(entry, message=Message(message.role, tuple(parts), message.name))
-
-
-async def _stubs(state: State, workbench: Workbench, session_id: str, memory: Memory) -> Mapping[str, StoredResult]:
-    """Return what stands for stored results in *state*; each text is looked for once."""
-    views = [entry.message for entry in (*state.leading, *state.messages)]
-    standing, new = set[str](), list[Message]()
-    for view in views:
-        texts = {part.text for result in view.results for part in result.parts if isinstance(part, Text)}
-        standing |= texts
-        new += [] if texts <= memory.asked else [view]
-    found = {**memory.stubs, **(await stubs_in(new, workbench.abilities, session_id) if new else {})}
-    memory.stubs = {text: stored for text, stored in found.items() if text in standing}
-    memory.asked = standing
-    return memory.stubs
-
-
-# An agent's context under a document: what fires when, and what an agent is told where a provider refuses it.
-
-
-_FREE_SHARE: Final = 0.1
-"""Of the window, for the answer, and for the hints that AgentScope adds once the context is managed."""
-
-
-class DocumentRunning:
-    """Runs documents over the contexts of agents, each of which is its own.
-
-    Nothing of an agent's state changes before what left it is durable, and then all of it at once.
+    Nothing in an agent's state changes before it is durable; then all of it changes at once.
     """
 
     def __init__(
         self,
-        workbench: Workbench,
-        keeping: ContextKeeping,
+        bench: Workbench,
         summarizer: Summarizer | SummaryFunction | None,
         summarizers: Mapping[str, Summarizer | SummaryFunction],
     ) -> None:
-        """Run them with what *workbench* has.
+        """Set it up.
 
         Args:
-            workbench: The middleware's.
-            keeping: Writes contexts down.
-            summarizer: Left out: the agent's own model.
-            summarizers: Others, by the ``summarization_model_id`` of documents.
+            bench: The middleware's.
+            summarizer: Default: the agent's own model.
+            summarizers: Further ones, by the ``summarization_model_id`` of documents.
 
         Raises:
-            ConfigError: One of them cannot summarise.
+            ConfigError: One of them cannot summarize.
         """
-        self._workbench = workbench
-        self._keeping = keeping
+        self._bench = bench
+        self._intake = ResultIntake(bench)
         self._summarizer = None if summarizer is None else summarizer_from(summarizer)
         self._summarizers = {name: summarizer_from(one) for name, one in summarizers.items()}
-        self._memories: WeakKeyDictionary[Agent, Memory] = WeakKeyDictionary()
-        self._named: WeakKeyDictionary[Agent, tuple[str, str, ContextManagement]] = WeakKeyDictionary()
+        self._memories: WeakKeyDictionary[Agent, AgentMemory] = WeakKeyDictionary()
+        self._documents: WeakKeyDictionary[Agent, tuple[str, str, ContextManagement]] = WeakKeyDictionary()
 
     async def document_for(self, agent: Agent) -> ContextManagement | None:
-        """Return the document that the user's newest message names in its metadata, else the middleware's own.
+        """Return the document that the user's newest message names in its metadata, or the middleware's own.
 
-        It holds until the user says something else, also where a reply goes on in another process.
+        It applies until the user speaks again, also if a reply continues in another process.
 
         Raises:
             NotFoundError: There is no document of that name.
             BuoylineError: See `document_of`.
         """
-        asked = _asked_for(agent)
-        if asked is None:
-            return self._workbench.management
-        known = self._named.get(agent)
-        if known is None or known[:2] != asked:
-            body = {NAME_KEY: asked[1]}
-            known = (*asked, await asyncio.to_thread(document_of, body, self._workbench.offloader))
-            self._named[agent] = known
+        asked: Any = next((message for message in reversed(agent.state.context) if message.role == "user"), None)
+        name = None if asked is None else asked.metadata.get(NAME_KEY)
+        if asked is None or name is None:
+            return self._bench.management
+        known = self._documents.get(agent)
+        if known is None or known[:2] != (asked.id, name):
+            found = await asyncio.to_thread(document_of, {NAME_KEY: name}, self._bench.offloader)
+            known = self._documents[agent] = (asked.id, name, found)
         return known[2]
 
-    def is_needed_by(self, agent: Agent) -> bool:
-        """Return whether a document has left something in the context of which nobody else knows what it is."""
-        said = noted(agent.state)
-        return bool(said.head or said.pins)
+    async def keep(self, agent: Agent) -> None:
+        """Write what is new in the agent's context. A failure is logged, and the agent continues."""
+        log = self._memory_of(agent).log
+        if log.log is None or log.is_stale:
+            return
+        try:
+            await completed(self._keep(agent))
+        except StaleWindowError as refused:
+            log.is_stale = True
+            logger.warning("%s; what this agent goes on with is not written down", refused)
+        except (BuoylineError, OSError) as failure:
+            log.report(failure)
 
-    async def manage(self, agent: Agent, document: ContextManagement | None) -> None:
-        """Do what is to be done before a model call; without a document, make room as a window does.
+    async def _keep(self, agent: Agent) -> None:
+        memory = self._memory_of(agent)
+        await memory.log.open(lambda: self._settings_of(agent))
+        if memory.log.log is not None:
+            await memory.log.write((await self._context_of(memory)).state)
+
+    async def take(self, agent: Agent, call: ToolCallBlock, response: ToolResponse) -> ToolResponse:
+        """Return *response* as it may be in the context; see `ResultIntake.take`."""
+        is_managed = await self.document_for(agent) is not None
+        return await self._intake.take(agent, self._memory_of(agent), call, response, is_managed=is_managed)
+
+    async def prepare(self, agent: Agent, config: AgentScopeConfig | None, instructions: HintBlock | None) -> None:
+        """Make the context small enough for a model call, or compact it by hand.
+
+        Args:
+            agent: The agent.
+            config: For this time only; None: the agent's.
+            instructions: What to keep above all in a summary.
+
+        Raises:
+            ContextOverflowError: What must stay leaves no room.
+            Exception: See `ContextWindow.prepare`; the context is as it was, or as earlier managers left it.
+        """
+        document = await self.document_for(agent)
+        put_back(agent, self._memory_of(agent))
+        if document is None:
+            await self._make_room(agent, config or agent.context_config, instructions)
+        elif config is None and instructions is None:
+            await self._manage(agent, document)
+        else:
+            await self._compress(agent, document, config or agent.context_config, instructions)
+
+    async def _make_room(self, agent: Agent, config: AgentScopeConfig, instructions: HintBlock | None) -> None:
+        """Offload large results and images, and compact above the trigger of *config*.
+
+        Raises:
+            ContextOverflowError: System prompt and summary alone reach the trigger.
+            Exception: See `ContextWindow.prepare`; the context is as it was.
+        """
+        async with self._engine(agent, None, config, keeps_common=False) as engine:
+            newest, memory = _newest(agent), self._memory_of(agent)
+            if newest != memory.settled:
+                engine.reopen_turn()
+                try:
+                    await engine.settle(None)
+                    memory.settled = newest
+                except (StorageError, RedactionError) as error:
+                    logger.warning("session %s: results stay whole: %s", agent.state.session_id, error)
+            await engine.limit_images()
+        tokens, size = engine.counted_tokens, agent.model.context_size
+        if engine.has_changed:
+            tokens = await tokens_of(agent, **await model_input(agent))
+        if tokens <= config.trigger_ratio * size:
+            return
+        if not agent.state.context:
+            reason = "the system prompt and the summary alone reach the trigger, and no message can be archived"
+            raise ContextOverflowError(tokens, int(config.trigger_ratio * size), reason)
+        await self.keep(agent)  # which begins the session, before anything is archived
+        async with self._engine(agent, None, config, keeps_common=False) as engine:
+            cut = engine.cut(engine.context.budget.usage.ours(engine.config.reserve_ratio * size))
+            if cut == 0:
+                logger.warning("agent %s: its newest messages alone take too much of %d tokens", agent.name, tokens)
+                return
+            await engine.compaction.compact(engine.config, focus_of(instructions), cut=cut)
+        if engine.held.common:  # two histories had these messages in common; those behind them may be too many, too
+            await self._make_room(agent, config, instructions)
+
+    async def _manage(self, agent: Agent, document: ContextManagement) -> None:
+        """Fire the hooks that come before a model call.
 
         Raises:
             ContextOverflowError: System prompt, tools and pins alone exceed the window.
-            Exception: See `ContextWindow.prepare`. The context is as it was, or as managers before have left it.
+            Exception: See `ContextWindow.prepare`; the context is as it was, or as earlier managers left it.
         """
-        memory = self._memories.setdefault(agent, Memory())
         async with self._engine(agent, document, agent.context_config) as engine:
             engine.context.budget.check(engine.context.state)
-            if document is None:
-                await engine.make_room()
-                return
-            newest = _newest(agent)
+            newest, memory = _newest(agent), self._memory_of(agent)
             if newest != memory.settled:
-                messages = engine.context.state.messages
-                engine.context.reopen(messages.turn_at(len(messages)))
+                engine.reopen_turn()
             await engine.hooks.settle(document)
             memory.settled = newest
-            if engine.waiting():
+            if engine.pending_calls:
                 await engine.hooks.fire(document, "pre_llm")
             else:
                 await engine.manage(document)
 
-    async def compress(
-        self,
-        agent: Agent,
-        document: ContextManagement | None,
-        config: AgentScopeConfig,
-        instructions: HintBlock | None,
+    async def _compress(
+        self, agent: Agent, document: ContextManagement, config: AgentScopeConfig, instructions: HintBlock | None
     ) -> None:
-        """Compress above the trigger of *config*, as somebody has asked by hand.
+        """Compact above the trigger of *config*, by hand and beside a document.
 
         Raises:
             Exception: See `ContextWindow.compress`; the context is as it was.
         """
         async with self._engine(agent, document, config) as engine:
-            if engine.tokens <= config.trigger_ratio * engine.context.budget.size:
+            budget = engine.context.budget
+            if engine.tokens <= config.trigger_ratio * budget.size:
                 return
-            if document is not None:
-                await engine.hooks.fire(document, "pre_compress")
-            cut = engine.cut_for(engine.config)
+            await engine.hooks.fire(document, "pre_compress")
+            cut = engine.cut(budget.kept_tokens(engine.context.whole, engine.config))
             if cut and LegalCuts(engine.compaction.view()).removed_count(cut):
-                await engine.compaction.compact(engine.config, said_in(instructions), cut=cut)
+                await engine.compaction.compact(engine.config, focus_of(instructions), cut=cut)
 
-    async def recover(self, agent: Agent, document: ContextManagement | None, error: Exception, size: int) -> None:
+    async def recover(self, agent: Agent, error: Exception, size: int) -> None:
         """Make the context smaller after the provider refused it with *error*.
 
+        Without a document, or if its managers did too little, the oldest messages are summarized without a model.
+
         Args:
-            agent: Whose context it was.
-            document: Says how; where it is None, or its managers have not done enough, the oldest messages are
-                summarised without a model.
-            error: What the client raised.
-            size: Of the window of the model that refused.
+            agent: The agent.
+            error: The client's.
+            size: Tokens of the window of the model that refused.
 
         Raises:
-            Exception: *error*, where nothing could make it a tenth smaller.
+            Exception: *error*, if nothing made the context a tenth smaller.
         """
-        began = time.perf_counter()
-        size = min(size, agent.model.context_size)
+        began, size = time.perf_counter(), min(size, agent.model.context_size)
+        document = await self.document_for(agent)
+        await self.keep(agent)
         async with self._engine(agent, document, agent.context_config, size) as engine:
             before = engine.tokens
             try:
                 await engine.recover(before, document, error)
             except ContextOverflowError as failure:
                 raise error from failure
-            tell = reporting(agent.state.session_id, self._workbench.on_event)
-            tell(OverflowRecovered(before, engine.tokens, time.perf_counter() - began))
+            engine.context.tell(OverflowRecovered(before, engine.tokens, time.perf_counter() - began))
 
     def note_call(self, agent: Agent) -> None:
-        """Take note that the agent's model is called now."""
-        self._memories.setdefault(agent, Memory()).called_at_s = time.monotonic()
+        """Note that the agent's model is called now."""
+        self._memory_of(agent).called_at_s = time.monotonic()
+
+    def _memory_of(self, agent: Agent) -> AgentMemory:
+        memory = self._memories.get(agent)
+        if memory is None or memory.state is not agent.state:
+            before, log = memory, AgentLog(self._bench.abilities, agent.state.session_id)
+            memory = self._memories[agent] = AgentMemory(agent.state, log)
+            if before is not None:
+                memory.settled, memory.called_at_s = before.settled, before.called_at_s
+        return memory
+
+    async def _context_of(self, memory: AgentMemory, *, keeps_common: bool = True) -> AgentContext:
+        bench = self._bench
+        await memory.compare(bench.abilities, bench.shown.get(memory.state.session_id))
+        return await context_of(memory, bench.counter, keeps_common=keeps_common)
 
     @asynccontextmanager
     async def _engine(
-        self, agent: Agent, document: ContextManagement | None, config: AgentScopeConfig, size: int | None = None
+        self,
+        agent: Agent,
+        document: ContextManagement | None,
+        config: AgentScopeConfig,
+        size: int | None = None,
+        *,
+        keeps_common: bool = True,
     ) -> AsyncGenerator[AgentEngine]:
-        """Have the engine work on the agent's context; however that ends, the agent gets what is durable then."""
-        await self._keeping.keep(agent)  # which begins the session, or takes it over
-        asked = AgentModelSummarizer(agent.model) if self._summarizer is None else self._summarizer
-        bench, session_id = self._workbench, agent.state.session_id
-        engine = await engine_of(
-            agent,
-            await standing_of(agent.state, bench.abilities, bench.shown.get(session_id)),
-            workbench=bench,
-            keeping=self._keeping,
-            memory=self._memories.setdefault(agent, Memory()),
-            writing=Writing(usual=asked, named=self._summarizers, required=is_strict(config)),
-            config=bench.settings.for_engine(config, agent),
-            room=_room(agent.model.context_size if size is None else size, document),
-        )
-        engine.compaction.preserves_words = document is not None or self.is_needed_by(agent)
+        """Have the engine work on the agent's context. However that ends, the agent gets what is durable then.
+
+        See `context_of` for *keeps_common*.
+        """
+        memory, bench = self._memory_of(agent), self._bench
+        if document is not None:
+            await self.keep(agent)  # managers may archive, and the session has to be begun before that
+        asked: Summarizer | None = AgentModelSummarizer(agent.model) if self._summarizer is None else self._summarizer
+        if isinstance(asked, Extractive):
+            asked = None  # the engine's own: it is not checked as a model's answer is
+        usages = asked.usages if isinstance(asked, AgentModelSummarizer) else []
+        used, is_done = len(usages), False
+        held = await self._context_of(memory, keeps_common=keeps_common)
+        engine = await self._made(agent, held, asked, document=document, config=config, size=size)
         try:
             yield engine
+            is_done = True
         finally:
-            has_changed = engine.apply()
-            summary = engine.context.state.summary
-            if summary is not None:
-                bench.show(session_id, summary.summary)
-            if isinstance(asked, AgentModelSummarizer) and has_changed:
-                for usage in asked.usages:
-                    agent.state.context[-1].append_usage(usage_of(usage))
-        if has_changed:
-            await forget_reads(agent, agent.state.context)
-            await self._keeping.keep(agent)
+            engine.apply()
+            if engine.has_changed or not is_done:
+                memory.compared = None  # the archive may hold more messages now
+            if engine.context.state.summary is not None:
+                bench.show(agent.state.session_id, engine.context.state.summary.summary)
+            for usage in usages[used:] if engine.has_changed else ():
+                agent.state.context[-1].append_usage(usage_of(usage))
+        if engine.has_changed:
+            await forget_reads(agent)
+            await self.keep(agent)
 
+    async def _made(
+        self,
+        agent: Agent,
+        held: AgentContext,
+        summarizer: Summarizer | None,
+        *,
+        document: ContextManagement | None,
+        config: AgentScopeConfig,
+        size: int | None,
+    ) -> AgentEngine:
+        memory, bench, session_id = self._memory_of(agent), self._bench, agent.state.session_id
+        if document is None:  # with one, the limits of the agent offload nothing
+            config = config.model_copy(update={"tool_result_limit": result_limit_of(agent)})
+        settings = bench.settings.for_engine(config, agent)
+        given = await model_input(agent)
+        size = agent.model.context_size if size is None else size
+        system, tools = given["messages"][0].get_text_content() or "", list(given["tools"] or [])
+        memory.log.archive_end = held.archive_end if held.common else 0
+        budget = TokenBudget(size, 0 if document is None else int(_FREE_SHARE * size), bench.counter, system, tools)
+        counted_tokens = await tokens_of(agent, **given)
+        scale = counted_tokens / max(budget.own_tokens(held.state), 1)
+        budget.usage.scale = min(max(scale, _MIN_SCALE), _MAX_SCALE)
+        planner, results = bench.offloading(session_id, settings, size, await self._stubs(memory, held.state))
+        results.stubs.update(planner.recall(held.state.messages, is_managed=True)[0])
+        engine = AgentEngine(
+            Context(memory.log, budget, planner, reporting(session_id, bench.on_event)),
+            results,
+            settings,
+            summarizer=summarizer,
+            summarizers=self._summarizers,
+            dialect=DIALECT,
+            requires_model=not config.compression_fallback_to_truncation,
+        )
+        said = noted(agent.state)
+        engine.compaction.preserves_words = document is not None or bool(said.head or said.pins)
+        if memory.called_at_s is not None:
+            engine.hooks.called_at_s = memory.called_at_s
+        engine.attach(agent, held, counted_tokens)
+        return engine
 
-def _asked_for(agent: Agent) -> tuple[str, str] | None:
-    """Return the user's newest message, by its id, with the document that it names; None where it names none."""
-    for message in reversed(agent.state.context):
-        if message.role == "user":
-            said: Any = message  # whose own types leave the metadata open
-            name = said.metadata.get(NAME_KEY)
-            return None if name is None else (message.id, name)
-    return None
+    async def _stubs(self, memory: AgentMemory, state: State) -> dict[str, StoredResult]:
+        """Return the stored results behind stubs in *state*, by their texts; each text is looked up once."""
+        results = (result for entry in (*state.leading, *state.messages) for result in entry.message.results)
+        texts = {part.text for result in results for part in result.parts if isinstance(part, Text)}
+        new, stored = texts - memory.asked, self._bench.abilities.results
+        found = dict(memory.stubs)
+        if new and stored is not None:
+            with suppress(NotFoundError):  # nothing was offloaded in this session so far
+                found.update(await stored.load_stubs(memory.state.session_id, sorted(new)))
+        memory.stubs, memory.asked = {text: found[text] for text in found if text in texts}, texts
+        return dict(memory.stubs)
 
-
-def _room(size: int, document: ContextManagement | None) -> tuple[int, int]:
-    """Return a window, and what of it a document leaves free; the agent's own trigger leaves some anyway."""
-    return size, 0 if document is None else int(_FREE_SHARE * size)
+    async def _settings_of(self, agent: Agent) -> dict[str, Any]:
+        """Return what another process needs to continue the session as a window."""
+        given, management = await model_input(agent), self._bench.management
+        return {
+            "size": agent.model.context_size,
+            "config": config_to_json(self._bench.settings.for_window(agent)),
+            "system": given["messages"][0].get_text_content() or "",
+            "tools": given["tools"],
+            "dialect": DIALECT,
+            **({} if management is None else {"management": management.to_json()}),
+        }
 
 
 def _newest(agent: Agent) -> tuple[str, str, str] | None:
-    """Return what the newest message, and what is newest in it, are known by, whatever leaves before that."""
+    """Return the id of the newest message, and type and id of its newest block, whatever is archived before it."""
     if not agent.state.context:
         return None
     message: Msg = agent.state.context[-1]

@@ -12,9 +12,15 @@ from agentscope.agent import ContextConfig as AgentScopeConfig
 from buoyline.compression import ContextConfig, Summary
 from buoyline.compression.config import COMPRESSION_PROMPT
 from buoyline.management import ContextManagement
-from buoyline.offloader import Abilities, Offloader, ToolRule
+from buoyline.messages import ToolResult
+from buoyline.messages.losses import Losses
+from buoyline.messages.model import Turn
+from buoyline.messages.registry import dialect_named
+from buoyline.offloader import Abilities, Offloader, StoredResult, ToolRule
 from buoyline.tokens import TextCounter
 from buoyline.window.events import OnEvent
+from buoyline.window.offloading import ResultOffloader
+from buoyline.window.plan import OffloadPlanner
 
 PREVIEW_TOKENS: Final = 1_000
 """The default of our ``ContextConfig``, which makes a third of the limit of it where it does not fit that."""
@@ -99,6 +105,25 @@ class MiddlewareSettings:
         )
 
 
+class BlockOffloader:
+    """Gives an offloader of the two documented methods AgentScope's own blocks, also for the content of a message."""
+
+    def __init__(self, offloader: Offloader) -> None:
+        """Pass everything on to *offloader*."""
+        self._offloader = offloader
+
+    async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
+        """Archive messages."""
+        return await self._offloader.offload_context(session_id, msgs, **kwargs)
+
+    async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
+        """Offload a result."""
+        if isinstance(tool_result, ToolResult):
+            turns, losses = [Turn("tool", (tool_result,))], Losses("agentscope")
+            tool_result = next(iter(dialect_named("agentscope").write(turns, losses))).content[0]
+        return await self._offloader.offload_tool_result(session_id, tool_result, **kwargs)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workbench:
     """What all hooks of a middleware work with.
@@ -120,6 +145,18 @@ class Workbench:
     on_event: OnEvent | None
     management: ContextManagement | None = None
     shown: dict[str, Summary] = field(default_factory=dict[str, Summary])
+
+    def offloading(
+        self, session_id: str, config: ContextConfig, size: int, stubs: dict[str, StoredResult]
+    ) -> tuple[OffloadPlanner, ResultOffloader]:
+        """Return the parts of an engine that choose results and offload them; both know the *stubs*."""
+        rereads, counter, has_listener = self.abilities.rereads, self.counter, self.on_event is not None
+        planner = OffloadPlanner(session_id, config, size, counter, stubs, rereads, None, can_store=True)
+        offloader = BlockOffloader(self.offloader) if self.abilities.results is None else self.offloader
+        results = ResultOffloader(
+            offloader, self.abilities, session_id, counter, has_listener=has_listener, stubs=stubs
+        )
+        return planner, results
 
     def show(self, session_id: str, summary: Summary) -> None:
         """Remember the summary that a session shows: some offloaders keep none, and from others it would be read.

@@ -1,0 +1,448 @@
+"""An agent's context: how it agrees with the archive, how the engine sees it, and how it is written down.
+
+AgentScope keeps the messages, and collects a whole reply in one message that grows. The engine works on pieces of them,
+see `buoyline.integrations.agentscope.agents`. Whoever runs an agent saves its state whenever they like, but the archive
+is durable at once. So a saved state may be older than the archive: the process was killed before the state was saved,
+or somebody returned to an older state. Archived messages are not archived again, even if the conversation continues
+differently: the common part of both histories is archived once, and the rest goes to the end of the archive.
+"""
+
+import hashlib
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import is_
+from typing import Any, Final, NamedTuple
+
+from agentscope.message import Msg
+from agentscope.state import AgentState
+
+from buoyline.compression import Summary
+from buoyline.compression.summary import BatchReference, summary_from
+from buoyline.errors import BuoylineError, NotFoundError, SessionExistsError, StaleWindowError
+from buoyline.integrations.agentscope.agents import Piece, beginning, last_cut, pieces_of
+from buoyline.messages import Message, Text
+from buoyline.messages.jsonl import is_array, is_object
+from buoyline.messages.model import Note
+from buoyline.messages.registry import dialect_named
+from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
+from buoyline.tokens import TextCounter
+from buoyline.window.follow import hand_over
+from buoyline.window.log import PIN, SUMMARY, ContextLog, Extend, Replace, kind_of
+from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_beside
+
+logger = logging.getLogger(__name__)
+
+DIALECT: Final = "agentscope"
+
+KEY: Final = "buoyline"
+"""Of the note in ``AgentState.middle_context``."""
+
+_OF_A_REPLY: Final = {"usage", "finished_at", "finished_reason", "structured_output", "error", "metadata"}
+"""Fields of a message that change while it grows; its pieces share them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """A message in front of those that are archived next.
+
+    Attributes:
+        message: A copy of an archived message, or the line that says where others are.
+        index: Its session index; -1 for that line.
+        pinned: It stays for good, and not only for now.
+    """
+
+    message: Msg
+    index: int
+    pinned: bool = False
+
+
+class StateNote(NamedTuple):
+    """The note in an agent's state: nothing in its context and summary says this.
+
+    Attributes:
+        archived: Number of archived messages of the session, as of the last compaction.
+        head: The leading messages of the context, in order.
+        pins: Keys of the pieces that are reinserted when they are archived; see `Piece.key`.
+        answers: How many of the model's messages are archived.
+        batches: Where the archived messages are, if the offloader answers each batch with its own reference.
+    """
+
+    archived: int = 0
+    head: Sequence[Leading] = ()
+    pins: frozenset[tuple[str, str]] = frozenset()
+    answers: int = 0
+    batches: tuple[BatchReference, ...] = ()
+
+
+def noted(state: AgentState) -> StateNote:
+    """Return the note in *state*, without leading messages that are no longer there."""
+    value: object = state.middle_context.get(KEY)
+    if not is_object(value):
+        return StateNote()
+    archived, answers, pins = value.get("archived"), value.get("answers"), value.get("pins")
+    return StateNote(
+        archived if isinstance(archived, int) else 0,
+        tuple(_head(state.context, value.get("head"))),
+        frozenset((str(key[0]), str(key[1])) for key in (pins if is_array(pins) else ()) if is_array(key)),
+        answers if isinstance(answers, int) else 0,
+        tuple(_batches(value.get("batches"))),
+    )
+
+
+def note(state: AgentState, said: StateNote) -> None:
+    """Put the note into *state*, unless it says so already."""
+    if said == noted(state):
+        return
+    head = [
+        {"id": one.message.id, "blocks": len(one.message.content), "index": one.index, "pinned": one.pinned}
+        for one in said.head
+    ]
+    value: dict[str, object] = {"archived": said.archived, "head": head, "answers": said.answers}
+    value["pins"] = sorted(map(list, said.pins))
+    value["batches"] = [list(batch) for batch in said.batches]
+    state.middle_context[KEY] = {key: found for key, found in value.items() if found or key == "archived"}
+
+
+def behind_head(state: AgentState) -> list[Msg]:
+    """Return the messages of the context that are archived next."""
+    return state.context[len(noted(state).head) :]
+
+
+def _head(context: Sequence[Msg], value: object) -> Iterator[Leading]:
+    for message, said in zip(context, value if is_array(value) else (), strict=False):
+        if not is_object(said) or (message.id, len(message.content)) != (said.get("id"), said.get("blocks")):
+            break
+        yield Leading(message, int(said.get("index", -1)), bool(said.get("pinned")))
+
+
+def _batches(value: object) -> Iterator[BatchReference]:
+    for batch in value if is_array(value) else ():
+        if is_array(batch):
+            first, end, reference = batch
+            yield BatchReference(int(first), int(end), str(reference))
+
+
+@dataclass(slots=True)
+class AgentMemory:
+    """All that is known of one agent from call to call. It may be lost with the process.
+
+    Attributes:
+        state: The agent's state. Another state is another history, even of the same session.
+        log: Writes the context down.
+        entries: The messages that were in the context, read and counted, by their keys.
+        stubs: Stored results by the texts that replace them in the context.
+        asked: Texts of results that were looked up among the recorded stubs.
+        settled: The newest piece for which new messages were decided about.
+        called_at_s: When the model was called last; None before the first time.
+        held: Results by call id, until they can be put into the context; see `ResultIntake`.
+        compared: Summary and note of the state for which `previous` and `tail` hold; None: they do not.
+        previous: The summary in the context; None if the context has none of buoyline's.
+        tail: JSON of the messages that the archive holds beyond the state's note.
+    """
+
+    state: AgentState
+    log: "AgentLog"
+    entries: dict[bytes, Entry] = field(default_factory=dict[bytes, Entry])
+    stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
+    asked: set[str] = field(default_factory=set[str])
+    settled: tuple[str, str, str] | None = None
+    called_at_s: float | None = None
+    held: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    compared: tuple[object, str] | None = None
+    previous: Summary | None = None
+    tail: Sequence[Mapping[str, Any]] = ()
+
+    async def compare(self, abilities: Abilities, shown: Summary | None) -> None:
+        """Compare the agent's state with the archive, unless neither can have changed.
+
+        Args:
+            abilities: Of the offloader.
+            shown: The session's last summary of this process, for offloaders that keep none.
+
+        Raises:
+            CorruptError: A file is not as it was written.
+            StorageError: The file system refused.
+        """
+        state = self.state
+        compared = (state.summary, repr(state.middle_context.get(KEY)))
+        if compared == self.compared and not self.tail:
+            return
+        self.previous, self.tail = None, ()
+        if state.summary:
+            known = [] if shown is None else [shown]
+            found = (summary for summary in known if summary.text == state.summary)
+            self.previous = next(found, None) or await _summary(state, abilities)
+        if abilities.archive is not None:
+            try:
+                archived = await abilities.archive.load_messages(state.session_id, noted(state).archived, sys.maxsize)
+                self.tail = [value for _, value in archived]
+            except NotFoundError:  # the session has no archive yet
+                pass
+        self.compared = compared
+
+
+async def _summary(state: AgentState, abilities: Abilities) -> Summary | None:
+    """Return the logged summary with the text in *state*."""
+    if abilities.summaries is None:
+        return None
+    try:
+        lines = await abilities.summaries.load_summaries(state.session_id)
+    except NotFoundError:
+        return None
+    return next((summary for summary in map(summary_from, reversed(lines)) if summary.text == state.summary), None)
+
+
+class _Agreement(NamedTuple):
+    """How far a context and the archive agree.
+
+    Attributes:
+        pieces: The context behind its leading messages, cut as the archive has it.
+        first: Session index of the first message that is archived next.
+        archived: How many messages of the context are archived beyond that.
+        others: How many messages of another history the archive has behind those. Until the common ones have left
+            the context, no message behind them can be archived: it would not be their successor.
+    """
+
+    pieces: list[Piece]
+    first: int
+    archived: int
+    others: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    """An agent's context as the engine sees it.
+
+    Attributes:
+        state: The context; its messages are pieces.
+        pieces: All of them.
+        forms: By session index, each piece in `state.messages`, with the message that the engine got for it.
+        foreign: A summary that buoyline did not write; it is archived like a message.
+        common: If above 0, just so many messages may be archived, since the archive continues differently behind them.
+        archive_end: If `common` is above 0, the session index behind the archive.
+    """
+
+    state: State
+    pieces: Sequence[Piece]
+    forms: Mapping[int, tuple[Piece, Msg]]
+    foreign: Msg | None = None
+    common: int = 0
+    archive_end: int = 0
+
+
+async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common: bool = True) -> AgentContext:
+    """Return the context of an agent, after `AgentMemory.compare`.
+
+    Args:
+        memory: Of the agent.
+        counter: Counts new messages.
+        keeps_common: If the archive continues differently, messages that it has in common with this context are
+            archived copies, in the context for now. False: they are messages, which a compaction has to summarize
+            before any other.
+    """
+    state, previous = memory.state, memory.previous
+    said, known = noted(state), dict[bytes, Entry]()
+
+    async def entry_of(native: Msg, index: int, *, pinned: bool = False) -> Entry:
+        key = key_of(native)
+        known[key] = memory.entries.get(key) or await entry_beside(native, index, counter, dialect=DIALECT)
+        return replace(known[key], native=native, index=index, pinned=pinned)
+
+    copies = [await entry_of(one.message, one.index, pinned=one.pinned) for one in said.head]
+    summary = None
+    if previous is not None:
+        summary = SummaryEntry(await entry_of(dialect_named(DIALECT).user_message(previous.text), -1), previous)
+    foreign = _foreign(state) if state.summary and previous is None else None
+    agreed = _agreement(state.context[len(said.head) :], foreign, said.archived, memory.tail)
+    first, natives = agreed.first, [piece.native for piece in agreed.pieces]
+    pins = [piece.key in said.pins for piece in agreed.pieces]
+    entries = [await entry_of(native, first, pinned=pinned) for native, pinned in zip(natives, pins, strict=True)]
+    if foreign is not None:
+        entries.insert(0, _unspoken(await entry_of(foreign, first, pinned=keeps_common)))
+    memory.entries = known
+    common = last_cut([entry.message for entry in entries], agreed.archived) if agreed.others else 0
+    copied, end = (common, agreed.archived + agreed.others) if keeps_common and common else (0, 0)
+    entries = [
+        replace(entry, index=first + at + (end - copied if at >= copied else 0)) for at, entry in enumerate(entries)
+    ]
+    messages = Messages.of(entries[copied:], first + end)
+    lines = [entry for entry in copies if entry.index < 0]
+    copies = [entry for entry in (*copies, *entries[:copied]) if entry.index >= 0]
+    prefix = Messages.of(entry for entry in copies if entry.stays)
+    answers = sum(entry.message.role == "assistant" for entry in entries[:copied])
+    context = State(
+        prefix=prefix,
+        summary=summary,
+        notice=replace(lines[-1], is_notice=True) if lines else None,
+        reinserted=Messages.of(entry for entry in copies if not entry.stays),
+        messages=messages,
+        pins=frozenset(entry.index for entry in (*prefix, *messages) if entry.pinned),
+        archived_until=first + (end or agreed.archived),
+        batches=said.batches,
+        archived_answers=said.answers + answers,
+    )
+    forms = {
+        entry.index: (piece, entry.native)
+        for piece, entry in zip(agreed.pieces, entries[len(entries) - len(natives) :], strict=True)
+        if entry.index >= messages.first
+    }
+    parted = 0 if keeps_common else common
+    return AgentContext(context, agreed.pieces, forms, foreign, parted, first + agreed.archived + agreed.others)
+
+
+def _agreement(
+    context: Sequence[Msg], foreign: Msg | None, first: int, tail: Sequence[Mapping[str, Any]]
+) -> _Agreement:
+    """Compare a context with the *tail* of the archive, which begins at the session index *first*."""
+    begins = bool(foreign and tail and tail[0].get("id") == foreign.id)
+    known = beginning(context, tail[begins:]) if begins or foreign is None else []
+    pieces, archived = pieces_of(context, known), len(known) + begins
+    if archived == len(tail):
+        return _Agreement(pieces, first, archived)
+    dialect = dialect_named(DIALECT)
+    if last_cut([dialect.view(piece.native) for piece in pieces], len(known)):
+        return _Agreement(pieces, first, archived, len(tail) - archived)
+    return _Agreement(pieces_of(context), first + len(tail), 0)
+
+
+def _foreign(state: AgentState) -> Msg:
+    """Return AgentScope's own summary, or one that somebody changed, as the message that a model gets.
+
+    The same summary is always the same message.
+    """
+    content = state.summary
+    spelled = content if isinstance(content, str) else "".join(block.model_dump_json() for block in content)
+    message = dialect_named(DIALECT).user_message(spelled)
+    blocks = message.content if isinstance(content, str) else list(content)
+    copied: Msg = message.model_copy(update={"id": f"summary-{message.id}", "content": blocks})
+    return copied
+
+
+def _unspoken(entry: Entry) -> Entry:
+    """Return a foreign summary so that it is not taken for the user's newest words."""
+    message = entry.message
+    parts: list[Any] = [Note(part.text) if isinstance(part, Text) else part for part in message.parts]
+    return replace(entry, message=Message(message.role, tuple(parts), message.name))
+
+
+def key_of(native: Msg) -> bytes:
+    """Return a hash of all that a piece says, without what belongs to its whole reply."""
+    spelled = native.model_dump_json(exclude=_OF_A_REPLY)
+    return hashlib.blake2b(spelled.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+class AgentLog(ContextLog):
+    """Writes an agent's context to ``window.jsonl``, so that people see it and other frameworks can continue with it.
+
+    A line is a piece, as it will be archived. So the file grows by lines, and a line has the same place in the session
+    before it is archived and after. Fields of a message that belong to its whole reply, such as its tokens, may be
+    older; before messages are archived, all is written again, since a process that continues compares both.
+
+    A failure is logged, and the agent continues.
+
+    Attributes:
+        is_stale: Another process has taken the session over, and that was logged.
+        archive_end: See `AgentContext`; 0 if all messages may be archived.
+    """
+
+    def __init__(self, abilities: Abilities, session_id: str) -> None:
+        """Write to the log of windows, if the offloader has one."""
+        super().__init__(abilities.windows, session_id)
+        self.log: WindowLog | None = abilities.windows
+        self.is_stale = False
+        self.archive_end = 0
+        self._is_open = False
+        self._written: tuple[object, Sequence[Message], frozenset[int]] | None = None
+
+    async def open(self, settings: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
+        """Begin the session with *settings*, or take it over; does so once."""
+        if self._is_open:
+            return
+        try:
+            await self.start(await settings())
+        except SessionExistsError:
+            await self._claim()
+        self._is_open = True
+
+    async def _claim(self) -> None:
+        if self.log is None:
+            return
+        try:
+            await self.log.claim_window(self.session_id, writer=self.writer)
+        except NotFoundError:
+            logger.info("session %s has messages and no window; none is begun", self.session_id)
+            self.log = None
+
+    async def write(self, state: State) -> None:
+        """Write what is new in *state*, or all of it if more than that has changed.
+
+        Raises:
+            StaleWindowError: Another process has taken the session over.
+            StorageError: The file system refused.
+        """
+        entries = [*state.leading, *state.messages]
+        # A message that did not change is read once, see `AgentMemory.entries`.
+        lines, head = [entry.message for entry in entries], (state.messages.first, [*map(kind_of, state.leading)])
+        written, self._written = self._written, None
+        if written is None or head != written[0] or not _begins(lines, written[1]):
+            await super().apply(Replace(state))
+        elif len(lines) > len(written[1]) or state.pins != written[2]:
+            await super().apply(Extend(entries[len(written[1]) :], state.pins))
+        self._written = head, lines, state.pins
+
+    async def check(self, state: State) -> None:
+        """Write all of *state*, since it is about to be archived.
+
+        Raises:
+            StaleWindowError: Another process has taken the session over.
+        """
+        self._written, first = None, state.messages.first
+        if self.archive_end:  # without the archive's end, nobody could tell these messages from the other history's
+            pins = frozenset(pin if pin < first else pin - first + self.archive_end for pin in state.pins)
+            state = replace(state, messages=replace(state.messages, first=self.archive_end), pins=pins)
+        try:
+            await super().apply(Replace(state))
+        except StaleWindowError:
+            raise
+        except (BuoylineError, OSError) as failure:
+            self.report(failure)
+
+    async def apply(self, write: Extend | Replace | None) -> None:
+        """Do nothing: the agent gets the messages first, and then they are written."""
+
+    def report(self, failure: Exception) -> None:
+        """Log that the context could not be written."""
+        logger.warning("the context of session %s is not written down: %s", self.session_id, failure)
+
+
+def _begins(lines: Sequence[Message], known: Sequence[Message]) -> bool:
+    return len(lines) >= len(known) and all(map(is_, lines, known))
+
+
+async def resumed_state(workspace: Offloader, session_id: str) -> AgentState:
+    """Return the state of an agent that continues the session: its summary, and the messages behind it as `Msg`.
+
+    Losses of the conversion are logged. Archived messages that are kept in the context, such as pins, come first, and
+    are not archived again.
+
+    Args:
+        workspace: The session's workspace.
+        session_id: The session.
+
+    Raises:
+        BuoylineError: See `buoyline.ContextWindow.resume`.
+    """
+    found = await hand_over(workspace, session_id, DIALECT)
+    pins = iter([index for index, _ in found.pins])
+    head = [
+        Leading(native, next(pins) if kind == PIN else int(kind.partition(":")[2] or -1), pinned=kind == PIN)
+        for kind, native in found.head
+        if kind != SUMMARY
+    ]
+    summary = "" if found.summary is None else found.summary.text
+    context = [*(one.message for one in head), *found.messages]
+    state = AgentState(session_id=session_id, summary=summary, context=context)
+    note(state, StateNote(found.first, head))
+    return state
