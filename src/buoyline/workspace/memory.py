@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from pathlib import PurePosixPath
 from typing import Any, ClassVar, Final, TypeVar
 
 from buoyline.errors import ConfigError, InvalidNameError, NotFoundError
@@ -68,7 +67,6 @@ class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
         Raises:
             ConfigError: *evict_after_turns* is neither None nor a whole number above 0, or a hook cannot be called.
         """
-        self.workdir = PurePosixPath("/")  # of references, once ``memory://`` is removed
         tree = EvictingTree(evict_after_turns)
         redaction = Redaction(redact, redact_payload)
         super().__init__(tree, quotas=Quotas(), redaction=redaction, lock_timeout_s=_LOCK_TIMEOUT_S)
