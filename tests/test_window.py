@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import math
+import pydoc
 from pathlib import Path
 from typing import Any
 
@@ -854,3 +856,18 @@ async def test_a_history_that_the_archive_is_ahead_of_is_archived_once(tmp_path:
 
     archived = [json.loads(line) for line in (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8").splitlines()]
     assert archived + held.messages[1:] == said
+
+
+def test_the_help_of_a_window_fits_two_screens() -> None:
+    """An example first, everyday and advanced arguments apart, and short names of types."""
+    shown = pydoc.plain(pydoc.render_doc(ContextWindow)).splitlines()
+    rows = sum(max(math.ceil(len(line) / 80), 1) for line in shown)
+    assert rows <= 145
+    assert shown.index(" |  Example:") < shown.index(" |  Everyday arguments:") < 20
+    assert not [line for line in shown[1:] if "buoyline." in line]
+
+
+def test_an_unknown_argument_is_refused() -> None:
+    options: Any = {"colour": "red"}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        ContextWindow(session_id="s1", **options)

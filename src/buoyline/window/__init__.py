@@ -20,6 +20,7 @@ from buoyline.window.events import (
 )
 from buoyline.window.follower import Followed
 from buoyline.window.plan import OffloadCandidate, OffloadPredicate
+from buoyline.window.settings import WindowOptions
 from buoyline.window.window import ContextWindow
 
 # A library prints nothing on stderr by itself; a program that wants the log adds a handler.
@@ -41,5 +42,6 @@ __all__ = [
     "SummaryFellBack",
     "SummarySqueezed",
     "SummaryVerified",
+    "WindowOptions",
     "WindowResumed",
 ]

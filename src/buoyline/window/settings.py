@@ -1,11 +1,12 @@
 """What a window is set up with, checked before anything is done with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
-from buoyline.compression import ContextConfig
+from buoyline.compression import ContextConfig, Summarizer
+from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import ConfigError, DocumentError, NotFoundError
 from buoyline.management import ContextManagement, Registry
 from buoyline.management.opensearch import is_body, management_in
@@ -13,13 +14,48 @@ from buoyline.management.registry import document_in_file, is_path
 from buoyline.messages.jsonl import is_object
 from buoyline.offloader import ToolRule
 from buoyline.offloader.protocol import instead_of
-from buoyline.tokens import context_size
+from buoyline.tokens import TokenCounter, context_size
 from buoyline.tokens.models import max_output as max_output_of
 from buoyline.window.budget import TokenBudget
+from buoyline.window.plan import OffloadPredicate
 from buoyline.workspace import LocalWorkspace
 
 _USUAL_SIZE = 128_000
 _OUTPUT_SHARE = 0.1
+
+
+class WindowOptions(TypedDict, total=False):
+    """The advanced arguments of `ContextWindow` and `ContextWindow.resume`; None is the default of each.
+
+    Attributes:
+        max_output_tokens: Tokens to reserve for the model's answer; `trigger_ratio` is for context and answer together.
+            Default: what *model* answers at most, but no more than a tenth of the window; 0 without a model.
+        management: A context-management document in place of the limits in *config*: a name, a file, JSON values, or a
+            `ContextManagement`; see docs/context-management.md.
+        summarizers: Further summarizers, by the ``summarization_model_id`` of documents.
+        should_offload: Asked once about each result that a limit, a rule or the budget of its turn would offload, with
+            the tool's name, the tokens and an `OffloadCandidate`. If it answers False, the result stays whole. It may
+            be asynchronous. It is not asked about a re-read, about output that came piece by piece and went to a file,
+            or if the context does not fit the window otherwise. If it raises, `prepare` and `save` do, and the context
+            is as it was. (Source: Strands, which logs a warning then, and offloads.)
+        counter: Counts the tokens of a text. Default: exactly, for ``o200k_base``.
+        dialect: Form of all messages, e.g. ``"anthropic"``. Default: detected for each message. With `resume`, the form
+            in which messages are handed out: those of another form are converted; on disk they stay as they are.
+    """
+
+    max_output_tokens: int | None
+    management: "Management | None"
+    summarizers: Mapping[str, Summarizer | SummaryFunction] | None
+    should_offload: OffloadPredicate | None
+    counter: TokenCounter | Callable[[str], int] | None
+    dialect: str | None
+
+
+def require_known(options: WindowOptions) -> None:
+    """Raise `TypeError` if there is another option, as a function does."""
+    for name in options:
+        if name not in WindowOptions.__annotations__:
+            raise TypeError(f"ContextWindow got an unexpected keyword argument {name!r}")
 
 
 def config_to_json(config: ContextConfig) -> dict[str, Any]:
