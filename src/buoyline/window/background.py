@@ -1,4 +1,4 @@
-"""A compression that is made ready in the background, while the agent waits for its model."""
+"""Compaction in the background, while the agent waits for its model."""
 
 import asyncio
 import logging
@@ -12,17 +12,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class BackgroundCompaction:
-    """Holds at most one compression that is under way or ready, and puts it in place in one step when asked.
+    """Holds at most one compaction that is under way or ready, and shows its summary in one step when asked.
 
-    Its task archives and summarises, and touches nothing that a model is shown. What comes of one that fails, is
-    cancelled, or belongs to an event loop that has ended is dropped; what it has archived is known, so that the next
-    compression goes on from there.
+    Its task archives and summarizes, and does not change the context. If it fails, is cancelled, or its event loop has
+    ended, it is dropped; the messages that it archived are known, and the next compaction continues from there.
 
     Attributes:
-        compaction: Does the steps.
-        task: The one that is under way or ready.
-        failed_at: Session index of the first message of the context when one came to nothing. No other one is begun
-            by itself before a compression has moved that: a provider that is down would be asked before each call.
+        compaction: Runs the steps.
+        task: The task that is under way or ready.
+        failed_at: Session index of the context's first message when a task failed. None is begun by itself until a
+            compaction has moved that: a provider that is down would be asked before each call.
     """
 
     compaction: Compaction
@@ -31,11 +30,11 @@ class BackgroundCompaction:
 
     @property
     def may_begin(self) -> bool:
-        """Return whether none is there, and none has failed where the context stands."""
+        """Whether there is no task, and none has failed since the last compaction."""
         return not self._is_there() and self.failed_at != self._first
 
     def begin(self, settings: ContextConfig) -> bool:
-        """Begin one, unless there is one, or nothing may leave.
+        """Begin a task, unless there is one, or no messages may be archived.
 
         Returns:
             True if one is under way or ready now.
@@ -52,15 +51,15 @@ class BackgroundCompaction:
         return True
 
     async def take(self, *, wait: bool = True) -> Summary | None:
-        """Put in place what is ready, or will be; None where there is nothing, or it came to nothing.
+        """Show the summary that is ready or under way; return None if there is none, or its task failed.
 
-        A caller who is cancelled while waiting leaves it under way.
+        If the caller is cancelled while it waits, the task goes on.
 
         Args:
-            wait: For one that is under way; otherwise it is stopped.
+            wait: Wait for a task that is under way; otherwise it is stopped.
 
         Raises:
-            StorageError: The file system refused; it is still ready, and the context is as it was.
+            StorageError: The file system refused; the summary is still ready, and the context is as it was.
         """
         if not wait:
             await self.stop()
@@ -77,18 +76,18 @@ class BackgroundCompaction:
         return summary
 
     async def stop(self) -> None:
-        """End one that is under way; what is ready stays so."""
+        """Stop a task that is under way; a summary that is ready is kept."""
         if self.task is not None and self._is_there() and not self.task.done():
             self.task.cancel()
             await asyncio.wait([self.task])
 
     async def drop(self) -> None:
-        """End one that is under way, and forget what is ready."""
+        """Stop a task that is under way, and forget a summary that is ready."""
         await self.stop()
         self.task = None
 
     def _is_there(self) -> bool:
-        """Return whether one is under way or ready; forget one of which nothing will come."""
+        """Return whether a task is under way or ready; forget one that failed or never ends."""
         task = self.task
         if task is None:
             return False
@@ -96,7 +95,7 @@ class BackgroundCompaction:
             is_whole = not task.cancelled() and task.exception() is None
             is_there = is_whole and task.result().summary.messages[0] == self._first
         else:
-            # One whose loop has ended will never be done.
+            # A task whose loop has ended is never done.
             is_there = task.get_loop() is asyncio.get_running_loop()
         if not is_there:
             self.task, self.failed_at = None, self._first

@@ -1,4 +1,4 @@
-"""How many tokens a context takes, and how many it may take."""
+"""The tokens of a context, and its limits."""
 
 from typing import Any
 
@@ -15,15 +15,15 @@ _LEAST_LEFT = 1 / 4
 
 
 class TokenBudget:
-    """Compares what a context and the model's answer take with what the window holds.
+    """Compares the tokens of a context and the model's answer with the size of the window.
 
     Attributes:
         size: Tokens of the window.
-        max_output_tokens: How many of them are kept free for the model's answer.
+        max_output_tokens: How many of them are reserved for the model's answer.
         counter: Counts.
-        system: The system prompt, as the provider gets it beside the messages.
+        system: The system prompt that the provider gets with the messages.
         tools: Definitions of the tools.
-        usage: The provider's count, as far as it is known.
+        usage: Calibration by the provider's count.
     """
 
     def __init__(self, size: int, max_output_tokens: int, counter: TextCounter, system: Any, tools: list[Any]) -> None:
@@ -38,12 +38,12 @@ class TokenBudget:
 
     @property
     def limit(self) -> int:
-        """What a context may take, so that the answer fits behind it."""
+        """Most tokens of a context, so that the answer fits, too."""
         return self.size - self.max_output_tokens
 
     @property
     def fixed_tokens(self) -> int:
-        """What system prompt and tools take; counted once."""
+        """Tokens of system prompt and tools; counted once."""
         if self._fixed_tokens is None:
             system = self.system if isinstance(self.system, str) else spell(self.system)
             self._fixed_tokens = self.counter.count(system) + count_tools(self.tools, self.counter)
@@ -55,35 +55,35 @@ class TokenBudget:
             self.system, self.tools, self._fixed_tokens = system, tools, None
 
     def own_tokens(self, state: State) -> int:
-        """Return what everything takes by our own count."""
+        """Return the tokens of everything, by our own count."""
         return self.fixed_tokens + state.leading_tokens + state.messages.tokens
 
     def tokens(self, state: State) -> int:
-        """Return what everything takes by the provider's count, as far as that is known."""
+        """Return the tokens of everything, by the provider's count as far as that is known."""
         answer_tokens = state.messages.answer_tokens(self.usage.answer)
         return self.usage.total(self.own_tokens(state), answer_tokens)
 
     def least_tokens(self, state: State) -> int:
-        """Return what the context takes however much is archived."""
+        """Return the tokens of all that stays, however much is archived."""
         return self.fixed_tokens + state.prefix.tokens + state.messages.staying_tokens
 
     def exceeds(self, state: State, ratio: float) -> bool:
         """Return whether the context and the answer take more than this share of the window.
 
-        If what stays in any case comes near it, a quarter of the rest may be taken first: otherwise each further
-        message would compact the context again, and the context would still be above.
+        If the content that always stays comes near that share, messages may fill a quarter of the rest first:
+        otherwise each further message would compact the context again, and it would still be above.
         """
         return self.tokens(state) > self._line(state, ratio)
 
     def check(self, state: State, added_tokens: int = 0) -> None:
-        """Make sure that what stays, whatever is archived, leaves room for anything else.
+        """Check that there is room for more than system prompt, tools, system messages and pins.
 
         Args:
             state: The context.
-            added_tokens: What those added messages take that stay, too.
+            added_tokens: Tokens of added messages that stay, too.
 
         Raises:
-            ContextOverflowError: It does not.
+            ContextOverflowError: There is none.
         """
         needed = self.least_tokens(state) + added_tokens
         if needed > self.limit:
@@ -92,7 +92,7 @@ class TokenBudget:
             raise ContextOverflowError(needed, self.limit, reason)
 
     def exceeding(self, state: State) -> list[tuple[int, int]]:
-        """Return index and tokens of each message that alone does not fit beside what must stay.
+        """Return index and tokens of each message that alone does not fit next to those that must stay.
 
         If each of them does, return the largest; if the whole context fits, return nothing.
         """
@@ -105,7 +105,7 @@ class TokenBudget:
         return found or ([] if largest is None else [(largest.index, largest.tokens)])
 
     def kept_tokens(self, state: State, settings: ContextConfig) -> int:
-        """Return what the newest messages may take after a compaction, by our own count.
+        """Return the tokens that the newest messages may take after a compaction, by our own count.
 
         If system prompt and answer fill most of the window, that is half of what they leave below the trigger, for
         the same reason as in `exceeds`.
@@ -123,20 +123,20 @@ class TokenBudget:
         *,
         max_context_tokens: int | None = None,
     ) -> int:
-        """Return what the summary of the oldest *cut* messages may take, by our own count.
+        """Return the tokens that the summary of the oldest *cut* messages may take, by our own count.
 
         Args:
             state: The context.
             cut: So many messages are archived.
             settings: Of the summary.
-            reinserted_tokens: What those of them take that are reinserted for now.
-            max_context_tokens: What the whole context may take in any case, as the provider counts.
+            reinserted_tokens: Tokens of those that are reinserted for now.
+            max_context_tokens: Limit of the whole context, as the provider counts.
         """
-        leaving = sum(entry.tokens for entry in state.messages[:cut] if not entry.stays) - reinserted_tokens
+        evicted = sum(entry.tokens for entry in state.messages[:cut] if not entry.stays) - reinserted_tokens
         replaced = state.summary.entry.tokens if state.summary else 0
-        others = self.own_tokens(state) - replaced - leaving
+        others = self.own_tokens(state) - replaced - evicted
         budget = summary_budget_tokens(
-            leaving,
+            evicted,
             settings.summary_limit(self.size),
             replaced_tokens=replaced,
             trigger_room_tokens=self.usage.ours(settings.trigger_ratio * self.size - self.max_output_tokens) - others,

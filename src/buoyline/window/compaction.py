@@ -1,4 +1,4 @@
-"""Archiving the oldest messages of a context: archived, summarised, written down, and only then forgotten."""
+"""Compaction: the oldest messages are archived, summarized, and only then evicted."""
 
 import logging
 import time
@@ -64,23 +64,23 @@ class Eviction:
         return Change(now, state, Replace(state), is_compaction=True)
 
 
-def eviction_as(state: State, cut: int, standing: Sequence[int], head: Sequence[int]) -> Eviction:
+def eviction_as(state: State, cut: int, reinserted: Sequence[int], prefix: Sequence[int]) -> Eviction:
     """Return the eviction that a manager asks for.
 
     Args:
         state: The context that the manager was shown.
         cut: See `Eviction`.
-        standing: Positions before *cut* of the messages that are reinserted.
-        head: Positions in what is in front of the messages, of what stays there.
+        reinserted: Positions before *cut* of the messages that are reinserted.
+        prefix: Positions in `State.leading` of the entries that stay.
     """
     entries = state.messages[:cut]
     lasting = set(closed([entry.message for entry in entries], (at for at, entry in enumerate(entries) if entry.stays)))
     shown = state.leading
     return Eviction(
         cut,
-        tuple(at for at in standing if at in lasting),
-        tuple(at for at in standing if at not in lasting),
-        frozenset(shown[at].index for at in head),
+        tuple(at for at in reinserted if at in lasting),
+        tuple(at for at in reinserted if at not in lasting),
+        frozenset(shown[at].index for at in prefix),
     )
 
 
@@ -98,18 +98,18 @@ class Ready:
 
 
 class Compaction:
-    """Compacts a context in two steps, between which it may go on: a summary is made, and shown.
+    """Compacts a context in two steps: a summary is made, then shown. Messages may be added in between.
 
     Attributes:
         context: The context.
         results: Knows the stubs, and warns of a loss.
-        compressor: Archives and summarises.
+        compressor: Archives and summarizes.
         session_id: The session.
-        dialect: Name of the one that all messages have; None: each its own.
-        preserves_words: The user's newest words are reinserted when they are archived, and with pins all that belongs
-            to them, as documents have it.
-        requires_model: If the model that was asked writes no summary, there is none.
-        unshown: A summary that is in the log, and may not be in the window on disk.
+        dialect: Dialect of all messages; None: each has its own.
+        preserves_words: As context-management documents require: the user's newest words are reinserted, and so are all
+            messages that belong to a pin.
+        requires_model: Without a summary by the model, there is no compaction.
+        unshown: A summary that is in the log, and perhaps not in the window on disk.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Compaction:
         return await self.show(ready, eviction)
 
     def extent(self, cut: int) -> MessageRange:
-        """Return the oldest *cut* messages, which keep the form that they have from now on."""
+        """Return the oldest *cut* messages; they keep their form from now on."""
         state = self.context.state
         first, entries = state.messages.first, state.messages[:cut]
         extent = MessageRange(
@@ -224,21 +224,21 @@ class Compaction:
         compressor: Compressor | None = None,
         max_tokens: int | None = None,
     ) -> Ready:
-        """Archive *extent* and summarise it; what a model is shown stays as it is.
+        """Archive *extent* and summarize it; the context stays as it is.
 
         Args:
             extent: The messages.
             settings: Of the summary.
-            focus: What shall be kept above all.
-            use_model: Off: without a model.
-            compressor: Left out: the window's own.
-            max_tokens: Of the summary; left out: what the budget allows.
+            focus: What to keep above all.
+            use_model: False: without a model.
+            compressor: Default: the window's own.
+            max_tokens: Of the summary. Default: as the budget allows.
 
         Raises:
-            StaleWindowError: Another window has gone on with the session; nothing was archived.
+            StaleWindowError: Another window has taken the session over; nothing was archived.
             StorageError: The file system refused; the context is as it was.
-            SummaryError: The model that was asked wrote none, and one is required.
-            Exception: Whatever the summariser raises, `SummaryError` apart.
+            SummaryError: The model wrote no summary, and one is required.
+            Exception: Whatever the summarizer raises, except `SummaryError`.
         """
         began = time.perf_counter()
         place = await self.archived(extent)
@@ -259,10 +259,10 @@ class Compaction:
         return Ready(summary, time.perf_counter() - began)
 
     async def archived(self, extent: MessageRange) -> ArchiveLocation:
-        """Archive *extent*, report it, and return where it is; what a model is shown stays as it is.
+        """Archive *extent*, emit the event, and return the location; the context stays as it is.
 
         Raises:
-            StaleWindowError: Another window has gone on with the session; nothing was archived.
+            StaleWindowError: Another window has taken the session over; nothing was archived.
             StorageError: The file system refused; the context is as it was.
         """
         place = await completed(self._archive(extent))
@@ -270,12 +270,12 @@ class Compaction:
         return place
 
     async def show(self, ready: Ready, eviction: Eviction | None = None, *, in_background: bool = False) -> Summary:
-        """Put a summary in the place of its messages; whatever was added meanwhile stays.
+        """Replace messages by their summary; messages that were added meanwhile stay.
 
         Args:
             ready: The summary.
-            eviction: Which messages are reinserted; left out: as the window has it.
-            in_background: It was made there.
+            eviction: Which messages are reinserted. Default: without a manager's wishes.
+            in_background: The summary was made in the background.
 
         Raises:
             StorageError: The file system refused; the context is as it was.
@@ -300,7 +300,7 @@ class Compaction:
         await self.context.commit(lambda now: eviction.change(now, now.summary, said))
 
     async def finish(self) -> None:
-        """Show a summary that is in the log already, if that failed or another process ended before it."""
+        """Show a summary that is in the log already, if that failed, or another process ended before it."""
         if self.unshown is not None:
             await completed(self._show(*self.unshown))
 
@@ -313,7 +313,7 @@ class Compaction:
 
     async def _archive(self, extent: MessageRange) -> ArchiveLocation:
         self.results.warn_of_loss()
-        # Messages that another window goes on with would be archived behind its back.
+        # If another window has taken over, its messages must not be archived.
         await self.context.log.check(self.context.state)
         place = await self.compressor.archive(extent)
 
@@ -333,7 +333,7 @@ class Compaction:
         return recorded
 
     async def _show(self, summary: Summary, eviction: Eviction | None) -> None:
-        """Put *summary* in the place of the messages that it summarises, on disk first."""
+        """Replace the messages of *summary* by it, on disk first."""
         cut = summary.messages[1] - self.first
         chosen = self._eviction_at(cut) if eviction is None else eviction
         shown = SummaryEntry(self._message(summary.text, cut), summary)
@@ -341,7 +341,7 @@ class Compaction:
         self.unshown = None
 
     def _eviction_at(self, cut: int) -> Eviction:
-        """Return the eviction that no manager has asked for."""
+        """Return the eviction without the wishes of a manager."""
         state = self.context.whole
         if not self.preserves_words and not len(state.reinserted):
             entries = state.messages[:cut]

@@ -13,18 +13,18 @@ from buoyline.window.tasks import completed
 
 
 class Context:
-    """The context of a session: its state, which only `commit` changes, and what waits to get into it.
+    """The context of a session: its state, which only `commit` changes, and the messages that wait to enter it.
 
-    A change is built from the state of now, written down, and only then made. So one that fails leaves the state as it
-    was, and what was stored for it and is in no state is an orphan, which is legal.
+    A change is built from the state of now, written, and only then made. If it fails, the state is as it was, and the
+    files that were stored for it are orphans, which is legal.
 
     Attributes:
         state: The context as it is on disk.
         inbox: Messages that were added since.
-        outbox: Events of what was done; whoever commits reports them afterwards.
-        log: Writes the context down.
-        budget: Counts what it takes.
-        planner: Is told of each change.
+        outbox: Events to emit; the caller of `commit` emits them afterwards.
+        log: Writes the context.
+        budget: Counts its tokens.
+        planner: Notes each change.
     """
 
     def __init__(self, log: ContextLog, budget: TokenBudget, planner: OffloadPlanner, tell: OnEvent) -> None:
@@ -49,7 +49,7 @@ class Context:
 
     @property
     def tokens(self) -> int:
-        """What all of it takes, by the provider's count as far as that is known."""
+        """Tokens of the whole context, by the provider's count as far as that is known."""
         return self.budget.tokens(self.whole)
 
     def with_inbox(self, state: State) -> State:
@@ -57,32 +57,32 @@ class Context:
         return state.extended(self.inbox[state.messages.end - self.inbox.first :])
 
     def begin(self, state: State) -> None:
-        """Take over what another process has written down."""
+        """Begin with the state that another process has written."""
         self.state, self.inbox = state, Messages(first=state.messages.end)
 
     def reopen(self, position: int) -> None:
-        """Take the messages from *position* on for added ones, about which nothing is decided yet."""
+        """Move the messages from *position* on to the inbox: nothing is decided about them yet."""
         state = self.whole
         entries = state.messages[position:]
         self.state = state.until(state.messages.first + position)
         self.inbox = Messages.of(entries, self.state.messages.end)
 
     def attempt(self, end: int) -> None:
-        """Note that somebody is about to archive the messages before the session index *end*: they keep their form."""
+        """Note an attempt to archive the messages before the session index *end*: they keep their form."""
         self.state = replace(self.state, attempts=self.state.attempts | {end})
 
     async def commit(self, build: Callable[[State], Change | None]) -> bool:
         """Make a change: on disk first, then in memory.
 
         Args:
-            build: Returns the change of the context of now; None if it no longer applies. It neither waits nor
-                calls anybody's code.
+            build: Returns the change of the context of now; None if it no longer applies. It awaits nothing and calls
+                no user code.
 
         Returns:
             True if the change was made.
 
         Raises:
-            StaleWindowError: Another window has gone on with the session.
+            StaleWindowError: Another window has taken the session over.
             StorageError: The file system refused. The context is as it was.
         """
         return await completed(self._commit(build))
@@ -110,7 +110,7 @@ class Context:
             return True
 
     def emit(self) -> None:
-        """Report what was done; if the listener raises, the other events are reported the next time."""
+        """Emit the events; if the listener raises, the next call emits the others."""
         while self.outbox:
             self.tell(self.outbox.pop(0))
 
@@ -124,13 +124,13 @@ class Context:
 
 @dataclass(slots=True)
 class StateDraft:
-    """What is about to become of a context: dropped if anything fails before it is committed.
+    """A context in preparation; it is dropped if anything fails before it is committed.
 
     Attributes:
         base: The context that it was made from.
-        messages: Its messages as they shall be; those behind *base*'s are new.
+        messages: The messages afterwards; those that *base* does not have are new.
         pins: Session indexes of pinned messages.
-        events: What to report once it is committed.
+        events: Emitted once it is committed.
     """
 
     base: State
@@ -141,13 +141,13 @@ class StateDraft:
 
     @classmethod
     def of(cls, base: State, new: Sequence[Entry] = ()) -> "StateDraft":
-        """Return a draft of *base* with *new* messages behind its own."""
+        """Return a draft of *base* with *new* messages at its end."""
         state = base.extended(new)
         return cls(base, state.messages, state.pins)
 
     @property
     def state(self) -> State:
-        """The context as it shall be."""
+        """The context afterwards."""
         return replace(self.base, messages=self.messages, pins=self.pins)
 
     @property

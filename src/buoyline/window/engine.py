@@ -1,4 +1,4 @@
-"""The engine of a window: what is done before a model call, and in which order."""
+"""The engine of a window: the steps before a model call, and their order."""
 
 import logging
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -33,11 +33,11 @@ class Engine:
     Attributes:
         context: The context.
         results: Stores results and images.
-        compaction: Lets messages be evicted.
-        hooks: Runs the managers of documents.
-        background: Has the compaction that is made in the background.
-        config: Has the limits.
-        asked: Focus of a compaction that was asked for, and the first message of the context then.
+        compaction: Archives, summarizes and evicts messages.
+        hooks: Runs the managers of context-management documents.
+        background: The compaction in the background.
+        config: The limits.
+        asked: Focus of a requested compaction, and the first message of the context then.
     """
 
     hooks_type = DocumentHooks
@@ -68,19 +68,19 @@ class Engine:
 
     @property
     def tokens(self) -> int:
-        """What the context takes."""
+        """Tokens of the context."""
         return self.context.tokens
 
     @property
     def limit(self) -> int:
-        """What it may take, so that the answer fits behind it."""
+        """Most tokens of the context, so that the answer fits, too."""
         return self.context.budget.limit
 
     async def settle(self, document: ContextManagement | None) -> None:
-        """Decide what the added messages look like, and write them down.
+        """Decide the form of the added messages, and write them.
 
         Raises:
-            StaleWindowError: Another window has gone on with the session.
+            StaleWindowError: Another window has taken the session over.
             StorageError: The file system refused; the context is as it was.
             Exception: Whatever *should_offload* or a manager raises; the context is as it was.
         """
@@ -97,7 +97,7 @@ class Engine:
             await completed(self._settle(new, choices))
 
     async def _settle(self, new: Sequence[Entry], choices: Mapping[int, Choices]) -> None:
-        """Store what leaves *new* messages, and write them down; those that come meanwhile wait for the next time."""
+        """Offload the chosen results of *new* messages, and write these; later messages wait for the next call."""
         draft = StateDraft.of(self.context.state)
         staged: list[Entry] = []
         for entry in new:
@@ -122,9 +122,9 @@ class Engine:
         await self.fit(self.limit)
 
     async def manage(self, document: ContextManagement) -> None:
-        """Fire ``pre_llm``; if the context does not fit the window then, ``on_overflow``, and at last do as without.
+        """Fire ``pre_llm`` and, if the context does not fit then, ``on_overflow``; at last do as without a document.
 
-        The null document leaves the context as it is.
+        The null document changes nothing.
         """
         await self.background.take()
         focus = self._asked_focus()
@@ -136,7 +136,7 @@ class Engine:
             return
         if self.tokens > self.limit and _has_overflow(document):
             error = self._overflow()
-            with _going_on(error):  # whether the managers find anything or not, the rest is done below
+            with _going_on(error):  # whatever the managers find, the rest is done below
                 await self.hooks.overflow(document, error)
         await self.limit_images()
         if self.tokens > self.limit:
@@ -154,7 +154,7 @@ class Engine:
         return self.context.budget.exceeds(self.context.whole, ratio)
 
     async def compact(self, focus: str = "") -> Summary | None:
-        """Compact with what is ready in the background if that will do, else from the beginning."""
+        """Compact with the summary from the background if that is enough, else from the beginning."""
         if focus:
             await self.background.drop()
         summary = await self.background.take()
@@ -168,13 +168,13 @@ class Engine:
         Raises:
             BaseException: *error*, if the document is the null document, or has managers of a user's own for an
                 overflow and no manager made the context smaller.
-            ContextOverflowError: What must stay leaves no room.
+            ContextOverflowError: The messages that must stay are too large.
         """
         target = int(tokens * (1 - LEAST_PROGRESS))
         if document is not None and (_has_overflow(document) or document.is_null):
             error = error or self._overflow()
-            # A manager of a user's own that says no lets the error through. One of ours that finds nothing does not say
-            # so: it may only look for what is larger than the newest result.
+            # If a user's own manager refuses, the error is raised. A built-in manager that finds nothing does not
+            # refuse: it may only look for content larger than the newest result.
             with _going_on(None if document.is_null or _has_own(document) else error):
                 await self.hooks.overflow(document, error)
         for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
@@ -187,9 +187,9 @@ class Engine:
     async def limit_images(self) -> None:
         """Offload the oldest images if there are too many.
 
-        The form of a message changes here after it was handed out, and with it what a provider has cached. So that
-        this happens seldom, a quarter of the limit leaves at once. (Source: Anthropic's reference implementation for
-        computer use, which removes screenshots in groups for the same reason.)
+        This changes messages that were handed out, and costs the provider's cache. So that it happens seldom, a quarter
+        of the limit is offloaded at once. (Source: Anthropic's reference implementation for computer use, which
+        removes screenshots in groups for the same reason.)
 
         Images in pinned and system messages stay, and so do those in messages that are archived already, which keep
         their form until they are evicted.
@@ -208,8 +208,8 @@ class Engine:
     async def fit(self, max_tokens: int) -> None:
         """Shrink tool results that were kept, largest first, while the context takes more than *max_tokens*.
 
-        First each becomes a stub, then stubs become notices, then what is worth no stub does; results that a rule wants
-        to keep come after all else.
+        First results become stubs, then stubs become bare stubs, then smaller results become bare stubs, too. Results
+        that a rule or the predicate keeps come last.
         """
         if self.tokens <= max_tokens:
             return
@@ -254,7 +254,7 @@ class Engine:
         *,
         max_context_tokens: int | None = None,
     ) -> None:
-        """Compact, with a document only if anything is evicted: the user's newest words would only be reinserted.
+        """Compact; with a document only if messages are evicted that are not reinserted.
 
         After an overflow there is a limit for the whole context, and no model is asked.
         """
@@ -268,7 +268,8 @@ class Engine:
         )
 
     def _is_too_much(self) -> bool:
-        # Images that are too many and archived already leave with their messages, or the provider would refuse them.
+        # If there are too many images, and they are archived already, they go with their messages: the provider would
+        # refuse them.
         state = self.context.whole
         has_stuck = self._excess_images(state) > 0 and state.attempted_until > state.messages.first
         return has_stuck or self.exceeds(self.config.trigger_ratio)
@@ -302,7 +303,7 @@ def _images(state: State) -> Iterator[tuple[int, PartPlace]]:
 
 @contextmanager
 def _going_on(error: BaseException | None) -> Generator[None]:
-    """Go on where the block raises just *error*."""
+    """Go on if the block raises *error* itself."""
     try:
         yield
     except BaseException as raised:

@@ -1,9 +1,9 @@
-"""What a window tells of what it does: one hook for all of it, given as ``on_event``.
+"""The events of a window: one hook, ``on_event``, gets all of them.
 
-An event is told after the deed, once it is on disk, by the task that did it, once. The tokens are those of the window's
-own counter. What the hook raises comes out of the call that told of the event, with a note that says so; what was done
-stays done, and events that were to follow are told by the next call. In the background it is logged, and the next
-compression, which is not in the background, tells the event again.
+A window emits an event once, after the operation is on disk, in the task that ran it. Tokens are those of the window's
+counter. If the hook raises, the call raises, with a note that names the hook; the operation is not undone, and the next
+call emits the events that were to follow. If that happens in the background, the exception is logged, and the next
+compaction, which is not in the background, emits the event again.
 """
 
 import logging
@@ -19,16 +19,16 @@ from buoyline.management.rules import Hook
 
 @dataclass(frozen=True, slots=True)
 class ResultOffloaded:
-    """A tool result left the context and a stub stands in its place.
+    """A tool result was offloaded, and a stub replaces it.
 
     Attributes:
         message: Index of its message in the session, 0-based.
         call_id: Of the call it answers.
-        tool: The tool's name; empty where it is not known.
-        path: Where the whole result is; empty without an offloader, when the rest is lost.
-        tokens: What the result took.
-        stub_tokens: What stands in its place takes.
-        stub: What stands in its place.
+        tool: The tool's name; empty if it is not known.
+        path: The file with the whole result; empty without an offloader: then the rest is lost.
+        tokens: Tokens of the result.
+        stub_tokens: Tokens of the stub.
+        stub: The text that replaces the result.
     """
 
     message: int
@@ -42,15 +42,15 @@ class ResultOffloaded:
 
 @dataclass(frozen=True, slots=True)
 class MessagesArchived:
-    """The oldest messages are durable in the archive and about to leave the context, which is as it was so far.
+    """The oldest messages are durable in the archive; the context is as it was so far.
 
-    Told before they are summarised, so that somebody who waits for a model knows for what. Told again with the same
-    numbers where a failed compression is repeated.
+    It is emitted before they are summarized, so that whoever waits for a model knows why, and again with the same
+    numbers if a failed compaction is repeated.
 
     Attributes:
         messages: Index of the first of them, and index behind the last, over the session.
-        tokens: What they take.
-        reference: Where they are, as the offloader says; empty without one, when they are lost.
+        tokens: Tokens of these messages.
+        reference: The offloader's reference to them; empty without an offloader: then they are lost.
     """
 
     messages: tuple[int, int]
@@ -60,15 +60,15 @@ class MessagesArchived:
 
 @dataclass(frozen=True, slots=True)
 class ContextCompressed:
-    """The oldest messages left the context and a summary stands in their place.
+    """A summary replaces the oldest messages.
 
     Attributes:
-        summary: What stands there.
-        tokens_before: What the whole context took.
-        tokens_after: What it takes now.
-        duration_s: Seconds from the decision to the last sync; most of them a model's, where one summarises. Those
-            that a summary waited in the background until it was needed are not among them.
-        in_background: It was made ready while the window went on.
+        summary: The summary.
+        tokens_before: Tokens of the whole context before.
+        tokens_after: Tokens of the whole context now.
+        duration_s: Seconds from the decision to the last sync, without those that a summary from the background waited
+            until it was needed. If a model summarizes, it takes most of them.
+        in_background: The summary was made in the background.
     """
 
     summary: Summary
@@ -80,11 +80,11 @@ class ContextCompressed:
 
 @dataclass(frozen=True, slots=True)
 class OverflowRecovered:
-    """The provider had refused the context, and it is smaller now. What it took is told by events of its own before.
+    """The provider had refused the context, and it is smaller now; the operations had events of their own.
 
     Attributes:
-        tokens_before: What the whole context took.
-        tokens_after: What it takes now: at least a tenth less.
+        tokens_before: Tokens of the whole context before.
+        tokens_after: Tokens now: at least a tenth less.
         duration_s: Seconds that this took.
     """
 
@@ -95,11 +95,11 @@ class OverflowRecovered:
 
 @dataclass(frozen=True, slots=True)
 class ContextManaged:
-    """The managers of a document were asked at a hook. What they did is told by events of its own before.
+    """The managers of a context-management document ran at a hook; their operations had events of their own.
 
     Attributes:
         hook: The hook.
-        report: What became of each of them, those that did not run included.
+        report: The outcome of each manager, including those that did not run.
     """
 
     hook: Hook
@@ -108,13 +108,13 @@ class ContextManaged:
 
 @dataclass(frozen=True, slots=True)
 class WindowResumed:
-    """A window goes on with a session that it found on disk.
+    """A window continues a session that it found on disk.
 
     Attributes:
         session_id: The session.
         added: How many messages it has had.
         archived: How many of them are in the archive.
-        tokens: What the whole context takes.
+        tokens: Tokens of the whole context.
     """
 
     session_id: str
@@ -153,17 +153,17 @@ Event: TypeAlias = (
 OnEvent: TypeAlias = Callable[[Event], None]
 
 
-# The log as one more listener of a window's events: numbers and places, never what a message says.
+# The log is one more listener: it gets numbers and places, never the text of a message.
 
 
 logger = logging.getLogger(__name__)
 
 
 def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
-    """Return a hook that logs each event of *session_id* and passes it on to *on_event*, where there is one.
+    """Return a hook that logs each event of *session_id* and passes it on to *on_event*, if there is one.
 
-    What changes the context as a whole is logged as INFO, its steps as DEBUG. What needs attention, such as a
-    summariser that failed, was logged as WARNING where it was found.
+    Events that change the whole context are logged as INFO, their steps as DEBUG. Failures, such as that of a
+    summarizer, were logged as WARNING when they were found.
     """
 
     def report(event: Event) -> None:
@@ -174,7 +174,7 @@ def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
 
 
 def tell(on_event: OnEvent | None, event: Event) -> None:
-    """Pass *event* on to the user's hook, where there is one; a note says of what the hook raises whose it is."""
+    """Pass *event* on to the user's hook, if there is one. A note on its exceptions names the hook."""
     if on_event is None:
         return
     try:

@@ -1,4 +1,7 @@
-"""A window for somebody who holds the messages, too: a framework whose agents have a list of their own."""
+"""A window that begins with the context of a framework, for frameworks that keep more than a list of messages.
+
+`ContextWindow.follow` is enough for a list of messages; see `buoyline.window.follower`.
+"""
 
 import asyncio
 import logging
@@ -33,15 +36,15 @@ from buoyline.window.window import ContextWindow
 
 @dataclass(frozen=True, slots=True)
 class HeldContext:
-    """A context as it stands, for whoever holds its messages.
+    """A context, for a framework that keeps it.
 
     Attributes:
-        head: What stands before the messages, each with its kind: ``"pin"``, ``"summary"``, ``"notice"``,
-            or ``"again:<session index>"``.
-        messages: Those that have not left, in order.
+        head: The prefix, each message with its kind: ``"pin"``, ``"summary"``, ``"notice"``, or
+            ``"again:<session index>"``.
+        messages: The other messages, in order.
         first: Session index of the first of them.
         pins: Session indexes of pinned messages, ascending; those of the pins in *head* come first.
-        summary: What is known of the summary in *head*.
+        summary: The facts of the summary in *head*.
     """
 
     head: Sequence[tuple[str, Any]] = ()
@@ -52,11 +55,11 @@ class HeldContext:
 
 
 class HeldWindow(ContextWindow):
-    """A `ContextWindow` that begins with what somebody holds, and tells what that should be now."""
+    """A `ContextWindow` that begins with the context of a framework, and returns what that becomes."""
 
     @property
     def held(self) -> HeldContext:
-        """What stands in the context, those messages included that were added since the last `prepare`."""
+        """The context, with the messages that were added since the last `prepare`."""
         state = self._context.whole
         return HeldContext(
             [(kind_of(entry), entry.native) for entry in state.leading],
@@ -67,13 +70,13 @@ class HeldWindow(ContextWindow):
         )
 
     def send_beside(self, system: Any, tools: Sequence[Any]) -> None:
-        """Count this system prompt and these tools from now on: a framework's may change at any time."""
+        """Count this system prompt and these tools from now on; a framework may change them at any time."""
         self._context.budget.send_beside(system, list(tools))
 
     async def add(self, message: Any, *, pinned: bool = False, offload: bool = False) -> None:
-        """Take a message to the end; see `ContextWindow.add`.
+        """Add a message; see `ContextWindow.add`.
 
-        What stands in its results for something that another part of the framework has stored is known then.
+        The window then knows the stubs in its results that another part of the framework has made.
         """
         await super().add(message, pinned=pinned, offload=offload)
         results = self._context.inbox[-1].message.results
@@ -84,15 +87,15 @@ class HeldWindow(ContextWindow):
                 self._engine.results.stubs.update(await self._abilities.results.load_stubs(self.session_id, stubs))
 
     async def adopt(self, held: HeldContext, key_of: Callable[[Mapping[str, Any]], str]) -> int:
-        """Take a context over that somebody holds; it has to be of the window's dialect.
+        """Take over a context, which has to be of the window's dialect.
 
-        Where the archive is ahead of it, as after a kill between archiving and what a framework keeps, and holds these
-        messages, they are not archived again. Where it holds others, as after a return to an older state, these
-        go behind them. What stood for tool results when the window was last written stands for them again.
+        If the archive is ahead of it and holds its messages, as after a kill before the framework saved, these are not
+        archived again. If the archive holds others, as after a return to an older state, the messages continue after
+        them. Stubs that the window had on disk are restored.
 
         Args:
             held: The context.
-            key_of: Returns what a message is known by for life; empty where it has nothing of that kind.
+            key_of: Returns the id that a message keeps for life; empty for a message without one.
 
         Returns:
             The session index of the first message.
@@ -104,7 +107,7 @@ class HeldWindow(ContextWindow):
         self._abilities = replace(self._abilities, turns=None)
         before = await self._taken_over()
         held, archived = await self._placed(held, key_of)
-        held = await self._with_stand_ins(held, before, key_of)
+        held = await self._with_stubs(held, before, key_of)
         state = replace(await asyncio.to_thread(self._state_of, held), archived_until=archived)
         answers = await archived_answers(state, self._abilities, self.session_id)
         stubs = self._engine.results.stubs
@@ -117,7 +120,7 @@ class HeldWindow(ContextWindow):
         return state.messages.first
 
     async def _taken_over(self) -> WindowState | None:
-        """Begin with the session, or take it over, and return what its window was; None where it had none."""
+        """Begin the session, or take it over and return its window; None if it had none."""
         log = self._abilities.windows
         try:
             await self._open()
@@ -131,13 +134,13 @@ class HeldWindow(ContextWindow):
         try:
             await log.claim_window(self.session_id, writer=self._context.log.writer)
             state = await log.load_window(self.session_id)
-        except NotFoundError:  # somebody archived into the session, and kept no window: nor does this one
+        except NotFoundError:  # the session has an archive but no window: this one keeps none, either
             self._context.log.log, state = None, None
         self._is_open = True
         return state
 
     async def _placed(self, held: HeldContext, key_of: Callable[[Mapping[str, Any]], str]) -> tuple[HeldContext, int]:
-        """Return *held* at its place behind the archive, and up to where that holds its messages."""
+        """Return *held* with its indexes, and up to which index the archive holds its messages."""
         archive = self._abilities.archive
         if archive is None:
             return held, held.first
@@ -161,10 +164,10 @@ class HeldWindow(ContextWindow):
             for (named, value), native in zip(ahead, natives, strict=False)
         )
 
-    async def _with_stand_ins(
+    async def _with_stubs(
         self, held: HeldContext, before: WindowState | None, key_of: Callable[[Mapping[str, Any]], str]
     ) -> HeldContext:
-        """Return *held* with those messages as the window had them in whose results something was replaced."""
+        """Return *held* with those messages as the window had them that have stubs in their results."""
         stubs = await self._stubs_of(before)
         if before is None or not stubs:
             return held
@@ -213,7 +216,7 @@ class HeldWindow(ContextWindow):
 
 
 def _unarchived(held: HeldContext, first: int) -> HeldContext:
-    """Return *held* for an archive that has lost its messages, or is another one: what stood again is a message."""
+    """Return *held* for an archive without its messages: what was reinserted is a message like any other."""
     ours = [(kind, native) for kind, native in held.head if kind in (SUMMARY, NOTICE)]
     others = [native for kind, native in held.head if kind not in (SUMMARY, NOTICE)]
     return replace(held, head=ours, messages=[*others, *held.messages], first=first, pins=())
@@ -225,7 +228,7 @@ def _texts_of(dialect: str, value: Mapping[str, Any]) -> set[str]:
     return {part.text for result in results for part in result.parts if isinstance(part, Text)}
 
 
-# Handing a session's context over to a framework that keeps its messages itself.
+# Handing a session's context over to a framework that keeps its own messages.
 
 
 logger = logging.getLogger(__name__)
@@ -233,17 +236,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What stands in a session's context, in the dialect of whoever goes on with it.
+    """The context of a session, in the dialect of the framework that continues it.
 
     Attributes:
         first: Session index of the first of *messages*: so many are archived.
         pins: Copies of archived messages that stay in the context, each with its session index.
-        summary: Stands for the archived messages; None before the first.
-        messages: The others, in order.
-        head: All that stands before *messages* but system messages, in order, each with its kind; see
-            `buoyline.window.follow.HeldContext`.
-        system: What system messages say that have no place among *messages*.
-        losses: What has no place in the dialect; numbered within *head* and *messages* together.
+        summary: The summary of the archived messages; None before the first.
+        messages: The other messages, in order.
+        head: The prefix without system messages, in order, each message with its kind; see `HeldContext`.
+        system: Text of the system messages, which are not among *messages*.
+        losses: Content that the dialect cannot express; numbered within *head* and *messages* together.
     """
 
     first: int
@@ -256,15 +258,15 @@ class Handover:
 
 
 async def hand_over(offloader: Offloader, session_id: str, dialect: str) -> Handover:
-    """Take the session over, and return its context for somebody else to go on with.
+    """Take the session over, and return its context for a framework that continues it.
 
-    The archive stays as it was written. A compression that another process has begun is ended, without a model. Losses
-    are logged.
+    The archive stays as it was written. A compaction that another process has begun is completed, without a model.
+    Losses are logged.
 
     Args:
-        offloader: The one that the session was kept by.
+        offloader: The workspace of the session.
         session_id: The session.
-        dialect: Name of the form that is wanted, e.g. ``"bedrock"``.
+        dialect: Name of the framework's dialect, e.g. ``"bedrock"``.
 
     Raises:
         BuoylineError: See `ContextWindow.resume`.
@@ -274,8 +276,8 @@ async def hand_over(offloader: Offloader, session_id: str, dialect: str) -> Hand
     state = await _settled(window, abilities)
     natives = [dialect_named(named).from_json(value) for named, value in state.messages]
     names = [named for named, _ in state.messages]
-    standing = [place for place, kind in enumerate(state.head) if kind != "system"]
-    head = [(state.head[place], convert([natives[place]], to=dialect, from_=names[place])) for place in standing]
+    ours = [place for place, kind in enumerate(state.head) if kind != "system"]
+    head = [(state.head[place], convert([natives[place]], to=dialect, from_=names[place])) for place in ours]
     pins = [found for kind, found in head if kind == PIN]
     archived_pins = [index for index in state.pins if index < state.first]
     rest = convert(natives[len(state.head) :], to=dialect, from_=names[len(state.head) :])
@@ -303,7 +305,7 @@ async def hand_over(offloader: Offloader, session_id: str, dialect: str) -> Hand
 
 
 async def _settled(window: ContextWindow, abilities: Abilities) -> WindowState:
-    """Return what stands in *window* on disk, where nothing of it is archived."""
+    """Return the window on disk, without messages that are archived already."""
     if abilities.windows is None:
         raise NotFoundError("window in session", window.session_id, "only a workspace keeps what a window needs")
     state = await abilities.windows.load_window(window.session_id)

@@ -1,4 +1,4 @@
-"""Running a document's managers on a window: what they ask for is carried out by the engine that is there anyway."""
+"""The hooks of a context-management document: its managers decide, and the engine of the window acts."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ _MOST_PINNED = 1 / 2
 
 
 class DocumentHooks:
-    """Fires hooks, and carries out what managers ask for; see `ContextEditor`.
+    """Fires hooks, and acts for the managers; see `ContextEditor`.
 
     Managers change a draft, and each sees the draft that the one before returned. One commit ends the hook: to write
     after each of thirty results would write the window thirty times. Before messages are evicted, the draft is
@@ -35,10 +35,10 @@ class DocumentHooks:
 
     Attributes:
         context: The context.
-        config: The form of summaries if the document does not give it, and the limit of previews by hand.
-        report: What the managers did in the call that goes on, or was the last.
+        config: The form of summaries if the document does not give it, and the limit of stubs for `add(offload=True)`.
+        report: What the managers did in the current or the last call.
         called_at_s: When the model was called last, by the clock of this process.
-        draft: What the managers of the hook have made of the context so far.
+        draft: The context as the managers of the hook have changed it so far.
         is_overflow: The provider has refused the context.
     """
 
@@ -48,7 +48,7 @@ class DocumentHooks:
         config: ContextConfig,
         summarizers: Mapping[str, Summarizer | SummaryFunction],
     ) -> None:
-        """Let messages be evicted by *compaction*; *summarizers* have the names that documents call their models."""
+        """Act with *compaction*; documents choose among *summarizers* by name."""
         self.context: Context = compaction.context
         self.config = config
         self.report = ManagementReport()
@@ -68,10 +68,10 @@ class DocumentHooks:
         self._unreported: list[ContextManaged] = []
 
     async def settle(self, document: ContextManagement) -> None:
-        """Fire ``post_memory`` and ``post_tool`` for what was added, and write it down as it is then.
+        """Fire ``post_memory`` and ``post_tool`` for the added messages, and write these.
 
         Raises:
-            Exception: See `run`; what was added is as it was, and the next call fires them again.
+            Exception: See `run`; the added messages are as they were, and the next call fires the hooks again.
         """
         new = self.context.inbox[:]
         draft = self.draft = StateDraft.of(self.context.state, new)
@@ -89,7 +89,7 @@ class DocumentHooks:
         self._report_all()
 
     async def fire(self, document: ContextManagement, hook: Hook) -> None:
-        """Fire *hook*, and write down what its managers did.
+        """Fire *hook*, and commit the changes of its managers.
 
         Raises:
             Exception: See `run`.
@@ -123,7 +123,7 @@ class DocumentHooks:
         return situation_of(
             state,
             budget.counter,
-            # What the provider adds to our count, or takes from it, belongs to no message.
+            # The difference between the provider's count and ours belongs to no message.
             budget.tokens(whole) - unseen - state.leading_tokens - state.messages.tokens,
             size=budget.size,
             stubs=self._results.stubs,
@@ -142,17 +142,17 @@ class DocumentHooks:
         return ActionResult(f"{gone:,} messages left for the archive")
 
     async def summarize(self, action: Summarize) -> ActionResult:
-        """Archive messages, and put a summary in their place; see `ContextEditor`."""
+        """Archive messages, and replace them by a summary; see `ContextEditor`."""
         before = self.view().tokens
         eviction = await self._eviction(action)
         writing, budget, state = self._writers.of(action), self.context.budget, self.context.state
         cut, messages = eviction.cut, state.messages
         reinserted_tokens = sum(messages[at].tokens for at in eviction.reinserted)
         lasting_tokens = sum(messages[at].tokens for at in eviction.lasting)
-        leaving_tokens = sum(entry.tokens for entry in messages[:cut]) - reinserted_tokens - lasting_tokens
-        leaving_tokens += sum(entry.tokens for entry in state.reinserted if entry.index not in eviction.staying)
+        evicted_tokens = sum(entry.tokens for entry in messages[:cut]) - reinserted_tokens - lasting_tokens
+        evicted_tokens += sum(entry.tokens for entry in state.reinserted if entry.index not in eviction.staying)
         previous = state.summary.entry.tokens if state.summary else 0
-        refused = writing.refused(cut, leaving_tokens, budget.size, previous)
+        refused = writing.refused(cut, evicted_tokens, budget.size, previous)
         if refused is not None:
             return refused
         extent = self._compaction.extent(cut)
@@ -165,7 +165,7 @@ class DocumentHooks:
         return writing.done(summary, cut, extent.tokens, is_reduced=self.view().tokens < before)
 
     async def replace(self, action: Offload) -> ActionResult:
-        """Store a part of a message, and put there what stands for it; see `ContextEditor`."""
+        """Store a part of a message, and replace it by a stub; see `ContextEditor`."""
         entry = self.draft.messages[action.position]
         if entry.index < self.context.state.attempted_until:
             return ActionResult(f"message {entry.index} stays: it is archived as it is", is_reduced=False)
@@ -182,12 +182,12 @@ class DocumentHooks:
         )
 
     async def pin(self, action: Pin) -> ActionResult:
-        """Remember which messages are reinserted; see `ContextEditor`. Those that are too large are not pinned."""
+        """Pin messages, except those that are too large; see `ContextEditor`."""
         draft, budget, pinned = self.draft, self.context.budget, list[int]()
         views = [entry.message for entry in draft.messages]
         for position in action.positions:
             entry, entries = draft.messages[position], draft.messages
-            # A pinned call keeps its results, and they keep theirs: all of it needs room once it is archived.
+            # A pinned call keeps its results, and these keep their calls: all need room once they are archived.
             group = closed(views, [position, *(at for at, kept in enumerate(entries) if kept.stays)])
             group_tokens = sum(entries[at].tokens for at in group if not entries[at].stays)
             least_tokens = budget.least_tokens(self.context.with_inbox(draft.state))
@@ -202,7 +202,7 @@ class DocumentHooks:
         )
 
     async def _replaced(self, entry: Entry, action: Offload) -> Entry:
-        """Return *entry* as *action* wants it; *entry* itself if nothing of it may leave, or would be smaller."""
+        """Return *entry* as *action* wants it; *entry* itself if it cannot be replaced, or would not be smaller."""
         results, planner, events = self._results, self._planner, self.draft.events
         if action.media:
             place = None if action.result < 0 else action.result
@@ -214,7 +214,7 @@ class DocumentHooks:
         tool, source = planner.known_of(result)
         if not isinstance(action.write_stub, PreviewStub):
             return await results.stand_in(entry, action.result, action.texts, action.write_stub, events)
-        # An agent has asked for what it reads back; offloaded again, it would ask for ever.
+        # An agent has asked for a re-read; if that is offloaded again, it asks for ever.
         limit = reread_limit(planner.size, planner.config.tool_result_limit)
         if source and count_result(result, planner.counter) <= limit:
             return entry
@@ -235,22 +235,22 @@ class DocumentHooks:
             self.context.tell(self._unreported.pop(0))
 
     async def _commit(self) -> None:
-        """Write down what was added and what was changed."""
+        """Commit the draft."""
         draft = self.draft
         if draft.is_changed:
             await self.context.commit(draft.change)
         self.draft = StateDraft.of(self.context.state)
 
     async def _eviction(self, action: Evict | Summarize) -> Eviction:
-        """Commit the draft, and return what is evicted: no less than an earlier attempt has tried to archive."""
+        """Commit the draft, and return the eviction: at least the messages that an earlier attempt tried to archive."""
         await self._commit()
         state: State = self.context.state
-        cut, standing, at_least = action.cut, action.reinserted, state.attempted_until - state.messages.first
+        cut, reinserted, at_least = action.cut, action.reinserted, state.attempted_until - state.messages.first
         if cut < at_least:
             legal = LegalCuts(self.view())
             cut = min((cut for cut in legal.cuts if cut >= at_least), default=at_least)
-            standing = legal.reinserted(cut)
-        return eviction_as(state, cut, standing, action.prefix)
+            reinserted = legal.reinserted(cut)
+        return eviction_as(state, cut, reinserted, action.prefix)
 
 
 _conforms: type[ContextEditor] = DocumentHooks

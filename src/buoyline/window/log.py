@@ -1,4 +1,4 @@
-"""Writing a context down, so that another process can go on with it."""
+"""The log of a window on disk, and the state that another process makes of it."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of
 PIN: Final = "pin"
 SUMMARY: Final = "summary"
 NOTICE: Final = "notice"
-"""The kind, in the head of a window, of a line that says where messages are."""
+"""Kind of a reference line in the prefix of a window."""
 AGAIN: Final = "again"
-"""The kind of an archived message that stands for now; its session index follows, behind a colon."""
+"""Kind of an archived message that is reinserted for now; its session index follows, after a colon."""
 
 
 class Extend(NamedTuple):
-    """Writes messages behind those that are on disk; without any, only makes sure that the window is still ours.
+    """Appends messages to those on disk; without messages, it only checks that the window is still ours.
 
     Attributes:
         new: The messages.
@@ -36,20 +36,20 @@ class Extend(NamedTuple):
 
 
 class Replace(NamedTuple):
-    """Writes the whole context again."""
+    """Writes the whole context."""
 
     state: State
 
 
 class Change(NamedTuple):
-    """A context, what becomes of it, and what is written for that.
+    """A change of a context: before, after, and what is written and reported.
 
     Attributes:
         base: The context that the change was built from.
         state: The context afterwards.
-        write: What to write before; None if the window's file stays as it is.
-        events: What to report afterwards.
-        is_compaction: Messages were archived, so that the provider's count says nothing about the context any more.
+        write: Written before; None if the window's file stays as it is.
+        events: Emitted afterwards.
+        is_compaction: Messages were evicted, so the provider's count of the context no longer holds.
         discarded: How many of the added messages are discarded; None for those that *state* has.
     """
 
@@ -62,12 +62,12 @@ class Change(NamedTuple):
 
 
 class ContextLog:
-    """Writes a context to a workspace's log of windows; does nothing if there is none.
+    """Writes a context to a workspace's log of windows; does nothing if there is no log.
 
     Attributes:
         log: The log.
-        session_id: Whose window it is.
-        writer: Tells this window from others of the session, which are refused once one has taken over.
+        session_id: The session.
+        writer: Identifies this window: the log refuses others once one has taken over.
     """
 
     def __init__(self, log: WindowLog | None, session_id: str) -> None:
@@ -77,7 +77,7 @@ class ContextLog:
         self.writer = uuid.uuid4().hex
 
     async def start(self, settings: Mapping[str, Any]) -> None:
-        """Begin with an empty context; may be repeated.
+        """Begin a window without messages; may be repeated.
 
         Raises:
             SessionExistsError: The session has messages or a window already.
@@ -86,15 +86,15 @@ class ContextLog:
             await self.log.start_window(self.session_id, settings, writer=self.writer)
 
     async def check(self, state: State) -> None:
-        """Make sure that the window is still this one's, before something happens that the window does not show.
+        """Check that no other window has taken over, before an operation that does not write the window.
 
         Raises:
-            StaleWindowError: Another window has gone on with the session.
+            StaleWindowError: Another window has taken the session over.
         """
         await self.apply(Extend((), state.pins))
 
     async def apply(self, write: Extend | Replace | None) -> None:
-        """Write a change down.
+        """Write a change.
 
         Raises:
             StaleWindowError: See `check`.
@@ -114,7 +114,7 @@ class ContextLog:
 
 
 def kind_of(entry: Entry) -> str:
-    """Return the kind of what stands in a head, as a window's file has it."""
+    """Return the kind of an entry of the prefix, as a window's file has it."""
     if entry.pinned:
         return PIN
     if entry.message.role == "system":
@@ -124,11 +124,11 @@ def kind_of(entry: Entry) -> str:
     return NOTICE if entry.is_notice else SUMMARY
 
 
-# Making a context again of what another process has written down of it.
+# The state of a context that another process has written.
 
 
 def restored(found: WindowState, summaries: Sequence[Summary], counter: TextCounter, dialect: str | None) -> State:
-    """Return the context that another process has written down.
+    """Return the context that another process has written.
 
     Args:
         found: The session's window.
@@ -172,17 +172,17 @@ def restored(found: WindowState, summaries: Sequence[Summary], counter: TextCoun
 
 
 async def check_archived(state: State, abilities: Abilities, session_id: str) -> None:
-    """Make sure that what the archive holds beyond the context's first message is the context's own.
+    """Check that the archived messages that are still in the context are the context's own.
 
     Raises:
-        StaleWindowError: It is not.
+        StaleWindowError: They are not.
         BuoylineError: The archive cannot be read.
     """
     first = state.messages.first
     if abilities.archive is None or state.archived_until == first:
         return
     archived = await abilities.archive.load_messages(session_id, first, state.archived_until)
-    # Plain text is found to be of another dialect than it was added in, once a session has gone on in a second one.
+    # Once a session has continued in a second dialect, plain text may be detected as another dialect than before.
     mine = state.messages[: state.archived_until - first]
     if len(archived) != len(mine) or not all(map(_is_archived_form, archived, mine)):
         reason = "its archive holds messages that did not come from its window"
@@ -191,7 +191,7 @@ async def check_archived(state: State, abilities: Abilities, session_id: str) ->
 
 
 async def archived_answers(state: State, abilities: Abilities, session_id: str) -> int:
-    """Return how many of the model's messages are archived, which says how many times it was called.
+    """Return how many of the model's messages are archived: so often it was called.
 
     Raises:
         BuoylineError: The archive cannot be read.
@@ -205,7 +205,7 @@ async def archived_answers(state: State, abilities: Abilities, session_id: str) 
 
 
 async def stubs_in(state: State, abilities: Abilities, session_id: str) -> dict[str, StoredResult]:
-    """Return the stored results behind the texts of tool results in *state*, by these texts."""
+    """Return the stored results whose stubs are in the tool results of *state*, by stub."""
     if abilities.results is None:
         return {}
     results = [result for entry in state.messages for result in entry.message.results]
@@ -221,9 +221,9 @@ async def load_summaries(abilities: Abilities, session_id: str) -> list[Summary]
 
 
 def _is_archived_form(archived: tuple[str, Any], entry: Entry) -> bool:
-    """Return whether an archived message is that of *entry*, be it that its caller has marked it after it was written.
+    """Return whether an archived message is that of *entry*, apart from cache marks.
 
-    Agents set cache marks of the provider on the very messages that they were handed out.
+    Agents set the provider's cache marks on the objects that they were handed.
     """
     name, value = archived
     dialect = dialect_named(name)
@@ -237,22 +237,20 @@ def _shown(summaries: Sequence[Summary], entry: Entry) -> Summary:
     raise CorruptError("summaries.jsonl", "does not hold the summary that stands in the context")
 
 
-# What a window hands out where its messages are of another dialect than whoever goes on with it.
-#
-# The messages in the window, on disk and in the archive stay as they were written: only what is handed out is
-# converted.
+# Messages in another dialect than that of the session: only what is handed out is converted. Window, disk and archive
+# keep the messages as they were written.
 
 
 class Translation:
-    """Hands the messages of a context out in one dialect; those that are of it are the very objects.
+    """Hands out the messages of a context in one dialect; messages of that dialect are the same objects.
 
     Attributes:
-        last: What was converted last, with what was lost, and what system messages say that are sent beside the
-            messages; None where nothing was.
+        last: The last conversion, with its losses and the text of system messages that the dialect does not have; None
+            if nothing was converted.
     """
 
     def __init__(self, dialect: str | None = None) -> None:
-        """Hand out in *dialect*; None: each message as it is. Raises `ConfigError` where there is none of that name."""
+        """Hand out in *dialect*; None: each message as it is. Raises `ConfigError` if the name is not known."""
         self._dialect = dialect_named(dialect).name if dialect else None
         self._given: list[Any] = []
         self.last: Converted | None = None
@@ -267,9 +265,9 @@ class Translation:
         return natives
 
     def _converted(self, entries: Sequence[Entry], dialect: str) -> list[Any]:
-        """Return the messages of *entries*; what was converted before is not converted again.
+        """Return the messages of *entries*; earlier conversions are reused.
 
-        The message behind the last one of another dialect may become one with that, where roles take turns.
+        If roles alternate, the message after the last one of another dialect may join that one.
         """
         end = max((place for place, entry in enumerate(entries, 2) if entry.dialect != dialect), default=0)
         natives = [entry.native for entry in entries]
@@ -280,12 +278,12 @@ class Translation:
 
 
 def common_dialect(state: WindowState, dialect: str | None) -> str | None:
-    """Return *dialect*, in which a session was begun; None where it has gone on in another since."""
+    """Return *dialect*, in which a session began; None if it has continued in another one."""
     return dialect if dialect and all(_is_in(dialect, *message) for message in state.messages) else None
 
 
 def _is_in(dialect: str, found: str, message: dict[str, Any]) -> bool:
-    """Return whether a message is of *dialect*: plain text, *found* to be OpenAI's, has the same form in several."""
+    """Return whether a message is of *dialect*. Plain text, detected as OpenAI's, has the same form in several."""
     is_plain = found == "openai" and message.keys() <= {"role", "content"} and message["role"] in ("user", "assistant")
     return found == dialect or is_plain
 

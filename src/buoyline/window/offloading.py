@@ -1,4 +1,4 @@
-"""Taking tool results out of messages: the window's use of an offloader."""
+"""The offloading of tool results: the window's use of an offloader."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartPlace(NamedTuple):
-    """Where a part is in a message.
+    """The place of a part in a message.
 
     Attributes:
         part: Its number among the parts of the message, or of one of its results.
@@ -50,21 +50,21 @@ class PartPlace(NamedTuple):
 
 @dataclass(slots=True)
 class ResultOffloader:
-    """Stores large tool results, and returns messages with stubs and placeholders in their place.
+    """Stores large tool results, and returns messages with stubs and reference lines.
 
-    Nothing here changes a context: a message that it returns, and the events that it adds to a list, count once
-    somebody has committed them. To store the same result again is harmless.
+    Nothing here changes a context: the messages that it returns, and the events that it adds to a list, count once they
+    are committed. To store the same result again is harmless.
 
     Attributes:
-        offloader: Takes the whole results; None drops what does not fit, with one warning.
-        abilities: What *offloader* can do.
-        session_id: The session they belong to.
+        offloader: Stores whole results; None loses what does not fit, with one warning.
+        abilities: The abilities of *offloader*.
+        session_id: The session.
         counter: Counts.
-        has_listener: Somebody wants events; without, none is made.
-        tools: Tool names by call id, as far as the dialect names them in the call only.
-        stubs: Stored results by the texts that stand for them or for one of their media.
-        has_warned: The loss of content was announced.
-        retrieval_tool: Name of the tool that stubs send the agent to beside its own; empty if it has none.
+        has_listener: Whether events are made.
+        tools: Tool names by call id, for dialects that name a tool only in the call.
+        stubs: Stored results by their stubs and reference lines.
+        has_warned: The warning of a loss was given.
+        retrieval_tool: Name of the tool that stubs recommend besides the agent's own; empty if there is none.
     """
 
     offloader: Offloader | None
@@ -80,9 +80,8 @@ class ResultOffloader:
     async def replace(self, entry: Entry, choices: Choices, events: list[ResultOffloaded]) -> Entry:
         """Return *entry* with the chosen results offloaded, the largest blocks of each first.
 
-        The whole result is durable before. One stub of *max_tokens* takes the place of all texts that are offloaded,
-        and a line that of each medium. A text that is no smaller than the original is not used, and one that takes the
-        place of something already stays.
+        The whole result is durable before. One stub of *max_tokens* replaces all offloaded texts, and a reference line
+        each blob. A stub that is no smaller than the text is not used, and earlier stubs stay.
 
         Raises:
             StorageError: The file system refused.
@@ -100,18 +99,18 @@ class ResultOffloader:
         return entry.with_results(changed, self.counter) if changed else entry
 
     def stubs_of(self, entries: Sequence[Entry]) -> dict[str, StoredResult]:
-        """Return the stored results behind what stands in the tool results of *entries*, by the texts that do.
+        """Return the stored results whose stubs are in the tool results of *entries*, by stub.
 
-        A window that another process goes on with knows no others; so a summary may depend on no others.
+        A window that another process resumes knows no others, so a summary may depend on no others.
         """
         results = (result for entry in entries for result in entry.message.results)
         texts = (part.text for result in results for part in result.parts if isinstance(part, Text))
         return {text: self.stubs[text] for text in texts if text in self.stubs}
 
     async def offload_by_hand(self, entry: Entry, max_tokens: int, events: list[ResultOffloaded]) -> Entry:
-        """Return *entry* with its results and its own content offloaded where they take more than *max_tokens*.
+        """Return *entry* with its results and its own content offloaded if they take more than *max_tokens*.
 
-        What the message itself says is stored like a result of the call ``message-<index>``.
+        The message's own content is stored like a result of the call ``message-<index>``.
 
         Raises:
             StorageError: The file system refused; the caller's message is as it was.
@@ -125,10 +124,10 @@ class ResultOffloader:
         return entry if blocks is None else entry.with_content(blocks, self.counter)
 
     async def offload_images(self, entry: Entry, places: Collection[PartPlace], events: list[ResultOffloaded]) -> Entry:
-        """Return *entry* with the pictures at *places* offloaded, and a line in the place of each.
+        """Return *entry* with the images at *places* offloaded, and a reference line for each.
 
-        What they stand in is stored whole, as in `replace`. A picture that is elsewhere leaves as well, since it counts
-        for the provider; what the message says of it is stored then, its URL for instance.
+        The result or message that holds them is stored whole, as in `replace`. An image whose bytes are elsewhere is
+        offloaded, too, since it counts for the provider; then its URL or id is stored.
 
         Raises:
             StorageError: The file system refused; the caller's message is as it was.
@@ -150,16 +149,16 @@ class ResultOffloader:
     async def stand_in(
         self, entry: Entry, number: int, texts: Sequence[int], write: StubWriter, events: list[ResultOffloaded]
     ) -> Entry:
-        """Return *entry* with one text of *write*'s in the place of *texts*, parts of its result *number*.
+        """Return *entry* with a stub by *write* in place of *texts*, parts of its result *number*.
 
-        The whole result is durable before; what stands for one already leads to the same whole. Where the text would be
-        no shorter, *entry* itself is returned.
+        The whole result is durable before; an earlier stub of it refers to the same file. If the stub would not be
+        shorter, return *entry* itself.
 
         Args:
             entry: The message.
             number: Of the result.
-            texts: Numbers of the parts that leave.
-            write: Writes the text that takes their place.
+            texts: Numbers of the parts that are replaced.
+            write: Writes the stub.
             events: Gets an event.
 
         Raises:
@@ -170,19 +169,19 @@ class ResultOffloader:
         if stored is None:
             stored = await self.store(whole)
         shown = await self._redacted(whole)
-        leaves = join_texts([text_in(shown.parts[part]) or "" for part in texts])
-        standing = write(leaves, stored, self.counter)
-        if len(standing) >= len(leaves):
+        replaced = join_texts([text_in(shown.parts[part]) or "" for part in texts])
+        written = write(replaced, stored, self.counter)
+        if len(written) >= len(replaced):
             return entry
         if stored is not None:
-            await self._record(standing, stored)
-        found = {**dict.fromkeys(texts, ""), texts[0]: standing}
+            await self._record(written, stored)
+        found = {**dict.fromkeys(texts, ""), texts[0]: written}
         await self._report(entry, whole, found, stored, events)
         blocks = [found.get(part, part) for part in range(len(whole.parts))]
         return entry.with_results({number: [block for block in blocks if block != ""]}, self.counter)
 
     async def shrink(self, entry: Entry) -> Entry:
-        """Return *entry* with its stubs cut down to their notices."""
+        """Return *entry* with bare stubs in place of its stubs."""
         changed: dict[int, Blocks] = {}
         for number, result in enumerate(entry.message.results):
             blocks = [await self._shrunk(part, position) for position, part in enumerate(result.parts)]
@@ -196,7 +195,7 @@ class ResultOffloader:
             return position
         notice = bare_stub(part.text)
         if not is_stub(part.text) or stored.reference.rpartition("/")[2] not in notice:
-            # What a manager has cut is no stub: its first paragraph is the tool's, and the path stands at its end.
+            # A text that a manager has cut is no stub: its first paragraph is the tool's, and the path is at its end.
             notice = MaskStub()(part.text, stored, self.counter)
         if not is_smaller(notice, part.text, self.counter):
             return position
@@ -206,9 +205,9 @@ class ResultOffloader:
     async def _cut_short(
         self, entry: Entry, result: ToolResult, source: str, events: list[ResultOffloaded]
     ) -> Blocks | None:
-        """Return a notice in place of what was read back from *source*, which still has it, word for word.
+        """Return a notice in place of a re-read of *source*, if *source* still has the text, word for word.
 
-        If the tool has made something else of the file, such as lines with numbers, return None: then it is stored.
+        If the tool has changed the text, for example numbered its lines, return None: then it is stored.
         """
         rereads = self.abilities.rereads
         if rereads is None or not await rereads.holds(source, result.text):
@@ -229,7 +228,7 @@ class ResultOffloader:
         chosen: Collection[int],
         events: list[ResultOffloaded],
     ) -> Blocks:
-        """Store *result*, which *content* makes up, and return the content with lines in place of *chosen* parts."""
+        """Store *result*, made of *content*, and return the content with reference lines for *chosen* parts."""
         numbers, parts = self._given(content)
         whole = replace(result, parts=parts)
         stored = await self.store(whole)
@@ -252,7 +251,7 @@ class ResultOffloader:
         choice: Choice,
         events: list[ResultOffloaded],
     ) -> Blocks | None:
-        """Store *result*, which *content* makes up, and return the blocks that stay; None: as before."""
+        """Store *result*, made of *content*, and return its new blocks; None: as before."""
         numbers, parts = self._given(content)
         limit = choice.limit
         whole = replace(result, parts=parts, native=result.native if len(parts) == len(result.parts) else None)
@@ -266,18 +265,18 @@ class ResultOffloader:
         texts = [number for number in sorted(chosen) if blocks[number].is_text]
         found = {number: placeholders[number] or "" for number in chosen if not blocks[number].is_text}
         if texts:
-            leaves = join_texts([text_in(parts[number]) or "" for number in texts])
+            replaced = join_texts([text_in(parts[number]) or "" for number in texts])
             if stored is None:
                 # Nothing keeps the rest, so its beginning stays.
                 staying = sum(block.tokens for number, block in enumerate(blocks) if number not in chosen)
-                shown = truncated(leaves, max(limit - staying, limit // 4), self.counter)
+                shown = truncated(replaced, max(limit - staying, limit // 4), self.counter)
             else:
-                # A stub shows the whole result, what stays of it included, since its line numbers are the file's.
+                # A stub previews the whole result, with the parts that stay, since its line numbers are the file's.
                 text = (await self._redacted(whole)).text
                 shown = await beside(
                     len(text), stub, text, stored, choice.max_tokens, self.counter, self.retrieval_tool
                 )
-            if is_smaller(shown, leaves, self.counter):
+            if is_smaller(shown, replaced, self.counter):
                 found |= {**dict.fromkeys(texts, ""), texts[0]: shown}
         if not found:
             return None
@@ -289,7 +288,7 @@ class ResultOffloader:
         return [block for number in range(len(content)) if (block := by_number.get(number, number)) != ""]
 
     def _given(self, content: Sequence[Part]) -> tuple[list[int], tuple[ResultPart, ...]]:
-        """Return number and part of all that is the tool's, or the user's, and no stub or placeholder of ours."""
+        """Return number and part of all that came from the tool or the user: neither stubs nor reference lines."""
         numbers: list[int] = []
         parts: list[ResultPart] = []
         for number, part in enumerate(content):
@@ -310,7 +309,7 @@ class ResultOffloader:
         return StoredResult(reference, "", "", 0)
 
     async def _redacted(self, result: ToolResult) -> ToolResult:
-        """Return the result as it is in the file: the lines of a preview count there, and cut up no secret."""
+        """Return the result as it is in the file: previews count its lines, and must not cut up a secret."""
         if self.abilities.redactor is None:
             return result
         (view,) = await self.abilities.redactor.redacted([Message("tool", (result,))])
@@ -324,13 +323,13 @@ class ResultOffloader:
     async def stub_of(
         self, entry_index: int, call: ToolCall, stored: StoredResult, max_tokens: int, events: list[ResultOffloaded]
     ) -> str:
-        """Return the stub of a result that was stored as it came, made from its file, and remember it.
+        """Return the stub of a streamed result, made from its file, and record it.
 
         Args:
             entry_index: Session index of the message that will hold it.
             call: The call, with the name of the tool.
             stored: The result, of a session of `abilities.streams`.
-            max_tokens: For the whole stub, as far as its notice leaves a choice.
+            max_tokens: Limit of the stub; its first paragraph may take more.
             events: Gets an event.
 
         Raises:
@@ -340,18 +339,18 @@ class ResultOffloader:
             raise LookupError(stored.reference)
         source = self.abilities.streams.result_source(self.session_id, stored)
         # Gigabytes may be read here, and a megabyte of them is counted.
-        standing = await asyncio.to_thread(stub_of, source, stored, max_tokens, self.counter)
-        await self._record(standing, stored)
+        written = await asyncio.to_thread(stub_of, source, stored, max_tokens, self.counter)
+        await self._record(written, stored)
         self._log(call.call_id, entry_index, stored.reference)
         if self.has_listener:
             tokens = await asyncio.to_thread(tokens_of, source, self.counter)
-            stub_tokens = self.counter.count(standing)
+            stub_tokens = self.counter.count(written)
             path = stored.reference
-            events.append(ResultOffloaded(entry_index, call.call_id, call.name, path, tokens, stub_tokens, standing))
-        return standing
+            events.append(ResultOffloaded(entry_index, call.call_id, call.name, path, tokens, stub_tokens, written))
+        return written
 
     def warn_of_loss(self) -> None:
-        """Say once that what leaves the context is gone; nothing is said where an offloader takes it."""
+        """Warn, once, that offloaded and archived content is lost without an offloader."""
         if self.offloader is None and not self.has_warned:
             self.has_warned = True
             warn_caller(
@@ -360,7 +359,7 @@ class ResultOffloader:
             )
 
     def _log(self, call_id: str, index: int, path: str) -> None:
-        """Log what left, without its tokens: to count it once more for a line that hardly anybody reads is too much."""
+        """Log what was offloaded, without its tokens: counting costs too much for a line that few people read."""
         logger.debug("session %s: the result of %r left message %d for %r", self.session_id, call_id, index, path)
 
     async def _report(
@@ -390,7 +389,7 @@ def _may_leave(part: ResultPart) -> bool:
 
 
 def _image_line(part: Media, known: StoredPart | None, stored: StoredResult | None) -> str:
-    """Return what stands for a picture, with the best there is to find it by."""
+    """Return the reference line of an image, with the best reference that is known."""
     if known is not None and known.kind == part.kind and known.reference:
         return reference_line_for(known)
     reference = (known.reference if known is not None else "") or (stored.reference if stored is not None else "")
@@ -401,7 +400,7 @@ def _image_line(part: Media, known: StoredPart | None, stored: StoredResult | No
 
 
 def _placeholders(parts: Sequence[ResultPart], stored: StoredResult | None) -> list[str | None]:
-    """Return what would stand for each part; None for texts, and for what is stored nowhere with its bytes."""
+    """Return the reference line of each part; None for texts, and for parts without stored bytes."""
     known = () if stored is None else stored.parts
     if len(known) != len(parts):
         return [None] * len(parts)

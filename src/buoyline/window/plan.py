@@ -1,7 +1,7 @@
-"""Deciding which tool results of a turn leave the context, and asking whoever wants a say.
+"""The plan of which tool results of a turn are offloaded, and the user's say in it.
 
-Nothing is written here. All that is decided for messages that were added together is decided before the first of them
-changes, so that a question that fails leaves everything as it was.
+Nothing is written here. The plan for messages that were added together is complete before the first of them changes, so
+if a predicate raises, everything is as it was.
 """
 
 import inspect
@@ -20,24 +20,24 @@ from buoyline.tokens.messages import count_result
 from buoyline.window.state import Entry, Messages, Place
 
 _LEAST_STUB_TOKENS = 200
-"""A notice takes some 100, with the paths of a file and its view in a deep directory up to this."""
+"""A bare stub takes about 100; with the paths of a file and its view in a deep directory, up to this."""
 
 _LEAST_CUT_TOKENS = 50
-"""Without an offloader there is no path to name, and some text should stay beside the marker."""
+"""Without an offloader there is no path to name, and some text should stay next to the marker."""
 
 WORTH_OFFLOADING_TOKENS = 100
-"""A notice with its path takes about as much; below that nothing is won."""
+"""A bare stub with its path takes about as much, so offloading less gains nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffloadCandidate:
-    """A tool result that is about to be offloaded, for whoever decides about it.
+    """A tool result that is about to be offloaded, for the predicate.
 
     Attributes:
         session_id: The session of the window.
         message: Index of its message in the session, 0-based.
-        result: What the tool gave: text and other parts, the id of the call, whether it is marked as an error.
-        arguments: Of the call, as the model gave them; empty where the call is not known.
+        result: The result: text and other parts, the id of the call, and whether it is marked as an error.
+        arguments: Arguments of the call, as the model gave them; empty if the call is not known.
     """
 
     session_id: str
@@ -56,13 +56,13 @@ class OffloadPredicate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is to become of one tool result.
+    """How one tool result is offloaded.
 
     Attributes:
-        tool: The tool's name; empty where it is not known.
-        max_tokens: Of the stub that stands in its place.
-        source: What was read, where the result is read back from the offloader; else empty.
-        limit: Of the stub and the blocks beside it that stay; left out, as much as the stub may take.
+        tool: The tool's name; empty if it is not known.
+        max_tokens: Limit of the stub.
+        source: The reference that was read, if the result is a re-read; else empty.
+        limit: Limit of the stub and the blocks that stay next to it. Default: that of the stub.
     """
 
     tool: str
@@ -71,7 +71,7 @@ class Choice:
     limit: int = 0
 
     def __post_init__(self) -> None:
-        """Let a limit that was left out be that of the stub."""
+        """Set the default of the limit."""
         if not self.limit:
             object.__setattr__(self, "limit", self.max_tokens)
 
@@ -95,7 +95,7 @@ _Calls: TypeAlias = MutableMapping[str, tuple[_Call, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """One new result of a turn: where it stands, and what is known of its call."""
+    """One new result of a turn, with its place and its call."""
 
     entry: Entry
     number: int
@@ -119,8 +119,8 @@ class _Turn:
     """The results since the model spoke last.
 
     Attributes:
-        shown_tokens: What those take that are decided; what is read back is counted apart.
-        new: Those that are not.
+        shown_tokens: Tokens of the results that are decided; re-reads are counted apart (True).
+        new: The results that are not decided yet.
         answered: How many results each id has had.
     """
 
@@ -133,22 +133,22 @@ class _Turn:
 class OffloadPlanner:
     """Plans which tool results are offloaded: by limits, rules, the budget of a turn, and a predicate.
 
-    It remembers what follows from the messages, so that a turn does not cost what the session has cost. `follow`
-    keeps that in step with the context.
+    It remembers the newest turn and the calls, so that a turn does not cost what the session has cost. `follow` updates
+    both when the context changes.
 
     Attributes:
         session_id: The session of the window.
-        config: Has the limits and the rules.
+        config: The limits and the rules.
         size: Tokens of the window.
         counter: Counts.
-        stubs: Stored results by the texts that stand for them.
-        rereads: Knows what the agent reads again; None: then only what stubs name.
-        should_offload: Asked about each result that would be offloaded; None: all may.
-        can_store: There is an offloader; without one, what is cut is lost.
-        calls: The newest calls of each id, those of archived messages included.
+        stubs: Stored results by their stubs.
+        rereads: Recognizes re-reads; None: only references that stubs name.
+        should_offload: The user's predicate; None: every result may be offloaded.
+        can_store: Whether there is an offloader; without one, removed text is lost.
+        calls: The newest calls of each id, including those of archived messages.
         turn: The newest turn.
-        verdicts: Answers about results that are not decided yet, so that nobody is asked twice after a failure.
-        answers: Answers about results that a document's manager has asked about, while this process has the window.
+        verdicts: Answers about results that are not decided yet, so that no question is repeated after a failure.
+        answers: Answers to the managers of a context-management document, while this process has the window.
     """
 
     session_id: str
@@ -165,14 +165,14 @@ class OffloadPlanner:
     answers: dict[Place, bool] = field(default_factory=dict[Place, bool])
 
     async def choose(self, entries: Sequence[Entry]) -> dict[int, Choices]:
-        """Decide about all results of new *entries*; those that were shown before stay as they are.
+        """Decide about all results of new *entries*; results of earlier messages keep their form.
 
         Returns:
-            Choices by session index of the message; none for messages that stay as they are.
+            Choices by session index of the message; messages that stay as they are have no entry.
 
         Raises:
-            TypeError: The predicate answered with something else than True or False.
-            Exception: Whatever the predicate raises, with a note about which result it was asked.
+            TypeError: The predicate answered neither True nor False.
+            Exception: Whatever the predicate raises, with a note that names the result.
         """
         chosen: dict[int, dict[int, Choice]] = {}
         # Ids repeat: the same messages may be planned for again, and must then find the calls that they find now.
@@ -189,11 +189,11 @@ class OffloadPlanner:
 
     @property
     def refused(self) -> list[Place]:
-        """The results that somebody wants to keep, as far as that is not in the context yet."""
+        """The results that the predicate keeps, as far as the context does not know that yet."""
         return [place for place, may_leave in self.verdicts.items() if not may_leave]
 
     def follow(self, new: Sequence[Entry]) -> None:
-        """Take note of messages in the form that they have from now on."""
+        """Note messages in their final form."""
         calls = ChainMap(dict[str, tuple[_Call, ...]](), self.calls)
         for turn in self._turns(new, calls):
             for found in turn.new:
@@ -204,20 +204,20 @@ class OffloadPlanner:
         self.verdicts.clear()
 
     def restart(self, messages: Messages) -> None:
-        """Take note again of the newest turn in *messages*, of which some were changed or archived."""
+        """Note the newest turn again, after some of *messages* were changed or archived."""
         self.turn = _Turn()
         self.follow(messages[max(messages.turn_at(len(messages)) - 1, 0) :])
 
     def recall(self, messages: Messages, *, is_managed: bool) -> tuple[dict[str, StoredResult], frozenset[Place]]:
-        """Take note of all messages of a window that another process has written down.
+        """Note all messages of a window that another process has written.
 
         Args:
             messages: The messages.
-            is_managed: By a document: a result is whole there since no manager has chosen it.
+            is_managed: The window has a context-management document: a result is whole if no manager has chosen it.
 
         Returns:
-            What was read back and cut to a notice, by the notices, since the journal has no record of them; and the
-            results that somebody wanted to keep.
+            The re-reads that were cut to a notice, by notice, since the journal has no record of them; and the results
+            that the predicate kept.
         """
         notices: dict[str, StoredResult] = {}
         kept_whole: list[Place] = []
@@ -235,10 +235,10 @@ class OffloadPlanner:
         return notices, frozenset(kept_whole)
 
     def held_limit(self, call: ToolCall) -> int:
-        """Return up to how many tokens an output that comes piece by piece is taken for a message like any other.
+        """Return the tokens up to which streamed output becomes a message like any other.
 
-        Beyond that it leaves at once, unread by anybody: a rule that keeps results whole, and what is read back, get
-        as much as may be read back in a turn, since more than that no window has room for.
+        More than that is offloaded at once, and the predicate is not asked. If a rule keeps results whole, and for
+        re-reads, the limit is that of the re-reads of a turn: no window has room for more.
         """
         rule = self._rule(call.name)
         limit = rule.limit or self.config.tool_result_limit
@@ -246,17 +246,17 @@ class OffloadPlanner:
         return max(self._turn_limit(is_read_back=True), limit) if is_kept else limit
 
     def stub_tokens(self, call: ToolCall, turn: Sequence[Entry]) -> int:
-        """Return how many tokens the stub of such an output may have beside what came in the same *turn*.
+        """Return how many tokens the stub of such output may take, given the results of the same *turn*.
 
-        What of that is not decided yet is taken to be no more than its limit. 1 stands for a bare notice.
+        A result that is not decided yet counts as its limit at most. 1 means a bare stub.
         """
-        standing = sum(min(entry.tokens, self._limits(entry)) for entry in turn if entry.message.results)
-        room = self._turn_limit(is_read_back=False) - standing
+        others = sum(min(entry.tokens, self._limits(entry)) for entry in turn if entry.message.results)
+        room = self._turn_limit(is_read_back=False) - others
         wanted = self._rule(call.name).preview_tokens or self.config.preview_tokens
         return min(wanted, room) if room >= min(wanted, _LEAST_STUB_TOKENS) else 1
 
     def over(self, entry: Entry, limit: int, max_tokens: int) -> Choices:
-        """Choose every result of *entry* that takes more than *limit* tokens, whoever wants to keep it."""
+        """Choose every result of *entry* above *limit* tokens, even if a rule or the predicate keeps it."""
         return {
             number: Choice(result.name or call.name, max_tokens, call.source)
             for number, result in enumerate(entry.message.results)
@@ -265,27 +265,27 @@ class OffloadPlanner:
         }
 
     def note(self, entries: Sequence[Entry]) -> None:
-        """Take note of the calls in *entries*, whose form is not settled yet."""
+        """Note the calls in *entries*, whose form is not final yet."""
         for entry in entries:
             self.calls.update(self._calls_of(entry.message))
 
     def forget(self, index: int) -> None:
-        """Forget the answers about messages from the session *index* on, which others take."""
+        """Forget the answers about messages from the session *index* on: others get these indexes."""
         for answers in (self.verdicts, self.answers):
             for place in [place for place in answers if place[0] >= index]:
                 del answers[place]
 
     def known_of(self, result: ToolResult) -> tuple[str, str]:
-        """Return the tool that gave *result*, and what it has read back; both may be empty."""
+        """Return the tool of *result*, and the reference that it read again; both may be empty."""
         call = self._last_call(result)
         return result.name or call.name, call.source
 
     async def may_leave(self, entry: Entry, number: int) -> bool:
-        """Ask whoever wants a say about a result that was not asked about, and for which nothing stands yet.
+        """Ask the predicate about a result, unless it has answered, or a stub is in the result.
 
         Raises:
-            TypeError: The predicate answered with something else than True or False.
-            Exception: Whatever it raises, with a note about which result it was asked.
+            TypeError: The predicate answered neither True nor False.
+            Exception: Whatever it raises, with a note that names the result.
         """
         result = entry.message.results[number]
         found = _Result(entry, number, self._last_call(result))
@@ -296,14 +296,14 @@ class OffloadPlanner:
         return self.answers[found.key]
 
     def keeps(self, entry: Entry, kept_whole: Collection[Place]) -> bool:
-        """Return whether a rule wants to keep a result of *entry*, or somebody did, as far as the budget allows."""
+        """Return whether a rule or the predicate keeps a result of *entry*, as long as the context fits."""
         return any(
             (entry.index, number) in kept_whole or self._is_kept(result)
             for number, result in enumerate(entry.message.results)
         )
 
     def _turns(self, entries: Sequence[Entry], calls: _Calls) -> Iterator[_Turn]:
-        """Yield the turn that goes on and those that begin, each with the results that *entries* add to it."""
+        """Yield the current turn and those that begin, each with the results that *entries* add to it."""
         turn = _Turn(dict(self.turn.shown_tokens), [], dict(self.turn.answered))
         for entry in entries:
             if entry.message.role == "assistant":
@@ -340,7 +340,7 @@ class OffloadPlanner:
         return _is_kept(result, self._rule(result.name or self._last_call(result).name))
 
     def _was_refused(self, result: ToolResult) -> bool:
-        """Return whether a result over its limit was kept. Who kept it is not on disk."""
+        """Return whether a result above its limit was kept; the disk does not say why."""
         limit = self._rule(result.name or self._last_call(result).name).limit or self.config.tool_result_limit
         return self.can_store and is_too_large(self._given(result), limit, self.counter)
 
@@ -375,7 +375,7 @@ class OffloadPlanner:
         if is_ours or self.verdicts.get(found.key) is False or _is_kept(result, rule):
             return TurnResult(count_result(result, self.counter), 0, is_fixed=True)
         limit = turn_limit if found.call.source else rule.limit or self.config.tool_result_limit
-        # Beside the stub of a large block small ones may stay, up to the limit of the whole.
+        # Small blocks may stay next to the stub of a large one, up to the limit of the whole.
         is_one_text = len(result.parts) == 1 and isinstance(result.parts[0], Text)
         allowed = (rule.preview_tokens or limit) if self.can_store and is_one_text else limit
         if is_too_large(result, limit, self.counter):
@@ -389,7 +389,7 @@ class OffloadPlanner:
         return Choice(found.tool, min(limit, preview_tokens or limit), found.call.source, limit)
 
     def _given(self, result: ToolResult) -> ToolResult:
-        """Return *result* without what stands there for something that has left."""
+        """Return *result* without stubs and reference lines."""
         parts = [part for part in result.parts if not isinstance(part, Text) or part.text not in self.stubs]
         return result if len(parts) == len(result.parts) else replace(result, parts=tuple(parts))
 

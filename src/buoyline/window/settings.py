@@ -1,4 +1,4 @@
-"""What a window is set up with, checked before anything is done with it."""
+"""The settings of a window, checked before anything is done with them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -121,7 +121,7 @@ def output_room(max_output_tokens: object, model: str | None, size: int, trigger
 
     Args:
         max_output_tokens: What was asked for; None: what *model* answers at most, but only a tenth of the window, since
-            most answers take far less than a model can give; 0 without one, and where nobody knows it.
+            most answers take far less than a model can give; 0 if there is no model, or it is not known.
         model: Name of the model.
         size: Tokens of the window.
         trigger_ratio: Share of the window that context and answer may take.
@@ -141,7 +141,7 @@ def output_room(max_output_tokens: object, model: str | None, size: int, trigger
 
 
 def _most_of(model: str | None) -> int | None:
-    """Return what *model* answers at most; a name that nobody knows is allowed, where the size is given."""
+    """Return the longest answer of *model*; if the size is given, the name may be unknown."""
     if model is None:
         return None
     try:
@@ -150,7 +150,7 @@ def _most_of(model: str | None) -> int | None:
         return None
 
 
-# Finding the document that a window is told to be managed by.
+# The context-management document of a window.
 
 
 Management: TypeAlias = ContextManagement | Mapping[str, Any] | Path | str
@@ -160,12 +160,12 @@ Management: TypeAlias = ContextManagement | Mapping[str, Any] | Path | str
 def document_of(management: Management, offloader: object, *, allowed: Sequence[str] = ()) -> ContextManagement:
     """Return the document that *management* means. Blocking.
 
-    A text is a file where it ends as one or has a slash, which no name has; else a name, which is looked for in the
+    A text is a file if it ends as one or has a slash, which no name has; else a name, which is looked up in the
     workspace first, and then among those that come with the package.
 
     Args:
         management: See `Management`.
-        offloader: Has the documents of its own where it is a `LocalWorkspace`; otherwise there are only the package's.
+        offloader: Has documents of its own if it is a `LocalWorkspace`; otherwise there are only the package's.
         allowed: Dotted names of managers that may be imported; see `ContextManagement.read`.
 
     Raises:
@@ -188,7 +188,7 @@ def own_document_of(management: Management, offloader: object, config: ContextCo
     """Return the document of a window with *config*; see `document_of`.
 
     Raises:
-        ConfigError: *config* says when to compress in the background, and the document when to compress.
+        ConfigError: *config* has a `background_ratio`, but the document says when to compact.
         BuoylineError: See `document_of`.
     """
     if config.background_ratio is not None:

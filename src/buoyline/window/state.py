@@ -1,4 +1,4 @@
-"""A context as a value: its messages with their totals, and all that is in front of them.
+"""A context as a value: its messages with their totals, and the prefix.
 
 Nothing here changes in place. A change makes another `State`; see `buoyline.window.context`.
 """
@@ -24,18 +24,18 @@ from buoyline.window.tasks import beside
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A native message with what we know of it, so that it is read and counted once.
+    """A native message with its view and its tokens, so that it is read and counted once.
 
     Attributes:
-        native: The very object that was added, or the one that stands for it.
+        native: The object that was added, or the one with stubs that replaces it.
         dialect: Name of its dialect.
         message: Its view.
-        tokens: What it takes.
-        index: Its position in the session, 0-based; -1 for summary and notice, which are no messages of it.
+        tokens: Its tokens.
+        index: Session index, 0-based; -1 for a summary and a reference line, which are no messages of the session.
         pinned: It stays in the context, as a copy when it is archived.
-        by_hand: What is large in it shall be offloaded, whoever said it.
-        is_notice: It says where messages are that left without a summary.
-        added: When it was added, ISO 8601 in UTC; empty where that is not known.
+        by_hand: Its large content is offloaded, whoever said it.
+        is_notice: It is a reference line: it says where messages are that were archived without a summary.
+        added: When it was added, ISO 8601 in UTC; empty if that is not known.
     """
 
     native: Any
@@ -50,12 +50,12 @@ class Entry:
 
     @property
     def images(self) -> int:
-        """How many pictures stand in the message and in its results."""
+        """How many images are in the message and in its results."""
         return sum(map(_images, self.message.parts))
 
     @property
     def stays(self) -> bool:
-        """Return whether the message stands again at the head when it is archived."""
+        """Whether the message is reinserted when it is archived."""
         return self.pinned or self.message.role == "system"
 
     def json(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def entry_of(
         by_hand: See `Entry`.
 
     Raises:
-        MessageError: It is no message, or has no JSON form: then nothing could ever be done with it.
+        MessageError: It is not a message, or has no JSON form.
     """
     found = dialect_named(dialect) if dialect else detect(native)
     return _entry(native, found, found.view(native), index, counter, pinned=pinned, by_hand=by_hand)
@@ -111,7 +111,7 @@ async def entry_beside(
     pinned: bool = False,
     by_hand: bool = False,
 ) -> Entry:
-    """Read and count a native message as `entry_of` does, a large one beside the event loop."""
+    """Read and count a native message as `entry_of` does, a large one off the event loop."""
     found = dialect_named(dialect) if dialect else detect(native)
     message = found.view(native)
     chars = sum(map(_chars, message.parts))
@@ -128,7 +128,7 @@ def _entry(
 
 
 def is_image(part: Part) -> bool:
-    """Tell a picture, wherever its bytes are, from all else."""
+    """Return whether *part* is an image, wherever its bytes are."""
     return isinstance(part, Media) and part.kind == "image"
 
 
@@ -295,14 +295,14 @@ class Messages(Sequence[Entry]):
 
 
 class SummaryEntry(NamedTuple):
-    """A summary in the context: as a message, and with all that is known of it."""
+    """A summary in the context: the message, and its facts."""
 
     entry: Entry
     summary: Summary
 
 
 Place = tuple[int, int]
-"""Where a tool result is: the session index of its message, and its number there."""
+"""Of a tool result: the session index of its message, and its number in the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,15 +313,15 @@ class State:
 
     Attributes:
         prefix: System messages and pins that are archived.
-        summary: Takes the place of the messages that are archived.
-        notice: Says where messages are that were archived without a summary.
+        summary: Replaces the messages that are archived.
+        notice: The reference line: where messages are that were archived without a summary.
         reinserted: Archived messages that are in the context for now, such as the user's newest words.
-        messages: Those that are not archived, or whose archiving has not ended.
+        messages: The messages that are not archived, or whose compaction has not ended.
         pins: Session indexes of pinned messages.
-        kept_whole: Results that somebody wanted to keep, whatever the limits.
-        archived_until: Up to this session index the archive holds the messages.
-        attempts: Up to these somebody tried to archive, and it is not known whether the archive holds them.
-        batches: Where the archived messages are, if the offloader answers each batch with its own reference.
+        kept_whole: Results that the predicate keeps, whatever the limits.
+        archived_until: The archive holds the messages before this session index.
+        attempts: Ends of attempts to archive of which it is not known whether they succeeded.
+        batches: References of the archived batches, if the offloader gives each its own.
         archived_answers: How many of the model's messages are archived.
     """
 
@@ -339,14 +339,14 @@ class State:
 
     @property
     def leading(self) -> list[Entry]:
-        """All that is in front of the messages: the prefix, the summary, the notice, and what is reinserted for now."""
+        """The prefix, the summary, the reference line, and the messages that are reinserted for now, in this order."""
         ours = [] if self.summary is None else [self.summary.entry]
         ours += [] if self.notice is None else [self.notice]
         return [*self.prefix, *ours, *self.reinserted]
 
     @property
     def leading_tokens(self) -> int:
-        """What takes all that is in front of the messages."""
+        """Tokens of `leading`."""
         summary = 0 if self.summary is None else self.summary.entry.tokens
         notice = 0 if self.notice is None else self.notice.tokens
         return self.prefix.tokens + summary + notice + self.reinserted.tokens
@@ -358,7 +358,7 @@ class State:
 
     @property
     def attempted_until(self) -> int:
-        """Up to this session index messages keep their form: they are archived, or archiving them may be repeated."""
+        """Messages before this session index keep their form: they are archived, or archiving may be repeated."""
         return max(self.archived_until, *self.attempts, 0)
 
     @property
@@ -387,16 +387,15 @@ class State:
 
 
 _OWN = -1
-"""The number that stands for a message's own content, where others are those of its results."""
+"""Stands for a message's own content among the numbers of its results."""
 
 
 class Showing:
-    """How the messages of a context were shown last, so that only what is new or was changed is looked at again.
+    """The views of a context for managers, of which only those of new and changed messages are made again.
 
-    Before each call of a model every manager of a document is shown the whole context: to make it anew each time took
-    nearly all of the time that a document took. An entry is never changed, only replaced by another one, and stubs are
-    only ever added; when one was, all is looked at again. Nothing is kept of what is no longer shown, once anything is
-    shown that was not before.
+    Every manager of a document sees the whole context before each model call; to make all views each time took nearly
+    all the time of a document. An entry never changes, only another one replaces it. Stubs are only added; if one was,
+    all views are made again. Views of messages that are no longer in the context are dropped with the next new one.
     """
 
     def __init__(self) -> None:
@@ -407,7 +406,7 @@ class Showing:
         self._known_stubs = 0
 
     def held(self, entries: Sequence[Entry], stubs: Collection[str]) -> list[ContextMessage]:
-        """Return *entries* as they are shown where *stubs* are the texts that stand for something that was stored."""
+        """Return the views of *entries*; *stubs* are the texts of all stubs."""
         if stubs is not self._stubs or len(stubs) != self._known_stubs:
             self._stubs, self._known_stubs, self._held = stubs, len(stubs), {}
         if not self._held.keys() >= {*map(id, entries)}:
@@ -432,11 +431,11 @@ def situation_of(
 
     Args:
         state: The context.
-        counter: Counts what a manager would put somewhere.
-        fixed_tokens: What system prompt and tools take.
+        counter: Counts for managers.
+        fixed_tokens: Tokens of system prompt and tools.
         size: Tokens of the window.
-        stubs: The texts that stand for something that was stored.
-        showing: Remembers how the messages were shown before; if left out, each is read again.
+        stubs: The texts of all stubs.
+        showing: Remembers the views of the messages. Default: all are made again.
         idle_s: See `ContextView`.
         is_overflow: See `ContextView`.
     """
@@ -456,18 +455,18 @@ def situation_of(
 
 
 def _held(entry: Entry, stubs: Collection[str], least_index: int = _OWN) -> ContextMessage:
-    """Return *entry* as it is shown; of system messages in the head another process does not know the index."""
+    """Return the view of *entry*; another process does not know the index of a system message in the prefix."""
     return ContextMessage(
         entry.native,
         entry.message,
         entry.tokens,
         max(entry.index, least_index),
         entry.pinned,
-        _stand_ins(entry, stubs),
+        _replaced_parts(entry, stubs),
     )
 
 
-def _stand_ins(entry: Entry, stubs: Collection[str]) -> frozenset[int]:
+def _replaced_parts(entry: Entry, stubs: Collection[str]) -> frozenset[int]:
     if not stubs:
         return frozenset()
     results = enumerate(entry.message.results)

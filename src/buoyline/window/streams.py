@@ -1,4 +1,4 @@
-"""A tool's output on its way into a window: held while it is small, and written to a file once it is not."""
+"""Streamed tool output: held in memory while it is small, and written to a file once it is large."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -12,20 +12,20 @@ from buoyline.window.tasks import completed
 from buoyline.workspace.streams import chunks_of, is_of_tool, reason_of
 
 _HELD_BYTES = 1 << 20
-"""Up to here an output is a message like any other, and nothing is decided about it before `prepare`."""
+"""Output up to this size is a message like any other: `prepare` decides about it."""
 
 
 class HeldOutput:
-    """What has come of a tool's output so far, in memory up to a megabyte and as long as the context could take it."""
+    """A tool's output so far: in memory up to a megabyte, and as long as it is below its limit of tokens."""
 
     def __init__(self, call_id: str, writer: ResultWriter | None, counter: TextCounter, limit: int) -> None:
         """Begin with nothing.
 
         Args:
             call_id: Of the call.
-            writer: Takes all of it, too; None where it can be held only.
+            writer: Gets all of it, too; None if it can only be held in memory.
             counter: Counts.
-            limit: Tokens above which it leaves the context in any case.
+            limit: Tokens above which it is offloaded in any case.
         """
         self._call_id = call_id
         self._writer = writer
@@ -46,7 +46,7 @@ class HeldOutput:
         max_bytes: int | None,
         keep_partial: bool,
     ) -> None:
-        """Take all of *output*, and do with it what is done *then*; with *keep_partial* also where it fails.
+        """Take all of *output*, then call *then*; with *keep_partial* also if it fails.
 
         Raises:
             ToolOutputError: See `chunks_of`.
@@ -68,7 +68,7 @@ class HeldOutput:
             await self._forget()
 
     async def end(self) -> str | StoredResult:
-        """Return the text, or where it is stored."""
+        """Return the text, or the stored result."""
         self._has_ended = True
         content = b"".join(self._held)
         text = decoded(content)
@@ -80,7 +80,7 @@ class HeldOutput:
         return f"{text}{gap}[The tool did not come to its end: {self._partial}]"
 
     async def _is_inexact(self, text: str, content: bytes) -> bool:
-        """Return whether *text* would be stored in place of bytes that are none."""
+        """Return whether *text* is large, and not exactly the bytes that came."""
         return text.encode("utf-8", "surrogatepass") != content and await self._exceeds(text)
 
     async def _forget(self) -> None:
@@ -99,7 +99,7 @@ class HeldOutput:
     async def _decide(self) -> None:
         if self._is_large or self._held_bytes < self._decided_bytes:
             return
-        # Each time twice as much, so that all looks together cost what the last one does.
+        # It is counted each time it has doubled, so all counts together cost about as much as the last.
         self._decided_bytes = 2 * self._held_bytes
         self._is_large = await self._exceeds(decoded(b"".join(self._held)))
         if self._is_large:
@@ -110,10 +110,10 @@ class HeldOutput:
 
 
 def writer_for(abilities: Abilities, session_id: str, call_id: str, *, keep_partial: bool) -> ResultWriter | None:
-    """Return what takes an output as it comes; None where it can be held only.
+    """Return the writer of streamed output; None if it can only be held in memory.
 
     Raises:
-        ConfigError: *keep_partial* is set where a hook redacts.
+        ConfigError: *keep_partial* is set, and a hook redacts.
     """
     if abilities.streams is not None:
         return abilities.streams.result_writer(session_id, call_id, keep_partial=keep_partial)

@@ -1,4 +1,4 @@
-"""Finishing what was begun, also when the caller is cancelled in the middle."""
+"""Work that is completed even if its caller is cancelled, and work off the event loop."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,8 +10,7 @@ T = TypeVar("T")
 async def completed(work: Coroutine[Any, Any, T]) -> T:
     """Run *work* to its end, and only then let a cancellation through.
 
-    What is on disk and what a window believes change together, or the next call would begin from a belief that is
-    not true: a cancelled archiving was found to archive the same messages again.
+    Disk and memory have to change together: a cancelled archiving was found to archive the same messages again.
 
     Returns:
         What *work* returns.
@@ -33,7 +32,7 @@ async def completed(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-# Work on large texts, done beside the event loop.
+# Work on large texts, off the event loop.
 
 
 P = ParamSpec("P")
@@ -43,7 +42,7 @@ _LARGE_CHARS = 20_000
 
 
 async def beside(chars: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call *function* at once where it works on few *chars*, else in a thread, so that the event loop goes on."""
+    """Call *function* at once if it works on few *chars*, else in a thread, so that the event loop goes on."""
     if chars < _LARGE_CHARS:
         return function(*args, **kwargs)
     return await asyncio.to_thread(function, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""A tool with which an agent has its own context compressed, at a moment that suits it."""
+"""A tool with which an agent requests a compaction of its own context."""
 
 import copy
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ _DESCRIPTION = """\
 Make room in your context: the oldest messages leave it for files, and a summary that points to them takes their \
 place. Nothing is lost; you can read, grep or search all of it again. Use it when a part of the task is done and its \
 details are no longer needed, and before a part that will bring much to read. It takes effect before your next step, \
-when all tools that you have called have answered. focus says in words what the summary shall keep above all.
+when all tools that you have called have answered. focus says in words what the summary should keep above all.
 Example: {"focus": "the failing test, its error, and the files changed so far"}"""
 
 _PARAMETERS: Mapping[str, Any] = MappingProxyType(
     {
         "type": "object",
         "properties": {
-            "focus": {"type": "string", "description": "What the summary shall keep above all (default: all alike)."}
+            "focus": {"type": "string", "description": "What the summary should keep above all (default: all alike)."}
         },
         "required": [],
         "additionalProperties": False,
@@ -36,8 +36,8 @@ _PARAMETERS: Mapping[str, Any] = MappingProxyType(
 def compress_tool(window: ContextWindow) -> Tool:
     """Make the tool ``compress_context`` for the agent whose messages *window* holds.
 
-    Its call changes nothing by itself: it is made in the middle of a turn, when the call that asks has no answer yet,
-    and others may run beside it. It asks *window* to compress at the next `prepare`, and tells the model what leaves.
+    A call changes nothing by itself: it comes in the middle of a turn, while it has no result yet and others may run.
+    It asks *window* to compact at the next `prepare`, and says what will be archived.
     """
 
     async def call(**arguments: Any) -> str:

@@ -1,4 +1,4 @@
-"""The provider's own count of the last request, and what follows from it for the context since."""
+"""Calibration of our token count by the provider's usage of the last request."""
 
 import logging
 import math
@@ -38,13 +38,13 @@ class _Known:
 
 
 class UsageCalibration:
-    """Holds on to the last usage that the provider stated, until a compression makes it meaningless.
+    """Keeps the last usage of the provider, until a compaction makes it meaningless.
 
-    What was sent then takes what the provider said. What was added since is counted by ourselves and scaled: another
-    tokenizer than ours, Claude's for one, makes some 10 to 40 % more of the same text. The scale is how much faster
-    the provider's count grows than ours, from 1 to 2; pictures, which we estimate on the high side, do not bring it
-    below 1. It outlasts a compression, since it belongs to the tokenizer and not to the messages; the usage does not:
-    kept, it would have a context compressed again that has just become small.
+    The messages of that request take what the provider said. Newer messages are counted here, and scaled: Claude's
+    tokenizer, for example, makes 10 to 40 % more of the same text. The scale is the growth of the provider's count
+    relative to ours, from 1 to 2; images, which we estimate on the high side, do not bring it below 1. The scale
+    belongs to the tokenizer and outlasts a compaction; the usage does not, or a context that has just become small
+    would be compacted again.
     """
 
     def __init__(self, size: int) -> None:
@@ -58,12 +58,12 @@ class UsageCalibration:
 
     @property
     def answer(self) -> int | None:
-        """The session index of the answer whose tokens the usage states; None where it states none."""
+        """Session index of the answer whose tokens the usage states; None if it states none."""
         known = self._last
         return known.sent.end if known is not None and known.usage.output_tokens else None
 
     def hand_out(self, sent: Request) -> None:
-        """Remember what is about to be sent: the next usage is that of this request."""
+        """Remember the request that is about to be sent: the next usage is its own."""
         self._sent = sent
 
     def drop(self) -> None:
@@ -74,10 +74,9 @@ class UsageCalibration:
         """Take the usage of the context that was handed out last.
 
         Returns:
-            True if it counts from now on. It does not where nothing was handed out since the last compression, where
-            it is 0, where it is the one of the request before and our count is another one, and where it is less than
-            half of our own count, which is another request's, or one without what came from the cache; our count then
-            holds.
+            True if it counts from now on. It does not if nothing was handed out since the last compaction, if it is 0,
+            if it is that of the request before although our count differs, or if it is less than half of our count:
+            then it is another request's, or lacks the tokens from the cache.
 
         Raises:
             UsageError: It is more than twice what the window holds.
@@ -106,7 +105,7 @@ class UsageCalibration:
 
         Args:
             tokens: What it takes by our own count.
-            answer_tokens: What of these the message at `answer` takes; 0 where it has not been added.
+            answer_tokens: Tokens of the message at `answer` among these; 0 if it has not been added.
         """
         if self._last is None:
             return self.theirs(tokens)
