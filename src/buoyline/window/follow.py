@@ -20,17 +20,18 @@ from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import is_stub
 from buoyline.offloader.transcript import is_reference_line
 from buoyline.window.log import (
-    AGAIN,
     NOTICE,
     PIN,
     SUMMARY,
     Replace,
     archived_answers,
+    indexed,
     kind_of,
     load_summaries,
+    state_of,
     stubs_in,
 )
-from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of
+from buoyline.window.state import Entry, Messages, State, entry_of
 from buoyline.window.window import ContextWindow
 
 
@@ -185,31 +186,16 @@ class HeldWindow(ContextWindow):
         return await self._abilities.results.load_stubs(self.session_id, sorted(texts)) if texts else {}
 
     def _state_of(self, held: HeldContext) -> State:
-        prefix, reinserted = list[Entry](), list[Entry]()
-        summary, notice = None, None
-        places = iter(held.pins)
-        for kind, native in held.head:
-            named, _, place = kind.partition(":")
-            index = next(places) if named == PIN else int(place or -1)
-            entry = self._entry(native, index, pinned=named == PIN)
-            if named == SUMMARY and held.summary is not None:
-                summary = SummaryEntry(entry, held.summary)
-            elif named in (NOTICE, SUMMARY):
-                notice = replace(entry, is_notice=True)
-            else:
-                (reinserted if named == AGAIN else prefix).append(entry)
+        kinds = indexed([kind for kind, _ in held.head], held.pins)
+        prefix = [
+            (kind, self._entry(native, index, pinned=kind == PIN))
+            for (kind, index), (_, native) in zip(kinds, held.head, strict=True)
+        ]
         entries = [
             self._entry(native, index, pinned=index in held.pins)
             for index, native in enumerate(held.messages, held.first)
         ]
-        return State(
-            prefix=Messages.of(prefix),
-            summary=summary,
-            notice=notice,
-            reinserted=Messages.of(reinserted),
-            messages=Messages.of(entries, held.first),
-            pins=frozenset(held.pins),
-        )
+        return state_of(prefix, Messages.of(entries, held.first), held.pins, lambda _: held.summary)
 
     def _entry(self, native: Any, index: int, *, pinned: bool) -> Entry:
         return entry_of(native, index, self._context.budget.counter, dialect=self._dialect, pinned=pinned)

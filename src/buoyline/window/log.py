@@ -1,7 +1,7 @@
 """The log of a window on disk, and the state that another process makes of it."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -140,34 +140,55 @@ def restored(found: WindowState, summaries: Sequence[Summary], counter: TextCoun
         CorruptError: The summary in the context is not among *summaries*.
     """
     head, others = found.messages[: len(found.head)], found.messages[len(found.head) :]
-    archived_pins = iter([pin for pin in found.pins if pin < found.first])
-    prefix, reinserted = list[Entry](), list[Entry]()
-    summary, notice = None, None
-    for said, (named, value) in zip(found.head, head, strict=True):
-        kind, _, place = said.partition(":")
-        index = next(archived_pins) if kind == PIN else int(place or -1)
+    prefix: list[tuple[str, Entry]] = []
+    for (kind, index), (named, value) in zip(indexed(found.head, found.pins), head, strict=True):
         native = dialect_named(named).from_json(value)
-        entry = entry_of(native, index, counter, dialect=named, pinned=kind == PIN)
-        if kind == SUMMARY:
-            summary = SummaryEntry(entry, _shown(summaries, entry))
-        elif kind == NOTICE:
-            notice = replace(entry, is_notice=True)
-        else:
-            (reinserted if kind == AGAIN else prefix).append(entry)
+        prefix.append((kind, entry_of(native, index, counter, dialect=named, pinned=kind == PIN)))
     entries: list[Entry] = []
     times = found.times[len(head) :] or [""] * len(others)
     for index, ((named, value), added) in enumerate(zip(others, times, strict=True), found.first):
         native = dialect_named(named).from_json(value)
         entry = entry_of(native, index, counter, dialect=dialect or named, pinned=index in found.pins)
         entries.append(replace(entry, added=added))
+    state = state_of(prefix, Messages.of(entries, found.first), found.pins, lambda entry: _shown(summaries, entry))
+    return replace(state, archived_until=found.archived)
+
+
+def indexed(kinds: Sequence[str], pins: Sequence[int]) -> Iterator[tuple[str, int]]:
+    """Yield kind and session index of each entry of a prefix; *pins* begins with those of its pins."""
+    in_prefix = iter(pins)
+    for spelled in kinds:
+        kind, _, index = spelled.partition(":")
+        yield kind, next(in_prefix) if kind == PIN else int(index or -1)
+
+
+def state_of(
+    prefix: Iterable[tuple[str, Entry]],
+    messages: Messages,
+    pins: Iterable[int],
+    summary_of: Callable[[Entry], Summary | None],
+) -> State:
+    """Return the context with these messages; each entry of the prefix comes with its kind.
+
+    If *summary_of* does not know the facts of a summary, it counts as a reference line.
+    """
+    lasting, reinserted = list[Entry](), list[Entry]()
+    summary, notice = None, None
+    for kind, entry in prefix:
+        facts = summary_of(entry) if kind == SUMMARY else None
+        if facts is not None:
+            summary = SummaryEntry(entry, facts)
+        elif kind in (SUMMARY, NOTICE):
+            notice = replace(entry, is_notice=True)
+        else:
+            (reinserted if kind == AGAIN else lasting).append(entry)
     return State(
-        prefix=Messages.of(prefix),
+        prefix=Messages.of(lasting),
         summary=summary,
         notice=notice,
         reinserted=Messages.of(reinserted),
-        messages=Messages.of(entries, found.first),
-        pins=frozenset(found.pins),
-        archived_until=found.archived,
+        messages=messages,
+        pins=frozenset(pins),
     )
 
 

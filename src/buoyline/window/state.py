@@ -51,7 +51,11 @@ class Entry:
     @property
     def images(self) -> int:
         """How many images are in the message and in its results."""
-        return sum(map(_images, self.message.parts))
+        count = 0
+        for part in self.message.parts:
+            for inner in part.parts if isinstance(part, ToolResult) else (part,):
+                count += isinstance(inner, Media) and inner.kind == "image"
+        return count
 
     @property
     def stays(self) -> bool:
@@ -130,12 +134,6 @@ def _entry(
 def is_image(part: Part) -> bool:
     """Return whether *part* is an image, wherever its bytes are."""
     return isinstance(part, Media) and part.kind == "image"
-
-
-def _images(part: Part) -> int:
-    if isinstance(part, ToolResult):
-        return sum(map(is_image, part.parts))
-    return is_image(part)
 
 
 def _chars(part: Part) -> int:
