@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from buoyline.messages import CachePoint, Message, Text, ToolResult
@@ -102,8 +103,8 @@ class ListFollower:
         given = _GivenList(messages, key, self._dialect)
         known = await self._known_now(given)
         start, pins = len(known), self._context.whole.pins
-        followed = Followed(len(messages) - start)
-        if not self._is_continued(messages, known) and given.count_known(known) < len(known):
+        followed, is_continued = Followed(len(messages) - start), self._is_continued(messages, known, key)
+        if not is_continued and given.count_known(known) < len(known):
             # A summary that is in the log already, and one from the background, would change what is compared.
             await self._compaction.finish()
             await self._background.drop()
@@ -119,8 +120,10 @@ class ListFollower:
                 known = list(match.known)
                 start, followed = len(known), Followed(len(messages) - len(known))
         # If something fails from here on, the next call adds the others.
-        self._known = [given.renewed(known[at], at) for at in range(start)]
-        self._natives = list(messages[:start])
+        if not is_continued:
+            known[:start] = [given.renewed(known[at], at) for at in range(start)]
+        self._known = known if start == len(known) else known[:start]
+        self._natives = list(islice(messages, start))
         self._end = self._context.inbox.end
         for at in range(start, len(messages)):
             index = self._context.inbox.end
@@ -132,18 +135,28 @@ class ListFollower:
             self._context.tell(HistoryForked(followed.fork, followed.removed, followed.reference))
         return followed
 
-    def _is_continued(self, messages: Sequence[Any], known: Sequence[KnownMessage]) -> bool:
-        """Return whether the list begins with all objects of the one before, which is cheap to find out."""
+    def _is_continued(self, messages: Sequence[Any], known: Sequence[KnownMessage], key: MessageKey | None) -> bool:
+        """Return whether the list begins with all objects, or keys, of the one before: that is cheap to find out."""
         natives = self._natives
-        return len(known) == len(natives) <= len(messages) and all(map(operator.is_, natives, messages))
+        if not len(known) == len(natives) <= len(messages):
+            return False
+        if all(map(operator.is_, natives, messages)):
+            return True
+        return key is not None and all(
+            one.key and one.key == key(new) for one, new in zip(known, messages, strict=False)
+        )
 
     async def _known_now(self, given: "_GivenList") -> list[KnownMessage]:
         """Return the messages of the list before, with those that were added to the window one by one since."""
         messages = self._context.whole.messages
         if self._known is None:
             return await self._from_disk(given)
-        new = messages[max(self._end - messages.first, 0) :]
-        return [*self._known, *(given.known(entry.native, entry.message, entry.index) for entry in new)]
+        self._known += [
+            given.known(entry.native, entry.message, entry.index)
+            for entry in messages[max(self._end - messages.first, 0) :]
+        ]
+        self._end = messages.end
+        return self._known
 
     async def _from_disk(self, given: "_GivenList") -> list[KnownMessage]:
         """Return all messages of the session, those in the archive included."""
@@ -300,7 +313,12 @@ class _GivenList:
 
     def renewed(self, known: KnownMessage, at: int) -> KnownMessage:
         """Return a known message as the list has it now."""
-        return known if known.native is self.messages[at] else self.known_at(at, known.index)
+        native = self.messages[at]
+        if known.native is native:
+            return known
+        if known.shortened is not None or self.redacted is not None:  # its hash is that of the form on disk
+            return self.known_at(at, known.index)
+        return KnownMessage(native, known.index, known.key, known.content_hash)
 
     def count_known(self, known: Sequence[KnownMessage], start: int = 0) -> int:
         """Return with how many of *known* the list goes on from *start*."""
@@ -318,6 +336,8 @@ class _GivenList:
         key = self._key(native) if self._key is not None and known.key else ""
         if key:
             return key == known.key
+        if isinstance(native, dict) and native == known.native:  # much faster than to read it
+            return True
         view = self.view(at) if self.redacted is None else self.redacted[at]
         if _content_hash(view) == known.content_hash:
             return True
