@@ -13,9 +13,9 @@ from object_workspace import Objects, pushed
 from buoyline.errors import BuoylineError
 from buoyline.lookups import glob, grep, lookup_tools, query, read, retrieve, search
 from buoyline.maintenance.verify import verify
+from buoyline.watching.events import BatchArchived
 from buoyline.watching.watch import Watch
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, ReadableWorkspace
-from buoyline.workspace.events import BatchArchived
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 LOG = "".join(f"line {n}{' ERROR E42' if n % 90 == 4 else ''}\n" for n in range(1, 4_000))

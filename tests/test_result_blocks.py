@@ -24,8 +24,8 @@ from buoyline.messages import Json, Media, Opaque, Text, ToolResult
 from buoyline.messages.model import Base64, ResultPart
 from buoyline.testing.conversation import contents, result_of_all_kinds
 from buoyline.testing.faults import every_fault
+from buoyline.watching.events import ResultStored
 from buoyline.workspace import layout
-from buoyline.workspace.events import ResultStored
 from buoyline.workspace.journal import decode, encode
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + (800).to_bytes(4, "big") + (600).to_bytes(4, "big")

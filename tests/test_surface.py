@@ -15,8 +15,8 @@ import pytest
 from page_blocks import ROOT, blocks_of
 
 import buoyline
+from buoyline.watching.events import WorkspaceEvent
 from buoyline.window import Event
-from buoyline.workspace.events import WorkspaceEvent
 
 pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 pytest.importorskip("strands", reason="strands is an extra for tests")
@@ -24,7 +24,7 @@ pytest.importorskip("strands", reason="strands is an extra for tests")
 PACKAGE = ROOT / "src" / "buoyline"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-MODULES = ("errors", "inspect.costs", "inspect.telemetry", "window.tool", "workspace.events")
+MODULES = ("errors", "inspect.costs", "inspect.telemetry", "window.tool", "watching.events")
 """The modules that pages import from, besides the packages."""
 
 MAX_NAMES = 40

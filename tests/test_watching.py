@@ -23,9 +23,7 @@ from hypothesis import strategies as st
 
 from buoyline.errors import ConfigError, CorruptError, FormatVersionError, InvalidNameError
 from buoyline.watching import follow, watch
-from buoyline.watching.watch import Watch
-from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.events import (
+from buoyline.watching.events import (
     BatchArchived,
     FileRemoved,
     ResultStored,
@@ -34,6 +32,8 @@ from buoyline.workspace.events import (
     SummaryWritten,
     WorkspaceEvent,
 )
+from buoyline.watching.watch import Watch
+from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.journal import decode, encode
 
 NUMBERS = itertools.count()

@@ -17,9 +17,7 @@ import click
 
 from buoyline.cli.options import existing_workspace, workdir_option
 from buoyline.cli.output import counted, local_time, print_answer, print_notices
-from buoyline.watching.watch import Watch
-from buoyline.workspace import LocalWorkspace, layout
-from buoyline.workspace.events import (
+from buoyline.watching.events import (
     BatchArchived,
     FileRemoved,
     ResultStored,
@@ -28,6 +26,8 @@ from buoyline.workspace.events import (
     SummaryWritten,
     WorkspaceEvent,
 )
+from buoyline.watching.watch import Watch
+from buoyline.workspace import LocalWorkspace, layout
 
 _KINDS: Mapping[type[WorkspaceEvent], str] = MappingProxyType(
     {

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from buoyline.errors import MessageError, StorageError
 from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.messages.times import now
+from buoyline.watching.events import BatchArchived, FileRemoved, ResultStored, SummaryWritten, WorkspaceEvent
 from buoyline.workspace import File, Files, layout
-from buoyline.workspace.events import BatchArchived, FileRemoved, ResultStored, SummaryWritten, WorkspaceEvent
 from buoyline.workspace.files import Version, version_in
 from buoyline.workspace.journal import Record, Synced, decode, lines_of, synced_before, tail_of
 from buoyline.workspace.shapes import fault_of

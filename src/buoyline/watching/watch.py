@@ -21,9 +21,9 @@ from watchfiles import Change, watch
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.times import now
+from buoyline.watching.events import SessionCreated, SessionRemoved, WorkspaceEvent
 from buoyline.watching.follow import SessionFollower, ignoring_foreign_files
 from buoyline.workspace import Files, ReadableWorkspace, layout
-from buoyline.workspace.events import SessionCreated, SessionRemoved, WorkspaceEvent
 from buoyline.workspace.files import Version, version_in
 from buoyline.workspace.stored_session import is_directory_of
 

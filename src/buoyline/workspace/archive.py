@@ -1,6 +1,6 @@
 """The archive of a session: batches of messages in ``context.jsonl``, found by number or by text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.journal import Batch, ByteRange, Record, batch_from, batch_record
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
-from buoyline.workspace.records import absent
 from buoyline.workspace.results import StagedBlobs
 from buoyline.workspace.session import Session
 from buoyline.workspace.tree import Tree
@@ -102,7 +101,7 @@ class Archive:
         """Return those of *strings* that neither the transcript nor a stored tool result contains, in order."""
         names = map(self._session.name, (layout.TRANSCRIPT_FILE, *self._session.index().results))
         tree = self._session.tree
-        return absent(strings, (tree.read(name) for name in names if tree.size(name) is not None))
+        return _absent(strings, (tree.read(name) for name in names if tree.size(name) is not None))
 
     def _check_new(self, addition: "_Addition") -> None:
         if self._quota.is_limited_for_new(self._session):
@@ -148,3 +147,13 @@ class _Addition(NamedTuple):
         # The record is as long as the real one, whose hash is not known before the bytes are written.
         byte_range = ByteRange(tail.context_end, tuple(map(len, self.lines)), "0" * 64, tail.context_end, tail.end)
         return sum(byte_range.sizes) + len(derived), [record(byte_range)], self.staged.new_bytes(tree)
+
+
+def _absent(strings: Sequence[str], contents: Iterable[bytes]) -> list[str]:
+    """Return those of *strings* that none of *contents* holds, in order; reads no more of these than necessary."""
+    wanted = {text: text.encode("utf-8", "surrogatepass") for text in strings}
+    for content in contents if wanted else ():
+        wanted = {text: needle for text, needle in wanted.items() if needle not in content}
+        if not wanted:
+            break
+    return [text for text in strings if text in wanted]

@@ -151,5 +151,5 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
 
 
 if TYPE_CHECKING:
-    from buoyline.workspace.events import WorkspaceEvent
+    from buoyline.watching.events import WorkspaceEvent
     from buoyline.workspace.upkeep import Upkeep

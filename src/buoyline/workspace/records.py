@@ -162,13 +162,3 @@ def whole_lines(content: bytes) -> bytes:
     hole = content.find(b"\0")
     end = len(content) if hole < 0 else hole
     return content[: content.rfind(b"\n", 0, end) + 1]
-
-
-def absent(strings: Sequence[str], contents: Iterable[bytes]) -> list[str]:
-    """Return those of *strings* that none of *contents* holds, in order; reads no more of these than necessary."""
-    wanted = {text: text.encode("utf-8", "surrogatepass") for text in strings}
-    for content in contents if wanted else ():
-        wanted = {text: needle for text, needle in wanted.items() if needle not in content}
-        if not wanted:
-            break
-    return [text for text in strings if text in wanted]
