@@ -85,7 +85,8 @@ class RecordOffsets:
         """
         for position, content in islice(chunks_of_lines(self._read, self._end, end), self._pieces + 1):
             self._note(content, position)
-        return self._searched(op, name, self._end, end) or self._noted(op, name)
+        spelled = spell(name).encode("utf-8")
+        return self._searched(op, spelled, self._end, end) or self._noted(op, spelled)
 
     def _note(self, content: bytes, start: int) -> None:
         position = 0
@@ -96,16 +97,16 @@ class RecordOffsets:
         self._end = start + position
         self._pieces += 1
 
-    def _noted(self, op: str, name: str) -> tuple[int, Record] | None:
-        offset = self._offsets.get(op.encode() + _spelled(name))
+    def _noted(self, op: str, spelled: bytes) -> tuple[int, Record] | None:
+        offset = self._offsets.get(op.encode() + spelled)
         if offset is None:
             return None
         record = record_at(self._read, offset)
         # A damaged record is skipped everywhere; there may be an older whole one.
-        return self._searched(op, name, 0, self._end) if record is None else (offset, record)
+        return self._searched(op, spelled, 0, self._end) if record is None else (offset, record)
 
-    def _searched(self, op: str, name: str, start: int, end: int) -> tuple[int, Record] | None:
-        spelled, found = _spelled(name), None
+    def _searched(self, op: str, spelled: bytes, start: int, end: int) -> tuple[int, Record] | None:
+        found = None
         # Within a JSON text every quotation mark has a backslash before it, so this is a field of some object.
         needle = b'"%s":%s' % (_FIELDS[op], spelled)
         for position, content in chunks_of_lines(self._read, start, end):
@@ -124,12 +125,11 @@ class RecordOffsets:
 def _keys(content: bytes, start: int, end: int) -> list[bytes]:
     """Return kind and name of the record that begins at *start*, two of a result; none if it has no name."""
     found = _KEYS.match(content, start, end)
-    named = found.groupdict() if found is not None else {}
-    return [kind.encode() + name for kind, name in named.items() if name is not None]
-
-
-def _spelled(name: str) -> bytes:
-    return spell(name).encode("utf-8")
+    if found is None or found.lastgroup is None:
+        return []
+    if found.lastgroup == "result":
+        return [b"call" + found["call"], b"result" + found["result"]]
+    return [found.lastgroup.encode() + found[found.lastgroup]]
 
 
 _READ_BYTES = 1 << 14
