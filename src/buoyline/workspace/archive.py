@@ -46,17 +46,9 @@ class Archive:
     ) -> tuple[Batch, ...]:
         """Append *messages* as one batch, whole or not at all; durable on return.
 
-        Args:
-            messages: Native messages in order.
-            batch_id: A later call with the same id is a repetition. Without an id, only an identical call right after
-                the first one is.
-            dialect: Name of the messages' dialect; None to detect it for each.
-            first: Index that the first message must get; None for no check.
-            times: When each message was added, ISO 8601, for the headings of messages without a time of their own;
-                empty if not known.
-
-        Returns:
-            The batch; none if there are no messages.
+        There is no batch if there are no messages. A later call with the same *batch_id* is a repetition. Without an
+        id, only an identical call right after the first one is. *first* is the index that the first message must get;
+        None for no check. *times*, ISO 8601, are for the headings of messages without a time of their own.
 
         Raises:
             MessageError: One of *messages* is no message; nothing was written.

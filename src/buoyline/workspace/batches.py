@@ -29,9 +29,7 @@ class ArchivedMessage:
 
     Attributes:
         number: Position in the session, 0-based.
-        dialect: Name of the message's dialect.
         value: The message's JSON with references in place of payloads.
-        references: Their places.
     """
 
     number: int
@@ -92,15 +90,9 @@ def _notice(known: JournalState, text: str) -> str | None:
 def prepared(
     messages: Sequence[object], dialect: str | None, put: Callable[[bytes, str], str]
 ) -> list[ArchivedMessage]:
-    """Check native messages and take their payloads out.
+    """Check native messages, and take their payloads out: *put* stores decoded bytes of a media type.
 
-    Args:
-        messages: In order; none of them is changed.
-        dialect: Name of the messages' dialect; None to detect it for each.
-        put: Stores decoded bytes of a media type and returns their reference.
-
-    Returns:
-        One for each, numbered from 0 within the batch.
+    None of *messages* is changed. The results are numbered from 0 within the batch.
 
     Raises:
         MessageError: One of *messages* is no message, or has no JSON form; it is named by its position.
@@ -212,16 +204,9 @@ def line_ranges(index: Index, session_id: str, first: int, end: int) -> tuple[tu
 def transcript_lines(
     batches: Sequence[Batch], first: int, end: int, read: Callable[[int, int], bytes]
 ) -> list[list[str]]:
-    """Return the transcript's lines of each message from *first* up to *end*.
+    """Return the transcript's lines of each message from *first* up to *end*, which *batches* hold.
 
-    Args:
-        batches: Those that hold the messages, in order.
-        first: Index of the first message.
-        end: Index behind the last one.
-        read: Returns so many bytes of the transcript from an offset; fewer if it is shorter.
-
-    Returns:
-        No lines if the transcript does not match the journal: it is derived, and may be missing or altered.
+    There are none if the transcript does not match the journal: it is derived, and may be missing or altered.
     """
     shown: list[list[str]] = []
     for batch in batches:
@@ -235,13 +220,7 @@ def transcript_lines(
 
 
 def located(path: Callable[[str], str], first: int, lines: tuple[tuple[int, int], ...]) -> ArchivedBatch:
-    """Describe the messages from *first* on, at *lines* of the transcript.
-
-    Args:
-        path: Returns the path for the agent of one of the session's files.
-        first: Index of the first message in the session.
-        lines: First and last line of each.
-    """
+    """Describe the messages from *first* on, at *lines* of the transcript; *path* returns the path of a file."""
     return ArchivedBatch(
         reference=path(layout.CONTEXT_FILE),
         transcript=path(layout.TRANSCRIPT_FILE),

@@ -232,14 +232,10 @@ _AGENTSCOPE = dialect_named("agentscope")
 
 
 def with_data_tags(result: ToolResult, native: object) -> ToolResult:
-    """Return *result* with a tag before each image or file that says where it is, if *native* is AgentScope's.
+    """Return *result*, already redacted, with a tag before each image or file, if *native* is AgentScope's.
 
     A tag follows a text on its last line, as AgentScope writes it. The media remain parts of the result, so that they
     are stored, loaded and kept by gc like all others.
-
-    Args:
-        result: After redaction.
-        native: The value that it was read from.
     """
     if not _AGENTSCOPE.detects_result(native):
         return result

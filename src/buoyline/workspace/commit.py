@@ -27,12 +27,8 @@ class Appender:
     def __init__(self, tree: Tree, directory: str, tail: JournalTail, *, shares_sync: bool = False) -> None:
         """Work in *directory* of *tree*; the caller holds the session's lock and closes this.
 
-        Args:
-            tree: The workspace's files.
-            directory: The session's.
-            tail: The journal's tail, to which each written record is added.
-            shares_sync: Delay syncs until `flush`, which makes the writes of several calls durable at once. The calls
-                are acknowledged only after it.
+        With *shares_sync*, syncs are delayed until `flush`, which makes the writes of several calls durable at once.
+        The calls are acknowledged only after it.
         """
         self._tree = tree
         self._directory = directory
@@ -83,11 +79,7 @@ class Appender:
     ) -> tuple[Record, int]:
         """Append *lines* to file *name* and their record to the journal; durable on return.
 
-        Args:
-            name: ``context.jsonl`` or ``summaries.jsonl``.
-            lines: Whole lines, ends included.
-            record: Makes the record from the range of the new bytes.
-            derived: Bytes for the transcript, which is written but not synced, since it can be rendered again.
+        *derived* is for the transcript, which is written but not synced, since it can be rendered again.
 
         Returns:
             The record and its offset in the journal.

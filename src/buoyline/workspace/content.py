@@ -114,23 +114,12 @@ def described(result: ToolResult, measure: Measure, put: Put) -> list[Record]:
 
 
 def stored_parts(record: Record, reference: Callable[[str], str]) -> tuple[StoredPart, ...]:
-    """Describe the parts of the tool result of *record*.
-
-    Args:
-        record: Of the result; old ones do not list its parts.
-        reference: Returns the path for the agent of a workspace-relative name.
-    """
+    """Describe the parts of the tool result of *record*; old records do not list them."""
     return tuple(_stored(part, reference) for part in record.get("parts", ()) if is_object(part))
 
 
 def result_from(record: Record, text: bytes, get: Callable[[str], bytes]) -> ToolResult:
-    """Return the tool result of *record*.
-
-    Args:
-        record: Of the result.
-        text: The bytes of its file; invalid UTF-8 becomes U+FFFD.
-        get: Returns the bytes behind a reference.
-    """
+    """Return the tool result of *record*, with *text* as the bytes of its file; invalid UTF-8 becomes U+FFFD."""
     parts = record.get("parts")
     found = tuple(_parts(parts, text, get)) if is_array(parts) else (Text(decoded(text)),)
     return ToolResult(record["call_id"], record.get("tool", ""), found, is_error=record.get("is_error") is True)

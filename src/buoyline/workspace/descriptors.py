@@ -40,15 +40,10 @@ class Handle:
     def __init__(
         self, descriptor: int, path: str, status: os.stat_result, *, is_durable: bool, is_locked: bool
     ) -> None:
-        """Take over *descriptor*.
+        """Take over *descriptor*; *path* is for messages, and `sync` reaches the device if *is_durable*.
 
-        Args:
-            descriptor: Of the open file.
-            path: For messages.
-            status: Of the file, since it was opened.
-            is_durable: Whether `sync` reaches the device.
-            is_locked: Whether nobody else writes to the open file. Its size is then cached, and `append` fails if
-                somebody wrote to it nevertheless; reading the size ten times took a tenth of the time of one append.
+        *is_locked* means that nobody else writes to the open file. Its size is then cached, and `append` fails if
+        somebody wrote to it nevertheless; reading the size ten times took a tenth of the time of one append.
         """
         self._descriptor = descriptor
         self._path = path

@@ -58,16 +58,7 @@ class StoredEntries:
         quota: QuotaChecker,
         lock_timeout_s: float,
     ) -> None:
-        """Keep the entries of *scope* in *tree*.
-
-        Args:
-            tree: The files of the workspace.
-            scope: Any id; other scopes are out of reach.
-            run: Runs blocking work.
-            begin: Creates the workspace if necessary.
-            redaction: Redacts everything before it is written.
-            quota: Checks every write.
-            lock_timeout_s: How long to wait for another writer.
+        """Keep the entries of *scope* in *tree*; *begin* creates the workspace if necessary.
 
         Raises:
             InvalidNameError: *scope* cannot be an id.

@@ -23,11 +23,6 @@ class Index(JournalState):
     """The state of a session by all records of its journal.
 
     Attributes:
-        batch_ids: Batches by the caller's id.
-        results: Records of tool results by file name within the session.
-        calls: Record of the newest tool result by call id.
-        stubs: Records of stubs by the SHA-256 of their texts.
-        summaries: The lines of ``summaries.jsonl``, in order.
         lines: For each of `windows`, the records of its growth, in order.
         synced: Bytes that were durable before the last record was written.
         proven: The part of `synced` that no power cut can have taken.

@@ -90,11 +90,8 @@ class ByteRange:
     """Bytes that one record commits in an append-only file.
 
     Attributes:
-        offset: First byte in the file.
         sizes: Bytes of each line, its end included.
-        sha256: Over all of these bytes.
         synced: How much of the file was durable before this record.
-        record_offset: Offset of the record in the journal.
     """
 
     offset: int
@@ -118,15 +115,7 @@ class Batch:
     """The messages of one ``offload_context`` call.
 
     Attributes:
-        batch_id: The caller's, or empty.
-        dialects: Of each message.
-        first: Index of the first message in the session, 0-based.
-        byte_range: The messages in ``context.jsonl``.
         line: First line of the batch in the transcript, 1-based.
-        lines: Lines of each message in the transcript.
-        transcript_offset: First byte of the batch in the transcript.
-        transcript_bytes: Bytes of the batch in the transcript.
-        time: When it was committed, ISO 8601 in UTC.
         references: Message (0-based within the batch) and place of every payload that was moved to ``data/``.
         times: When each message was said or added, empty if not known. A batch of an older version has no times, and
             its headings show the time of the batch.
@@ -179,17 +168,9 @@ class JournalState:
     """The state of a session by its journal, read as a whole (`Index`) or from its end (`JournalTail`).
 
     Attributes:
-        last_summary: The newest line of ``summaries.jsonl``.
         windows: The last two records of the content that ``window.jsonl`` was replaced with, newest last.
-        settings: The newest record of the window's settings; empty if there is none.
-        pins: Session indexes of the pinned messages.
-        writer: The window that may write to the session; empty if none ever began or claimed it.
         result_bytes: Bytes of all tool results and their views.
-        messages: How many messages are archived.
         next_line: The transcript line that the next batch begins on, 1-based.
-        transcript_end: Bytes that the transcript should have.
-        context_end: Committed bytes of ``context.jsonl``.
-        summaries_end: Committed bytes of ``summaries.jsonl``.
     """
 
     last_batch: Batch | None = None

@@ -142,9 +142,7 @@ class JournalTail(JournalState):
     """The state of a session for a writer: the newest records, and others on request.
 
     Attributes:
-        is_loaded: The journal was read.
         end: Bytes of the journal that are whole records.
-        summaries: Number of summaries.
         lines: The newest record of the growth of ``window.jsonl`` since its replacement; None if there is none.
         synced: Bytes known to be durable; a power cut may have taken later ones.
         names: Of the files in the session's folder; None before the folder was listed.

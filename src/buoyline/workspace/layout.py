@@ -130,18 +130,13 @@ def encode_id(identifier: str) -> str:
     """Return a part of a file name that depends on *identifier* alone and that no other id has on any file system.
 
     It names scopes and keys under ``storage/``, and a session whose plain id is taken or cannot be a name; older
-    versions used it for all sessions and results.
+    versions used it for all sessions and results. Any text has a name, the empty one included: models and providers
+    choose it, and refusing one would refuse the result that came with it.
 
     There are three classes, which the name alone reveals. A plain lower-case id is its own name. An id with capitals or
     inner dots is followed by ``~`` and 8 base32 characters (40 bits) of its hash. Every other id becomes a readable
-    slug with 32 of them (160 bits), since only the hash distinguishes two ids there.
-
-    Args:
-        identifier: Any text of any length, the empty one included; models and providers choose it, and refusing one
-            would refuse the result that came with it.
-
-    Returns:
-        At most 73 ASCII characters that are a valid file name on every system.
+    slug with 32 of them (160 bits), since only the hash distinguishes two ids there. A name has at most 73 ASCII
+    characters.
 
     Raises:
         InvalidNameError: *identifier* is not text.
@@ -205,11 +200,7 @@ def result_names(call_id: str) -> tuple[str, ...]:
 def numbered_result_name(call_id: str, tool: str, number: int, digest: str) -> str:
     """Return the name of the result of an id that cannot be a name: its tool, its number in the session and a hash.
 
-    Args:
-        call_id: The id, used as a name if the tool's name is not known.
-        tool: The tool's name; may be empty.
-        number: Of the result in its session, from 1.
-        digest: The SHA-256 of the result's content.
+    The id stands in for the name of the tool if that is empty. *digest* is the SHA-256 of the result's content.
     """
     slug = _slug(tool) or _slug(call_id)
     return f"tool_result-{slug}{'-' if slug else ''}{number}{result_tail(call_id, digest)}"
@@ -252,14 +243,10 @@ def result_behind(view: str) -> str:
 
 
 def blob_name(payload: bytes, media_type: str) -> str:
-    """Return the workspace-relative name of the file that holds *payload*.
+    """Return the workspace-relative name of the file that holds *payload*; an unknown or active type gets ``.bin``.
 
     The digest is over the decoded bytes, so that one image is one file in every spelling of base64, and ``sha256sum``
     can verify it.
-
-    Args:
-        payload: Decoded bytes, possibly none.
-        media_type: IANA media type; parameters are ignored, an unknown or active type gets ``.bin``.
     """
     essence = media_type.split(";", maxsplit=1)[0].strip().lower()
     return f"{DATA}/{hashlib.sha256(payload).hexdigest()}.{_EXTENSIONS.get(essence, 'bin')}"

@@ -201,8 +201,7 @@ class LocalTree(Files):
     def publish(self, name: str, chunks: Iterable[bytes]) -> bool:
         """Create file *name* with the given content, complete or not at all, and durable on return.
 
-        Returns:
-            False if *name* is taken; nothing was changed then, and the caller compares the content.
+        False if *name* is taken; nothing was changed then, and the caller compares the content.
         """
         with self._parent(name) as (parent, last), translated(self.path(name)):
             temporary = self._write_temporary(parent, chunks)
@@ -214,8 +213,7 @@ class LocalTree(Files):
     def stage(self, directory: str) -> tuple[str, Handle]:
         """Create an empty file without a final name in *directory*, for content that arrives piece by piece.
 
-        Returns:
-            Its path, for `publish_staged` or `remove`, and the open file, for the caller to sync and close.
+        The path is for `publish_staged` or `remove`; the caller syncs and closes the open file.
         """
         temporary = temporary_name()
         name = f"{directory}/{temporary}"
@@ -234,8 +232,7 @@ class LocalTree(Files):
     def publish_staged(self, staged: str, name: str) -> bool:
         """Give the *staged* file, whose content is synced, the name *name*; durable on return.
 
-        Returns:
-            False if *name* is taken; the staged file was removed then, and nothing else was changed.
+        False if *name* is taken; the staged file was removed then, and nothing else was changed.
         """
         with (
             self._parent(staged) as (source, temporary),
@@ -302,10 +299,7 @@ class LocalTree(Files):
     def publish_directory(self, name: str, files: Iterable[tuple[str, bytes]]) -> bool:
         """Create directory *name* with *files* in it, complete or not at all.
 
-        It is durable after `sync_directory` of its parent.
-
-        Returns:
-            False if a directory has the name; nothing was changed then.
+        It is durable after `sync_directory` of its parent. False if a directory has the name; nothing was changed then.
         """
         with self._parent(name) as (parent, last), translated(self.path(name)):
             temporary = temporary_name()
@@ -327,28 +321,19 @@ class LocalTree(Files):
             return True
 
     def held(self, name: str) -> "HeldTree":
-        """Keep directory *name* open during the ``with`` block of the returned tree.
+        """Keep directory *name* open during the block of the returned tree, which opens files there without walking.
 
-        Returns:
-            The same tree, which opens the files in *name* without walking there: a walk of three steps costs more than
-            opening the file.
+        A walk of three steps costs more than opening the file.
         """
         return HeldTree(self, name, self._walk(name))
 
     @contextlib.contextmanager
     def lock(self, name: str, timeout_s: float, *, shared: bool = False) -> Generator[Handle]:
-        """Hold the kernel's lock on file *name* (created if needed) during the block.
+        """Hold the kernel's lock on file *name* (created if needed) during the block, alone or *shared*.
 
         The kernel releases it when its holder dies, so there are no stale locks. Each call opens the file again, so
-        that threads of one process exclude each other as processes do.
-
-        Args:
-            name: The lock file.
-            timeout_s: How long to wait for other holders.
-            shared: Exclude only holders that are not *shared*.
-
-        Yields:
-            The lock file, whose size its holders may use as a counter.
+        that threads of one process exclude each other as processes do. The holders may use the file's size as a
+        counter.
 
         Raises:
             LockTimeout: Another writer held it for *timeout_s* seconds.

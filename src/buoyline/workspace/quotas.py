@@ -87,9 +87,6 @@ class QuotaChecker:
     def check_payloads(self, values: Iterable[object]) -> None:
         """Refuse payloads that are too large by the length of their base64 text.
 
-        Args:
-            values: JSON values of messages or blocks.
-
         Raises:
             QuotaExceededError: One is larger than a blob may be.
         """
@@ -153,13 +150,8 @@ class QuotaChecker:
     ) -> None:
         """Admit a write to *session*, or refuse it before it begins; the caller holds the session's lock.
 
-        Args:
-            session: The session.
-            tail: The tail of its journal.
-            size_bytes: Growth of its files other than the journal.
-            records: New records of the journal.
-            blob_bytes: Growth of ``data/``.
-            staged_bytes: The part of *size_bytes* that `admit_staged` admitted.
+        *size_bytes* is the growth of its files other than the journal. `admit_staged` has admitted *staged_bytes* of
+        it.
 
         Raises:
             QuotaExceededError: The session or the workspace would exceed its quota.
@@ -173,14 +165,10 @@ class QuotaChecker:
         self.admit_blobs(session.tree, needed + blob_bytes - staged_bytes)
 
     def admit_staged(self, session: Session, staged_bytes: int, size_bytes: int) -> None:
-        """Admit the next *size_bytes* of a streamed result, or refuse them.
+        """Admit the next *size_bytes* of a streamed result, or refuse them; *staged_bytes* were admitted before.
 
-        The check against the session's quota is not exact, since nobody holds its lock; `admit` at the end is.
-
-        Args:
-            session: The session of the result, which need not exist yet.
-            staged_bytes: Bytes of the result that were admitted before.
-            size_bytes: Bytes of the next piece.
+        The check against the session's quota is not exact, since nobody holds its lock; `admit` at the end is. The
+        session need not exist yet.
 
         Raises:
             QuotaExceededError: The session or the workspace would exceed its quota.

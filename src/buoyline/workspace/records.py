@@ -62,14 +62,7 @@ def window_record(
 
 
 def lines_record(size_bytes: int, checksum: int, *, times: Sequence[str] = (), is_durable: bool) -> Record:
-    """Return the record of a grown ``window.jsonl``.
-
-    Args:
-        size_bytes: Of the file.
-        checksum: The CRC-32 of all of it, from which the next one is computed.
-        times: When the messages of the newest lines were added, one for each.
-        is_durable: The bytes were durable before the record was written.
-    """
+    """Return the record of a grown ``window.jsonl``; *checksum* is the CRC-32 of all of it."""
     growth: Record = {"op": "lines", "bytes": size_bytes, "crc32": f"{checksum:08x}", "durable": is_durable}
     return {**growth, **_known_times(times)}
 
@@ -103,10 +96,6 @@ def window_state(known: Index, content: bytes) -> WindowState | None:
 
     Of the last two records, the one that matches the bytes is valid, so a crash between record and replacement does no
     harm.
-
-    Args:
-        known: The state by the journal.
-        content: Whole lines of ``window.jsonl``.
     """
     note = window_note(known, content)
     growth = [] if note is None else grown_to(known, note)

@@ -27,14 +27,9 @@ WholeIndex = Callable[[], Index]
 
 
 def recover(tail: JournalTail, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool) -> None:
-    """Bring the session's files back to the last commit.
+    """Bring the session's files back to the last commit; uncommitted records are dropped from *tail*.
 
-    Args:
-        tail: The journal's tail; uncommitted records are dropped from it.
-        appender: The session's files.
-        content: Reads a batch.
-        index: Reads the journal.
-        is_first_look: This process has not seen these files before.
+    *is_first_look* means that this process has not seen these files before.
     """
     while (torn := _first_torn(tail, appender, content)) is not None:
         tail.rewind(torn)
@@ -55,12 +50,7 @@ def rebuilt_journal(context: bytes, time: str, *, is_durable: bool) -> bytes:
     """Return a new journal for an archive that lost its own: one batch per whole line, all marked as rebuilt.
 
     It is published whole. If it grew record by record, a crash would leave a shorter one, and the rest of the archive
-    would look like a torn tail.
-
-    Args:
-        context: All of ``context.jsonl``.
-        time: The time of all records, since the real times are lost with the journal.
-        is_durable: Whether syncs reach the device.
+    would look like a torn tail. All records have the same *time*, since the real times are lost with the journal.
 
     Raises:
         MessageError: A line is no message, so that nothing can be appended safely.

@@ -135,11 +135,7 @@ class Redaction:
         return holder[0]
 
     def messages(self, messages: Sequence[Any], dialect: str | None = None) -> Sequence[Any]:
-        """Return native messages after redaction, as JSON values of the same dialect.
-
-        Args:
-            messages: None of them is changed.
-            dialect: Name of their dialect; None to detect it for each.
+        """Return native messages after redaction, as JSON values of the same dialect. None of *messages* is changed.
 
         Raises:
             RedactionError: See `value`.

@@ -21,16 +21,12 @@ _KEPT = (layout.SESSIONS, layout.DATA)
 
 
 def reference_in(arguments: str, roots: Sequence[str], directory: str) -> str:
-    """Return the first reference to stored content in the *arguments* of a call.
+    """Return the first reference to stored content in the *arguments* of a call, JSON or any other text.
 
     A reference may be part of any text among the arguments, such as a shell command: a path below ``sessions/`` or
     ``data/`` of the workspace, absolute or relative, a reference to a payload, or the name of a file of the session as
-    in stubs and summaries: ``tool_result-….txt``, ``transcript.md:120-135``.
-
-    Args:
-        arguments: JSON, or any other text.
-        roots: Beginnings of absolute references, without a ``/`` at the end; the first is used in the answer.
-        directory: The session's, relative to the workspace.
+    in stubs and summaries: ``tool_result-….txt``, ``transcript.md:120-135``. An absolute reference begins with one of
+    *roots*, without a ``/`` at the end; the answer begins with the first.
 
     Returns:
         An absolute path, or ``workspace:///data/…``; empty if there is no reference.

@@ -55,14 +55,6 @@ def names_for(
 
     These are the names of the same id and content in the journal, then a new one, and last one with a hash of the
     content, in case a file of a killed writer has other content.
-
-    Args:
-        known: The state by the journal.
-        names: The names in the session's folder.
-        call_id: The id of the call.
-        tool: The name of the tool; empty if not known.
-        measure: Of the result's text.
-        parts: Records of its parts.
     """
     digest = _content_digest(measure, parts)
     newest = known.find_call(call_id)

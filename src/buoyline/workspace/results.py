@@ -115,10 +115,8 @@ class _PendingResult:
     """A tool result before its commit.
 
     Attributes:
-        parts: The journal's records of its blocks.
         chunks: Yields the bytes of its file, as often as asked.
         view: Lines and bytes of its view; None if it needs none.
-        partial: Why it is not whole; empty if it is.
         staged_bytes: Bytes that the quota has admitted already.
     """
 
@@ -222,10 +220,7 @@ class Results:
     def publish(self, call_id: str, staged: StagedResult, partial: str = "") -> StoredResult:
         """Give a streamed tool result its final name, by the rules of `store`; durable on return.
 
-        Args:
-            call_id: The id of the call.
-            staged: The content, already durable; its temporary file is gone on return.
-            partial: Why it is not whole; empty if it is.
+        The content is durable already, and its temporary file is gone on return. *partial* says why it is not whole.
 
         Raises:
             CorruptError: See `store`.
@@ -257,10 +252,8 @@ class Results:
     ) -> StoredResult:
         """Store *pending* under its name, and record it unless its record exists; durable on return.
 
-        Args:
-            pending: The result.
-            write: Gives the content its name, given *is_there* if that file exists and holds it.
-            blob_bytes: Returns by how much ``data/`` will grow.
+        *write* gives the content its name, if no such file *is_there*. *blob_bytes* returns by how much ``data/`` will
+        grow.
         """
         session, quota, staged_bytes = self._session, self._quota, pending.staged_bytes
         if quota.is_limited_for_new(session):

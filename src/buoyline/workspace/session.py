@@ -33,11 +33,7 @@ class Session(StoredSession):
     ) -> None:
         """Refer to a session; nothing is read or created yet.
 
-        Args:
-            tree: The files of the workspace.
-            session_id: The session.
-            lock_timeout_s: How long a writer waits for another one.
-            taken: The names under ``sessions/``, shared by all sessions of a workspace; None for a set of its own.
+        All sessions of a workspace share *taken*, the names under ``sessions/``; None for a set of its own.
 
         Raises:
             InvalidNameError: *session_id* cannot be an id.
@@ -188,7 +184,6 @@ class SyncGroup:
     """The state shared by the calls of one `Session.sync_group`.
 
     Attributes:
-        thread: The thread whose calls they are.
         stack: Holds the lock until the sync.
         appender: The session's files; None before the first call that writes.
     """
@@ -220,12 +215,8 @@ class SessionNames:
     def publish(self, tree: Tree, session_id: str, files: Iterable[tuple[str, bytes]], created: OpenFile) -> None:
         """Create the directory of a new session with *files* in it, under a name that is free.
 
-        Args:
-            tree: The files of the workspace.
-            session_id: The new session.
-            files: What is in its directory.
-            created: The lock file. It grows by a byte for each new session, since two may be created within one tick of
-                the clock that dates the directory.
+        The lock file *created* grows by a byte for each new session, since two may be created within one tick of the
+        clock that dates the directory.
         """
         if self._seen is None or self._seen != _version_of_sessions(tree, created):
             self._folded = folded_names(tree)

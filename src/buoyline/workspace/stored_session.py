@@ -36,11 +36,8 @@ class StoredSession:
     def __init__(self, files: Files, session_id: str, *, document: Mapping[str, Any] | None = None) -> None:
         """Refer to a session; nothing is read yet.
 
-        Args:
-            files: The files of the workspace.
-            session_id: The session.
-            document: Its ``session.json``, if the caller has read it in the session's first directory, which *files*
-                holds open.
+        *document* is its ``session.json``, if the caller has read it in the session's first directory, which *files*
+        holds open.
 
         Raises:
             InvalidNameError: *session_id* cannot be an id.
@@ -160,10 +157,7 @@ class StoredSession:
     ) -> Iterator[ArchivedMessage]:
         """Yield the archived messages from *first* up to *end*, in order; fewer if fewer are committed.
 
-        Args:
-            first: Index of the first message wanted, 0-based.
-            end: Index behind the last one wanted; None for all.
-            on_damage: Called for each batch whose bytes changed since the commit; the batch is skipped.
+        A batch whose bytes changed since the commit is skipped if there is an *on_damage*, which gets the error.
 
         Raises:
             NotFoundError: There is no such session.

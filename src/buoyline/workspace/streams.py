@@ -92,14 +92,7 @@ class StreamWriter:
     """Writes one result to a sink in blocks of about a megabyte; see `buoyline.offloader.ResultWriter`."""
 
     def __init__(self, call_id: str, sink: ResultSink, *, run: RunsWork, run_in_order: RunsWork) -> None:
-        """Begin with nothing.
-
-        Args:
-            call_id: Of the call, for errors.
-            sink: Receives the blocks.
-            run: Runs work for this result alone.
-            run_in_order: Runs work for its session.
-        """
+        """Begin with nothing; *run* runs work for this result alone, and *run_in_order* work for its session."""
         self._call_id = call_id
         self._sink = sink
         self._run, self._run_in_order = run, run_in_order
@@ -186,14 +179,7 @@ class FileSink:
         prepare: Callable[[], None],
         publish: Callable[[StagedResult, str], StoredResult],
     ) -> None:
-        """Write nothing yet.
-
-        Args:
-            session: The session whose quota is charged; it need not exist.
-            quota: Checks every write.
-            prepare: Creates the workspace if necessary.
-            publish: Gives the file its final name, and records why it is partial.
-        """
+        """Write nothing yet; *session*, whose quota is charged, need not exist. *prepare* creates the workspace."""
         self._tree = session.tree
         self._session = session
         self._quota = quota
@@ -337,16 +323,7 @@ def result_sink(
     redaction: Redaction,
     prepare: Callable[[], None],
 ) -> ResultSink:
-    """Return a sink for one of the *results* of *session*: a file, or memory if a hook must see all of it first.
-
-    Args:
-        results: Of the session.
-        call_id: The id of the call.
-        session: The session whose quota is charged.
-        quota: Checks every write.
-        redaction: Has the hook, if any.
-        prepare: Creates the workspace if necessary.
-    """
+    """Return a sink for one of the *results* of *session*: a file, or memory if a hook must see all of it first."""
     if not redaction.is_active:
         return FileSink(session, quota, prepare, lambda staged, partial: results.publish(call_id, staged, partial))
 
@@ -403,12 +380,7 @@ async def chunks_of(call_id: str, output: ToolOutput, max_bytes: int | None = No
     """Yield the pieces of *output* as bytes, none of them empty, without blocking the event loop.
 
     A synchronous output is read in a thread. ``read`` is preferred to iteration: an `asyncio.StreamReader` iterates
-    over lines, and refuses those over 64 KiB.
-
-    Args:
-        call_id: Named in errors.
-        output: If it is a generator, it is closed at the end, even if the reading ends early.
-        max_bytes: Most bytes to yield; None for all.
+    over lines, and refuses those over 64 KiB. A generator is closed at the end, even if the reading ends early.
 
     Raises:
         ConfigError: *max_bytes* is neither None nor a whole number above 0.
