@@ -113,7 +113,10 @@ def test_one_call_that_is_told_to_end_leaves_none_of_its_group_waiting(tmp_path:
         raise SystemExit(3)
 
     pool.submit("s1", may_begin.wait)
-    ended, other = pool.submit_to_group("s1", session, end), pool.submit_to_group("s1", session, lambda: 7)
+    ended, other = (
+        pool.submit_to_group("s1", session.sync_group, end),
+        pool.submit_to_group("s1", session.sync_group, lambda: 7),
+    )
     may_begin.set()
     assert isinstance(ended.exception(10), SystemExit)
     assert other.result(10) == 7

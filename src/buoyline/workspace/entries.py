@@ -9,12 +9,10 @@ Source: docs/format.md, "storage/"; Strands' unified storage for what can be don
 
 import errno
 import hashlib
-import os
-import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from buoyline.errors import CorruptError, MessageError, StorageError
 from buoyline.messages import spell
@@ -201,33 +199,3 @@ def redacted(entry: StoredEntry, redaction: Redaction) -> StoredEntry:
         return entry
     content = redaction.payload(entry.content, entry.media_type or "text/plain")
     return StoredEntry(content, entry.media_type, redaction.text(entry.frame))
-
-
-# After a fork: the threads of the parent do not exist in the child, and locks that they held never open.
-#
-# Source: the notes on ``fork`` in Python's ``os`` and ``threading``; agents' servers (gunicorn, multiprocessing)
-# fork.
-
-
-class Renewable(Protocol):
-    """Has threads or locks of its own."""
-
-    def renew_after_fork(self) -> None:
-        """Replace them in the child, before anything else runs there."""
-        ...
-
-
-_alive: "weakref.WeakSet[Renewable]" = weakref.WeakSet()
-
-
-def watch_forks(renewable: Renewable) -> None:
-    """Renew *renewable* in every forked child, for as long as it lives."""
-    _alive.add(renewable)
-
-
-def _renew_all() -> None:
-    for renewable in list(_alive):
-        renewable.renew_after_fork()
-
-
-os.register_at_fork(after_in_child=_renew_all)

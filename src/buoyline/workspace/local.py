@@ -135,7 +135,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
     async def _run_in_session(self, session_id: str, work: Callable[[], T]) -> T:
         """Run *work* in the session's thread and wait for its end, even if cancelled."""
         if self._shares_sync and session_id:
-            future = self._pool.submit_to_group(session_id, self._session(session_id), work)
+            future = self._pool.submit_to_group(session_id, self._session(session_id).sync_group, work)
         else:
             future = self._pool.submit(session_id, work)
         return await outcome(future)

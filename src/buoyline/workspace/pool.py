@@ -26,16 +26,8 @@ class RunsWork(Protocol):
         ...
 
 
-class SyncsInGroups(Protocol):
-    """Can delay the sync of several writes, as a `Session` can."""
-
-    def sync_group(self) -> AbstractContextManager[Callable[[], bool]]:
-        """Delay syncs until the end of the block.
-
-        The yielded function returns whether a write waits for the sync. It raises the error of an earlier sync that
-        could not wait and failed.
-        """
-        ...
+SyncGroup = Callable[[], AbstractContextManager[Callable[[], bool]]]
+"""Delays syncs to the end of a block, as `Session.sync_group` does, and yields whether a write waits for the sync."""
 
 
 class WorkerPool:
@@ -54,7 +46,7 @@ class WorkerPool:
         with self._guard:
             return self._executor(number).submit(work)
 
-    def submit_to_group(self, key: str, shared: SyncsInGroups, work: Callable[[], T]) -> Future[T]:
+    def submit_to_group(self, key: str, sync_group: SyncGroup, work: Callable[[], T]) -> Future[T]:
         """Run *work* in a group: work that is submitted during one sync shares the next one.
 
         The future is done after that sync.
@@ -62,7 +54,7 @@ class WorkerPool:
         future: Future[T] = Future()
         with self._guard:
             self._waiting.setdefault(key, deque()).append((future, work))
-        self.submit(key, lambda: self._run_group(key, shared))
+        self.submit(key, lambda: self._run_group(key, sync_group))
         return future
 
     def close(self) -> None:
@@ -82,10 +74,10 @@ class WorkerPool:
                 executor.submit(self._ending[number].shutdown)
         return executor
 
-    def _run_group(self, key: str, shared: SyncsInGroups) -> None:
+    def _run_group(self, key: str, sync_group: SyncGroup) -> None:
         group = self._take(key)
         while group:
-            _run_together(group, shared)
+            _run_together(group, sync_group)
 
     def _take(self, key: str) -> deque[Job]:
         with self._guard:
@@ -117,11 +109,11 @@ async def _ended(waiting: asyncio.Future[Any]) -> None:
         waiting.exception()
 
 
-def _run_together(group: deque[Job], shared: SyncsInGroups) -> None:
+def _run_together(group: deque[Job], sync_group: SyncGroup) -> None:
     """Run jobs from the front of *group* until it is empty or a sync fails, which the remaining jobs do not share."""
     done: list[tuple[Future[Any], Any]] = []
     try:
-        with shared.sync_group() as is_waiting:
+        with sync_group() as is_waiting:
             while group:
                 _run(*group.popleft(), done)
                 if not is_waiting():

@@ -1,7 +1,9 @@
 """`TreeWorkspace`: the common code of the workspaces on a disk and in memory, and their asynchronous methods."""
 
+import os
 import threading
 import uuid
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,7 +19,7 @@ from buoyline.workspace import layout
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs, with_data_tags
-from buoyline.workspace.entries import StoredEntries, watch_forks
+from buoyline.workspace.entries import StoredEntries
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.quotas import QuotaChecker, Quotas
 from buoyline.workspace.redaction import Redaction
@@ -55,7 +57,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         self._taken = SessionNames()
         self._guard = threading.Lock()
         self._is_open = False
-        watch_forks(self)
+        _alive.add(self)
 
     @abstractmethod
     async def _run_in_session(self, session_id: str, work: Callable[[], T]) -> T:
@@ -501,3 +503,19 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """Refuse a newer format. Creates nothing, since a call that only reads must not."""
         if not self._is_open and self._tree.exists(layout.WORKSPACE_FILE):
             check_format(self._tree)
+
+
+# After a fork: the threads of the parent do not exist in the child, and locks that they held never open.
+#
+# Source: the notes on ``fork`` in Python's ``os`` and ``threading``; agents' servers (gunicorn, multiprocessing)
+# fork.
+
+_alive: "weakref.WeakSet[TreeWorkspace[Any]]" = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    for workspace in list(_alive):
+        workspace.renew_after_fork()
+
+
+os.register_at_fork(after_in_child=_renew_all)
