@@ -11,7 +11,6 @@ from buoyline.workspace.batches import (
     batch_after,
     check_first,
     known_batch,
-    lines_of,
     prepared,
     rendered,
     times_of,
@@ -72,7 +71,9 @@ class Archive:
             checked = prepared(messages, dialect, put)
             if not checked:
                 return ()
-            addition = _Addition(batch_id, checked, lines_of(checked), times_of(checked, times), staged)
+            addition = _Addition(
+                batch_id, checked, [message.line for message in checked], times_of(checked, times), staged
+            )
             if not has_lease and any(layout.REFERENCE_PREFIX in line for line in addition.lines):
                 lease.enter_context(self._blobs.lease())
             self._check_new(addition)

@@ -110,11 +110,6 @@ def times_of(messages: Sequence[ArchivedMessage], added: Sequence[str] = ()) -> 
     return tuple(time or time_from(given) for time, given in zip(own, added or [""] * len(messages), strict=True))
 
 
-def lines_of(messages: Sequence[ArchivedMessage]) -> list[bytes]:
-    """Return the line of each message in ``context.jsonl``, line end included."""
-    return [message.line for message in messages]
-
-
 def known_batch(
     known: JournalState, session_id: str, batch_id: str, messages: Sequence[ArchivedMessage], lines: Sequence[bytes]
 ) -> Batch | None:

@@ -65,13 +65,7 @@ class Blobs:
         if self._holds(name, payload):
             self._tree.sync_directory(layout.DATA)
             return
-        damaged = hashlib.sha256()
-        for chunk in self._tree.chunks(name):
-            damaged.update(chunk)
-        aside = layout.set_aside_name(name, damaged.hexdigest())
-        self._tree.make_directory(layout.DATA_TORN)
-        self._tree.sync_directory(layout.DATA)
-        self._tree.publish(aside, self._tree.chunks(name))
+        copy_to_torn(self._tree, name)
         self._tree.replace(name, (payload,))
 
     def _holds(self, name: str, payload: bytes) -> bool:
@@ -91,6 +85,17 @@ class Blobs:
             StorageError: The file is missing.
         """
         return payload_behind(self._tree, reference)
+
+
+def copy_to_torn(tree: Tree, name: str) -> None:
+    """Copy the damaged file *name* to ``torn/`` beside it, durably."""
+    digest = hashlib.sha256()
+    for chunk in tree.chunks(name):
+        digest.update(chunk)
+    directory = name.rpartition("/")[0]
+    tree.make_directory(f"{directory}/{layout.TORN}")
+    tree.sync_directory(directory)
+    tree.publish(layout.set_aside_name(name, digest.hexdigest()), tree.chunks(name))
 
 
 def payload_behind(files: Files, reference: str) -> bytes:

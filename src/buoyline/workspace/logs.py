@@ -18,12 +18,9 @@ from buoyline.workspace.records import (
     check_writer,
     checked_times,
     lines_record,
-    pins_record,
-    settings_record,
     window_line,
     window_note,
     window_record,
-    writer_record,
 )
 from buoyline.workspace.session import Session
 from buoyline.workspace.stored_session import WINDOW_CHANGED
@@ -80,9 +77,8 @@ class Window:
             SessionExistsError: The session has messages or a window already.
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
         """
-        records = [settings_record(settings, now()), window_record(b"", (), 0, (), now())]
-        if writer:
-            records.insert(0, writer_record(writer, now()))
+        records: list[Record] = [{"op": "writer", "writer": writer, "time": now()}] if writer else []
+        records += [{"op": "settings", "settings": settings, "time": now()}, window_record(b"", (), 0, (), now())]
         if self._quota.is_limited_for_new(self._session):
             self._quota.check_new(self._session, 0, records)
         with self._session.writing() as (tail, appender):
@@ -109,7 +105,7 @@ class Window:
         """
         self._session.window()
         with self._session.writing() as (_, appender):
-            appender.note(writer_record(writer, now()))
+            appender.note({"op": "writer", "writer": writer, "time": now()})
 
     def extend(
         self, messages: Sequence[Any], pins: Sequence[int], *, times: Sequence[str] = (), writer: str = ""
@@ -128,7 +124,9 @@ class Window:
             self._quota.check_new(self._session, size_bytes, [growth])
         with self._lease(lines), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
-            records = [] if tuple(pins) == tail.pins else [pins_record(pins, now())]
+            records: list[Record] = []
+            if tuple(pins) != tail.pins:
+                records.append({"op": "pins", "pins": list(pins), "time": now()})
             held_bytes = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             self._check_length(tail, held_bytes)
             if self._quota.is_limited:

@@ -59,7 +59,7 @@ class Quotas:
             ConfigError: A limit is neither None nor a whole number of bytes above 0.
         """
         for field in fields(self):
-            _require_bytes(field.name, getattr(self, field.name))
+            require_bytes(field.name, getattr(self, field.name))
 
 
 class QuotaChecker:
@@ -275,7 +275,8 @@ def _check(quota: str, limit_bytes: int | None, needed_bytes: int) -> None:
         raise QuotaExceededError(quota, limit_bytes, needed_bytes)
 
 
-def _require_bytes(setting: str, limit: object) -> None:
+def require_bytes(setting: str, limit: object) -> None:
+    """Check that *limit* is None or a whole number above 0. Raises `ConfigError`."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise ConfigError(setting, f"{limit!r} is not a whole number of bytes above 0; None sets no limit")
 

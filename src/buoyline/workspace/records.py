@@ -18,16 +18,6 @@ from buoyline.workspace.index import Index
 from buoyline.workspace.journal import JournalState, Record
 
 
-def settings_record(settings: Record, time: str) -> Record:
-    """Return the record of a window's settings."""
-    return {"op": "settings", "settings": settings, "time": time}
-
-
-def writer_record(writer: str, time: str) -> Record:
-    """Return the record of the window's new writer."""
-    return {"op": "writer", "writer": writer, "time": time}
-
-
 def check_writer(known: JournalState, session_id: str, writer: str) -> None:
     """Refuse a writer if another one took the window over, or if the window is gone; an empty one is not checked.
 
@@ -38,11 +28,6 @@ def check_writer(known: JournalState, session_id: str, writer: str) -> None:
         raise StaleWindowError(session_id, "its window is not there any more")
     if writer and known.writer and writer != known.writer:
         raise StaleWindowError(session_id, "another window has gone on with it")
-
-
-def pins_record(pins: Sequence[int], time: str) -> Record:
-    """Return the record of the pinned messages."""
-    return {"op": "pins", "pins": list(pins), "time": time}
 
 
 def window_record(

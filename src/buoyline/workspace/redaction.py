@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from buoyline.errors import ConfigError, MessageError, RedactionError
 from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
@@ -334,7 +334,3 @@ def _unescaped(text: str) -> str:
 def _character(escape: re.Match[str]) -> str:
     code, letter = escape[1], escape[2]
     return chr(int(code, 16)) if code else _ESCAPED.get(letter, letter)
-
-
-UNREDACTED: Final = Redaction()
-"""Changes nothing."""

@@ -13,7 +13,7 @@ from buoyline.messages.times import now
 from buoyline.offloader.protocol import StoredResult
 from buoyline.workspace import layout
 from buoyline.workspace.batches import text_digest
-from buoyline.workspace.blobs import Blobs
+from buoyline.workspace.blobs import Blobs, copy_to_torn
 from buoyline.workspace.content import Measure, ResultContent, described, result_from, stored_parts
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import JournalState, Record
@@ -330,19 +330,11 @@ class Results:
                 return name, True
             record, sha256 = tail.find_result(name), pending.measure.sha256
             if record is not None and record["call_id"] == pending.call_id and record["sha256"] == sha256:
-                self._set_aside(name)  # it is damaged, and *pending* has the right bytes
+                # It is damaged, and *pending* has the right bytes.
+                copy_to_torn(session.tree, session.name(name))
+                session.tree.remove(session.name(name))
                 return name, False
         raise self._is_another(name)
-
-    def _set_aside(self, name: str) -> None:
-        session, digest = self._session, hashlib.sha256()
-        for chunk in session.tree.chunks(session.name(name)):
-            digest.update(chunk)
-        aside = layout.set_aside_name(session.name(name), digest.hexdigest())
-        session.tree.make_directory(session.name(layout.TORN))
-        session.tree.sync_directory(session.directory)
-        session.tree.publish(aside, session.tree.chunks(session.name(name)))
-        session.tree.remove(session.name(name))
 
     def _holds(self, name: str, pending: _PendingResult) -> bool:
         with self._session.tree.open(self._session.name(name)) as handle, closing(pending.chunks()) as chunks:

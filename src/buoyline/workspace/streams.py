@@ -26,7 +26,7 @@ from buoyline.workspace import layout
 from buoyline.workspace.content import Measure
 from buoyline.workspace.local_tree import outside_chunks, outside_file
 from buoyline.workspace.pool import RunsWork
-from buoyline.workspace.quotas import QuotaChecker
+from buoyline.workspace.quotas import QuotaChecker, require_bytes
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.results import Results, StagedResult
 from buoyline.workspace.session import Session
@@ -389,7 +389,7 @@ async def chunks_of(call_id: str, output: ToolOutput, max_bytes: int | None = No
         StorageError: The file at this path cannot be read.
         Exception: Whatever *output* raises.
     """
-    _require_limit(max_bytes)
+    require_bytes("max_bytes", max_bytes)
     chunks = _chunks(call_id, output)
     taken_bytes = 0
     try:
@@ -499,11 +499,6 @@ def _content(call_id: str, chunk: object) -> bytes:
     if isinstance(chunk, (bytes, bytearray, memoryview)):
         return bytes(cast("bytes", chunk))
     raise ToolOutputError(call_id, f"{type(chunk).__name__} is neither text nor bytes; pass what the tool gave as such")
-
-
-def _require_limit(max_bytes: object) -> None:
-    if max_bytes is not None and (isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1):
-        raise ConfigError("max_bytes", f"{max_bytes!r} is not a whole number of bytes above 0; None sets no limit")
 
 
 async def _read(read: Callable[[int], Any]) -> AsyncGenerator[Any]:
