@@ -134,13 +134,13 @@ class Appender:
             _cut_back([(journal, before)])
             raise
 
-    def append_lines(self, name: str, lines: Sequence[bytes]) -> int:
-        """Append *lines* to a file that needs no record, after setting aside a torn last line; durable on return.
+    def append_lines(self, name: str, content: bytes) -> int:
+        """Append whole lines to a file that needs no record, after setting aside a torn last line; durable on return.
 
         Records that the lines may depend on, such as those of stubs, become durable with them.
 
         Returns:
-            The size of the file before, for `cut`.
+            The size of the file before.
 
         Raises:
             StorageError: The file system refused. The file was cut back to where it was.
@@ -153,7 +153,7 @@ class Appender:
             # These lines have no hashes: after a power cut, old bytes in place of new ones would go unnoticed.
             file.sync()
         try:
-            file.append(b"".join(lines))
+            file.append(content)
             self._sync_or_defer(name, *((layout.JOURNAL_FILE,) if self._tail.has_unsynced_records else ()))
         except StorageError:
             _cut_back([(file, size)])

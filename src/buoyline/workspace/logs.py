@@ -117,12 +117,12 @@ class Window:
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             ValueError: See `WindowLog.extend_window`.
         """
-        lines, times = [window_line(message) for message in messages], checked_times(times, messages)
-        size_bytes = sum(map(len, lines))
+        content = b"".join(map(window_line, messages))
+        size_bytes, times = len(content), checked_times(times, messages)
         if self._quota.is_limited_for_new(self._session):
             growth = lines_record(size_bytes, 0, times=times, is_durable=False)
             self._quota.check_new(self._session, size_bytes, [growth])
-        with self._lease(lines), self._session.writing() as (tail, appender):
+        with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
             records: list[Record] = []
             if tuple(pins) != tail.pins:
@@ -131,11 +131,11 @@ class Window:
             self._check_length(tail, held_bytes)
             if self._quota.is_limited:
                 growth = lines_record(held_bytes + size_bytes, 0, times=times, is_durable=appender.syncs_at_once)
-                self._quota.admit(self._session, tail, size_bytes, [*([growth] if lines else ()), *records])
-            before, end = appender.append_lines(layout.WINDOW_FILE, lines), tail.end
+                self._quota.admit(self._session, tail, size_bytes, [*([growth] if content else ()), *records])
+            before, end = appender.append_lines(layout.WINDOW_FILE, content), tail.end
             try:
-                if lines:
-                    appender.note(_grown(tail, appender, before, b"".join(lines), times), durable=False)
+                if content:
+                    appender.note(_grown(tail, appender, before, content, times), durable=False)
                 for record in records:
                     appender.note(record)
             except StorageError:
@@ -161,12 +161,11 @@ class Window:
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             ValueError: See `WindowLog.extend_window`.
         """
-        lines = [window_line(message) for message in messages]
-        content = b"".join(lines)
+        content = b"".join(map(window_line, messages))
         record = window_record(content, head, first, pins, now(), times=checked_times(times, messages))
         if self._quota.is_limited_for_new(self._session):
             self._quota.check_new(self._session, len(content), [record])
-        with self._lease(lines), self._session.writing() as (tail, appender):
+        with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
             replaced = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             self._quota.admit(self._session, tail, len(content) - replaced, [record])
@@ -181,9 +180,9 @@ class Window:
                     appender.file(layout.JOURNAL_FILE).cut(before)
                 raise
 
-    def _lease(self, lines: Sequence[bytes]) -> AbstractContextManager[object]:
+    def _lease(self, content: bytes) -> AbstractContextManager[object]:
         """Keep gc out while lines are written that may refer to blobs: it would miss these references."""
-        refers = self._blobs is not None and any(next(hex_runs(line), None) is not None for line in lines)
+        refers = next(hex_runs(content), None) is not None
         return self._blobs.lease() if self._blobs is not None and refers else nullcontext()
 
     def _check_length(self, tail: JournalTail, size_bytes: int) -> None:

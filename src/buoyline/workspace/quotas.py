@@ -101,6 +101,8 @@ class QuotaChecker:
         Raises:
             QuotaExceededError: One is larger than a blob may be.
         """
+        if self._quotas.blob_bytes is None:
+            return
         if isinstance(tool_result, ToolResult):
             media = (part for part in tool_result.parts if isinstance(part, Media) and part.payload is not None)
             self.check_blob(max((part.size_bytes for part in media), default=0))

@@ -152,8 +152,10 @@ class Redaction:
             RedactionError: See `text`.
             MessageError: *tool_result* is not a tool result.
         """
+        if not self.is_active:
+            return read_result(tool_result)
         found = self._reworded(lambda: read_result(tool_result))
-        if not self.is_active or not isinstance(found.call_id, str):
+        if not isinstance(found.call_id, str):
             return found
         parts = tuple(self._stored_part(part) for part in found.parts)
         return replace(found, call_id=self.text(found.call_id), name=self.text(found.name), parts=parts)
@@ -273,8 +275,6 @@ class Redaction:
         try:
             return work()
         except MessageError as error:
-            if not self.is_active:
-                raise
             failure = error
         # After the handler, so that the new error does not refer to the first one.
         raise MessageError(self.text(failure.reason), failure.position)

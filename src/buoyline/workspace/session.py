@@ -41,6 +41,7 @@ class Session(StoredSession):
         super().__init__(tree, session_id)
         self.tree = tree
         self._taken = taken or SessionNames()
+        self._lock_name = layout.lock_name(session_id)
         self._lock_timeout_s = lock_timeout_s
         self._tail = JournalTail(self._read_journal, is_durable=tree.is_durable)
         self._identity: tuple[int, int] | None = None
@@ -102,7 +103,7 @@ class Session(StoredSession):
 
     @contextmanager
     def _opened(self, *, shares_sync: bool) -> Generator[tuple[JournalTail, Appender]]:
-        with self.tree.lock(layout.lock_name(self.session_id), self._lock_timeout_s), self._guard:
+        with self.tree.lock(self._lock_name, self._lock_timeout_s), self._guard:
             directory, held = self._held()
             with held as tree, closing(Appender(tree, directory, self._tail, shares_sync=shares_sync)) as appender:
                 try:
