@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from managed_window import ManagedWindow
 
 from buoyline.compression import ContextConfig
 from buoyline.compression.plan import pair_spans
-from buoyline.errors import ConfigError
+from buoyline.errors import ConfigError, ContextOverflowError
 from buoyline.management import (
     ContextManagement,
-    ManagedConversation,
     from_context_config,
     from_strands_settings,
     to_context_config,
@@ -215,16 +215,14 @@ def view(message: dict[str, Any]) -> Message:
 
 async def run_through(
     management: ContextManagement, conversation: list[dict[str, Any]], size: int
-) -> tuple[ManagedConversation, MemoryWorkspace]:
+) -> tuple[ManagedWindow, MemoryWorkspace]:
     workspace = MemoryWorkspace(evict_after_turns=None)
-    held = ManagedConversation(
-        management, session_id=SESSION, offloader=workspace, size=size, counter=HeuristicCounter()
-    )
+    held = ManagedWindow(management, session_id=SESSION, offloader=workspace, size=size, counter=HeuristicCounter())
     for message in conversation:
         await held.add(message)
         if view(message).role != "assistant":
             await held.prepare()
-    with contextlib.suppress(OverflowError):
+    with contextlib.suppress(OverflowError, ContextOverflowError):
         await held.recover_from_overflow(OverflowError("too long"))
     return held, workspace
 

@@ -8,8 +8,9 @@ import pytest
 pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 
 from agentscope.message import AssistantMsg, HintBlock, Msg, TextBlock, ToolCallBlock, ToolResultBlock, UserMsg
+from managed_window import ManagedWindow
 
-from buoyline.management import ContextManagement, ManagedConversation
+from buoyline.management import ContextManagement
 from buoyline.messages.registry import detect
 from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import MemoryWorkspace
@@ -41,9 +42,9 @@ def doc(hook: str, kind: str, config: dict[str, Any], **activation: Any) -> Cont
     return ContextManagement.read({"hooks": {hook: [{"type": kind, "config": {**config, **rules}}]}})
 
 
-def conversation(management: ContextManagement, workspace: MemoryWorkspace | None = None) -> ManagedConversation:
+def conversation(management: ContextManagement, workspace: MemoryWorkspace | None = None) -> ManagedWindow:
     kept = workspace or MemoryWorkspace(evict_after_turns=None)
-    return ManagedConversation(management, session_id="s1", offloader=kept, counter=HeuristicCounter())
+    return ManagedWindow(management, session_id="s1", offloader=kept, counter=HeuristicCounter())
 
 
 async def prepared(management: ContextManagement, *messages: Msg) -> list[Any]:

@@ -34,7 +34,6 @@ OWN_ROOMS: Mapping[str, frozenset[str]] = {
     "Compressor": frozenset({"archive", "record", "summarize"}),
     "Draft": frozenset({"batches"}),
     "ContextManagement": frozenset({"entries", "hooks"}),
-    "ManagedConversation": frozenset({"evict", "pin", "replace", "summarize", "view"}),
     "Registry": frozenset({"listed"}),
     "KeyedStorage": frozenset({"__init__", "for_sandbox", "namespace"}),
     "LocalWorkspace": frozenset({"upkeep"}),

@@ -4,7 +4,6 @@ Here documents are read, checked and explained, and managers decide what to do w
 `ContextEditor`, such as a window, changes a context.
 """
 
-from buoyline.management.conversation import ManagedConversation
 from buoyline.management.model import ContextManagement
 from buoyline.management.registry import Registry
 from buoyline.management.rules import DocumentWarning
@@ -19,7 +18,6 @@ from buoyline.management.settings import (
 __all__ = [
     "ContextManagement",
     "DocumentWarning",
-    "ManagedConversation",
     "ManagementReport",
     "ManagerRun",
     "Registry",

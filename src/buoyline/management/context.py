@@ -1,7 +1,7 @@
 """The context as managers and activation rules see it, the actions that they ask for, and those who carry them out.
 
-A manager is pure: it looks at a `ContextView` and returns actions. The owner of the messages, such as a `ContextWindow`
-or a `ManagedConversation`, carries them out as a `ContextEditor`.
+A manager is pure: it looks at a `ContextView` and returns actions. A `ContextEditor`, such as the engine of a
+window, carries them out.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -11,8 +11,8 @@ from buoyline.compression.plan import Plan, legal_cut_before, plan
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import SummaryError
 from buoyline.management.context import ContextView
-from buoyline.management.conversation import reference_line
 from buoyline.management.rules import LegalCuts, closed
+from buoyline.management.summaries import reference_line
 from buoyline.messages.registry import dialect_named
 from buoyline.window.context import Context
 from buoyline.window.events import ContextCompressed, MessagesArchived

@@ -9,9 +9,9 @@ from buoyline.compression import Compressor, ContextConfig, Summarizer
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.context import ActionResult, ContextEditor, ContextView, Evict, Offload, Pin, Summarize
-from buoyline.management.conversation import SummaryWriters
 from buoyline.management.rules import Hook, LegalCuts, PreviewStub, closed
 from buoyline.management.run import run, run_on_overflow
+from buoyline.management.summaries import SummaryWriters
 from buoyline.offloader.stub import reread_limit
 from buoyline.tokens.messages import count_result
 from buoyline.window.compaction import Compaction, Eviction, eviction_as
