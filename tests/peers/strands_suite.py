@@ -18,9 +18,9 @@ import pytest
 from strands.hooks import HookRegistry
 
 from buoyline.integrations import strands as ours
-from buoyline.integrations.strands import attachment, conversation, lookups
+from buoyline.integrations.strands import conversation, lookups, results
 from buoyline.integrations.strands import plugin as offloader_plugin
-from buoyline.window import offloading as results
+from buoyline.window import offloading
 
 OFFLOADER = "strands.vended_plugins.context_offloader"
 MANAGERS = "strands.agent.conversation_manager"
@@ -56,17 +56,16 @@ def plugin() -> list[str]:
 
         async def retrieve_offloaded_content(self, tool_context: Any, **given: Any) -> Any:
             attached = self._attachment_of(tool_context.agent)
-            asked: lookups.WorkspaceTool = attached._retrieval(200_000, list)
+            asked: lookups.WorkspaceTool = self._retrieval(attached.results, 200_000, list)
             content = await asked._answer(given)
             is_text = len(content) == 1 and "text" in content[0]
             return content[0]["text"] if is_text else {"status": "success", "content": content}
 
     exchange("ContextOffloader", OFFLOADER, Plugin)
-    for module in (results, attachment):
+    for module in (offloading, results):
         module.is_smaller = lambda *_: True  # type: ignore[attr-defined]
     offloader_plugin.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
-    for window in (attachment, offloader_plugin):
-        window.window_of = lambda _: 200_000  # type: ignore[attr-defined]
+    offloader_plugin.window_of = lambda agent: 200_000  # noqa: ARG005 - called by its name
     return ["tests/strands/vended_plugins/context_offloader/test_plugin.py"]
 
 

@@ -10,9 +10,9 @@ from strands.hooks import AfterInvocationEvent, AgentInitializedEvent, BeforeMod
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.errors import BuoylineError
-from buoyline.integrations.strands.attachment import workspace_of
 from buoyline.integrations.strands.callbacks import guarded_counter, guarded_offloader, run_apart
 from buoyline.integrations.strands.history import session_of
+from buoyline.integrations.strands.plugin import workspace_of
 from buoyline.management.settings import compression_threshold
 from buoyline.offloader import Offloader
 from buoyline.tokens import TextCounter, TokenCounter

@@ -112,6 +112,15 @@ def _has_flag(message: NativeMessage) -> bool:
     return custom.get("pinned") is True
 
 
+def texts_of_results(messages: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """Yield the texts in the tool results of *messages*, in order."""
+    for message in messages:
+        for block in message.get("content") or ():
+            result: Mapping[str, Any] = block.get("toolResult") or {}
+            parts: Sequence[Mapping[str, Any]] = result.get("content") or ()
+            yield from (part["text"] for part in parts if isinstance(part.get("text"), str))
+
+
 # Writing the history of an agent into its workspace, so that people see it and other frameworks can go on with it.
 
 

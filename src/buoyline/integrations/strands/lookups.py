@@ -19,7 +19,7 @@ from buoyline.errors import (
     NotFoundError,
     StorageError,
 )
-from buoyline.integrations.strands.history import NativeMessage
+from buoyline.integrations.strands.history import NativeMessage, texts_of_results
 from buoyline.integrations.strands.storage import session_in
 from buoyline.lookups import Tool, lookup_tools
 from buoyline.lookups.glob import MAX_PATHS
@@ -120,15 +120,6 @@ async def _known(
     except _UNREADABLE as error:
         logger.warning("the earlier results in session %s cannot be read: %s", session_id, error)
         return {}
-
-
-def texts_of_results(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the texts in the tool results of *messages*, in order."""
-    for message in messages:
-        for block in message.get("content") or ():
-            result: Mapping[str, Any] = block.get("toolResult") or {}
-            parts: Sequence[Mapping[str, Any]] = result.get("content") or ()
-            yield from (part["text"] for part in parts if isinstance(part.get("text"), str))
 
 
 def _stubs_in(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -281,10 +272,8 @@ class WorkspaceTool(AgentTool):
         given: Mapping[str, Any] = tool_use["input"] if is_object(tool_use["input"]) else {}
         call_id = tool_use["toolUseId"]
         try:
-            content = await self._answer(given)
+            content, status = await self._answer(given), "success"
         except (BuoylineError, TimeoutError) as error:
-            told: Any = [{"text": f"Error: {str(error) or 'the storage took too long'}"}]
-            yield ToolResultEvent({"toolUseId": call_id, "status": "error", "content": told})
-            return
-        answered: Any = content
-        yield ToolResultEvent({"toolUseId": call_id, "status": "success", "content": answered})
+            content, status = [{"text": f"Error: {str(error) or 'the storage took too long'}"}], "error"
+        result: Any = {"toolUseId": call_id, "status": status, "content": content}
+        yield ToolResultEvent(result)

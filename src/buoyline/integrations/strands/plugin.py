@@ -1,62 +1,92 @@
-"""`WorkspaceOffloader`: the plugin that takes what is large out of tool results on their way to a Strands agent.
+"""`WorkspaceOffloader`: the plugin that offloads large tool results before a Strands agent sees them.
 
 Source: Strands' page on the context offloader for the parameters, their defaults and the tool.
 """
 
 import inspect
+import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, cast
-from weakref import WeakKeyDictionary
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary, ref
 
 from strands import Agent
 from strands.hooks import AfterToolCallEvent, BeforeModelCallEvent, HookOrder
 from strands.plugins import Plugin
+from strands.vended_plugins.context_offloader import InMemoryStorage as TheirInMemoryStorage
 
 from buoyline.errors import ConfigError
-from buoyline.integrations.strands.attachment import Attachment, AttachmentSettings, as_storage, storage_for, window_of
-from buoyline.integrations.strands.content import (
-    Arrival,
-    CountTokens,
-    KeepsBlocks,
+from buoyline.integrations.strands.history import NativeMessage, history_of, session_of
+from buoyline.integrations.strands.lookups import Answer, SessionLookups, WorkspaceTool
+from buoyline.integrations.strands.results import (
+    BlockResults,
+    LargeResult,
     NativeResult,
-    arguments_of,
-    large_images,
-    tokens_of,
+    OffloadedResults,
+    Retrieval,
+    WorkspaceResults,
     view_of,
 )
-from buoyline.integrations.strands.history import session_of
-from buoyline.integrations.strands.storage import WorkspaceStorage, attempted
-from buoyline.lookups.tools import LOOKUP_RULES, RETRIEVAL_TOOL
+from buoyline.integrations.strands.storage import FramedStorage, KeepsBlocks, Workspace, WorkspaceStorage, attempted
+from buoyline.integrations.strands.storages import FileStorage
+from buoyline.lookups.tools import (
+    LOOKUP_RULES,
+    RETRIEVAL_DESCRIPTION,
+    RETRIEVAL_PARAMETERS,
+    RETRIEVAL_TOOL,
+    retrieval_arguments,
+)
+from buoyline.messages import Media
 from buoyline.offloader import ToolRule
 from buoyline.offloader.policy import LEAST_USEFUL_TOKENS, rule_for
+from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import reread_limit
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
+from buoyline.tokens.messages import count_part
 from buoyline.window.events import OnEvent
-from buoyline.workspace import MemoryWorkspace
+from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 logger = logging.getLogger(__name__)
 
 MAX_MEDIA_BYTES = 3_750_000
-"""More in one picture, Bedrock refuses. Source: Amazon's page on the Converse API, ``ImageBlock``."""
+"""Bedrock refuses a larger image. Source: Amazon's page on the Converse API, ``ImageBlock``."""
+
+_DEFAULT_WINDOW_TOKENS = 200_000
+"""Strands' number for a model that does not report its window."""
+
+_LEAST_ANSWER_TOKENS = 500
+"""An answer of less has hardly room for a line of the content."""
+
+_WORKSPACES: WeakKeyDictionary[Agent, Workspace] = WeakKeyDictionary()
 
 
 class ShouldOffload(Protocol):
-    """Has the last word on a result that would leave. Source: Strands' protocol of that name."""
+    """Has the last word on a result that is over its limit. Source: Strands' protocol of that name."""
 
     def __call__(self, tool_name: str, token_count: int, **kwargs: Any) -> bool | Awaitable[bool]:
-        """Return whether the result leaves."""
+        """Return whether to offload the result."""
         ...
 
 
+class Attachment:
+    """An agent's storage, the results in it, and the tools that the plugin has given to the agent."""
+
+    def __init__(self, storage: WorkspaceStorage | KeepsBlocks, results: OffloadedResults) -> None:
+        """Store *results* in *storage*."""
+        self.storage, self.results = storage, results
+        self.tools = frozenset[str]()
+
+
 class WorkspaceOffloader(Plugin):
-    """Stores large tool results whole, and leaves a stub with a preview and the way to the rest.
+    """Stores large tool results whole, and puts stubs in their place: a preview, and how to read the rest.
 
-    A result over *max_result_tokens*, as the model's ``count_tokens`` has it, is stored before the agent's next model
-    call; where storing fails, it stays as it is, with a warning. Small blocks beside a large one stay. The hook runs
-    behind all others for the event, so what they redact reaches no disk.
+    A result over *max_result_tokens*, by the model's ``count_tokens``, is stored before the agent's next model call. If
+    storing fails, the result is kept, with a warning. Small blocks beside a large one are kept. The hook runs after all
+    others of the event, so content that they redact reaches no disk.
 
-    One plugin may serve several agents: each has the session that `session_of` says, unless one was named.
+    One plugin may serve several agents: unless a session is given, each has its own, see `session_of`.
     """
 
     name = "workspace_offloader"  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType] - as documented
@@ -78,32 +108,33 @@ class WorkspaceOffloader(Plugin):
         counter: TokenCounter | Callable[[str], int] | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
-        """Set up the plugin; nothing is written before something is offloaded.
+        """Set up the plugin; nothing is written before a result is offloaded.
 
         Args:
             storage: A `WorkspaceStorage`, a workspace, the directory of one, or any object with the documented
-                ``store`` and ``retrieve`` or with ``write`` and ``read``. None: the agent's own storage, else memory,
-                with a warning: it is gone with the process, and what was not used for 20 model calls goes earlier.
-            max_result_tokens: Results over that are offloaded; one of exactly that many stays.
-            preview_tokens: Tokens of what stays in its place, the notice included; 0: the notice alone.
-            include_retrieval_tool: Register ``retrieve_offloaded_content`` and name it in stubs. The path stands in
-                them either way.
-            include_lookup_tools: Register buoyline's lookups for a workspace on disk; one whose name the agent has
-                already is left out.
-            should_offload: Asked ``(tool_name, token_count, **kwargs)`` about each result that would leave. Where it
-                raises, the result leaves, with a warning.
-            evict_after_cycles: After how many cycles without use an entry of a storage with ``write`` and ``read`` is
-                deleted; None: never. A workspace on disk deletes nothing, and memory has its own number.
+                ``store`` and ``retrieve`` or with ``write`` and ``read``. Default: the agent's own storage, else
+                memory, with a warning: memory ends with the process, and forgets content that was unused for 20 model
+                calls.
+            max_result_tokens: Results of more tokens are offloaded; one of exactly that many is kept.
+            preview_tokens: Tokens of the stub, its notice included; 0: the notice alone.
+            include_retrieval_tool: Register ``retrieve_offloaded_content`` and name it in stubs. The path is in them
+                in any case.
+            include_lookup_tools: Register buoyline's lookups for a workspace on disk, except those whose names the
+                agent has already.
+            should_offload: Is called with ``(tool_name, token_count, **kwargs)`` for each result over its limit. If it
+                raises, the result is offloaded, with a warning.
+            evict_after_cycles: Unused cycles after which an entry of a storage with ``write`` and ``read`` is deleted;
+                None: never. A workspace on disk deletes nothing, and memory has its own number.
             tool_rules: Limits and rules for single tools, by name or pattern; see `ToolRule`. With
-                ``{"*": ToolRule(keep_errors=True)}`` error results stay.
-            max_media_bytes: A picture or document over that leaves whatever it is counted as; None: by tokens alone.
-            session_id: Of the workspace; left out, each agent's own.
-            storage_timeout_s: For one call of a storage that is no workspace; None: for ever.
-            counter: Counts previews; the default counter where it is None.
-            on_event: Told of each result that left for a workspace.
+                ``{"*": ToolRule(keep_errors=True)}``, errors are kept.
+            max_media_bytes: A larger image or document is offloaded whatever its tokens; None: by tokens alone.
+            session_id: Of the workspace. Default: each agent's own.
+            storage_timeout_s: For one call of a storage that is not a workspace; None: any time.
+            counter: Counts previews. Default: exact, for ``o200k_base``.
+            on_event: Receives an event for each result that a workspace stores.
 
         Raises:
-            ConfigError: A value cannot work; it says which would. It is a ValueError.
+            ConfigError: A value cannot work, and which would. It is a ValueError.
         """
         super().__init__()
         if max_result_tokens <= 0:
@@ -118,38 +149,95 @@ class WorkspaceOffloader(Plugin):
         self._storage = None if storage is None else as_storage(storage)
         self._memory: WorkspaceStorage | None = None
         self._max_result_tokens, self._preview_tokens = max_result_tokens, preview_tokens
+        self._answer_tokens = max(max_result_tokens, _LEAST_ANSWER_TOKENS)
+        self._retrieval_tool = RETRIEVAL_TOOL if include_retrieval_tool else ""
+        self._has_lookups, self._evict_after_cycles = include_lookup_tools, evict_after_cycles
         self._should_offload, self._rules = should_offload, {**(tool_rules or {})}
         self._max_media_bytes, self._session_id = max_media_bytes, session_id
-        self._settings = AttachmentSettings(
-            counter=as_text_counter(default_counter() if counter is None else counter),
-            max_result_tokens=max_result_tokens,
-            retrieval_tool=RETRIEVAL_TOOL if include_retrieval_tool else "",
-            has_lookups=include_lookup_tools,
-            storage_timeout_s=storage_timeout_s,
-            evict_after_cycles=evict_after_cycles,
-            on_event=on_event,
-        )
+        self._storage_timeout_s, self._on_event = storage_timeout_s, on_event
+        self._counter = as_text_counter(default_counter() if counter is None else counter)
         self._attachments: WeakKeyDictionary[Agent, Attachment] = WeakKeyDictionary()
 
     def init_agent(self, agent: Agent) -> None:
-        """Register hooks and tools with *agent*; Strands calls it."""
+        """Register hooks and tools with *agent*, but no tool whose name it has already; Strands calls this."""
         agent.add_hook(self._after_tool_call, AfterToolCallEvent, order=HookOrder.SDK_LAST)
         agent.add_hook(self._before_model_call, BeforeModelCallEvent)
-        self._attachment_of(agent).register_tools(agent)
+        attachment, held = self._attachment_of(agent), ref(agent)
+        if isinstance(attachment.storage, WorkspaceStorage):
+            _WORKSPACES.setdefault(agent, attachment.storage.workspace)
+
+        def messages() -> Sequence[NativeMessage]:
+            alive = held()
+            return [] if alive is None else history_of(alive)
+
+        offered = self._lookups(attachment.storage, messages)
+        if self._retrieval_tool:
+            offered.insert(0, self._retrieval(attachment.results, window_of(agent), messages))
+        tools = [tool for tool in offered if tool.tool_name not in agent.tool_registry.registry]
+        for tool in tools:
+            agent.tool_registry.register_tool(tool)
+        attachment.tools = frozenset(tool.tool_name for tool in tools)
+
+    def _retrieval(
+        self, results: OffloadedResults, window_tokens: int, messages: Callable[[], Sequence[NativeMessage]]
+    ) -> WorkspaceTool:
+        max_tokens = self._answer_tokens
+        whole_tokens = reread_limit(window_tokens, max_tokens)
+
+        async def answer(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+            known = retrieval_arguments(given)
+            options = (known.get("pattern"), known.get("line_range"), known.get("context_lines"))
+            call = Retrieval(known["reference"], options, max_tokens, messages())
+            if call.is_whole:
+                call = call._replace(max_tokens=sys.maxsize if known.get("whole") else whole_tokens)
+            return await results.retrieve(call)
+
+        return WorkspaceTool(RETRIEVAL_TOOL, RETRIEVAL_DESCRIPTION, RETRIEVAL_PARAMETERS, answer)
+
+    def _lookups(
+        self, storage: WorkspaceStorage | KeepsBlocks, messages: Callable[[], Sequence[NativeMessage]]
+    ) -> list[WorkspaceTool]:
+        if not self._has_lookups or not isinstance(storage, WorkspaceStorage):
+            return []
+        workspace = storage.workspace
+        if not isinstance(workspace, LocalWorkspace):
+            return []
+        lookups = SessionLookups(
+            workspace, storage.session_id, messages, max_tokens=self._answer_tokens, counter=self._counter
+        )
+
+        def answer_of(name: str) -> Answer:
+            async def answer(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+                return [{"text": await lookups.answer(name, given)}]
+
+            return answer
+
+        return [
+            WorkspaceTool(tool.name, tool.description, tool.parameters, answer_of(tool.name))
+            for tool in lookups.tools()
+        ]
 
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
-        """Let what is kept in memory age by a turn."""
-        await self._attachment_of(event.agent).next_turn(event.agent.event_loop_metrics.cycle_count)
+        """Count a turn for content that is forgotten if it is not used."""
+        storage, cycle = self._attachment_of(event.agent).storage, event.agent.event_loop_metrics.cycle_count
+        if isinstance(storage, WorkspaceStorage):
+            turns = abilities_of(storage.workspace).turns
+            if turns is not None:
+                turns.next_turn()
+        elif isinstance(storage, TheirInMemoryStorage):
+            storage._evict(cycle)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - there is no other way
+        elif isinstance(storage, FramedStorage):
+            await storage.evict(cycle, self._evict_after_cycles)
 
     async def _after_tool_call(self, event: AfterToolCallEvent) -> None:
         if event.cancel_message is not None or event.retry or getattr(event.selected_tool, "delegate", False):
             return
-        tool, native = event.tool_use.get("name", ""), event.result
-        attachment = self._attachment_of(event.agent)
-        rule = self._rule(attachment, tool)
-        if rule.offload == "never" or (rule.keep_errors and native["status"] == "error"):
+        tool, attachment = event.tool_use.get("name", ""), self._attachment_of(event.agent)
+        # Answers of the plugin's own tools are not offloaded, whatever the rules say.
+        rule = rule_for(LOOKUP_RULES if tool in attachment.tools else self._rules, tool)
+        if rule.offload == "never" or (rule.keep_errors and event.result["status"] == "error"):
             return
-        found = await attempted(self._replaced(event, attachment, rule))
+        found = await attempted(self._offloaded(event, attachment, rule))
         if isinstance(found, Exception):
             logger.warning(
                 "failed to offload the result of %s, it stays in the context: %r", tool, found, exc_info=found
@@ -157,72 +245,143 @@ class WorkspaceOffloader(Plugin):
         elif found is not None:
             event.result = {**event.result, **found}  # type: ignore[typeddict-item]
 
-    async def _replaced(self, event: AfterToolCallEvent, attachment: Attachment, rule: ToolRule) -> NativeResult | None:
-        """Return what is to stand in a result's place; None where it stays."""
-        arrival = await self._arrival(event, rule)
-        if arrival is None or not await self._may_leave(arrival):
-            return None
-        return await attachment.keeping.offload(arrival)
-
-    async def _arrival(self, event: AfterToolCallEvent, rule: ToolRule) -> Arrival | None:
-        """Return what there is to decide about a result; None where it stays in any case."""
+    async def _offloaded(
+        self, event: AfterToolCallEvent, attachment: Attachment, rule: ToolRule
+    ) -> NativeResult | None:
+        """Return what the agent sees in place of a result; None if it is kept."""
         native: NativeResult = event.result
-        view = view_of(native)
-        tokens = await tokens_of(native, view, cast("CountTokens", event.agent.model.count_tokens))
+        tokens, media = await self._measured(native, event.agent)
         limit = rule.limit or self._max_result_tokens
         if rule.offload == "always" and tokens > LEAST_USEFUL_TOKENS:
             limit = min(limit, tokens - 1)
-        images = large_images(view, self._max_media_bytes)
-        if tokens <= limit and not images:
+        tool = event.tool_use.get("name", "")
+        if (tokens <= limit and not media) or not await self._may_offload(tool, tokens):
             return None
-        return Arrival(
+        result = LargeResult(
             native,
-            event.tool_use.get("name", ""),
-            arguments_of(event.tool_use),
+            tool,
+            json.dumps(event.tool_use.get("input"), ensure_ascii=False, default=str),
             tokens,
             limit,
             rule.preview_tokens or min(self._preview_tokens, limit - 1),
             reread_limit(window_of(event.agent), self._max_result_tokens),
-            images,
+            media,
         )
+        return await attachment.results.offload(result)
 
-    async def _may_leave(self, arrival: Arrival) -> bool:
-        if self._should_offload is None:
+    async def _measured(self, native: NativeResult, agent: Agent) -> tuple[int, frozenset[int]]:
+        """Return the tokens of a result by the model's count, and the positions of media that are too large.
+
+        Most models count media as nothing; these are estimated.
+        """
+        parts, content = view_of(native).parts, list(native["content"])
+
+        async def count(blocks: list[Any]) -> int:
+            message: Any = {"role": "user", "content": [{"toolResult": {**native, "content": blocks}}]}
+            return await agent.model.count_tokens([message])
+
+        tokens, most = await count(content), self._max_media_bytes
+        media = {at: part for at, part in enumerate(parts) if isinstance(part, Media)}
+        estimated = sum(count_part(part, default_counter()) for part in media.values())
+        if estimated and tokens == await count([block for at, block in enumerate(content) if at not in media]):
+            tokens += estimated
+        return tokens, frozenset(at for at, part in media.items() if most is not None and part.size_bytes > most)
+
+    async def _may_offload(self, tool: str, tokens: int) -> bool:
+        should_offload = self._should_offload
+        if should_offload is None:
             return True
-        verdict = await attempted(_verdict(self._should_offload, arrival))
+
+        async def asked() -> bool:
+            verdict = should_offload(tool, tokens)
+            return bool(await verdict if inspect.isawaitable(verdict) else verdict)
+
+        verdict = await attempted(asked())
         if isinstance(verdict, Exception):
-            logger.warning("should_offload failed on a result of %s: %r", arrival.tool, verdict, exc_info=verdict)
+            logger.warning("should_offload failed on a result of %s: %r", tool, verdict, exc_info=verdict)
             return True
         return verdict
-
-    def _rule(self, attachment: Attachment, tool: str) -> ToolRule:
-        """Return the rule for a tool: the answers of those registered here never leave, whatever the rules say."""
-        return rule_for(LOOKUP_RULES, tool) if tool in attachment.tools else rule_for(self._rules, tool)
 
     def _attachment_of(self, agent: Agent) -> Attachment:
         found = self._attachments.get(agent)
         if found is None:
-            found = self._attachments[agent] = Attachment(self._storage_of(agent), self._settings)
+            storage, tool = self._storage_of(agent), self._retrieval_tool
+            results: OffloadedResults
+            if isinstance(storage, WorkspaceStorage):
+                results = WorkspaceResults(storage, self._counter, retrieval_tool=tool, on_event=self._on_event)
+            else:
+                timeout_s = self._storage_timeout_s
+                results = BlockResults(storage, self._counter, retrieval_tool=tool, timeout_s=timeout_s)
+            found = self._attachments[agent] = Attachment(storage, results)
         return found
 
     def _storage_of(self, agent: Agent) -> WorkspaceStorage | KeepsBlocks:
-        given = agent.storage if self._storage is None else self._storage
-        if given is None and self._memory is None:
-            logger.warning(
-                "offloaded tool results are kept in memory and end with the process; give %s a storage, such as "
-                'WorkspaceOffloader("./workspace"), to keep them',
-                type(self).__name__,
-            )
-            self._memory = WorkspaceStorage(MemoryWorkspace())
-        return storage_for(self._memory if given is None else given, agent, session_of(agent, self._session_id))
+        """Return the agent's session of a workspace, or the given storage, bound to the agent's sandbox if it can be.
+
+        Raises:
+            ValueError: The storage is Strands' own `InMemoryStorage` and belongs to another agent: their turns differ.
+        """
+        storage: Any = agent.storage if self._storage is None else self._storage
+        if storage is None:
+            if self._memory is None:
+                logger.warning(
+                    "offloaded tool results are kept in memory and end with the process; give %s a storage, such as "
+                    'WorkspaceOffloader("./workspace"), to keep them',
+                    type(self).__name__,
+                )
+                self._memory = WorkspaceStorage(MemoryWorkspace())
+            storage = self._memory
+        session_id = session_of(agent, self._session_id)
+        if isinstance(storage, FileStorage):
+            storage = storage.for_sandbox(agent.sandbox)
+            if isinstance(storage, FileStorage) and storage.in_sandbox is not None:
+                return storage.in_sandbox
+        if isinstance(storage, WorkspaceStorage):
+            return storage.for_session(session_id)
+        _bind(storage, agent)
+        if _has(storage, "for_sandbox"):
+            storage = storage.for_sandbox(agent.sandbox)
+        if _has(storage, "store", "retrieve"):
+            blocks: KeepsBlocks = storage
+            return blocks
+        return FramedStorage(storage, session_id)
 
 
 class ContextOffloader(WorkspaceOffloader):
-    """`WorkspaceOffloader` under the name of Strands' plugin, also for who looks it up by name."""
+    """`WorkspaceOffloader` under the name of Strands' plugin, also for code that looks it up by name."""
 
     name = "context_offloader"
 
 
-async def _verdict(should_offload: ShouldOffload, arrival: Arrival) -> bool:
-    verdict = should_offload(arrival.tool, arrival.tokens)
-    return bool(await verdict if inspect.isawaitable(verdict) else verdict)
+def workspace_of(agent: Agent) -> Workspace | None:
+    """Return the workspace of the agent's plugin or storage; None if it has none."""
+    storage: object = agent.storage
+    return _WORKSPACES.get(agent) or (storage.workspace if isinstance(storage, WorkspaceStorage) else None)
+
+
+def window_of(agent: Agent) -> int:
+    """Return how many tokens the context of *agent* may have."""
+    return agent.model.context_window_limit or _DEFAULT_WINDOW_TOKENS
+
+
+def as_storage(given: Any) -> Any:
+    """Return *given* as a storage; a workspace, or the directory of one, becomes a `WorkspaceStorage`.
+
+    Raises:
+        ConfigError: It is not a storage.
+    """
+    if _has(given, "store", "retrieve") or _has(given, "write", "read"):
+        return given
+    if isinstance(given, (str, os.PathLike, Workspace)):
+        return WorkspaceStorage(given)
+    forms = "a workspace, a path, or an object with 'store' and 'retrieve', or with 'write' and 'read'"
+    raise ConfigError("storage", f"{type(given).__name__} is none: give {forms}")
+
+
+def _bind(storage: object, agent: Agent) -> None:
+    if isinstance(storage, TheirInMemoryStorage):
+        storage._bind(id(agent))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as Strands' plugin does
+
+
+def _has(given: object, *methods: str) -> bool:
+    return all(callable(getattr(given, method, None)) for method in methods)

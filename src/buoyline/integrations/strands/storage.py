@@ -537,6 +537,18 @@ logger = logging.getLogger(__name__)
 _PREFIX_PARTS: Final = 2
 
 
+class KeepsBlocks(Protocol):
+    """A storage in the form that Strands' context offloader documents."""
+
+    async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
+        """Store content and return a reference."""
+        ...
+
+    async def retrieve(self, reference: str) -> tuple[bytes, str]:
+        """Return content and type. Raises `KeyError`."""
+        ...
+
+
 class KeepsKeys(Protocol):
     """A unified storage, as far as it is used here."""
 
