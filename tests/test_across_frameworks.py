@@ -144,7 +144,7 @@ async def test_an_agent_of_strands_goes_on_with_what_one_of_agentscope_has_begun
     kept = await dialects(workspace)
     assert kept[: len(archived)] == archived
     assert kept[-1] == "bedrock"
-    assert manager.departures.left == len(kept)
+    assert manager.get_state()["workspace"]["left"] == len(kept)
     assert all(finds(workspace, f"line {n}-150 value") for n in range(12))
     assert all(finds(workspace, f"Berth 47-{n} is closed") for n in range(6))
 

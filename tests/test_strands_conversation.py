@@ -24,7 +24,6 @@ from strands.types.exceptions import ContextWindowOverflowException, ModelThrott
 from strands_model import ScriptedModel, call
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace, Quotas, SummaryRequest
-from buoyline.compression import ContextConfig
 from buoyline.compression.summary import pointers_in
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands import (
@@ -35,8 +34,6 @@ from buoyline.integrations.strands import (
     WorkspaceOffloader,
     WorkspaceStorage,
 )
-from buoyline.integrations.strands.cuts import Departures
-from buoyline.tokens import HeuristicCounter
 
 Message = dict[str, Any]
 SESSION = "s1"
@@ -729,16 +726,15 @@ def test_any_offloader_will_do_and_what_it_raises_stops_no_call(kind: Any) -> No
     assert bare([*shelf.kept, *kept])[:60] == messages
 
 
-async def test_what_the_smallest_offloader_has_is_not_given_to_it_again_after_a_failure() -> None:
+def test_what_the_smallest_offloader_has_is_not_given_to_it_again_after_a_failure() -> None:
     """It cannot say what it has: it was the manager's attempt that came to nothing behind the archive."""
-    shelf, messages = _Shelf(), talk(8)
-    departures = Departures(shelf, HeuristicCounter(), ContextConfig())
-    await departures.archive(SESSION, messages[:4])
-    extent, _ = await departures.archive(SESSION, messages[:6])
-    assert shelf.kept == messages[:6]
-    departures.settle(extent, None)
-    await departures.archive(SESSION, messages[6:])
-    assert shelf.kept == messages
+    shelf, messages = _Shelf(), [said("assistant" if place % 2 else "user", "a") for place in range(40)]
+    manager = SummarizingConversationManager(workspace=shelf, summarizer="extractive")
+    agent = agent_with(manager, overflow, overflow, "fine", messages=copy.deepcopy(messages))
+    agent("and now?")
+    assert manager.removed_message_count > 0
+    assert bare(shelf.kept) == messages[: len(shelf.kept)]
+    assert len(shelf.kept) >= manager.removed_message_count
 
 
 class _Helpless:
@@ -963,6 +959,80 @@ def test_a_session_of_strands_own_manager_goes_on_with_ours(tmp_path: Path) -> N
     assert bare(history(third)) == bare(history(again))
 
 
+def test_a_summary_of_strands_own_manager_outlives_a_save_before_it_is_replaced(tmp_path: Path) -> None:
+    theirs = TheirSummarizing(0.5, 2)
+    agent = restarted(tmp_path, theirs, "noted")
+    for number in range(6):
+        agent(f"question {number}")
+    model_of(agent).answers = ["their summary"]
+    theirs.reduce_context(agent)
+    asyncio.run(_sync(agent))
+    workspace = LocalWorkspace(tmp_path / "w")
+    asyncio.run(_sync(restarted_with_ours(tmp_path, workspace)))
+    again = restarted_with_ours(tmp_path, workspace)
+    assert bare(history(again)) == bare(history(agent))
+    again.conversation_manager.reduce_context(again)
+    assert texts(asyncio.run(archived(workspace, "release")))[0] == "their summary"
+    asyncio.run(_sync(again))
+    assert bare(history(restarted_with_ours(tmp_path, workspace))) == bare(history(again))
+
+
+def restarted_with_ours(tmp_path: Path, workspace: LocalWorkspace) -> Agent:
+    return restarted(tmp_path, SummarizingConversationManager(0.5, 2, workspace=workspace))
+
+
+def test_results_that_became_stubs_are_stubs_again_in_a_restarted_agent(tmp_path: Path) -> None:
+    @tool
+    def lookup(n: int) -> str:
+        """Look n up."""
+        return f"found {n} " + "a word or two " * 300
+
+    workspace = LocalWorkspace(tmp_path / "w")
+    answers = [[call("lookup", {"n": 1}, "call_1")], overflow, "fine"]
+    agent = restarted(tmp_path, SlidingWindowConversationManager(workspace=workspace), *answers, tools=[lookup])
+    agent("look it up")
+    stub = history(agent)[2]["content"]
+    assert "tool_result-call_1.txt" in str(stub)
+    again = restarted(tmp_path, SlidingWindowConversationManager(workspace=workspace), "ok", tools=[lookup])
+    again("go on")
+    assert model_of(again).requests[0][2]["content"] == stub
+    assert history(again)[2]["content"] == stub
+
+
+async def test_another_framework_sees_the_notice_of_a_sliding_window(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    agent = agent_with(SlidingWindowConversationManager(6, workspace=workspace, session_id=SESSION))
+    for number in range(8):
+        await agent.invoke_async(f"question {number}")
+    window = await ContextWindow.resume(workspace, SESSION)
+    assert bare(window.messages) == bare(history(agent))
+
+
+def test_a_session_that_begins_with_another_ones_messages_repeats_none_of_them(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "w")
+    first = SummarizingConversationManager(0.5, 2, workspace=workspace, session_id=SESSION)
+    first.reduce_context(agent_with(first, messages=talk(40)))
+    taken = SummarizingConversationManager(0.5, 2, workspace=workspace, session_id=SESSION)
+    agent = restarted(tmp_path, taken, messages=cast("Any", taken.take_over()))
+    agent("go on")
+    again = restarted(tmp_path, SummarizingConversationManager(0.5, 2, workspace=workspace, session_id=SESSION))
+    assert bare(history(again)) == bare(history(agent))
+
+
+def test_an_agent_whose_session_was_taken_over_changes_nothing_and_raises_its_overflow(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    manager = SlidingWindowConversationManager(6, workspace=workspace, session_id=SESSION)
+    agent = agent_with(manager, "ok", "ok", overflow)
+    agent("begin")
+    asyncio.run(ContextWindow.resume(workspace, SESSION))
+    agent("go on")
+    before = bare(history(agent))
+    with pytest.raises(ContextWindowOverflowException, match="another window has gone on"):
+        agent("and on")
+    assert bare(history(agent))[:4] == before
+    assert manager.removed_message_count == 0
+
+
 async def _sync(agent: Agent) -> None:
     cast("Any", agent)._session_manager.sync_agent(agent)
 
@@ -1176,12 +1246,12 @@ def test_a_strands_agent_keeps_its_large_summary_if_few_messages_leave(tmp_path:
     agent = Agent(model=model, conversation_manager=manager, messages=cast("Any", talk), callback_handler=None)
     while len(agent.messages) > 8:
         manager.reduce_context(agent)
-    first = manager.departures.summary
+    first = manager.summary
     assert first is not None
     agent(_paste(int(0.82 * 16_000)))
     manager.reduce_context(agent)
 
-    second = manager.departures.summary
+    second = manager.summary
     assert second is not None
     assert second.source_tokens < 800 < first.tokens
     assert second.tokens > 0.9 * first.tokens

@@ -73,7 +73,7 @@ def managers() -> list[str]:
     """Replace the managers; the sliding window has no notice.
 
     Synchronous callbacks before a model call run to completion, as an agent awaits them. The tests' agents are
-    doubles without a session, so each has one.
+    doubles without a session and tools, so each has a session, and no tools.
     """
     sliding = functools.partial(ours.SlidingWindowConversationManager, notice=False)
     exchange("NullConversationManager", MANAGERS)
@@ -84,6 +84,7 @@ def managers() -> list[str]:
         return asyncio.run(self.invoke_callbacks_async(event))
 
     conversation.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
+    conversation._tools_of = lambda agent: []  # noqa: ARG005 - called by its name
     HookRegistry.invoke_callbacks = invoke  # type: ignore[method-assign]
     names = ("test_conversation_manager", "test_summarizing_conversation_manager", "test_pin_message")
     return [f"{AGENT}/{name}.py" for name in names]

@@ -15,13 +15,16 @@ from strands.agent.conversation_manager import ConversationManager, ProactiveCom
 from strands.vended_plugins.context_offloader import S3Storage, Storage
 
 from buoyline.integrations.strands.conversation import WorkspaceConversationManager
-from buoyline.integrations.strands.documents import NullConversationManager, conversation_manager_of
-from buoyline.integrations.strands.manager import DocumentConversationManager
+from buoyline.integrations.strands.documents import DocumentConversationManager, conversation_manager_of
+from buoyline.integrations.strands.managers import (
+    NullConversationManager,
+    SlidingWindowConversationManager,
+    SummarizingConversationManager,
+)
 from buoyline.integrations.strands.plugin import ContextOffloader, ShouldOffload, WorkspaceOffloader
-from buoyline.integrations.strands.sliding_window import SlidingWindowConversationManager
 from buoyline.integrations.strands.storage import WorkspaceStorage
 from buoyline.integrations.strands.storages import FileStorage, InMemoryStorage
-from buoyline.integrations.strands.summaries import StrandsModelSummarizer, SummarizingConversationManager
+from buoyline.integrations.strands.summarizers import StrandsModelSummarizer
 
 # Strands' own ConversationManager, ProactiveCompressionConfig, S3Storage and Storage can be imported from here, so that
 # code that follows its pages changes an import alone.

@@ -1,45 +1,78 @@
-"""What all our conversation managers for Strands have in common: when they act, and what failing may not cost."""
+"""`WorkspaceConversationManager`: when our conversation managers act, and which errors they let pass."""
 
 import logging
 import os
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
-from strands.hooks import AfterInvocationEvent, AgentInitializedEvent, BeforeModelCallEvent, HookRegistry
+from strands.hooks import (
+    AfterInvocationEvent,
+    AfterModelCallEvent,
+    AgentInitializedEvent,
+    BeforeModelCallEvent,
+    HookRegistry,
+)
 from strands.types.exceptions import ContextWindowOverflowException
 
-from buoyline.errors import BuoylineError
+from buoyline.errors import BuoylineError, ConfigError
 from buoyline.integrations.strands.callbacks import guarded_counter, guarded_offloader, run_apart
-from buoyline.integrations.strands.history import session_of
+from buoyline.integrations.strands.followed import AgentWindow, FollowedHistory
+from buoyline.integrations.strands.history import DIALECT, history_of, session_of
 from buoyline.integrations.strands.plugin import workspace_of
 from buoyline.management.settings import compression_threshold
 from buoyline.offloader import Offloader
 from buoyline.tokens import TextCounter, TokenCounter
+from buoyline.window.follow import Handover, HeldContext, hand_over
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 if TYPE_CHECKING:
     from strands import Agent
+    from strands.types.content import Message
 
 logger = logging.getLogger(__name__)
 
 FAILURES: Final = (BuoylineError, OSError, ContextWindowOverflowException)
-"""What must not end an agent's call where it was only about to become cheaper.
-
-What users bring may raise anything; `guarding` makes one of these of it, right where it is called.
+"""Errors that do not end an agent's call if the history was only about to become smaller. Code of users may raise
+anything; `callbacks` turns that into one of these.
 
 Source: Strands' documentation of proactive compression: errors are swallowed and the model call proceeds."""
 
-_DEFAULT_WINDOW: Final = 200_000
+_DEFAULT_WINDOW_TOKENS: Final = 200_000
+
+LEAST_GAIN: Final = 0.1
+_GAINS: Final = (LEAST_GAIN, 0.3, 0.5)
+
+
+@dataclass(slots=True)
+class Gains:
+    """The share of the tokens to remove after the first overflow in a row, the second, and each further one.
+
+    So a request that is refused again and again fits after a few calls, or the history cannot become smaller, and the
+    overflow is raised. (Removing anything at all, as Strands' own manager does, took 1,916 calls.)
+
+    Attributes:
+        overflows: How many came since the model's last answer.
+    """
+
+    overflows: int = 0
+
+    def next(self) -> float:
+        """Return the share for one more overflow."""
+        gain = _GAINS[min(self.overflows, len(_GAINS) - 1)]
+        self.overflows += 1
+        return gain
 
 
 class WorkspaceConversationManager(ConversationManager):
-    """A conversation manager that loses nothing: messages are durable in a workspace before they leave the history.
+    """A conversation manager that loses nothing: messages are archived in a workspace before they are removed.
 
     One manager belongs to one agent.
 
     Attributes:
-        offloader: Takes what leaves.
+        offloader: Archives the messages.
         counter: Counts tokens.
     """
 
@@ -53,47 +86,54 @@ class WorkspaceConversationManager(ConversationManager):
         proactive_compression: bool | ProactiveCompressionConfig | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
-        """Keep what leaves in *workspace*.
+        """Archive messages in *workspace*.
 
         Args:
-            workspace: Takes what leaves: a `LocalWorkspace`, the directory of one, or any offloader. Left out: that of
-                the agent's `WorkspaceOffloader` or storage, else memory, with a warning: it is gone with the process.
-            session_id: Names the session there; left out: that of the agent and its session manager.
-            proactive_compression: True: make the history smaller before each model call that would take 70 % or more of
-                the model's window; ``{"compression_threshold": 0.8}``: at another share.
-            counter: Counts tokens; left out: exactly, for ``o200k_base``.
+            workspace: A `LocalWorkspace`, the directory of one, or any offloader. Default: that of the agent's
+                `WorkspaceOffloader` or storage, else memory, with a warning: memory ends with the process.
+            session_id: The session there. Default: that of the agent and its session manager.
+            proactive_compression: True: compact before each model call that would take 70 % or more of the model's
+                window. ``{"compression_threshold": 0.8}``: another share.
+            counter: Counts tokens. Default: exact, for ``o200k_base``.
 
         Raises:
-            ConfigError: *proactive_compression* is none of these, or its threshold not above 0 and at most 1. It is a
-                ValueError.
+            ConfigError: *proactive_compression* is none of these, or its threshold is not above 0 and at most 1. It is
+                a ValueError.
             TypeError: *counter* cannot count.
         """
         threshold = compression_threshold(proactive_compression)
         super().__init__(proactive_compression=None if threshold is None else {"compression_threshold": threshold})
         self._has_workspace = workspace is not None
-        self.offloader = guarded_offloader(_offloader(workspace))
+        if isinstance(workspace, (str, os.PathLike)):
+            workspace = LocalWorkspace(os.fspath(workspace))
+        elif workspace is None:
+            workspace = MemoryWorkspace(evict_after_turns=None)
+        self.offloader = guarded_offloader(workspace)
         self.counter: TextCounter = guarded_counter(counter)
         self._session_id = session_id
+        self._followed = FollowedHistory()
+        self._gains = Gains()
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:  # noqa: ARG002 - Strands' signature
-        """Watch the model calls of an agent.
+        """Register with the events of an agent.
 
-        Strands' own callback is not registered: it reduces synchronously, and the event loop would stand still.
+        Strands' own callback is not registered: it reduces synchronously and blocks the event loop.
         """
         registry.add_callback(AgentInitializedEvent, self._find_workspace)
         registry.add_callback(BeforeModelCallEvent, self._before_model_call)
+        registry.add_callback(AfterModelCallEvent, self._after_model_call)
         registry.add_callback(AfterInvocationEvent, self._after_invocation)
 
     def apply_management(self, agent: "Agent", **kwargs: Any) -> None:
-        """Do nothing: this manager acts before model calls, and after an overflow."""
+        """Do nothing: this manager acts before model calls and after an overflow."""
 
     def reduce_context(self, agent: "Agent", e: Exception | None = None, **kwargs: Any) -> None:  # noqa: ARG002 - as above
         """Make the history smaller.
 
         Args:
             agent: Its messages change in place.
-            e: The overflow that the provider answered with. Then no model is asked, and at least a tenth of the tokens
-                leaves. None: best effort; what fails is logged.
+            e: The provider's overflow. Then at least a tenth of the tokens is removed. None: best effort; failures are
+                logged.
             **kwargs: Accepted for the contract.
 
         Raises:
@@ -107,16 +147,41 @@ class WorkspaceConversationManager(ConversationManager):
         except ContextWindowOverflowException as refused:
             raise ContextWindowOverflowException(str(refused)) from e
         except FAILURES as failure:
-            logger.warning("overflow: the history of %s stays as it was: %s", self._session_of(agent), failure)
+            logger.warning("overflow: the history of %s is unchanged: %s", self._session_of(agent), failure)
             raise ContextWindowOverflowException(f"{e}; the history could not be made smaller: {failure}") from e
 
+    def take_over(self) -> "list[Message]":
+        """Take the named session over from another process or framework, and return what `Agent(messages=…)` needs.
+
+        Messages of another dialect are converted; what has no place in Strands' is logged. The archive is unchanged,
+        and the summary and pins go on.
+
+        Raises:
+            ConfigError: The manager has no *session_id* of its own, or no *workspace*.
+            BuoylineError: See `buoyline.ContextWindow.resume`.
+        """
+        session_id = self._session_id
+        if session_id is None:
+            raise ConfigError("session_id", "the manager needs one to know which session to take over")
+        if not self._has_workspace:
+            raise ConfigError("workspace", "the manager needs the one that has the session")
+        held = self._taken(run_apart(lambda: hand_over(self.offloader, session_id, DIALECT)))
+        history = self._followed.begin(held)
+        # A session manager that begins with this history numbers the messages of the head, too.
+        self.removed_message_count = len(self._followed.shown.head)
+        return cast("list[Message]", history)
+
+    def _taken(self, found: Handover) -> HeldContext:
+        pins = [index for index, _ in found.pins]
+        return HeldContext(found.head, found.messages, found.first, pins, found.summary)
+
     def _find_workspace(self, event: AgentInitializedEvent) -> None:
-        """Take the workspace that the agent has already, if none was given."""
+        """Use the agent's workspace if none was given."""
         if self._has_workspace:
             return
         found = workspace_of(event.agent)
         if found is not None:
-            self._use(found)
+            self.offloader, self._has_workspace = found, True
         elif self._archives:
             logger.warning(
                 "what leaves the history is kept in memory and ends with the process; give %s a workspace, such as "
@@ -124,54 +189,85 @@ class WorkspaceConversationManager(ConversationManager):
                 type(self).__name__,
             )
 
-    def _use(self, offloader: Offloader) -> None:
-        """Keep what leaves in *offloader*; nothing has left yet."""
-        self.offloader, self._has_workspace = offloader, True
-
     @abstractmethod
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
-        """Do what is documented of the manager before a model call, and write the history down."""
+        """Do what the manager documents before a model call, and write the history down."""
+
+    async def _after_model_call(self, event: AfterModelCallEvent) -> None:
+        if event.stop_response is not None:
+            self._gains.overflows = 0
+
+    async def _after_invocation(self, event: AfterInvocationEvent) -> None:
+        self._gains.overflows = 0
+        try:
+            await self._write_down(event.agent)
+        except FAILURES as failure:
+            logger.warning("the history of %s is not written down: %s", self._session_of(event.agent), failure)
 
     @abstractmethod
-    async def _after_invocation(self, event: AfterInvocationEvent) -> None:
-        """Write the history down."""
+    async def _write_down(self, agent: "Agent") -> AgentWindow:
+        """Write the history down.
+
+        Raises:
+            BuoylineError: The workspace refused.
+        """
 
     @abstractmethod
     async def _reduce(self, agent: "Agent") -> None:
-        """Do what is documented of the manager where nothing has failed yet.
+        """Do what the manager documents without an overflow.
 
         Raises:
-            ContextWindowOverflowException: Nothing may leave.
-            BuoylineError: It was refused.
+            ContextWindowOverflowException: No message may be removed.
+            BuoylineError: The workspace refused.
         """
 
     @abstractmethod
     async def _recover(self, agent: "Agent", error: Exception) -> None:
-        """Make the history smaller after *error* where that is possible, without a model.
+        """Make the history smaller after *error*.
 
         Raises:
             ContextWindowOverflowException: It cannot become smaller.
-            BuoylineError: It was refused.
+            BuoylineError: The workspace refused.
         """
 
     async def _reduce_or_log(self, agent: "Agent") -> bool:
-        """Reduce, and tell whether that has not failed."""
+        """Reduce, and return whether that succeeded."""
         try:
             await self._reduce(agent)
         except FAILURES as failure:
-            logger.warning("the history of %s stays as it was: %s", self._session_of(agent), failure)
+            logger.warning("the history of %s is unchanged: %s", self._session_of(agent), failure)
             return False
         return True
+
+    async def _follow(self, agent: "Agent") -> AgentWindow:
+        """Return the window, which has all messages of *agent*."""
+        window = await self._followed.follow(history_of(agent), lambda: self._window_for(agent))
+        window.send_beside(_prompt_of(agent), _tools_of(agent))
+        return window
+
+    def _window_for(self, agent: "Agent") -> AgentWindow:
+        limit = agent.model.context_window_limit
+        return AgentWindow(
+            session_id=self._session_of(agent),
+            offloader=self.offloader,
+            size=limit if isinstance(limit, int) and limit > 0 else _DEFAULT_WINDOW_TOKENS,
+            system=_prompt_of(agent),
+            tools=_tools_of(agent),
+            counter=self.counter,
+            dialect=DIALECT,
+            **self._window_settings(agent),
+        )
+
+    def _window_settings(self, agent: "Agent") -> Mapping[str, Any]:  # noqa: ARG002 - others need it
+        return {}
 
     def _session_of(self, agent: "Agent") -> str:
         return session_of(agent, self._session_id)
 
-    def _size_of(self, agent: "Agent") -> int:
-        limit = agent.model.context_window_limit
-        return limit if isinstance(limit, int) and limit > 0 else _DEFAULT_WINDOW
+
+def _tools_of(agent: "Agent") -> list[Any]:
+    return list(agent.tool_registry.get_all_tool_specs())
 
 
-def _offloader(workspace: Offloader | str | os.PathLike[str] | None) -> Offloader:
-    if isinstance(workspace, (str, os.PathLike)):
-        return LocalWorkspace(os.fspath(workspace))
-    return MemoryWorkspace(evict_after_turns=None) if workspace is None else workspace
+def _prompt_of(agent: "Agent") -> str:
+    return agent.system_prompt if isinstance(agent.system_prompt, str) else ""

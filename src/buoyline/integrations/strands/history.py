@@ -1,19 +1,15 @@
-"""Where a Strands history may be cut, and which of its messages are pinned.
+"""The messages of an agent: their keys, where they may be cut, which are pinned, and the session that they belong to.
 
-Pure, but for `durable_key`. Messages are Strands' own: ``role`` and ``content``, blocks with their kind for a key.
+Messages are Strands' own dicts: ``role`` and ``content``, and each block has its kind as a key.
 """
 
 import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from buoyline.compression.plan import legal_cuts
-from buoyline.errors import NotFoundError, SessionExistsError
-from buoyline.messages import Message
 from buoyline.messages.registry import dialect_named
-from buoyline.offloader import WindowLog
 
 if TYPE_CHECKING:
     from strands import Agent
@@ -25,43 +21,38 @@ DIALECT: Final = "bedrock"
 
 
 def history_of(agent: "Agent") -> list[NativeMessage]:
-    """Return the very list of the agent's messages, as the plain dicts that they are."""
+    """Return the agent's own list of messages, not a copy."""
     return cast("list[NativeMessage]", agent.messages)
 
 
 def key_of(message: Mapping[str, Any]) -> Key:
-    """Return what a message is known by: the id that Strands gives it for life, else the object."""
+    """Return the id that Strands gives a message for life; before it has one, that of the object."""
     return message.get("tracking_id") or id(message)
 
 
 def durable_key(message: NativeMessage) -> str:
-    """Return the id that *message* keeps in sessions, given to it where it has none yet, as Strands does later."""
+    """Return the id that sessions keep with *message*; give it one first if it has none, as Strands does later."""
     if not message.get("tracking_id"):
         message["tracking_id"] = str(uuid.uuid4())
     return str(message["tracking_id"])
 
 
-def views_of(messages: Iterable[NativeMessage]) -> list[Message]:
-    """Return the views of *messages*, in order."""
-    dialect = dialect_named(DIALECT)
-    return [dialect.view(message) for message in messages]
-
-
 def cuts(messages: Sequence[NativeMessage], most: int, *, follows_user: bool) -> list[tuple[int, int]]:
-    """Return the places from 1 to *most* where what stays of *messages* may begin, each with how bad it is there.
+    """Return the cuts from 1 to *most*, each with a number that says how bad it is.
 
-    What begins with a result is never valid, nor is a call whose result does not follow at once. Of the places that
-    remain, 0 stands for those where no call is parted from its result, wherever that is (ids may repeat, be empty, or
-    answer nothing), and where roles take turns, which providers want; 1 for those where they do not; 2 and 3 for the
-    same in histories whose pairs stand so that every place parts one.
+    The messages from a cut on are kept. They never begin with a result, nor with a call whose result is not in the next
+    message. 0: no call is separated from its result, wherever that is (ids may repeat, be empty, or answer nothing),
+    and roles alternate, as providers require. 1: roles do not alternate. 2 and 3: the same in a history where each
+    cut separates a pair.
 
     Args:
         messages: The history.
-        most: Messages from this one on stay in any case.
-        follows_user: A message of the user's will stand before the cut. Without one, what stays must begin with a
-            plain one of the user's, or else with a call and its result.
+        most: Messages from this one on are kept in any case.
+        follows_user: A user's message will be placed before the cut. Without one, the kept messages must begin with a
+            plain user's message, or else with a call and its result.
     """
-    whole = {*legal_cuts(views_of(messages), hold_pending=False), len(messages)}
+    dialect = dialect_named(DIALECT)
+    whole = {*legal_cuts([dialect.view(message) for message in messages], hold_pending=False), len(messages)}
     return [
         (badness + (0 if cut in whole else 2), cut)
         for cut in range(1, most + 1)
@@ -84,25 +75,25 @@ def _badness(messages: Sequence[NativeMessage], cut: int, *, follows_user: bool)
 
 
 def _ids(message: NativeMessage, kind: str) -> frozenset[str] | None:
-    """Return the ids of the calls, or of the results, that *message* holds; None where it holds none."""
+    """Return the ids of the calls, or of the results, in *message*; None if there are none."""
     found = [block[kind].get("toolUseId", "") for block in message.get("content", []) if kind in block]
     return frozenset(found) if found else None
 
 
 def pinned(messages: Sequence[NativeMessage], keys: Collection[Key]) -> list[bool]:
-    """Tell of each message whether it is pinned: by Strands' own flag, by *keys*, or as the other half of a pair.
+    """Return whether each message is pinned: by Strands' own flag, by *keys*, or as the other half of a pair.
 
     Source: ``metadata.custom.pinned``, which Strands' `pin_message` sets.
     """
     flags = [_has_flag(message) or key_of(message) in keys for message in messages]
     answered = {
-        place
-        for place in range(len(messages) - 1)
-        if (_ids(messages[place], "toolUse") or frozenset()) & (_ids(messages[place + 1], "toolResult") or frozenset())
+        at
+        for at in range(len(messages) - 1)
+        if (_ids(messages[at], "toolUse") or frozenset()) & (_ids(messages[at + 1], "toolResult") or frozenset())
     }
     return [
-        flag or (place in answered and flags[place + 1]) or (place - 1 in answered and flags[place - 1])
-        for place, flag in enumerate(flags)
+        flag or (at in answered and flags[at + 1]) or (at - 1 in answered and flags[at - 1])
+        for at, flag in enumerate(flags)
     ]
 
 
@@ -121,94 +112,7 @@ def texts_of_results(messages: Iterable[Mapping[str, Any]]) -> Iterable[str]:
             yield from (part["text"] for part in parts if isinstance(part.get("text"), str))
 
 
-# Writing the history of an agent into its workspace, so that people see it and other frameworks can go on with it.
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What stands in a history for messages that have left it.
-
-    Attributes:
-        messages: Pinned ones, and the summary.
-        kinds: ``"pin"`` or ``"summary"`` for each.
-        pins: Session indexes of the pinned ones.
-        first: Session index of the message behind the head.
-    """
-
-    messages: Sequence[NativeMessage]
-    kinds: Sequence[str]
-    pins: Sequence[int]
-    first: int
-
-
-@dataclass(slots=True)
-class HistoryKeeping:
-    """Writes a history down as it grows; does nothing where the offloader keeps no windows.
-
-    What was written is told from what is new by the objects: Strands puts a new content into a message that a guardrail
-    redacts, and what was written of it has to go.
-
-    Attributes:
-        log: Takes it.
-        session_id: Whose history it is.
-        is_open: The session was begun, or taken over.
-    """
-
-    log: WindowLog | None
-    session_id: str
-    is_open: bool = False
-    _writer: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _kept: list[tuple[NativeMessage, Any]] | None = None
-    _first: int = 0
-
-    async def open(self, settings: Mapping[str, Any]) -> None:
-        """Begin with the session, or go on with it; may be repeated. It has to come before the first archiving.
-
-        Raises:
-            StorageError: The file system refused.
-        """
-        if self.log is None or self.is_open:
-            return
-        try:
-            await self.log.start_window(self.session_id, settings, writer=self._writer)
-        except SessionExistsError:
-            try:
-                await self.log.claim_window(self.session_id, writer=self._writer)
-            except NotFoundError:  # somebody archived into the session, and kept no window
-                self.log = None
-                return
-        self.is_open = True
-
-    async def keep(self, head: Head, messages: Sequence[NativeMessage]) -> None:
-        """Write down what is new of the history.
-
-        Raises:
-            StaleWindowError: Another process has gone on with the session.
-            StorageError: The file system refused.
-        """
-        if self.log is None or not self.is_open:
-            return
-        found = [(message, message.get("content")) for message in (*head.messages, *messages)]
-        known = self._kept
-        if known is None or self._first != head.first or not _begins_with(found, known):
-            natives = [message for message, _ in found]
-            await self.log.replace_window(
-                self.session_id, natives, head.kinds, head.first, head.pins, writer=self._writer
-            )
-        elif len(found) > len(known):
-            new = [message for message, _ in found[len(known) :]]
-            await self.log.extend_window(self.session_id, new, head.pins, writer=self._writer)
-        self._kept, self._first = found, head.first
-
-
-def _begins_with(found: Sequence[tuple[Any, Any]], known: Sequence[tuple[Any, Any]]) -> bool:
-    return len(found) >= len(known) and all(
-        one is other and content is kept for (one, content), (other, kept) in zip(found, known, strict=False)
-    )
-
-
-# Which session of a workspace belongs to a Strands agent.
-
+# Which session of a workspace belongs to an agent.
 
 _DEFAULT_AGENT: Final = "default"
 _BETWEEN: Final = "--"
@@ -216,11 +120,9 @@ _FIRST_OR_REPEATED_DASH = re.compile(r"~|(?<![^-])-")
 
 
 def session_of(agent: "Agent", session_id: str | None = None) -> str:
-    """Return the session that *agent* writes to: its own where none is named, so that no two agents share one.
+    """Return *session_id*, or if it is None, the agent's own session, so that no two agents share one.
 
-    Args:
-        agent: Its ``session_id`` is that of its session manager; without one, Strands draws one for each object.
-        session_id: Named by the user.
+    Without a session manager, Strands generates a ``session_id`` for each agent object.
     """
     return session_named(agent.session_id, agent.agent_id) if session_id is None else session_id
 
@@ -228,9 +130,9 @@ def session_of(agent: "Agent", session_id: str | None = None) -> str:
 def session_named(session_id: str, agent_id: str) -> str:
     """Return the session of one agent in a session of Strands'; no two pairs have the same.
 
-    The agent that Strands calls ``default`` has the session itself, any other one its name behind it. Where the last
-    ``--`` stands, the agent begins: so a session that has one itself names its default agent, too, and an agent that
-    begins with a dash, or has several in a row, gets ``~`` before them.
+    It is *session_id* for the agent that Strands calls ``default``, else *session_id*, ``--`` and *agent_id*. The agent
+    begins behind the last ``--``. So a *session_id* with a ``--`` is followed by its default agent, too, and ``~`` is
+    placed before a dash at the beginning of an *agent_id* and before each repeated one.
 
     >>> session_named("release-7", "default"), session_named("release-7", "writer")
     ('release-7', 'release-7--writer')
