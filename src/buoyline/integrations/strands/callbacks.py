@@ -1,7 +1,7 @@
-"""Calling what the user has brought, which may raise anything, where that must not end an agent's call.
+"""Calls of users' code, which may raise anything, in places where an exception must not end an agent's call.
 
-Each catch is broad, and around that one call alone: what our own code raises by mistake comes through. What is raised
-instead is documented to be raised there.
+Each catch is broad, but surrounds that one call: a mistake in our own code is not hidden. The error that is raised
+instead is documented at the caller.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from buoyline.window.events import Event, OnEvent
 
 
 class _Users:
-    """Surrounds code of the user's; what it raises is raised as one of our errors, and those themselves as they are."""
+    """Surrounds code of users: raises its exceptions as errors of ours. Errors of ours are raised as they are."""
 
     def __init__(self, made: Callable[[Exception], BuoylineError]) -> None:
         self._made = made
@@ -42,18 +42,18 @@ class _Users:
 
 
 def guarded_offloader(offloader: Offloader) -> Offloader:
-    """Return *offloader* so that what it raises is a `StorageError`.
+    """Return *offloader* so that it raises `StorageError`.
 
-    One with abilities beyond the two methods is returned itself: its errors are those that the abilities document.
+    An offloader with abilities beyond the two methods is returned itself: the abilities document its errors.
     """
     return _GuardedOffloader(offloader) if abilities_of(offloader) == Abilities() else offloader
 
 
 def guarded_counter(counter: TokenCounter | Callable[[str], int] | None) -> TextCounter:
-    """Return a counter that raises a `MessageError` where *counter*, which only counts, raises anything.
+    """Return a counter that raises `MessageError` if *counter*, which only counts, raises anything.
 
-    Tokenizers do: some refuse texts that hold one of their special tokens. One that answers all questions itself is
-    returned as it is; None stands for the default one.
+    Some tokenizers refuse texts with one of their special tokens. A counter that answers all questions itself is
+    returned as it is; for None, the default counter.
 
     Raises:
         TypeError: *counter* cannot count.
@@ -65,19 +65,19 @@ def guarded_counter(counter: TokenCounter | Callable[[str], int] | None) -> Text
 
 
 def guarded_summarizer(summarizer: Summarizer | SummaryFunction) -> Summarizer:
-    """Return a summariser that raises a `SummaryError` where *summarizer* raises anything: then another one writes.
+    """Return a summarizer that raises `SummaryError` if *summarizer* raises anything: then another one writes.
 
-    Those of buoyline that ask somebody do so already.
+    Those of buoyline that ask a model do so already.
 
     Raises:
-        ConfigError: *summarizer* is none.
+        ConfigError: *summarizer* is of a wrong type.
     """
     found = summarizer_from(summarizer)
     return found if isinstance(found, (CallableSummarizer, ModelSummarizer)) else _GuardedSummarizer(found)
 
 
 def guarded_listener(on_event: OnEvent) -> OnEvent:
-    """Return a listener that raises a `ConfigError` where *on_event* raises anything."""
+    """Return a listener that raises `ConfigError` if *on_event* raises anything."""
 
     def listen(event: Event) -> None:
         with _Users(lambda error: ConfigError("on_event", f"failed at {type(event).__name__}: {error!r}")):
@@ -87,7 +87,7 @@ def guarded_listener(on_event: OnEvent) -> OnEvent:
 
 
 def guarded_management(management: ContextManagement) -> ContextManagement:
-    """Return *management* with managers of a user's own that raise a `ConfigError` where they raise anything."""
+    """Return *management* with users' managers that raise `ConfigError` if they raise anything."""
     hooks = {hook: tuple(map(_guarded_entry, entries)) for hook, entries in management.hooks.items()}
     return management.model_copy(update={"hooks": hooks})
 
@@ -145,16 +145,15 @@ def _refused(error: Exception) -> StorageError:
     return StorageError(errno.EIO, f"the offloader failed: {error!r}")
 
 
-# Doing asynchronous work from where Strands calls synchronously, in the middle of its event loop.
-
+# Asynchronous work in a synchronous call of Strands', in the middle of its event loop.
 
 T = TypeVar("T")
 
 
 def run_apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run *work* in an event loop of its own, in a thread of its own, and wait for it.
+    """Run *work* in a thread and an event loop of its own, and wait for it.
 
-    The caller's loop, if one runs, stands still meanwhile. Context variables are the caller's.
+    The caller's loop, if one runs, is blocked meanwhile. Context variables are the caller's.
 
     Raises:
         Exception: Whatever *work* raises.

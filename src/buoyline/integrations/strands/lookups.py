@@ -1,4 +1,4 @@
-"""The lookups of an agent: in its own session, and in the earlier results that its messages name."""
+"""The lookups of an agent: in its own session, and in earlier results whose stubs are in its messages."""
 
 import asyncio
 import fnmatch
@@ -31,12 +31,11 @@ from buoyline.offloader.stub import is_stub
 from buoyline.tokens import TextCounter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
 
-# Results of other sessions that an agent may read: those whose stubs are in its own messages.
+# An agent may read results of other sessions if their stubs are in its own messages.
 #
-# Without a session manager Strands draws a session id for each agent object, so a restarted agent has another session
-# than its messages come from. A path in a message proves nothing, since a user may write any path. A stub does: the
-# session has recorded its whole text, which nobody can guess.
-
+# Without a session manager, Strands generates a session id for each agent object, so a restarted agent has another
+# session than its messages come from. A path in a message proves nothing, since a user may write any path. A stub does:
+# the session has recorded its whole text, which nobody can guess.
 
 logger = logging.getLogger(__name__)
 
@@ -47,12 +46,12 @@ _UNREADABLE: Final = (CorruptError, FormatVersionError, NotFoundError, StorageEr
 
 @dataclass(frozen=True, slots=True)
 class EarlierResults:
-    """Files of results of other sessions, as far as an agent may read them.
+    """Files of results of other sessions that an agent may read.
 
     Attributes:
-        workspace: Where they are.
-        sessions: Session ids by file; files are relative to the workdir, with the readable copies among them.
-        has_unknown: The messages hold stubs that no session of the workspace has recorded.
+        workspace: Of the files.
+        sessions: Session ids by file. Files are relative to the workdir; views are among them.
+        has_unknown: The messages have stubs that no session of the workspace has recorded.
     """
 
     workspace: LocalWorkspace | MemoryWorkspace
@@ -65,7 +64,7 @@ class EarlierResults:
         return list(dict.fromkeys(self.sessions.values()))
 
     def session_of(self, reference: str) -> str | None:
-        """Return the session of the file that *reference* means; None if it is not one of these. Blocking."""
+        """Return the session of the file behind *reference*; None if it is not one of these. Blocking."""
         for session_id in self.owners:
             try:
                 target = resolve_reference(self.workspace, reference, session_id)
@@ -76,7 +75,7 @@ class EarlierResults:
         return None
 
     def files_of(self, session_id: str) -> list[str]:
-        """Return the files of a session, in order; of a result with a readable copy, the copy."""
+        """Return the files of a session, in order; of a result with a view, the view."""
         files = [file for file, owner in self.sessions.items() if owner == session_id]
         copied = {layout.result_behind(file) for file in files if layout.is_view_name(file.rpartition("/")[2])}
         return [file for file in files if file not in copied]
@@ -85,9 +84,9 @@ class EarlierResults:
 async def earlier_results(
     workspace: LocalWorkspace | MemoryWorkspace, session_id: str, messages: Sequence[Mapping[str, Any]]
 ) -> EarlierResults:
-    """Return the results of other sessions than *session_id* whose stubs *messages* hold.
+    """Return the results of other sessions than *session_id* whose stubs are in *messages*.
 
-    A session that cannot be read is logged, and its stubs count as unknown: the agent still reads its own session.
+    If a session cannot be read, that is logged, and its stubs count as unknown: the agent still reads its own session.
     """
     stubs: dict[str, list[str]] = {}
     for text in _stubs_in(messages):
@@ -141,13 +140,13 @@ _UNKNOWN: Final = (
 class SessionLookups:
     """Answers `read`, `grep`, `search`, `glob` and `query` for one agent.
 
-    A path is looked for in the agent's session first, then among the earlier results. Without a path both are searched.
+    A path is resolved in the agent's session first, then among the earlier results. Without a path, both are searched.
     """
 
     def __init__(
         self, workspace: LocalWorkspace, session_id: str, messages: Messages, *, max_tokens: int, counter: TextCounter
     ) -> None:
-        """Look in *session_id*, and in the results whose stubs *messages* hold."""
+        """Look in *session_id*, and in the results whose stubs are in *messages*."""
         self._workspace, self._session_id, self._messages = workspace, session_id, messages
         self._max_tokens, self._counter = max_tokens, counter
 
@@ -156,7 +155,7 @@ class SessionLookups:
         return self._tools_of(self._session_id, self._max_tokens)
 
     async def answer(self, name: str, given: Mapping[str, Any]) -> str:
-        """Answer a call of the tool *name* with the arguments *given*."""
+        """Answer a call of the tool *name*."""
         earlier = await earlier_results(self._workspace, self._session_id, self._messages())
         if not earlier.sessions:
             text = await self._call(self._session_id, name, given, self._max_tokens)
@@ -171,7 +170,7 @@ class SessionLookups:
         return "".join(answers)
 
     def _places(self, name: str, given: Mapping[str, Any], earlier: EarlierResults) -> dict[str, Mapping[str, Any]]:
-        """Return the sessions to ask, with the arguments for each. Blocking."""
+        """Return the arguments for each session to ask. Blocking."""
         own, path = self._session_id, given.get("path")
         if name in _SEARCHES and path is None and not given.get("after"):
             found = {session: earlier.files_of(session)[:MAX_PATHS] for session in earlier.owners}
@@ -193,7 +192,7 @@ class SessionLookups:
         }
 
     def _place_of(self, path: Any, earlier: EarlierResults) -> tuple[str, list[Any]]:
-        """Return the session that *path* is in, and the paths to look for there; the own one if it is in none."""
+        """Return the session of *path*, and its paths there; if it is in none, the agent's own."""
         if not isinstance(path, str) or self._file_at(path, self._session_id) is not None:
             return self._session_id, [path]
         for session in earlier.owners:
@@ -226,7 +225,7 @@ class SessionLookups:
 
 
 def _matching(pattern: str, earlier: EarlierResults) -> str:
-    """Return what a listing says of earlier results."""
+    """Return the lines of a listing about earlier results."""
     files = [file for owner in earlier.owners for file in earlier.files_of(owner) if _matches(file, pattern)]
     more = f" and {len(files) - MAX_PATHS:,} more" if len(files) > MAX_PATHS else ""
     listed = "\n".join(files[:MAX_PATHS])
@@ -237,34 +236,33 @@ def _matches(file: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(file, pattern) or fnmatch.fnmatchcase(file.rpartition("/")[2], pattern)
 
 
-# A tool of buoyline's as a tool of Strands'.
-
+# Tools as Strands has them.
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[list[dict[str, Any]]]]
-"""Answers a call with the blocks of a result; what it raises of ours, the model is told."""
+"""Answers a call with the blocks of a result. The model sees the errors of ours that it raises."""
 
 
 class WorkspaceTool(AgentTool):
-    """A tool for one agent. What is wrong with a call is an error result, which a model can mend its call by."""
+    """A tool for one agent. A wrong call gets an error result, so that the model can correct the call."""
 
     def __init__(self, name: str, description: str, parameters: Mapping[str, Any], answer: Answer) -> None:
-        """Offer *answer* under *name*, with a JSON Schema of its arguments."""
+        """Offer *answer* under *name*; *parameters* is a JSON Schema of its arguments."""
         super().__init__()
         self._name, self._description, self._parameters, self._answer = name, description, dict(parameters), answer
 
     @property
     def tool_name(self) -> str:
-        """What the model calls it by."""
+        """The name for the model."""
         return self._name
 
     @property
     def tool_spec(self) -> ToolSpec:
-        """What the model is told of it."""
+        """The specification for the model."""
         return {"name": self._name, "description": self._description, "inputSchema": {"json": self._parameters}}
 
     @property
     def tool_type(self) -> str:
-        """Its kind: a function."""
+        """The kind of tool: a function."""
         return "function"
 
     async def stream(self, tool_use: ToolUse, invocation_state: dict[str, Any], **kwargs: Any) -> ToolGenerator:  # noqa: ARG002 - the interface passes them

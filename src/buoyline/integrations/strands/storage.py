@@ -33,15 +33,14 @@ from buoyline.workspace.journal import Record
 if TYPE_CHECKING:
     from strands.sandbox.base import Sandbox
 
-# Bytes of a content type as a part of a tool result, and back. Pure.
-
+# Bytes of a content type as a part of a tool result, and back.
 
 PLAIN_TEXT: Final = "text/plain"
 _KINDS: Final = frozenset({"audio", "image", "video"})
 
 
 def part_of(content: bytes, content_type: str) -> Text | Media:
-    """Return the part that *content* is stored as: plain text as text, all else as a payload of its type."""
+    """Return *content* as a part: plain text as text, all else as media of its type."""
     if content_type == PLAIN_TEXT:
         try:
             return Text(content.decode("utf-8"))
@@ -52,9 +51,9 @@ def part_of(content: bytes, content_type: str) -> Text | Media:
 
 
 def payload_of(result: ToolResult, blob: str = "") -> tuple[bytes, str]:
-    """Return the bytes and the content type of a stored *result*, or of the medium in it whose file is *blob*.
+    """Return the bytes and the content type of a stored *result*, or of the media in it whose file is *blob*.
 
-    A result of several blocks is its text; of one that is all JSON, the JSON.
+    A result of one JSON block is that JSON; one of several blocks is their text.
 
     Raises:
         KeyError: No part of *result* is in *blob*.
@@ -74,24 +73,17 @@ def payload_of(result: ToolResult, blob: str = "") -> tuple[bytes, str]:
             return result.text.encode("utf-8", "surrogatepass"), PLAIN_TEXT
 
 
-# What Strands' context offloader puts around content that it hands to a unified storage, taken off and put back.
+# Strands' context offloader puts a frame around content that it writes to a unified storage.
 #
-# Pure. Source: ``_frame_content`` of `strands.vended_plugins.context_offloader.plugin`: two bytes with the length of
-# the
+# Source: ``_frame_content`` of `strands.vended_plugins.context_offloader.plugin`: two bytes with the length of the
 # content type, big-endian, the content type in UTF-8, the content.
-
 
 _LENGTH_BYTES: Final = 2
 _CONTENT_TYPE = re.compile(rb"[A-Za-z0-9!#$&^_.+-]{1,120}/[A-Za-z0-9!#$&^_.+-]{1,120}")
 
 
 class Framed(NamedTuple):
-    """Content without its frame.
-
-    Attributes:
-        content_type: What the frame says; empty where there was none.
-        content: What was in it; all of the bytes where there was none.
-    """
+    """Content without its frame; without a frame, *content_type* is empty and *content* all bytes."""
 
     content_type: str
     content: bytes
@@ -104,7 +96,7 @@ def framed(content: bytes, content_type: str) -> bytes:
 
 
 def unframed(data: bytes) -> Framed:
-    r"""Take the frame off *data*; what has none is content of no type.
+    r"""Return *data* without its frame.
 
     >>> unframed(b"\x00\x0atext/plainhi")
     Framed(content_type='text/plain', content=b'hi')
@@ -116,28 +108,27 @@ def unframed(data: bytes) -> Framed:
     return Framed(content_type.decode("ascii"), data[end:])
 
 
-# `KeyedStorage`: Strands' unified storage over the entries of a workspace.
+# Strands' unified storage over the entries of a workspace.
 #
 # Source: `strands.storage.Storage` and its shipped backends for the keys: runs of ``/`` are one, none at either end,
-# and
-# neither a backslash nor a ``..`` segment.
+# and neither a backslash nor a ``..`` segment.
 
 
 class KeyedStorage:
     """Bytes under keys, as Strands' subsystems and the unified form of its context offloader store them.
 
-    A frame that the offloader puts around content is kept beside it: the file holds the content alone, so ``cat`` and
-    ``grep`` work. Writing over a key is atomic and durable, and what was damaged on disk is an error.
+    The offloader's frame is stored separately, so that the file holds the content alone and ``cat`` and ``grep`` work.
+    Overwriting a key is atomic and durable, and damage on disk is an error.
     """
 
     def __init__(self, entries: Callable[[], StoredEntries], prefix: str = "") -> None:
-        """Use what *entries* gives when something is first done, under keys that begin with *prefix*."""
+        """Use the entries that *entries* returns at each call; keys begin with *prefix*."""
         self._entries, self._prefix = entries, prefix
         if prefix:
             self._namespaced = _NAMESPACED
 
     async def write(self, key: str, data: bytes) -> None:
-        """Store *data* under *key*, in place of what is there.
+        """Store *data* under *key*, in place of earlier data.
 
         Raises:
             strands.types.exceptions.StorageError: *key* cannot be one, or the workspace refused.
@@ -149,10 +140,10 @@ class KeyedStorage:
             raise StrandsStorageError(f"Failed to write {key!r}: {error}") from error
 
     async def read(self, key: str) -> bytes | None:
-        """Return the bytes under *key*; None where there are none.
+        """Return the bytes under *key*; None if there are none.
 
         Raises:
-            strands.types.exceptions.StorageError: *key* cannot be one, or what is there is not what was written.
+            strands.types.exceptions.StorageError: *key* cannot be one, or the data is not as it was written.
         """
         try:
             found = await self._entries().read(self._key(key))
@@ -163,7 +154,7 @@ class KeyedStorage:
         return framed(found.content, found.frame) if found.frame else found.content
 
     async def delete(self, key: str) -> None:
-        """Remove what is under *key*; nothing happens where nothing is.
+        """Remove *key*, if it is there.
 
         Raises:
             strands.types.exceptions.StorageError: *key* cannot be one, or the workspace refused.
@@ -187,11 +178,11 @@ class KeyedStorage:
         return [key.removeprefix(self._prefix) for key in keys]
 
     async def search(self, query: str) -> builtins.list[StorageSearchResult]:
-        """Return what has words of *query* in it, the best first, ranked as Strands' own storages rank it."""
+        """Return the keys whose data has words of *query*, best first, ranked as by Strands' own storages."""
         return await KeywordSearchStrategy().search(self, query)
 
     def namespace(self, prefix: str) -> "KeyedStorage":
-        """Return a view of what is below *prefix*.
+        """Return a view of the keys below *prefix*.
 
         Raises:
             strands.types.exceptions.StorageError: *prefix* cannot be one.
@@ -200,7 +191,7 @@ class KeyedStorage:
         return KeyedStorage(self._entries, f"{self._prefix}{below}/" if below else self._prefix)
 
     def for_sandbox(self, sandbox: object) -> "KeyedStorage":  # noqa: ARG002 - the interface passes it
-        """Return itself: files are the host's, whichever sandbox the agent's commands run in."""
+        """Return the storage itself: files are on the host, whatever the sandbox of the agent's commands."""
         return self
 
     def _key(self, key: str) -> str:
@@ -219,16 +210,16 @@ def _checked_key(key: str) -> str:
     return normalized
 
 
-# Which tool result a reference means that a storage has given: a path, a bare file name, or one without extension.
+# References of a storage: a path, a bare file name, or one without extension.
 
 
 class Located(NamedTuple):
-    """A stored result, or a medium in it.
+    """A stored result, or media in it.
 
     Attributes:
         session_id: The session that stored it.
         name: Of the result's file, within the session.
-        blob: Of the medium's file, relative to the workdir; empty for the result itself.
+        blob: The file of the media, relative to the workdir; empty for the result itself.
     """
 
     session_id: str
@@ -247,11 +238,11 @@ def session_in(workspace: LocalWorkspace | MemoryWorkspace, directory: str) -> s
 
 
 def relative_to(reference: str, root: str | None, workspace: LocalWorkspace) -> str | None:
-    """Return *reference* relative to the workdir, a bare name as it is; None where it leads elsewhere.
+    """Return *reference* relative to the workdir, a bare name as it is; None if it leads elsewhere.
 
     Args:
         reference: Absolute, or relative to where the process was started, or a bare name.
-        root: What relative references of the storage begin with; None where they are absolute.
+        root: The beginning of relative references; None if they are absolute.
         workspace: The workspace.
     """
     if root is not None and reference.startswith(f"{root}/"):
@@ -268,13 +259,13 @@ def relative_to(reference: str, root: str | None, workspace: LocalWorkspace) -> 
 def held_result(
     workspace: MemoryWorkspace, reference: str, session_id: str, *, is_confined: bool = True
 ) -> Located | None:
-    """Return the result in memory that *reference* spells, a path or a bare name; None where it spells none of ours.
+    """Return the result in memory behind *reference*, a path or a bare name; None if there is none.
 
     Args:
         workspace: The workspace.
         reference: A path or a bare name.
-        session_id: The session that a bare name is looked for in.
-        is_confined: Whether a path of another session is none of ours.
+        session_id: The session of bare names.
+        is_confined: Whether paths of other sessions are refused.
     """
     directory, _, name = reference.removeprefix("memory:///").rpartition("/")
     if not layout.is_result_name(name):
@@ -284,9 +275,9 @@ def held_result(
 
 
 def result_anywhere(workspace: LocalWorkspace, named: str) -> Located | None:
-    """Return what *named*, relative to the workdir, leads to in any session. Blocking.
+    """Return the result or media at *named*, relative to the workdir, in any session. Blocking.
 
-    A bare name that several sessions have means none of them. Of a blob any session knows the type, and all are asked.
+    A bare name that several sessions have is ambiguous: None. The type of a blob is in any session that has it.
 
     Raises:
         CorruptError: A session's journal is gone.
@@ -300,7 +291,7 @@ def result_anywhere(workspace: LocalWorkspace, named: str) -> Located | None:
 
 
 def result_named(workspace: LocalWorkspace, session_id: str, named: str) -> Located | None:
-    """Return what *named*, relative to the workdir, leads to among the results of a session; the newest. Blocking.
+    """Return the newest result or media of a session at *named*, relative to the workdir. Blocking.
 
     Raises:
         CorruptError: The session's journal is gone.
@@ -336,19 +327,19 @@ Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
 
 
 class WorkspaceStorage(KeyedStorage):
-    """Keeps what a Strands agent offloads in a workspace, whole, durable and readable.
+    """Stores content that a Strands agent offloads in a workspace, whole, durable and readable.
 
-    ``ContextOffloader(storage=WorkspaceStorage("./workspace"))`` stores each block raw, since it finds ``store`` and
-    ``retrieve``; the references that the model sees are paths that ``cat`` and ``grep`` take. ``Agent(storage=...)``
-    uses the unified form beside it, and so does the offloader with ``WorkspaceStorage(...).namespace("offloads")``.
+    ``ContextOffloader(storage=WorkspaceStorage("./workspace"))`` calls ``store`` and ``retrieve`` with each block; the
+    references that the model sees are paths for ``cat`` and ``grep``. ``Agent(storage=...)`` uses the unified form, and
+    so does the offloader with ``WorkspaceStorage(...).namespace("offloads")``.
 
-    Plain text is a file of the session, in reach of buoyline's lookups; everything else stands under ``data/`` by the
-    hash of its bytes, with the extension of its type (``.bin`` for HTML and SVG, which run when they are opened). Both
-    are in the session's journal, with their types, so that any process finds them again. The same key with other
-    content is another file.
+    Plain text is a file of the session, where buoyline's lookups find it. Everything else is under ``data/`` by the
+    hash of its bytes, with the extension of its type (``.bin`` for HTML and SVG, which run when they are opened). The
+    session's journal has both with their types, so that any process finds them. The same key with other content is
+    another file.
 
-    Nothing is evicted: what is on disk stays, and a `MemoryWorkspace` ages by turns, which `WorkspaceOffloader` or
-    `ContextWindow` count.
+    Nothing is evicted on disk. A `MemoryWorkspace` evicts by turns, which `WorkspaceOffloader` or `ContextWindow`
+    count.
     """
 
     def __init__(
@@ -362,15 +353,14 @@ class WorkspaceStorage(KeyedStorage):
         """Store in *workspace*; nothing is created before something is stored.
 
         Args:
-            workspace: A workspace, or the directory of one. A relative directory makes relative references, an
-                absolute one, or a workspace, absolute ones.
-            session_id: The session that content belongs to; content of other sessions cannot be retrieved. Left out,
-                it is ``"strands"``, or with `WorkspaceOffloader` each agent's own, and `retrieve` finds the content
-                of all sessions: the storage belongs to the host program then, not to one agent.
-            agent_id: The agent within the session, where several share it: the same one that `session_of` says of an
-                agent with these ids.
-            sandbox: The one that the agent runs in. Files are the host's all the same: the agent reads them with the
-                tools that run outside of it.
+            workspace: A workspace, or the directory of one. With a relative directory, references are relative, else
+                absolute.
+            session_id: The session of the content; content of other sessions cannot be retrieved. Default:
+                ``"strands"``, or with `WorkspaceOffloader` each agent's own; then `retrieve` finds the content of all
+                sessions, since the storage belongs to the host program, not to one agent.
+            agent_id: The agent within the session, if several share it.
+            sandbox: That of the agent. Files are on the host all the same: the agent reads them with the tools that run
+                there.
 
         Raises:
             InvalidNameError: The session cannot have this id.
@@ -387,20 +377,20 @@ class WorkspaceStorage(KeyedStorage):
         super().__init__(lambda: self.workspace.entries(self.session_id))
 
     def for_sandbox(self, sandbox: "Sandbox") -> "WorkspaceStorage":  # type: ignore[override]
-        """Return this storage where it was made for a sandbox, else one for *sandbox* on the same session."""
+        """Return this storage if it was made for a sandbox, else one for *sandbox* on the same session."""
         return self if self._sandbox is not None else self._bound(self.session_id, sandbox)
 
     def for_session(self, session_id: str) -> "WorkspaceStorage":
-        """Return a storage in the same workspace for *session_id*; itself where a session was named for it."""
+        """Return a storage in the same workspace for *session_id*; itself if it was made for a session."""
         return self if self.is_named or session_id == self.session_id else self._bound(session_id, self._sandbox)
 
     async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
         """Store *content*, durable on return, and return its reference: the path of its file.
 
         Args:
-            key: Of the block; used for the file's name. The same key with other content is kept beside the first.
+            key: Of the block; is part of the file's name. The same key with other content is another file.
             content: The raw bytes.
-            content_type: Its media type; kept as it is, and tells the extension.
+            content_type: Its media type, which determines the extension.
 
         Raises:
             QuotaExceededError: The content, the session or the workspace would exceed its quota.
@@ -418,13 +408,13 @@ class WorkspaceStorage(KeyedStorage):
         """Return the content behind *reference* and its type.
 
         Args:
-            reference: What `store` has returned, the same as an absolute or relative path, or the bare name of the
-                file, with or without its extension.
+            reference: As `store` has returned it, as an absolute or relative path, or the bare name of the file, with
+                or without its extension.
 
         Raises:
-            KeyError: There is no such content, or, in memory, no longer; or a storage with a session of its own is
-                asked for another one's; or several sessions have a file of that bare name.
-            CorruptError: The file is not what was stored.
+            KeyError: There is no such content, or, in memory, no longer; or it belongs to another session than that of
+                the storage; or several sessions have a file of that bare name.
+            CorruptError: The file is not as it was stored.
             StorageError: The file cannot be read.
         """
         place = self._places.get(reference) or await self._found(reference)
@@ -441,7 +431,7 @@ class WorkspaceStorage(KeyedStorage):
             raise KeyError(f"Reference not found: {reference}") from error
 
     def clear(self) -> None:
-        """Remove all that a `MemoryWorkspace` holds, of every session. What is on disk stays: `buoyline gc` removes it.
+        """Remove all content of a `MemoryWorkspace`, of every session.
 
         Raises:
             ConfigError: The workspace is on disk.
@@ -465,11 +455,11 @@ class WorkspaceStorage(KeyedStorage):
         return self.workspace.files.reference(name) if self._root is None else f"{self._root}/{name}"
 
     def _held_payload(self, reference: str) -> tuple[bytes, str]:
-        """Return a payload in memory, which belongs to no session: who knows its hash has seen the reference.
+        """Return a blob in memory. It belongs to no session: only those know its hash who have seen the reference.
 
         Raises:
-            KeyError: It is none.
-            NotFoundError: It is not held, or no longer.
+            KeyError: *reference* is not that of a blob.
+            NotFoundError: It is not in memory, or no longer.
         """
         name = reference.removeprefix("memory:///")
         if isinstance(self.workspace, LocalWorkspace) or layout.digest_in(name) is None:
@@ -477,7 +467,7 @@ class WorkspaceStorage(KeyedStorage):
         return self.workspace.retrieve(layout.reference_to(name)), layout.media_type_of(name)
 
     async def _found(self, reference: str) -> Located | None:
-        """Return what *reference* means; None if it means nothing that this storage may give."""
+        """Return the content behind *reference*; None if this storage may return none."""
         workspace, session_id = self.workspace, self.session_id
         if not isinstance(workspace, LocalWorkspace):
             return held_result(workspace, reference, session_id, is_confined=self.is_named)
@@ -491,7 +481,7 @@ class WorkspaceStorage(KeyedStorage):
 
 
 def _root_of(workspace: Workspace | str | os.PathLike[str]) -> str | None:
-    """Return what relative references begin with; None for absolute ones.
+    """Return the beginning of relative references; None for absolute ones.
 
     Raises:
         ConfigError: *workspace* is neither a workspace nor a path.
@@ -512,24 +502,20 @@ if TYPE_CHECKING:
     _offloader_storage: type[OffloaderStorage] = WorkspaceStorage
 
 
-# Calling what the user has brought, which may raise anything, where a failure must not cost a tool result.
-
+# Storages of users, which may raise anything: a failure must not cost a tool result.
 
 T = TypeVar("T")
 
 
 async def attempted(work: Coroutine[Any, Any, T]) -> T | Exception:
-    """Return what *work* returns, or the exception that ended it; the end of the program and a cancellation are raised.
+    """Return the result of *work*, or its exception; the end of the program and a cancellation are raised.
 
-    An exception in a hook of Strands' makes an error of a successful result, and the model never sees the result.
+    An exception in a hook of Strands' turns a successful result into an error, and the model never sees the result.
     """
     found: T | BaseException = (await asyncio.gather(work, return_exceptions=True))[0]
     if isinstance(found, BaseException) and not isinstance(found, Exception):
         raise found
     return found
-
-
-# A unified storage of Strands' in the form of the offloader's: ``store`` and ``retrieve``.
 
 
 logger = logging.getLogger(__name__)
@@ -550,25 +536,25 @@ class KeepsBlocks(Protocol):
 
 
 class KeepsKeys(Protocol):
-    """A unified storage, as far as it is used here."""
+    """A unified storage of Strands', as far as it is used here."""
 
     async def write(self, key: str, data: bytes) -> None:
         """Store *data* under *key*."""
         ...
 
     async def read(self, key: str) -> bytes | None:
-        """Return what is under *key*; None where nothing is."""
+        """Return the bytes under *key*; None if there are none."""
         ...
 
     def delete(self, key: str) -> Coroutine[Any, Any, None]:
-        """Remove what is under *key*."""
+        """Remove *key*."""
         ...
 
 
 class FramedStorage:
-    """Stores content with its type in front, as Strands' own offloader does; the key is the reference.
+    """A unified storage in the form of the offloader's: content with its type in front; the key is the reference.
 
-    Keys stand below the session, so that two agents on one storage do not write over each other's results.
+    Keys are below the session, so that two agents on one storage do not overwrite each other's results.
     """
 
     def __init__(self, storage: KeepsKeys, session_id: str) -> None:
@@ -578,9 +564,9 @@ class FramedStorage:
         self._cycle = 0
 
     async def evict(self, cycle: int, after_cycles: int | None) -> None:
-        """Delete what was not used for more than *after_cycles* cycles before *cycle*; None deletes nothing.
+        """Delete entries that were unused for more than *after_cycles* cycles before *cycle*; None deletes nothing.
 
-        What the storage refuses to delete is tried again next time.
+        If the storage refuses, the next call tries again.
         """
         self._cycle = cycle
         if after_cycles is None:
@@ -593,13 +579,13 @@ class FramedStorage:
                 logger.debug("%s could not be evicted: %r", key, failure)
 
     def with_session_of(self, reference: str) -> "FramedStorage":
-        """Return a storage for the session that *reference* begins with; itself if it begins with none."""
+        """Return a storage for the session in *reference*; itself if there is none."""
         parts = reference.split("/")
         is_ours = len(parts) > _PREFIX_PARTS and parts[0] == "offloader"
         return FramedStorage(self._storage, parts[1]) if is_ours else self
 
     async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
-        """Store *content* and return the key that it stands under."""
+        """Store *content* and return its key."""
         name = f"{self._prefix}{key}"
         await self._storage.write(name, framed(content, content_type))
         self._cycles[name] = self._cycle
@@ -609,7 +595,7 @@ class FramedStorage:
         """Return content and type.
 
         Raises:
-            KeyError: Nothing of this session is there.
+            KeyError: The session has no such content.
         """
         data = await self._storage.read(reference) if reference.startswith(self._prefix) else None
         if data is None:

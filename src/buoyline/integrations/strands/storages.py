@@ -1,4 +1,4 @@
-"""Strands' storages of offloaded content under their own names, with a workspace behind them.
+"""Storages of offloaded content under the names of Strands' own, over a workspace.
 
 Source: Strands' page on the storage of its context offloader, for names, parameters and defaults.
 """
@@ -22,30 +22,27 @@ from buoyline.workspace import MemoryWorkspace, layout
 if TYPE_CHECKING:
     from strands.sandbox.base import Sandbox
 
-# `SandboxStorage`: offloaded content as files in a sandbox of Strands', where the agent's shell finds them.
-#
-# Source: Strands' page on the storage of its context offloader, for the sidecars and the form of references.
-
-
 _SIDECAR: Final = ".metadata.json"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _KEY_CHARS: Final = 60
 
 
 def is_sandboxed(sandbox: "Sandbox | None") -> bool:
-    """Return whether the files of *sandbox* are not those of the host, as for an agent without a sandbox of its own."""
+    """Return whether the files of *sandbox* are not the host's, as they are without a sandbox."""
     return sandbox is not None and not isinstance(sandbox, NotASandboxLocalEnvironment)
 
 
 class SandboxStorage:
-    """Keeps each block in a file of its own below one directory of a sandbox.
+    """Stores each block as a file in one directory of a sandbox, where the agent's shell finds it.
 
-    Beside each file a sidecar holds its content type: with one sidecar for all, two agents would write over each
-    other's types. Whoever has a reference, in whatever process, retrieves the block.
+    Each file has a sidecar with its content type: with one sidecar for all, two agents would overwrite each other's
+    types. Any process retrieves a block by its reference.
+
+    Source: Strands' page, for the sidecars and the form of references.
     """
 
     def __init__(self, artifact_dir: str, sandbox: "Sandbox") -> None:
-        """Store in *artifact_dir* of *sandbox*; nothing is written before something is stored."""
+        """Store in *artifact_dir* of *sandbox*; nothing is created before something is stored."""
         self._directory, self._sandbox = artifact_dir.rstrip("/"), sandbox
 
     async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
@@ -84,7 +81,7 @@ class SandboxStorage:
         return found[0] if len(found) == 1 else stem
 
     async def _type_of(self, path: str) -> str:
-        """Return the content type of a file; that of its extension if its sidecar is gone or damaged."""
+        """Return the content type of a file; if its sidecar is missing or damaged, that of its extension."""
         try:
             noted = parse(await self._sandbox.read_file(f"{path}{_SIDECAR}"))
         except (MessageError, OSError):
@@ -94,13 +91,13 @@ class SandboxStorage:
 
 
 class FileStorage(WorkspaceStorage):
-    """`WorkspaceStorage` in a directory: change the import, and what is offloaded is durable and whole.
+    """`WorkspaceStorage` in a directory: change the import, and offloaded content is durable and whole.
 
-    With a sandbox the files are in the sandbox, block by block, as Strands' own storage keeps them: a workspace needs
-    locks and syncs, which no sandbox offers.
+    With a sandbox, the files are in the sandbox, block by block, as with Strands' own storage: a workspace needs locks
+    and syncs, which no sandbox offers.
 
     Attributes:
-        in_sandbox: Keeps the blocks in the sandbox; None without one.
+        in_sandbox: Stores the blocks in the sandbox; None without one.
     """
 
     def __init__(
@@ -109,11 +106,11 @@ class FileStorage(WorkspaceStorage):
         """Store in *artifact_dir*; see `WorkspaceStorage`.
 
         Args:
-            artifact_dir: The directory of a workspace. A relative one makes relative references.
-            sandbox: Files are written and read through it; Strands' stand-in for the host means the host.
+            artifact_dir: The directory of a workspace. If it is relative, so are references.
+            sandbox: Files are written and read through it, unless it is Strands' `NotASandboxLocalEnvironment`.
 
         Raises:
-            ConfigError: *artifact_dir* is no path.
+            ConfigError: *artifact_dir* is not a path.
         """
         super().__init__(artifact_dir, sandbox=sandbox)
         self._artifact_dir = os.fspath(artifact_dir)
@@ -151,14 +148,14 @@ class FileStorage(WorkspaceStorage):
 class InMemoryStorage(WorkspaceStorage, TheirInMemoryStorage):
     """`WorkspaceStorage` in memory.
 
-    It is one of Strands' class by that name, since Strands' own plugin counts turns for that class alone.
+    It is a subclass of Strands' class of that name, since Strands' own plugin counts turns for that class alone.
     """
 
     def __init__(self, evict_after_turns: int | None = 20) -> None:
-        """Hold what is stored for so many turns after it was last used; see `MemoryWorkspace`.
+        """Store content in memory; see `MemoryWorkspace`.
 
         Args:
-            evict_after_turns: None keeps everything.
+            evict_after_turns: Turns after the last use of content; None keeps everything.
 
         Raises:
             ConfigError: *evict_after_turns* is neither None nor a whole number above 0. It is a ValueError.
@@ -174,7 +171,7 @@ class InMemoryStorage(WorkspaceStorage, TheirInMemoryStorage):
         """Refuse a second agent of Strands' plugin: the turns of both would count.
 
         Raises:
-            ConfigError: There is one already. It is a ValueError.
+            ConfigError: It has one already. It is a ValueError.
         """
         if self._is_evicting and self._agent_id not in (0, agent_id):
             raise ConfigError(
