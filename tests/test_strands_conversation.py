@@ -194,7 +194,7 @@ def test_a_manager_without_a_workspace_takes_the_agents_else_memory_with_a_warni
     for number in range(3):
         agent(f"question {number}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ([] if has == "nothing" else ["w"])
-    assert ("ends with the process" in caplog.text) is (has == "nothing")
+    assert ("end with the process" in caplog.text) is (has == "nothing")
     shown = "".join(path.read_text("utf-8") for path in tmp_path.glob("w/sessions/*/transcript.md"))
     assert ("question 0" in shown) is (has != "nothing")
     assert len(history(agent)) == 2

@@ -184,8 +184,8 @@ class WorkspaceConversationManager(ConversationManager):
             self.offloader, self._has_workspace = found, True
         elif self._archives:
             logger.warning(
-                "what leaves the history is kept in memory and ends with the process; give %s a workspace, such as "
-                'workspace="./workspace", to keep it',
+                "removed messages are kept in memory and end with the process; give %s a workspace, such as "
+                'workspace="./workspace", to keep them',
                 type(self).__name__,
             )
 

@@ -151,7 +151,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
     async def _reduce(self, agent: "Agent") -> None:
         window = await self._follow(agent)
         if await window.compress(force=True) is None:
-            raise ContextWindowOverflowException("nothing more may leave the conversation")
+            raise ContextWindowOverflowException("no more messages may be removed from the conversation")
         self._show(agent, window)
 
     async def _recover(self, agent: "Agent", error: Exception) -> None:

@@ -276,7 +276,7 @@ class CutConversationManager(WorkspaceConversationManager):
         flags = self._pin(messages)
         lasting = tuple(at - heads for at in range(heads, cut) if flags[at])
         if cut - heads <= len(lasting):
-            raise ContextWindowOverflowException("nothing more may leave the conversation")
+            raise ContextWindowOverflowException("no more messages may be removed from the conversation")
         counts = [entry.tokens for entry in entries]
         outdated = self._projection.outdated(messages, cut, counts, window.fixed_tokens)
         await self._replace(agent, window, Eviction(cut - heads, lasting, (), frozenset()), **settings)
@@ -569,7 +569,7 @@ class SummarizingConversationManager(CutConversationManager):
         self._is_extractive = summarizer == EXTRACTIVE
         if isinstance(summarizer, str):
             if not self._is_extractive:
-                problem = f"{summarizer!r} is none; give {EXTRACTIVE!r}, a summariser or a function"
+                problem = f"{summarizer!r} is not a summarizer: give {EXTRACTIVE!r}, a summarizer or a function"
                 raise ConfigError("summarizer", problem)
             summarizer = None
         self._summarizer = None if summarizer is None else guarded_summarizer(summarizer)

@@ -375,7 +375,7 @@ def as_storage(given: Any) -> Any:
     if isinstance(given, (str, os.PathLike, Workspace)):
         return WorkspaceStorage(given)
     forms = "a workspace, a path, or an object with 'store' and 'retrieve', or with 'write' and 'read'"
-    raise ConfigError("storage", f"{type(given).__name__} is none: give {forms}")
+    raise ConfigError("storage", f"{type(given).__name__} is not a storage: give {forms}")
 
 
 def _bind(storage: object, agent: Agent) -> None:
