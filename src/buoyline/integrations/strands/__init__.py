@@ -1,6 +1,8 @@
 """buoyline in Strands: the offloading plugin, storages and conversation managers of an agent: docs/strands.md.
 
-Names, parameters and defaults are Strands' own. Nothing here decides what is compacted; `buoyline.window` does.
+Names, parameters and defaults are Strands' own. Tool results go from `plugin` over `results` to a `storage`. `managers`
+and `documents` plan what is compacted; `followed` keeps a history in step with a window, whose engine archives,
+summarizes and writes down. Anything that is not about Strands' own classes belongs to `buoyline.window`.
 """
 
 try:

@@ -44,6 +44,11 @@ class AgentWindow(HeldWindow):
         return [*state.leading, *state.messages]
 
     @property
+    def request_tokens(self) -> int:
+        """Tokens of the context with system prompt and tools, by our own count."""
+        return self._context.budget.own_tokens(self._context.whole)
+
+    @property
     def fixed_tokens(self) -> int:
         """Tokens of system prompt and tools, by our own count."""
         return self._context.budget.fixed_tokens

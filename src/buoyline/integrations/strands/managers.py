@@ -221,8 +221,7 @@ class CutConversationManager(WorkspaceConversationManager):
         threshold, agent, tokens = self._compression_threshold, event.agent, event.projected_input_tokens
         try:
             window = await self._write_down(agent)
-            counted = window.fixed_tokens + sum(entry.tokens for entry in window.entries)
-            tokens = self._projection.tokens(history_of(agent), tokens, counted)
+            tokens = self._projection.tokens(history_of(agent), tokens, window.request_tokens)
         except FAILURES as failure:
             logger.warning("the history of %s is not written down: %s", self._session_of(agent), failure)
         if threshold is None or agent.model.estimate_utilization(tokens or 0) < threshold:

@@ -10,7 +10,8 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -134,10 +135,8 @@ class KeyedStorage:
             strands.types.exceptions.StorageError: *key* cannot be one, or the workspace refused.
         """
         content_type, content = unframed(bytes(data))
-        try:
+        with _as_theirs("write", key):
             await self._entries().write(self._key(key), StoredEntry(content, content_type, content_type))
-        except BuoylineError as error:
-            raise StrandsStorageError(f"Failed to write {key!r}: {error}") from error
 
     async def read(self, key: str) -> bytes | None:
         """Return the bytes under *key*; None if there are none.
@@ -145,10 +144,8 @@ class KeyedStorage:
         Raises:
             strands.types.exceptions.StorageError: *key* cannot be one, or the data is not as it was written.
         """
-        try:
+        with _as_theirs("read", key):
             found = await self._entries().read(self._key(key))
-        except BuoylineError as error:
-            raise StrandsStorageError(f"Failed to read {key!r}: {error}") from error
         if found is None:
             return None
         return framed(found.content, found.frame) if found.frame else found.content
@@ -159,10 +156,8 @@ class KeyedStorage:
         Raises:
             strands.types.exceptions.StorageError: *key* cannot be one, or the workspace refused.
         """
-        try:
+        with _as_theirs("delete", key):
             await self._entries().delete(self._key(key))
-        except BuoylineError as error:
-            raise StrandsStorageError(f"Failed to delete {key!r}: {error}") from error
 
     async def list(self, query: str = "") -> builtins.list[str]:
         """Return the keys that begin with *query*, sorted.
@@ -171,10 +166,8 @@ class KeyedStorage:
             strands.types.exceptions.StorageError: *query* cannot be one, or the workspace refused.
         """
         prefix = f"{self._prefix}{_checked_key(query).lstrip('/')}"
-        try:
+        with _as_theirs("list", query):
             keys = await self._entries().keys(prefix)
-        except BuoylineError as error:
-            raise StrandsStorageError(f"Failed to list {query!r}: {error}") from error
         return [key.removeprefix(self._prefix) for key in keys]
 
     async def search(self, query: str) -> builtins.list[StorageSearchResult]:
@@ -199,6 +192,15 @@ class KeyedStorage:
         if not checked:
             raise StrandsStorageError("Storage key must not be empty")
         return f"{self._prefix}{checked}"
+
+
+@contextmanager
+def _as_theirs(action: str, key: str) -> Generator[None]:
+    """Raise our errors as Strands' own."""
+    try:
+        yield
+    except BuoylineError as error:
+        raise StrandsStorageError(f"Failed to {action} {key!r}: {error}") from error
 
 
 def _checked_key(key: str) -> str:
