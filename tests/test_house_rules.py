@@ -297,9 +297,6 @@ NOT_IN_PROSE = re.compile(
 )
 """Turns of phrase that are no English, or that hide who does what."""
 
-OLD_WORDS = ("integrations/agentscope/",)
-"""Packages that still have the old names and prose. Take one out once it has been rewritten; add none."""
-
 
 def _names(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
@@ -317,14 +314,10 @@ def _names(tree: ast.Module) -> Iterator[str]:
                 pass
 
 
-def _rewritten() -> list[Path]:
-    return [path for path in MODULES if not _place(path).startswith(OLD_WORDS)]
-
-
 def test_names_are_words_that_others_use() -> None:
     found = {
         f"{_place(path)}: {name}"
-        for path in _rewritten()
+        for path in MODULES
         for name in (path.stem, *_names(_tree(path)))
         if NOT_IN_NAMES & {word.lower() for word in re.findall(r"[a-z]+|[A-Z][a-z]*", name)}
     }
@@ -334,7 +327,7 @@ def test_names_are_words_that_others_use() -> None:
 def test_prose_is_plain() -> None:
     found = [
         f"{_place(path)}:{number} {line.strip()}"
-        for path in _rewritten()
+        for path in MODULES
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if NOT_IN_PROSE.search(line)
     ]

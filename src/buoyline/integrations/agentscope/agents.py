@@ -1,4 +1,4 @@
-"""What we need of AgentScope's agents and messages, in one place, with the types that it leaves open."""
+"""All that buoyline needs of AgentScope's agents and messages, with the types that AgentScope leaves open."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ _WINDOW_SHARE: Final = 0.5
 
 
 async def model_input(agent: Agent) -> dict[str, Any]:
-    """Return ``messages`` and ``tools`` of the next model call, as AgentScope puts them together.
+    """Return ``messages`` and ``tools`` of the next model call, as AgentScope builds them.
 
-    It has no public name for this, and its own count of the context rests on it.
+    AgentScope has no public name for this, and its own count of the context depends on it.
 
     Raises:
         ConfigError: This AgentScope has no such method; see docs/agentscope.md.
@@ -40,7 +40,7 @@ async def model_input(agent: Agent) -> dict[str, Any]:
 
 
 async def tokens_of(agent: Agent, messages: Sequence[Msg], tools: Sequence[Any] | None = None) -> int:
-    """Return what *messages* and *tools* take by the count of the agent's model."""
+    """Return the tokens of *messages* and *tools* by the count of the agent's model."""
     model: Any = agent.model
     tokens: int = await model.count_tokens(list(messages), None if tools is None else list(tools))
     return tokens
@@ -52,7 +52,7 @@ def message_of(role: Literal["user", "assistant", "system"], content: str | Sequ
     Args:
         role: Who speaks.
         content: A text, or blocks.
-        name: Of the speaker; left out: the role.
+        name: Of the speaker. Default: the role.
     """
     blocks: list[Any] = [TextBlock(text=content)] if isinstance(content, str) else list(content)
     return Msg(name=name or role, role=role, content=blocks)
@@ -93,17 +93,15 @@ async def forget_reads(agent: Agent) -> None:
     await agent.state.tool_context.clean_file_cache(reserved_file_paths=paths)
 
 
-# Telling a request that was refused as too long from all else that a provider's client raises.
+# Requests that a provider refuses as too long.
 #
-# AgentScope passes on what the client of each provider raises. They have no class in common, so an error is known by
-# the
-# status and the words that it carries. Source: what the APIs of OpenAI, Anthropic, Google, DashScope, xAI, Mistral
-# and
-# the servers vLLM and llama.cpp answer.
+# AgentScope passes on the errors of each provider's client. They have no class in common, so an error is recognized by
+# its status and its words. Source: the answers of OpenAI, Anthropic, Google, DashScope, xAI, Mistral, vLLM and
+# llama.cpp.
 
 
 _STATUSES: Final = frozenset({None, 400, 413, 422})
-"""Under which a request may be too long; too many tokens in a minute, for one, are 429."""
+"""Of requests that may be too long. Too many tokens in a minute, for example, are 429."""
 
 _TOO_LARGE: Final = 413
 
@@ -141,14 +139,12 @@ def is_overflow(error: BaseException) -> bool:
     return status == _TOO_LARGE or (status in _STATUSES and any(words in said for words in _WORDS))
 
 
-# Cutting an agent's context into pieces, of which the oldest leave.
+# The pieces of an agent's context, of which the oldest are archived.
 #
-# Pure. AgentScope gathers a whole reply, all its rounds of calls and results, in one message that grows; so a context
-# may consist of two messages of which the second takes all the room. A piece is what came at once: a message, or of
-# an
-# assistant's message what the model said and called, one result, one hint. Where the pieces lie does not depend on
-# when
-# it is asked. Like AgentScope's own cut, one leaves two messages with one id.
+# AgentScope collects a whole reply, all its rounds of calls and results, in one message that grows. So a context may
+# be two messages of which the second takes all tokens. A piece is a message; of an assistant's message it is all that
+# the model said and called at once, one result, or one hint. The boundaries do not depend on when a context is cut.
+# Like AgentScope's own cut, a cut inside a message makes two messages with one id.
 
 
 _ALONE: Final = frozenset({"tool_result", "hint"})
@@ -157,13 +153,13 @@ _ALONE: Final = frozenset({"tool_result", "hint"})
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Blocks of a message that leave or stay together.
+    """Blocks of a message that are archived together.
 
     Attributes:
         message: The whole message.
-        start: Number of the first of its blocks.
-        stop: Number behind the last one.
-        changed: Stands for these blocks from now on; None: they are as they were.
+        start: Position of the first block in it.
+        stop: Position behind the last block.
+        changed: Replaces these blocks; None: they are unchanged.
     """
 
     message: Msg
@@ -178,7 +174,7 @@ class Piece:
 
     @property
     def native(self) -> Msg:
-        """The message itself where it is whole, else a message of the same id with these blocks."""
+        """The message itself if it is whole, or a message of the same id with these blocks."""
         if self.changed is not None:
             return self.changed
         return (
@@ -187,7 +183,7 @@ class Piece:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What the piece is known by, whatever leaves before it: ids of the message, and of its first block."""
+        """The ids of the message and of the first block: they identify the piece, whatever is archived before it."""
         blocks = self.message.content if self.message.role == "assistant" else []
         return self.message.id, blocks[self.start].id if self.start < len(blocks) else ""
 
@@ -202,10 +198,10 @@ def beginning(context: Sequence[Msg], archived: Sequence[Mapping[str, Any]]) -> 
 
     Args:
         context: The messages of an agent.
-        archived: JSON of messages that are archived already and that the context should begin with.
+        archived: JSON of archived messages that the context should begin with.
 
     Returns:
-        A piece for each of *archived*, up to the first that the context has something else for.
+        A piece for each of *archived*, up to the first that the context does not have.
     """
     pieces: list[Piece] = []
     at = start = 0
@@ -229,12 +225,12 @@ def pieces_of(context: Sequence[Msg], known: Sequence[Piece] = ()) -> list[Piece
 
 
 def messages_of(pieces: Sequence[Piece]) -> list[Msg]:
-    """Put pieces together again: what is whole is the very message."""
+    """Join pieces to messages; a whole message is the very object."""
     return [_joined(list(group)) for _, group in groupby(pieces, key=lambda piece: id(piece.message))]
 
 
 def added_since(context: Sequence[Msg], pieces: Sequence[Piece]) -> list[Piece]:
-    """Return what a tool or a user has added to *context* since it was cut into *pieces*, which are its end."""
+    """Return the pieces that a tool or a user has added to *context* since it was cut into *pieces*."""
     if not pieces:
         return pieces_of(context)
     last = pieces[-1]
@@ -244,7 +240,7 @@ def added_since(context: Sequence[Msg], pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def last_cut(views: Sequence[Message], at_most: int) -> int:
-    """Return how many of the oldest pieces may leave, up to *at_most* of them; 0 where none may."""
+    """Return how many of the oldest pieces may be archived, *at_most* so many; 0 if none may."""
     return max((legal for legal in legal_cuts(views) if legal <= at_most), default=0)
 
 

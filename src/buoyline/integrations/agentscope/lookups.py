@@ -11,13 +11,13 @@ from buoyline.lookups import Tool, lookup_tools
 from buoyline.workspace import LocalWorkspace
 
 MAX_TOKENS: Final = 2_000
-"""Of an answer, where nothing else is asked for."""
+"""Default limit of an answer."""
 
 
 class LookupTool(ToolBase):
     """A lookup of `buoyline.lookups.lookup_tools`, confined to the session of the agent that calls it.
 
-    It reads and never writes, so it may run beside others and asks nobody for permission.
+    It only reads, so it may run beside other tools, and needs no permission.
     """
 
     is_concurrency_safe = True
@@ -28,9 +28,9 @@ class LookupTool(ToolBase):
         """Offer *tool*, which is bound to a session only when it is called.
 
         Args:
-            workspace: Where to look.
-            tool: What the model is told of.
-            max_tokens: For each answer.
+            workspace: The files.
+            tool: The lookup.
+            max_tokens: Of each answer.
         """
         super().__init__()
         self.name = tool.name
@@ -40,11 +40,11 @@ class LookupTool(ToolBase):
         self._max_tokens = max_tokens
 
     async def check_permissions(self, *_args: Any, **_kwargs: Any) -> PermissionDecision:
-        """Allow the call: nothing outside the session is reached."""
+        """Allow the call: it reaches nothing outside the session."""
         return PermissionDecision(PermissionBehavior.ALLOW, f"{self.name} only reads what left the context.")
 
     async def call(self, *, _agent_state: AgentState, **arguments: Any) -> ToolChunk:
-        """Answer a call with text, whatever is wrong with it."""
+        """Answer a call with text, also if the call is wrong."""
         tools = lookup_tools(self._workspace, _agent_state.session_id, max_tokens=self._max_tokens)
         (tool,) = (tool for tool in tools if tool.name == self.name)
         return ToolChunk(content=[TextBlock(text=await tool.call(**arguments))], state=ToolResultState.SUCCESS)
@@ -56,8 +56,8 @@ def workspace_tools(workspace: LocalWorkspace, *, max_tokens: int = MAX_TOKENS) 
     Each call reaches the files of the calling agent's session alone, so one toolkit may serve several agents.
 
     Args:
-        workspace: Where to look.
-        max_tokens: For each answer.
+        workspace: The files.
+        max_tokens: Of each answer.
 
     Raises:
         ConfigError: *max_tokens* is under 200.

@@ -1,4 +1,4 @@
-"""`WorkspaceMiddleware`: whole results, checked summaries and pointers for an agent of AgentScope."""
+"""`WorkspaceMiddleware`: whole results, checked summaries and citations for an agent of AgentScope."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -24,18 +24,16 @@ from buoyline.window.events import OnEvent
 from buoyline.window.settings import Management, document_of
 from buoyline.workspace import LocalWorkspace, layout
 
-# What an agent is told of its workspace, in its system prompt.
-#
-# The same for each call of a session, so that a provider's prompt cache holds.
-
 
 def default_instructions(workspace: LocalWorkspace, session_id: str, *, has_lookups: bool) -> str:
-    """Say where what left the context is, and how to look it up.
+    """Return where archived messages and offloaded results are, and how to look them up.
+
+    The text is the same for each call of a session, so that a provider's prompt cache holds.
 
     Args:
-        workspace: Where it is.
+        workspace: The files.
         session_id: Of the agent.
-        has_lookups: The agent has our tools; without them, its own have to do.
+        has_lookups: The agent has buoyline's tools; without them, it uses its own.
     """
     directory = f"{workspace.roots[0]}/{workspace.directory_of(session_id).relative_to(workspace.workdir)}"
     how = (
@@ -56,19 +54,19 @@ def default_instructions(workspace: LocalWorkspace, session_id: str, *, has_look
 
 
 MAX_RECOVERIES: Final = 6
-"""How often a request that is too long is made smaller, each time by a tenth at least."""
+"""How often a request that is too long is made smaller, by at least a tenth each time."""
 
 
 class WorkspaceMiddleware(MiddlewareBase):
-    """Keeps an agent's context small, and everything that leaves it in a workspace.
+    """Keeps an agent's context small, and everything that it removes in a workspace.
 
-    AgentScope hands an offloader only what it has cut off, and its summary says no more than one path. This middleware
-    stands before both: a tool result that is too large is stored whole and leaves a stub with a preview; the oldest
-    messages are archived, the agent's own model summarises them under the agent's own ``ContextConfig``, and what it
-    says is checked and carries pointers to the lines that back it. Where the model fails, the summary is extracted
-    without one. A failure to store leaves the context as it was.
+    AgentScope passes to an offloader only the end of a large result, and its summary names one path. This middleware
+    acts before both. It stores a large tool result whole and puts a stub with a preview in its place. It archives the
+    oldest messages, has the agent's own model summarize them under the agent's own ``ContextConfig``, and checks the
+    summary, which cites lines of the archive. If the model fails, the summary is extracted without one. If the
+    workspace cannot store something, the context is as it was.
 
-    One middleware may serve several agents, each under a session id of its own.
+    One middleware may serve several agents, each with a session id of its own.
     """
 
     def __init__(
@@ -87,31 +85,28 @@ class WorkspaceMiddleware(MiddlewareBase):
         management: Management | None = None,
         summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
     ) -> None:
-        """Compose the middleware; trigger, reserve, limit, prompt, template and schema are the agent's own.
+        """Set up the middleware; trigger, reserve, limit, prompt, template and schema are the agent's own.
 
         Args:
-            workspace: Takes what leaves: a `LocalWorkspace`, or any object with the two documented methods, with less
-                to point at then.
-            preview_tokens: Of what stays in place of a result; a third of a limit that this does not fit.
-            turn_results_limit: See our ``ContextConfig``; the limit of one result is the agent's ``tool_result_limit``.
-            tool_rules: See our ``ContextConfig``. The answers of our lookups stay whole in any case.
-            summary_tokens: See our ``ContextConfig``.
-            summarizer: Writes the summaries; left out: the agent's own model.
-                `buoyline.compression.extractive.Extractive` needs none.
-            instructions: Added to the system prompt; left out: where the files are and how to look things up. Empty:
-                nothing is added.
-            lookup_tokens: For each answer of the tools in `list_tools`.
-            counter: Counts the tokens of previews and summaries; left out: exactly, for ``o200k_base``.
-            on_event: Told of each result, archived batch and summary; see docs/events.md. Tokens of the whole context
-                are the agent's count.
-            management: A document that says what is done, and when, in place of the trigger and the limits of the
-                agent's ``ContextConfig``: the name of one, a file, its JSON values, or a `ContextManagement`. A user's
-                message names another in its metadata, as ``context_management_name``, for all that follows until the
-                user speaks again.
-            summarizers: Others, by the ``summarization_model_id`` of documents.
+            workspace: A `LocalWorkspace`, or any object with the two documented methods, which has fewer abilities.
+            preview_tokens: Of a stub. If it does not fit a limit, a third of that limit.
+            turn_results_limit: See buoyline's `ContextConfig`. The limit of one result is the agent's
+                ``tool_result_limit``.
+            tool_rules: See buoyline's `ContextConfig`. Answers of the lookups are never offloaded.
+            summary_tokens: See buoyline's `ContextConfig`.
+            summarizer: Writes the summaries. Default: the agent's own model. `Extractive` needs no model.
+            instructions: Added to the system prompt. Default: where the files are and how to look things up. An empty
+                text adds nothing.
+            lookup_tokens: Of each answer of the tools in `list_tools`.
+            counter: Counts the tokens of previews and summaries. Default: exact, for ``o200k_base``.
+            on_event: Called with each event; see docs/events.md. Tokens of the whole context are the agent's count.
+            management: A context-management document in place of the trigger and the limits of the agent's
+                ``ContextConfig``: a name, a file, JSON values, or a `ContextManagement`. A user's message names another
+                one in its metadata, as ``context_management_name``, until the user speaks again.
+            summarizers: Further summarizers, by the ``summarization_model_id`` of documents.
 
         Raises:
-            ConfigError: *workspace* or a summariser is something else, or *lookup_tokens* is too small.
+            ConfigError: *workspace* or a summarizer is something else, or *lookup_tokens* is too small.
             BuoylineError: There is no such document, or it cannot be acted on; see `document_of`.
             TypeError: *counter* cannot count.
         """
@@ -140,7 +135,7 @@ class WorkspaceMiddleware(MiddlewareBase):
         self._contexts = AgentContexts(workbench, summarizer, summarizers or {})
 
     async def get_middleware_key(self) -> str:
-        """Return where our note stands in ``AgentState.middle_context``."""
+        """Return the key of buoyline's note in ``AgentState.middle_context``."""
         return KEY
 
     async def list_tools(self) -> list[ToolBase]:
@@ -151,7 +146,7 @@ class WorkspaceMiddleware(MiddlewareBase):
         return list(self._tools)
 
     async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:
-        """Say where the agent finds what left its context."""
+        """Add where the agent finds archived messages and offloaded results."""
         added = self._instructions
         if added is None and isinstance(self._workspace, LocalWorkspace):
             has_lookups = isinstance(await agent.toolkit.get_tool("read"), LookupTool)
@@ -199,7 +194,7 @@ class WorkspaceMiddleware(MiddlewareBase):
             ConfigError: The configuration cannot work.
             ContextOverflowError: System prompt and summary alone reach the trigger.
             SummaryError: There is no summary, and ``compression_fallback_to_truncation`` is off.
-            StaleWindowError: Somebody else goes on with the session.
+            StaleWindowError: Another process continues the session.
             StorageError: The file system refused. The context is as it was, as after each of these.
         """
         del next_handler
@@ -210,10 +205,10 @@ class WorkspaceMiddleware(MiddlewareBase):
     async def on_model_call(
         self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[Any]]
     ) -> Any:
-        """Call the model; where the provider refuses the request as too long, make it smaller and call again.
+        """Call the model; if the provider refuses the request as too long, make it smaller and call again.
 
         Raises:
-            Exception: Whatever the model raises; where it refuses the request as too long, only once nothing makes it
+            Exception: Whatever the model raises. A refusal as too long is raised only once nothing makes the request
                 smaller, or after some attempts.
         """
         given = dict(input_kwargs)
@@ -230,8 +225,8 @@ class WorkspaceMiddleware(MiddlewareBase):
     async def _recovered(self, agent: Agent, given: Mapping[str, Any], error: Exception) -> dict[str, Any]:
         """Return messages and tools of a request that is a tenth smaller than the one *given*.
 
-        Where an attempt before has made the context smaller, and AgentScope tries again with what it had, there is
-        nothing more to do.
+        If an earlier attempt made the context smaller, and AgentScope tries again with the old request, nothing more
+        is done.
         """
         refused = await tokens_of(agent, given["messages"], given["tools"])
         asked = await model_input(agent)

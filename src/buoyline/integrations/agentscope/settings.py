@@ -1,4 +1,4 @@
-"""The settings of an agent's context in both worlds: AgentScope's ``ContextConfig`` and our own."""
+"""The settings of an agent's context: AgentScope's ``ContextConfig`` as buoyline's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,18 +23,18 @@ from buoyline.window.offloading import ResultOffloader
 from buoyline.window.plan import OffloadPlanner
 
 PREVIEW_TOKENS: Final = 1_000
-"""The default of our ``ContextConfig``, which makes a third of the limit of it where it does not fit that."""
+"""The default of buoyline's `ContextConfig`."""
 
 _MOST_SHOWN: Final = 256
 """Summaries of some 4,000 tokens each: a few megabytes."""
 
 _TIME: Final = "{current_time}"
-"""What AgentScope fills in in a prompt."""
+"""AgentScope replaces this in a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MiddlewareSettings:
-    """What AgentScope's ``ContextConfig`` has no place for; see `WorkspaceMiddleware`."""
+    """Settings that AgentScope's ``ContextConfig`` does not have; see `WorkspaceMiddleware`."""
 
     preview_tokens: int = PREVIEW_TOKENS
     turn_results_limit: int | None = None
@@ -42,7 +42,7 @@ class MiddlewareSettings:
     summary_tokens: int | None = None
 
     def for_results(self, limit: int) -> ContextConfig:
-        """Return the settings under which tool results leave, where one may take *limit* tokens.
+        """Return the settings for tool results, if one may take *limit* tokens.
 
         Raises:
             ConfigError: A value cannot work with the others.
@@ -56,9 +56,9 @@ class MiddlewareSettings:
         )
 
     def for_window(self, agent: Agent) -> ContextConfig:
-        """Return all settings of *agent* as our own, for whoever goes on with its session without AgentScope.
+        """Return all settings of *agent*, for a process that continues its session without AgentScope.
 
-        Lines of the prompt that tell the time are left out, since it is another then.
+        Lines of the prompt with the current time are omitted.
 
         Raises:
             ConfigError: A value cannot work with the others.
@@ -69,7 +69,7 @@ class MiddlewareSettings:
         return self.for_engine(config.model_copy(update={"compression_prompt": prompt}), agent)
 
     def for_engine(self, config: AgentScopeConfig, agent: Agent) -> ContextConfig:
-        """Return all of *config*, and what it has no place for, as our own.
+        """Return all of *config*, with the settings that it does not have.
 
         Raises:
             ConfigError: A value cannot work with the others.
@@ -85,10 +85,10 @@ class MiddlewareSettings:
         )
 
     def for_compression(self, config: AgentScopeConfig, agent: Agent) -> ContextConfig:
-        """Return *config* as our own.
+        """Return the settings of a compaction in *config*.
 
-        A *reserve_ratio* that is not below the trigger, as in a one-off configuration with a low trigger, keeps
-        nothing but the newest messages; AgentScope falls back to that, too.
+        If its ``reserve_ratio`` is not below the trigger, as in a one-off configuration with a low trigger, only the
+        newest messages are kept. AgentScope does the same.
 
         Raises:
             ConfigError: Its template or schema cannot work.
@@ -126,16 +126,16 @@ class BlockOffloader:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workbench:
-    """What all hooks of a middleware work with.
+    """All that the parts of a middleware share.
 
     Attributes:
-        offloader: Takes what leaves.
-        abilities: What it can do.
+        offloader: Stores results and archives messages.
+        abilities: Of the offloader.
         counter: Counts the tokens of previews and summaries.
-        settings: Those of the middleware.
-        on_event: Told of what happened.
+        settings: Of the middleware.
+        on_event: Called with each event.
         management: The document of the middleware, if it has one.
-        shown: The summary that was shown last in each session; see `show`.
+        shown: The last summary of each session; see `show`.
     """
 
     offloader: Offloader
@@ -159,9 +159,9 @@ class Workbench:
         return planner, results
 
     def show(self, session_id: str, summary: Summary) -> None:
-        """Remember the summary that a session shows: some offloaders keep none, and from others it would be read.
+        """Remember the summary in a session's context: some offloaders keep none, and others have to read it.
 
-        Of those others only the sessions that came last are remembered: a service has ever more of them.
+        For those others, only the newest sessions are remembered, since a service has ever more of them.
         """
         self.shown.pop(session_id, None)
         self.shown[session_id] = summary

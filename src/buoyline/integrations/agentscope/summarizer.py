@@ -16,7 +16,7 @@ from buoyline.integrations.agentscope.agents import is_overflow, message_of, sta
 _Answer = TypeVar("_Answer")
 
 OUTPUT_SHARE: Final = 0.2
-"""Of the window, for the answer: AgentScope keeps a tenth, and a model that thinks needs more than it says."""
+"""Of the window, for the answer: AgentScope keeps a tenth, but a model that thinks needs more than its answer takes."""
 
 _REASON_CHARS: Final = 300
 _HOPELESS_STATUSES: Final = frozenset({401, 402, 403, 404})
@@ -27,12 +27,12 @@ class AgentModelSummarizer:
     """Lets a model of AgentScope write the summary, with the agent's own prompt and schema.
 
     The model sees the transcript with its line numbers and brings the previous summary up to date. It is asked for
-    structured output, for which AgentScope tries several ways of its own; a model that gives none is asked for JSON in
-    plain text. Each request is bounded in time, all of them in number; then a `SummaryError` says why there is none.
+    structured output, for which AgentScope tries several ways of its own. If it gives none, it is asked for JSON in
+    plain text. Time and number of the requests are limited; if they do not suffice, a `SummaryError` says why.
 
     Attributes:
-        name: What the log of summaries calls it: the model's name.
-        usages: What the provider says that each request took, since the object was made.
+        name: The model's, as in the log of summaries.
+        usages: The provider's usage of each request so far.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class AgentModelSummarizer:
                 often as the model itself tries again.
             timeout_s: For one of these attempts.
             first_wait_s: Before the second attempt at a provider that is busy.
-            failures: What the provider's client may raise in place of an answer; each client has errors of its own.
+            failures: Errors of the provider's client; each client has its own.
                 Anything else comes out of the compression, and the context is as it was.
 
         Raises:
@@ -68,7 +68,7 @@ class AgentModelSummarizer:
         """Return the model's summary.
 
         Raises:
-            SummaryError: There was no answer that can be used within the bounds; it says why.
+            SummaryError: No answer could be used; it says why.
             asyncio.CancelledError: The model was interrupted.
         """
         return await ModelExchange(
@@ -108,7 +108,7 @@ class AgentModelSummarizer:
 
 
 async def _formed(model: Any, messages: list[Msg], schema: Mapping[str, object]) -> Any:
-    """Ask for structured output; AgentScope's types leave open what is in it."""
+    """Ask for structured output, which AgentScope's types leave open."""
     return await model.generate_structured_output(messages=messages, structured_model=schema)
 
 
@@ -133,11 +133,11 @@ def _messages(question: Question) -> list[Msg]:
 
 
 def _failure(error: Exception) -> Failure:
-    """Return what an error of a provider's client means for us, by its status and its words."""
+    """Return the kind of an error of a provider's client, by its status and its words."""
     reason = f"{type(error).__name__}: {' '.join(str(error).split())[:_REASON_CHARS]}"
     status = status_of(error)
     if isinstance(error, StructuredOutputError):
-        return Failure(FailureKind.REJECTED, reason)  # plain text is what is left to ask for
+        return Failure(FailureKind.REJECTED, reason)  # plain text may still work
     if is_overflow(error):
         return Failure(FailureKind.OVERFLOW, reason)
     if status in _HOPELESS_STATUSES:
