@@ -377,6 +377,19 @@ class TestCompression:
         (stored,) = (tmp_path / "data").glob("*.png")
         assert str(agent.state.context[0].get_text_content()).count(f"[image: png, 2,056 bytes, {stored}]") == 2
 
+    async def test_a_documented_offloader_gets_pictures_beyond_the_limit_in_a_block_of_agentscopes_own(self) -> None:
+        pictures = [DataBlock(source=Base64Source(data=PIXEL, media_type="image/png")) for _ in range(3)]
+        asked = UserMsg("user", [TextBlock(text="Compare."), *pictures])
+        offloader = Documented()
+        agent = pilot(ScriptedModel(), WorkspaceMiddleware(offloader), of=state("s1", asked), max_image_num=2)
+        await agent.compress_context()
+        (result,) = offloader.results
+        assert isinstance(result, ToolResultBlock)
+        assert not isinstance(result.output, str)
+        assert [block.type for block in result.output] == ["text", "data", "data", "data"]
+        assert [block.type for block in agent.state.context[0].content] == ["text", "text", "data", "data"]
+        assert f"s3://bucket/tool_result-{result.id}.txt" in str(agent.state.context[0].get_text_content())
+
     async def test_the_memory_workspace_and_the_documented_offloader_work_alike(self) -> None:
         offloader = Documented()
         for workspace in (MemoryWorkspace(), offloader):
