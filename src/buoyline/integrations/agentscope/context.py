@@ -258,15 +258,18 @@ async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common:
     agreed = _agreement(state.context[len(said.head) :], foreign, said.archived, memory.tail)
     first, natives = agreed.first, [piece.native for piece in agreed.pieces]
     pins = [piece.key in said.pins for piece in agreed.pieces]
-    entries = [await entry_of(native, first, pinned=pinned) for native, pinned in zip(natives, pins, strict=True)]
+    entries = list[Entry]()
     if foreign is not None:
-        entries.insert(0, _unspoken(await entry_of(foreign, first, pinned=keeps_common)))
+        entries.append(_unspoken(await entry_of(foreign, first, pinned=keeps_common)))
+        known[key_of(foreign)] = entries[0]
+    for native, pinned in zip(natives, pins, strict=True):
+        entries.append(await entry_of(native, first + len(entries), pinned=pinned))
     memory.entries = known
     common = last_cut([entry.message for entry in entries], agreed.archived) if agreed.others else 0
     copied, end = (common, agreed.archived + agreed.others) if keeps_common and common else (0, 0)
-    entries = [
-        replace(entry, index=first + at + (end - copied if at >= copied else 0)) for at, entry in enumerate(entries)
-    ]
+    if copied:
+        moved = [replace(entry, index=entry.index + end - copied) for entry in entries[copied:]]
+        entries = [*entries[:copied], *moved]
     messages = Messages.of(entries[copied:], first + end)
     lines = [entry for entry in copies if entry.index < 0]
     copies = [entry for entry in (*copies, *entries[:copied]) if entry.index >= 0]
@@ -323,6 +326,8 @@ def _foreign(state: AgentState) -> Msg:
 def _unspoken(entry: Entry) -> Entry:
     """Return a foreign summary so that it is not taken for the user's newest words."""
     message = entry.message
+    if not any(type(part) is Text for part in message.parts):
+        return entry
     parts: list[Any] = [Note(part.text) if isinstance(part, Text) else part for part in message.parts]
     return replace(entry, message=Message(message.role, tuple(parts), message.name))
 
