@@ -64,7 +64,7 @@ def main() -> None:
             print(f"\nexported for {group}:", *sorted(found), sep="\n  ")
 
 
-EXPORTING_MODULES = ("errors", "inspect/costs", "inspect/telemetry", "window/tool", "workspace/events")
+EXPORTING_MODULES = ("errors", "inspect/costs", "inspect/telemetry", "window/tool", "watching/events")
 # The contracts of an offloader and of a workspace, and their tests; of these, what a user passes, gets or annotates.
 FOR_IMPLEMENTERS = (
     "buoyline.offloader.protocol",
@@ -76,7 +76,7 @@ FOR_USERS_TOO = ("Offloader", "ResultWriter", "StoredPart", "StoredResult")
 
 _CALLS = 2
 _EVENTS = ("Event", "OnEvent", "SummaryFellBack", "SummarySqueezed", "SummaryVerified", "WorkspaceEvent")
-_EVENT_MODULES = ("buoyline.window.events", "buoyline.workspace.events")
+_EVENT_MODULES = ("buoyline.window.events", "buoyline.watching.events")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
