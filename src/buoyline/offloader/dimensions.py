@@ -28,8 +28,7 @@ class Dimensions(NamedTuple):
 def dimensions(content: bytes) -> Dimensions | None:
     """Return the size of a PNG, JPEG, GIF or WebP image, by its bytes and not by its declared type.
 
-    Returns:
-        None for any other content, and for a header that is cut off or has no size.
+    None for any other content, and for a header that is cut off or has no size.
     """
     if content.startswith(_PNG) and content[12:16] == b"IHDR":
         found = _sides(content[16:20], content[20:24], "big")

@@ -191,13 +191,9 @@ def result_block(part: ResultPart, placeholder: str | None, limit: int, counter:
 def blocks_to_offload(blocks: Sequence[ResultBlock], limit: int, stub_tokens: int) -> frozenset[int]:
     """Choose the blocks of a result over its limit to offload, the largest first, until the rest fits.
 
-    Small blocks next to a large one stay: a note such as "exit code 1" is worth more than its tokens.
-
-    Args:
-        blocks: The blocks of the result.
-        limit: The limit of the result afterwards, including the stub and reference lines. If these take nearly all of
-            it, a quarter of the limit still goes to small blocks.
-        stub_tokens: The tokens of the stub that replaces all texts.
+    Small blocks next to a large one stay: a note such as "exit code 1" is worth more than its tokens. The stub, which
+    takes *stub_tokens*, and the reference lines count against *limit*. If these take nearly all of it, a quarter of
+    the limit still goes to small blocks.
 
     Returns:
         The numbers of the blocks; none if the result fits.

@@ -24,13 +24,9 @@ StubLookup = Callable[[str], str | None]
 
 
 def render(messages: Sequence[Message], first: int, times: Sequence[str], stub: StubLookup) -> list[list[str]]:
-    """Render the messages of a batch.
+    """Render the messages of a batch, of which the first has the session index *first*, 0-based.
 
-    Args:
-        messages: Views of the archived messages, in order.
-        first: Session index of the first message, 0-based.
-        times: The time for the heading of each message; empty for a heading without one.
-        stub: Tells stubs from results.
+    An empty text in *times* makes a heading without a time; *stub* tells stubs from results.
 
     Returns:
         The lines of each message without line ends, each of at most 1,000 characters: a heading, the body, and an empty
