@@ -14,7 +14,7 @@ from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import encode
+from buoyline.workspace.journal import decode, encode
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.results import Results
@@ -115,6 +115,12 @@ def test_a_damaged_record_makes_the_tail_read_on_and_never_say_what_is_not_so(
     index.absorb(bytes(content))
     tail = tail_of_journal(bytes(content))
     assert (tail.end, tail.last_batch, tail.pins) == (index.end, index.last_batch, index.pins)
+
+
+@pytest.mark.parametrize("fields", [{"id": "b1"}, {"op": 1}, {"op": None}])
+def test_a_line_with_a_right_checksum_and_no_operation_is_no_record(fields: dict[str, Any]) -> None:
+    assert decode(encode({"op": "pins", "pins": []})[:-1]) == {"op": "pins", "pins": []}
+    assert decode(encode(fields)[:-1]) is None
 
 
 def test_a_journal_whose_records_name_none_before_them_is_read_whole() -> None:

@@ -122,6 +122,13 @@ async def test_a_session_that_not_even_its_first_write_fits_into_is_not_created(
     assert list((tmp_path / "sessions").iterdir()) == list((tmp_path / "data").iterdir()) == []
 
 
+async def test_a_stub_that_does_not_fit_creates_no_session(tmp_path: Path) -> None:
+    stored = await LocalWorkspace(tmp_path).store_result("s", result(LONG))
+    with pytest.raises(QuotaExceededError):
+        await LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=10)).record_stub("another", "the stub", stored)
+    assert [path.name for path in (tmp_path / "sessions").iterdir()] == ["s"]
+
+
 async def test_a_window_is_taken_over_and_read_in_a_session_that_is_full(tmp_path: Path) -> None:
     await LocalWorkspace(tmp_path).start_window("s", {"size": 5}, writer="w")
     full = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=1, workspace_bytes=1))
