@@ -235,5 +235,5 @@ def test_the_examples_in_the_documentation_pass(tmp_path: Path) -> None:
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
 
     assert ran.returncode == 0, ran.stdout
-    assert len(examples) == 4
+    assert len(examples) == 7
     assert " skipped" not in ran.stdout
