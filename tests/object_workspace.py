@@ -84,7 +84,7 @@ class ObjectFiles(Files):
         self._objects = objects
 
     def path(self, name: str, /) -> str:
-        return f"objects://{name}"
+        return f"objects:///{name}"
 
     def status(self, name: str, /) -> Status | None:
         sizes = self._run(name)
@@ -116,7 +116,7 @@ class ObjectWorkspace:
 
     def __init__(self, objects: Objects) -> None:
         self.files = ObjectFiles(objects)
-        self.roots = ("objects:/",)
+        self.roots = ("objects://",)
 
     def session(self, session_id: str, /) -> StoredSession:
         session = StoredSession(self.files, session_id)
@@ -128,7 +128,7 @@ class ObjectWorkspace:
         check_workspace(self.files)
 
 
-def pushed(workspace: LocalWorkspace, objects: Objects) -> ObjectWorkspace:
+def pushed(workspace: LocalWorkspace, objects: Objects) -> ReadableWorkspace:
     """Put into *objects* what *workspace* has more than they do; a file that grew gets one more object."""
     there = ObjectFiles(objects)
     for name in _files_below(workspace.files, ""):
@@ -138,9 +138,7 @@ def pushed(workspace: LocalWorkspace, objects: Objects) -> ObjectWorkspace:
             objects.put_if_absent(key, workspace.files.read(name, known))
         else:
             objects.put_if_absent(name, workspace.files.read(name))
-    found = ObjectWorkspace(objects)
-    assert isinstance(found, ReadableWorkspace)
-    return found
+    return ObjectWorkspace(objects)
 
 
 def _files_below(files: Files, directory: str) -> Iterator[str]:

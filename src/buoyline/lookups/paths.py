@@ -333,7 +333,8 @@ def _relative(workspace: ReadableWorkspace, path: str) -> tuple[str, bool]:
     if not path or "\0" in path or not _is_encodable(path):
         raise InvalidNameError(path, "a path must not be empty, or hold NUL or lone surrogates")
     parts = PurePosixPath(path)
-    inside = [parts.relative_to(root) for root in workspace.roots if parts.is_relative_to(root)]
+    has_root = parts.is_absolute() or "://" in path
+    inside = [parts.relative_to(root) for root in workspace.roots if parts.is_relative_to(root)] if has_root else []
     if parts.is_absolute() and not inside:
         raise InvalidNameError(path, f"lies outside the workspace {workspace.roots[0]}")
     parts = inside[0] if inside else parts

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from buoyline.errors import ConfigError
 from buoyline.offloader.protocol import instead_of
-from buoyline.workspace import ReadableWorkspace
 
 _CHUNK_BYTES = 1 << 20
 
@@ -47,5 +46,6 @@ def require_workspace(workspace: object) -> None:
     Raises:
         ConfigError: It is no workspace.
     """
-    if not isinstance(workspace, ReadableWorkspace):
+    # Not by a protocol's isinstance, which resolves the links of the workdir for `roots`.
+    if not hasattr(workspace, "files"):
         raise ConfigError("workspace", f"{type(workspace).__name__} is not a workspace; {instead_of(workspace)}")

@@ -10,7 +10,7 @@ A name is relative to the workspace, with ``/`` between its steps, and comes fro
 import stat
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 from buoyline.workspace.layout import TEMPORARY_PREFIX
 
@@ -164,7 +164,6 @@ class Files(Protocol):
         return False
 
 
-@runtime_checkable
 class ReadableWorkspace(Protocol):
     """A workspace, for reading. `LocalWorkspace` and `MemoryWorkspace` implement it."""
 
