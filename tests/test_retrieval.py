@@ -571,11 +571,12 @@ def test_small_texts_are_answered_as_the_real_tool_answers_them(
 
 def test_the_document_prints_what_it_says_it_prints() -> None:
     document = (Path(__file__).parents[1] / "docs" / "retrieval.md").read_text("utf-8")
-    program, printed = re.findall(r"```(?:python|text)\n(.*?)```", document, re.DOTALL)
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, encoding="utf-8", check=True
-    )
-    assert ran.stdout == printed
+    blocks = re.findall(r"```(?:python|text)\n(.*?)```", document, re.DOTALL)
+    for program, printed in zip(blocks[::2], blocks[1::2], strict=True):
+        ran = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program], capture_output=True, encoding="utf-8", check=True
+        )
+        assert ran.stdout == printed
 
 
 def _run(workspace: LocalWorkspace, *arguments: str) -> Result:
