@@ -372,15 +372,17 @@ class FollowedHistory:
     async def _adopted(self, history: Sequence[NativeMessage], window: AgentWindow) -> AgentWindow:
         """Let a new *window* adopt *history* up to the model's last message; those behind it are new to the window."""
         leading = self._still_leading(history)
+        # Whoever saved the whole history has the restored messages a second time.
+        begin = len(leading) + len(self._still_leading(history[len(leading) :]))
         numbers = {number for one in leading for number, _ in one.parts if number >= 0}
         has_taken = self.shown.taken and len(leading) == len(self.shown.head)
         taken = [leading[-1].parts[-1][1]] if has_taken else []
         end = max((end for end, message in enumerate(history, 1) if message["role"] == "assistant"), default=0)
-        end = max(end, len(leading))
+        end = max(end, begin)
         held = replace(
             self.held,
             head=[one for number, one in enumerate(self.held.head) if number in numbers],
-            messages=[*taken, *history[len(leading) : end]],
+            messages=[*taken, *history[begin:end]],
             pins=_pins_of(self.held, numbers),
         )
         if self.shares:
