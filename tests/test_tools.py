@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, InvalidNameError
-from buoyline.lookups import Tool, lookup_tools, retrieval_tool
+from buoyline.lookups import Tool, evaluation, lookup_tools, retrieval_tool
 from buoyline.lookups.tools import LOOKUP_RULES
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
@@ -332,6 +332,11 @@ class TestQuery:
     )
     def test_what_has_many_odd_lines_is_no_table(self, asked: Any, content: bytes) -> None:
         assert asked(content, "SELECT * FROM t1").startswith("Error: ")
+
+    def test_without_jmespath_an_expression_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "jmespath", None)  # as if it were not installed
+        with pytest.raises(ValueError, match=r"pip install 'buoyline\[query\]'. SQL needs nothing: SELECT"):
+            list(evaluation._found("[0].b", [], 1.0))  # pyright: ignore[reportPrivateUsage]
 
     @pytest.mark.parametrize(
         "statement",

@@ -5,9 +5,9 @@ time and any memory. A process can be ended, and the system limits it. This is o
 since importing it would take longer than the work.
 
 Run as ``python -I evaluation.py JMESPATH RE2 MAX_BYTES MAX_SECONDS EXPRESSION (BYTES NAME)...``: the directories of the
-two packages, and for each document its size and its name. Reads the documents, one after the other, from its standard
-input. Writes the result with exit status 0, or an error message with exit status 3. SIGXCPU ends a process that takes
-more processor time.
+two packages, empty for one that is missing, and for each document its size and its name. Reads the documents, one after
+the other, from its standard input. Writes the result with exit status 0, or an error message with exit status 3.
+SIGXCPU ends a process that takes more processor time.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ class Document(NamedTuple):
 def main() -> int:
     """Evaluate the expression in the arguments; return the exit status."""
     jmespath_home, re2_home, max_bytes, max_s, expression, *files = sys.argv[1:]
-    sys.path += [jmespath_home, re2_home]
+    sys.path += [home for home in (jmespath_home, re2_home) if home]  # an empty one would be the current directory
     _limit_memory()
     try:
         sources = [QueriedFile(name, _text(int(size))) for size, name in zip(files[::2], files[1::2], strict=True)]
@@ -125,7 +125,13 @@ def _joined(pieces: Iterator[str], max_bytes: int) -> str:
 
 
 def _found(expression: str, sources: Sequence[QueriedFile], max_s: float) -> Iterator[str]:
-    import jmespath  # noqa: PLC0415 - the path to it is known only now
+    try:
+        import jmespath  # noqa: PLC0415 - the path to it is known only now
+    except ImportError:
+        problem = (
+            "JMESPath is not installed: pip install 'buoyline[query]'. SQL needs nothing: SELECT * FROM t1 LIMIT 10"
+        )
+        raise ValueError(problem) from None
 
     compiled = jmespath.compile(expression)
     documents = [_document(number, source.text) for number, source in enumerate(sources, 1)]

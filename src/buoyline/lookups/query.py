@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from buoyline.errors import ConfigError, CorruptError, NotFoundError, storage_error
+from buoyline.errors import ConfigError, CorruptError, storage_error
 from buoyline.lookups.answer import Answer, AnswerBudget, Counter, Spelling, as_arguments, shown_path
 from buoyline.lookups.lines import count_lines, lines_from
 from buoyline.lookups.paths import resolve_file
@@ -81,9 +81,9 @@ def query(
         `Answer.path` is the first file.
 
     Raises:
-        ConfigError: *workspace* is no workspace; *expression* is invalid, takes too long or returns more than 8 MB;
-            *start*
-            or *column* is below 1; there are no files, over 20, or over 64 MB in all; or *max_tokens* is too small.
+        ConfigError: *workspace* is no workspace; *expression* is invalid, takes too long, returns more than 8 MB, or is
+            JMESPath without ``buoyline[query]``; *start* or *column* is below 1; there are no files, over 20, or over
+            64 MB in all; or *max_tokens* is too small.
         CorruptError: A file has none of these forms.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
@@ -170,10 +170,10 @@ def _ran(command: Sequence[str], documents: Sequence[bytes], timeout_s: float) -
 
 
 def _home_of(package: str) -> str:
-    """Return the directory of *package*."""
+    """Return the directory of *package*; empty if it is not installed."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise NotFoundError("package", package, f"pip install {package}")
+        return ""
     above = Path(spec.origin).parent
     return str(above.parent if spec.submodule_search_locations else above)
 
