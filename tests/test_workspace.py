@@ -129,6 +129,12 @@ async def test_a_batch_id_with_other_messages_is_a_conflict_and_writes_nothing(w
     assert await stored(workspace) == [user("a")]
 
 
+async def test_messages_without_a_batch_id_do_not_repeat_a_batch_with_one(workspace: LocalWorkspace) -> None:
+    await workspace.archive("s1", [user("a")], batch_id="one")
+    await workspace.archive("s1", [user("a")])
+    assert await stored(workspace) == [user("a"), user("a")]
+
+
 async def test_without_a_batch_id_only_a_repetition_in_a_row_counts_as_a_retry(workspace: LocalWorkspace) -> None:
     for text in ("a", "a", "b", "a"):
         await workspace.offload_context("s1", [user(text)])
