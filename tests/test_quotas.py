@@ -174,6 +174,8 @@ async def test_a_payload_over_the_quota_of_a_blob_is_refused_and_one_at_it_is_st
 
 async def test_a_payload_within_a_providers_object_is_measured_too(tmp_path: Path) -> None:
     types = pytest.importorskip("anthropic.types")
+    if not hasattr(types, "Base64PDFSource"):
+        pytest.skip("this version of anthropic has no class for the source of a document")
     data = base64.b64encode(b"x" * 300).decode("ascii")
     source = types.Base64PDFSource(type="base64", media_type="application/pdf", data=data)
     message = {"role": "user", "content": [{"type": "document", "source": source}]}
