@@ -941,7 +941,8 @@ def test_an_agent_that_returned_to_an_older_state_still_loses_nothing(tmp_path: 
     assert bare(asyncio.run(archived(workspace)))[manager.removed_message_count :] + kept == messages
 
 
-def test_a_session_of_strands_own_manager_goes_on_with_ours(tmp_path: Path) -> None:
+def summarized_by_strands(tmp_path: Path) -> Agent:
+    """Return an agent whose session Strands' own manager has summarized and saved."""
     theirs = TheirSummarizing(0.5, 2)
     agent = restarted(tmp_path, theirs, "noted")
     for number in range(6):
@@ -949,6 +950,11 @@ def test_a_session_of_strands_own_manager_goes_on_with_ours(tmp_path: Path) -> N
     model_of(agent).answers = ["their summary"]
     theirs.reduce_context(agent)
     asyncio.run(_sync(agent))
+    return agent
+
+
+def test_a_session_of_strands_own_manager_goes_on_with_ours(tmp_path: Path) -> None:
+    agent = summarized_by_strands(tmp_path)
     workspace = LocalWorkspace(tmp_path / "w")
     ours = SummarizingConversationManager(0.5, 2, workspace=workspace)
     again = restarted(tmp_path, ours)
@@ -960,13 +966,7 @@ def test_a_session_of_strands_own_manager_goes_on_with_ours(tmp_path: Path) -> N
 
 
 def test_a_summary_of_strands_own_manager_outlives_a_save_before_it_is_replaced(tmp_path: Path) -> None:
-    theirs = TheirSummarizing(0.5, 2)
-    agent = restarted(tmp_path, theirs, "noted")
-    for number in range(6):
-        agent(f"question {number}")
-    model_of(agent).answers = ["their summary"]
-    theirs.reduce_context(agent)
-    asyncio.run(_sync(agent))
+    agent = summarized_by_strands(tmp_path)
     workspace = LocalWorkspace(tmp_path / "w")
     asyncio.run(_sync(restarted_with_ours(tmp_path, workspace)))
     again = restarted_with_ours(tmp_path, workspace)
