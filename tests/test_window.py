@@ -29,7 +29,7 @@ from buoyline.inspect.replay import Replay, replay
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
-from buoyline.window.follow import HeldContext, HeldWindow
+from buoyline.window.held_window import HeldContext, HeldWindow
 
 COUNTER = default_counter()
 

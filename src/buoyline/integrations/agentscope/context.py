@@ -28,7 +28,7 @@ from buoyline.messages.model import Note
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
 from buoyline.tokens import TextCounter
-from buoyline.window.follow import hand_over
+from buoyline.window.held_window import hand_over
 from buoyline.window.log import PIN, SUMMARY, ContextLog, Extend, Replace, kind_of
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_beside
 

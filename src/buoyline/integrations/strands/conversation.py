@@ -25,7 +25,7 @@ from buoyline.integrations.strands.plugin import workspace_of
 from buoyline.management.settings import compression_threshold
 from buoyline.offloader import Offloader
 from buoyline.tokens import TextCounter, TokenCounter
-from buoyline.window.follow import Handover, HeldContext, hand_over
+from buoyline.window.held_window import Handover, HeldContext, hand_over
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from buoyline.messages.registry import dialect_named
 from buoyline.tokens.messages import count_message, count_result
 from buoyline.window.compaction import Eviction, Ready
 from buoyline.window.context import StateDraft
-from buoyline.window.follow import HeldContext, HeldWindow
+from buoyline.window.held_window import HeldContext, HeldWindow
 from buoyline.window.plan import WORTH_OFFLOADING_TOKENS, Choice
 from buoyline.window.state import Entry, entry_of
 from buoyline.window.tasks import completed

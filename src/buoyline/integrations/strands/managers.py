@@ -25,7 +25,7 @@ from buoyline.integrations.strands.summarizers import AgentSummarizer, StrandsMo
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
 from buoyline.window.compaction import Eviction, Ready
-from buoyline.window.follow import Handover, HeldContext
+from buoyline.window.held_window import Handover, HeldContext
 from buoyline.window.log import AGAIN, NOTICE, PIN, SUMMARY
 from buoyline.window.state import Entry
 
