@@ -690,6 +690,29 @@ async def test_archiving_that_fails_again_and_again_is_gone_on_with(tmp_path: Pa
     assert archived + opened.messages[1:] == sent
 
 
+async def test_an_attempt_to_archive_is_remembered_only_until_it_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    opened = ContextWindow(session_id="s1", offloader=workspace, size=4000)
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise StorageError(28, "no space left", "somewhere")
+
+    remembered: list[int] = []
+    for _ in range(3):
+        await fill(opened, 20)
+        with monkeypatch.context() as broken:
+            broken.setattr(workspace, "archive", refuse)
+            with pytest.raises(StorageError):
+                await opened.compress(force=True)
+        remembered.append(len(opened._context.state.attempts))
+        await opened.compress(force=True)
+        remembered.append(len(opened._context.state.attempts))
+
+    assert remembered == [1, 0, 1, 0, 1, 0]
+
+
 async def test_a_window_that_another_one_has_taken_over_is_refused_and_loses_nothing(tmp_path: Path) -> None:
     first = window(tmp_path, size=4000)
     sent = await fill(first, 8)
