@@ -533,3 +533,32 @@ async def test_a_summary_made_ready_before_a_late_result_came_is_dropped_with_th
     kept = [entry.message for entry in window._context.whole.messages]
     calls = [call.call_id for message in kept for call in message.calls]
     assert calls == [result.call_id for message in kept for result in message.results]
+
+
+async def test_a_compaction_that_goes_less_far_than_an_archived_one_archives_nothing_twice(
+    workspace: LocalWorkspace,
+) -> None:
+    """A late result takes its call out of the compaction, and is not on disk yet itself."""
+    gate = Gate()
+    window = opened(workspace, gate)
+    sent: list[Any] = [FORM.user("before the call"), FORM.calling("late")]
+    for message in sent:
+        await window.add(message)
+    sent += await fill(window, 0.6)
+    await window.prepare()
+    await until(lambda: gate.asked == 1)
+    archived_until = window._context.state.archived_until
+    sent += await fill(window, 0.85)
+    waiting = asyncio.create_task(window.prepare())
+    await until(lambda: not window._context.inbox)
+    for message in [*FORM.answering({"late": ["here at last"]}), FORM.user("thanks")]:
+        await window.add(message)
+        sent.append(message)
+    gate.may_answer.set()
+    await waiting
+
+    assert archived_until > 1
+    assert [line["messages"] for line in await workspace.load_summaries("s1")] == [[0, 1]], "it ends before the call"
+    sent += await fill(window, 0.7)
+    await window.compress(force=True)
+    assert await archived(workspace, window) + window.messages[1:] == sent
