@@ -881,6 +881,21 @@ async def test_a_history_that_the_archive_is_ahead_of_is_archived_once(tmp_path:
     assert archived + held.messages[1:] == said
 
 
+async def test_a_summary_of_later_messages_does_not_replace_the_earlier_ones_that_came_back(tmp_path: Path) -> None:
+    """A framework returns to a state before two compactions, and the session then continues without it."""
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    said = [user(f"{number} {words(50)}") for number in range(8)]
+    held = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
+    await held.adopt(HeldContext(messages=said), lambda _: "")
+    await held.compress(before=3)
+    await held.compress(before=6)
+    assert [line["messages"] for line in await workspace.load_summaries("s1")] == [[0, 3], [3, 6]]
+    back = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
+    assert await back.adopt(HeldContext(messages=said), lambda _: "") == 0
+
+    assert (await ContextWindow.resume(workspace, "s1")).messages == said
+
+
 def test_the_help_of_a_window_fits_two_screens() -> None:
     """An example first, everyday and advanced arguments apart, and short names of types."""
     shown = pydoc.plain(pydoc.render_doc(ContextWindow)).splitlines()
