@@ -225,6 +225,28 @@ async def test_always_takes_small_results_too_unless_the_stub_would_be_larger(tm
     assert len(list(tmp_path.rglob("tool_result-*"))) == 1
 
 
+async def test_a_small_block_stays_beside_a_large_one_up_to_the_limit_and_not_up_to_the_preview(tmp_path: Path) -> None:
+    rule = ToolRule(limit=1_000, preview_tokens=200)
+    window = opened(local(tmp_path), config=ContextConfig(tool_rules={"run": rule}))
+    content = [{"type": "text", "text": text} for text in (words(2_000), words(400, "small"))]
+    blocks = [{"type": "tool_result", "tool_use_id": "a", "content": content}]
+    uses = [{"type": "tool_use", "id": "a", "name": "run", "input": {}}]
+    prepared = await shown(window, [{"role": "assistant", "content": uses}, {"role": "user", "content": blocks}])
+    found = prepared[1]["content"][0]["content"]
+
+    assert found[0]["text"].startswith("[Tool result offloaded: ")
+    assert COUNTER.count(found[0]["text"]) <= 200
+    assert found[1:] == content[1:]
+
+
+async def test_without_an_offloader_a_result_is_cut_to_its_limit_and_not_to_its_preview() -> None:
+    window = opened(None, config=ContextConfig(tool_rules={"run": ToolRule(limit=1_000, preview_tokens=200)}))
+    with pytest.warns(UserWarning, match="lost"):
+        prepared = await shown(window, [calls(("a", "run")), result("a", words(2_000))])
+
+    assert 900 < COUNTER.count(prepared[1]["content"]) <= 1_000
+
+
 async def test_errors_stay_whole_where_the_dialect_marks_them_and_a_rule_wants_them(tmp_path: Path) -> None:
     window = opened(local(tmp_path), config=ContextConfig(tool_rules={"run": ToolRule(keep_errors=True)}))
     uses: list[Any] = [{"type": "tool_use", "id": name, "name": "run", "input": {}} for name in ("good", "bad")]
