@@ -562,3 +562,18 @@ async def test_a_compaction_that_goes_less_far_than_an_archived_one_archives_not
     sent += await fill(window, 0.7)
     await window.compress(force=True)
     assert await archived(workspace, window) + window.messages[1:] == sent
+
+
+async def test_after_a_failure_in_the_background_the_model_is_not_asked_before_each_call(
+    workspace: LocalWorkspace,
+) -> None:
+    gate = Gate(failure=ConnectionError("down"))
+    gate.may_answer.set()
+    window = opened(workspace, gate)
+    await fill(window, 0.6)
+    for _ in range(3):
+        await window.prepare()
+        begun = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*begun, return_exceptions=True)
+
+    assert gate.asked == 1
