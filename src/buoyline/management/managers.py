@@ -300,7 +300,7 @@ def _weighed(context: ContextView, found: FoundResult, config: ContextConfig) ->
     if is_replaced or rule.offload == "never" or (rule.keep_errors and result.is_error):
         return TurnResult(count_result(result, context.counter), 0, is_fixed=True)
     if is_too_large(result, limit, context.counter):
-        return TurnResult(limit + 1, preview_tokens, is_due=True)
+        return TurnResult(0, preview_tokens, is_due=True)
     tokens = count_result(result, context.counter)
     is_due = rule.offload == "always" and tokens > _WORTH_OFFLOADING_TOKENS
     return TurnResult(tokens, min(preview_tokens, tokens // 2), is_due=is_due)

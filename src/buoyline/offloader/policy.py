@@ -46,7 +46,7 @@ class TurnResult:
     """A tool result, as the budget of its turn counts it.
 
     Attributes:
-        tokens: The tokens of the result; if it is due, its limit plus one is enough.
+        tokens: The tokens of the result; not read if it is due, since only its stub counts then.
         stub_tokens: The limit of its stub.
         is_due: The result is offloaded anyway.
         is_fixed: The result is not offloaded, because a caller keeps it or because it is a stub already.

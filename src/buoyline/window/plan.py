@@ -379,7 +379,7 @@ class OffloadPlanner:
         is_one_text = len(result.parts) == 1 and isinstance(result.parts[0], Text)
         allowed = (rule.preview_tokens or limit) if self.can_store and is_one_text else limit
         if is_too_large(result, limit, self.counter):
-            return TurnResult(limit + 1, allowed, is_due=True)
+            return TurnResult(0, allowed, is_due=True)
         tokens = count_result(result, self.counter)
         is_due = rule.offload == "always" and self.can_store and not found.call.source
         return TurnResult(tokens, min(allowed, tokens // 2), is_due=is_due and tokens > WORTH_OFFLOADING_TOKENS)
