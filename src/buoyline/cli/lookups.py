@@ -67,6 +67,7 @@ def read_command(path: str, workdir: Path, **options: Any) -> None:
 @click.option("-C", "--context", type=click.IntRange(0, 100), default=0, help="Lines before and after each hit.")
 @click.option("-F", "--literal", is_flag=True, help="PATTERN is the text itself, not a regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Upper and lower case are the same.")
+@click.option("--last", is_flag=True, help="Print the newest hits first.")
 @click.option("--after", default="", metavar="PATH:LINE:COLUMN", help="Skip the hits up to this one.")
 @_lookup_options
 def grep_command(pattern: str, paths: Sequence[str], workdir: Path, **options: Any) -> None:
@@ -77,6 +78,8 @@ def grep_command(pattern: str, paths: Sequence[str], workdir: Path, **options: A
     status is 0.
 
     Example: buoyline grep -i -C 2 "error|failed" --session s1
+
+    Example: buoyline grep --last "passed|failed" --session s1
     """
     _look_up(grep, workdir, pattern, [path_from_here(workdir, path) for path in paths] or None, **options)
 

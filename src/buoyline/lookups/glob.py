@@ -8,7 +8,15 @@ from typing import Any, NamedTuple, Self
 from buoyline.errors import ConfigError, CorruptError, NotFoundError
 from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Spelling, as_arguments, shown_path
 from buoyline.lookups.hits import LineRanges
-from buoyline.lookups.paths import FileLines, directory_of, entries_below, is_own, resolve_path
+from buoyline.lookups.paths import (
+    FileLines,
+    created_at,
+    directory_of,
+    entries_below,
+    is_own,
+    records_of,
+    resolve_path,
+)
 from buoyline.lookups.sources import require_workspace
 from buoyline.messages.formats import is_text_type
 from buoyline.messages.jsonl import is_object
@@ -233,6 +241,26 @@ def files_to_search(
     for resolved in found:
         ranges.setdefault(resolved.name, []).extend(resolved.spans)
     return {name: ranges[name] for name in sorted(ranges, key=rank_of) if is_own(workspace, name)}
+
+
+def newest_first(workspace: ReadableWorkspace, ranges: LineRanges) -> LineRanges:
+    """Return *ranges* with the newest files first, in an order that does not change while a session grows.
+
+    The newest session comes first. Its transcript comes before its results, which follow from the last one on, since
+    the transcript names the results. Other files come after those of sessions, and ``data/`` last.
+    """
+    directories = {name.rpartition("/")[0] for name in ranges}
+    created = {directory: created_at(workspace, directory) for directory in directories}
+    places = {directory: list(records_of(workspace, directory)) for directory in directories if created[directory]}
+    numbers = {f"{directory}/{file}": n for directory, files in places.items() for n, file in enumerate(files, 1)}
+
+    def rank(name: str) -> tuple[bool, str, str, bool, int, str]:
+        directory, _, file = name.rpartition("/")
+        number = numbers.get(f"{directory}/{layout.result_behind(file)}", numbers.get(name, 0))
+        is_data = directory == layout.DATA
+        return not is_data, created[directory], directory, file == layout.TRANSCRIPT_FILE, number, name
+
+    return {name: ranges[name] for name in sorted(ranges, key=rank, reverse=True)}
 
 
 def _given(

@@ -5,15 +5,15 @@ import difflib
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
-from buoyline.lookups.glob import Rank, files_to_search, rank_of
+from buoyline.lookups.glob import files_to_search, newest_first, rank_of
 from buoyline.lookups.hits import Deadline, Found, LineHit, LineRanges, Search, find, hits_in_ranges, search_for
-from buoyline.lookups.lines import lines_around
+from buoyline.lookups.lines import blocks_from_end, lines_around
 from buoyline.lookups.sources import require_workspace
 from buoyline.workspace import Files, ReadableWorkspace
 
@@ -95,6 +95,7 @@ def grep(
     context: int = 0,
     literal: bool = False,
     ignore_case: bool = False,
+    last: bool = False,
     after: str = "",
     session: str | None = None,
     confined: bool = False,
@@ -116,6 +117,8 @@ def grep(
         context: How many lines to show before and after each hit, at most 100.
         literal: Whether *pattern* is plain text.
         ignore_case: Whether upper and lower case are the same.
+        last: Whether to show the newest hits first: the last line of a file before the others, a session's transcript
+            before its results, and later results before earlier ones. Else the order is that of lines and names.
         after: Skip hits up to this one; ``path:line:column`` as in an earlier answer.
         session: The only session to search if *path* is None; else the session whose directory is tried first for a
             relative *path*.
@@ -145,23 +148,19 @@ def grep(
         raise ConfigError("context", f"{context} is not in 0 to {MAX_CONTEXT_LINES}")
     deadline = Deadline(timeout_s)
     search = search_for(pattern, deadline, literal=literal, ignore_case=ignore_case)
-    last_shown = _rank(after)
     ranges = files_to_search(workspace, path, session, confined=confined)
-
-    def is_before(name: str, hit: LineHit) -> bool:
-        return last_shown is not None and rank_of(name, hit.number, hit.column) <= last_shown
-
-    found = find(workspace.files, ranges, search, is_before)
+    ranges = newest_first(workspace, ranges) if last else ranges
+    found = find(workspace.files, ranges, search, _shown_before(after, list(ranges), last=last), last=last)
     suggestion = ""
     if not found.total and found.is_all and not ignore_case and max_tokens >= _LEAST_TOKENS_TO_LIST:
         suggestion = suggestion_for(workspace.files, ranges, pattern, literal=literal)
     budget = AnswerBudget(max_tokens, counter)
     max_lines = max(budget.max_lines, 2 * MAX_CONTEXT_LINES)
-    around = (lines_around(workspace.files, name, hits[:max_lines], context) for name, hits in found.hits.items())
-    lines = list(itertools.islice(itertools.chain.from_iterable(around), max_lines))
+    lines, blocks = _lines(workspace.files, found, context, max_lines, last=last)
     listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= _LEAST_TOKENS_TO_LIST else 0
-    page = _Page(found, suggestion, spelling, len(lines), _first_by_path(lines), context > 0, listed_chars)
+    page = _Page(found, suggestion, spelling, len(lines), _first_by_path(lines), context > 0, listed_chars, last)
     shown = budget.fill(lines, page)
+    shown = shown[: max((end for end in blocks if end <= len(shown)), default=0)] if last else shown
     if not any(line.is_hit for line in shown):
         # The lines before the first hit have used up the budget, but the caller asked for the hit.
         only_hits = [line for line in lines if line.is_hit]
@@ -174,7 +173,7 @@ def grep(
         "context": context,
         "session": session,
     }
-    options = {"literal": literal, "ignore_case": ignore_case}
+    options = {"literal": literal, "ignore_case": ignore_case, **({"last": True} if last else {})}
     return Answer(
         text=page.text(shown),
         lines=tuple(shown),
@@ -183,13 +182,43 @@ def grep(
     )
 
 
-def _rank(after: str) -> Rank | None:
+def _shown_before(after: str, names: Sequence[str], *, last: bool) -> Callable[[str, LineHit], bool]:
+    """Return a function that returns whether a hit was shown up to *after*, in the order of *names* if *last*."""
     if not after:
-        return None
+        return _is_never_shown
     parts = _AFTER.fullmatch(after)
     if parts is None:
         raise ConfigError("after", f"{after!r} is not of the form path:line:column; take it from an earlier answer")
-    return rank_of(parts[1], int(parts[2]), int(parts[3]))
+    path, number, column = parts[1], int(parts[2]), int(parts[3])
+    if not last:
+        newest = rank_of(path, number, column)
+        return lambda name, hit: rank_of(name, hit.number, hit.column) <= newest
+    if path not in names:
+        raise ConfigError("after", f"{path!r} is not among the files that are searched; begin again without after")
+    places = {name: place for place, name in enumerate(names)}
+    oldest = places[path], -number, -column
+    return lambda name, hit: (places[name], -hit.number, -hit.column) <= oldest
+
+
+def _is_never_shown(name: str, hit: LineHit) -> bool:
+    del name, hit
+    return False
+
+
+def _lines(files: Files, found: Found, context: int, max_lines: int, *, last: bool) -> tuple[list[Line], list[int]]:
+    """Return up to *max_lines* lines with hits and their context, and after how many of them a block of them ends."""
+    if not last:
+        around = (lines_around(files, name, hits[:max_lines], context) for name, hits in found.hits.items())
+        return list(itertools.islice(itertools.chain.from_iterable(around), max_lines)), []
+    lines: list[Line] = []
+    ends: list[int] = []
+    for name, hits in found.hits.items():
+        for block in blocks_from_end(files, name, hits[:max_lines], context):
+            lines += block
+            ends.append(len(lines))
+            if len(lines) >= max_lines:
+                return lines, ends
+    return lines, ends
 
 
 def _first_by_path(lines: Iterable[Line]) -> Mapping[str, Line]:
@@ -213,6 +242,7 @@ class _Page:
     firsts: Mapping[str, Line]
     has_context: bool
     listed_chars: int
+    last: bool
 
     def frame(self) -> str:
         longest = Line(max(self.found.hits, key=len, default=""), sys.maxsize, sys.maxsize, "", is_hit=True)
@@ -234,8 +264,8 @@ class _Page:
         is_at_end = self.found.is_all or self.found.stopped_in
         if is_at_end and len(shown) >= sum(map(len, self.found.hits.values())):
             return {}
-        newest = shown[-1] if shown else lines[-1]
-        return {"after": f"{newest.path}:{newest.number}:{newest.column}"}
+        end = shown[-1] if shown else lines[-1]
+        return {"after": f"{end.path}:{end.number}:{end.column}"}
 
     def _heading(self, lines: Sequence[Line]) -> str:
         files = f"{self.found.files:,} file" + ("" if self.found.files == 1 else "s")
@@ -246,7 +276,8 @@ class _Page:
             return f"[No {'further ' if self.found.before else ''}hit in {files}{until}.]\n{self.suggestion}"
         shown = self.found.before + 1, self.found.before + sum(line.is_hit for line in lines)
         more = "" if self.found.is_all else " or more"
-        return f"[Hits {shown[0]}-{shown[1]} of {self.found.total}{more} in {files}. {DATA_LABEL}]\n"
+        order = ", the newest first" if self.last else ""
+        return f"[Hits {shown[0]}-{shown[1]} of {self.found.total}{more} in {files}{order}. {DATA_LABEL}]\n"
 
     def _row(self, line: Line) -> str:
         mark = ":" if line.is_hit else "-"
@@ -256,7 +287,8 @@ class _Page:
     def _gap(self, before: Line | None, line: Line) -> str:
         if before is None or before.path != line.path:
             return _path_row(line)
-        return "--\n" if self.has_context and line.number > before.number + 1 else ""
+        is_next = line.number in {before.number, before.number + 1}
+        return "--\n" if self.has_context and not is_next else ""
 
     def _parts(self, lines: Sequence[Line]) -> str:
         if not any(line.is_part for line in lines):

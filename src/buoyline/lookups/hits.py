@@ -4,6 +4,7 @@ A file is searched in blocks of whole lines, since a call per line costs 4 s on 
 searched in windows that overlap.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,18 @@ class LineStart(NamedTuple):
 
 
 FIRST_LINE = LineStart()
+
+
+def line_starts(chunks: Iterable[bytes]) -> Iterator[LineStart]:
+    """Yield the first line of a file, and the first line that begins in each further chunk."""
+    yield FIRST_LINE
+    number, offset = 1, 0
+    for chunk in chunks:
+        begin = chunk.find(b"\n") + 1
+        if offset and begin:
+            yield LineStart(number + 1, offset + begin)
+        number += chunk.count(b"\n")
+        offset += len(chunk)
 
 
 class SearchBlock(NamedTuple):
@@ -270,7 +283,14 @@ class Found:
     stopped_in: str = ""
 
 
-def find(source: ByteSource, ranges: LineRanges, search: Search, is_before: Callable[[str, LineHit], bool]) -> Found:
+def find(
+    source: ByteSource,
+    ranges: LineRanges,
+    search: Search,
+    is_before: Callable[[str, LineHit], bool],
+    *,
+    last: bool = False,
+) -> Found:
     """Find the hits in *ranges*, up to the deadline and up to 10,000 new ones.
 
     Args:
@@ -278,10 +298,12 @@ def find(source: ByteSource, ranges: LineRanges, search: Search, is_before: Call
         ranges: Which lines to search.
         search: The pattern and the deadline.
         is_before: Returns whether an earlier answer has shown a hit of a file.
+        last: Whether to search each file from its end.
     """
     found = Found(files=len(ranges))
+    hits_in_file = last_hits_in_ranges if last else hits_in_ranges
     for name in ranges:
-        for hit in hits_in_ranges(source, name, ranges[name], search):
+        for hit in hits_in_file(source, name, ranges[name], search):
             if is_before(name, hit):
                 found.total += 1
                 found.before += 1
@@ -307,3 +329,30 @@ def hits_in_ranges(
             return
         if any(first <= hit.number <= last for first, last in ranges):
             yield hit
+
+
+def last_hits_in_ranges(
+    source: ByteSource, name: str, ranges: Sequence[tuple[int, int]], search: Search
+) -> Iterator[LineHit]:
+    """Yield the hits of `hits_in_ranges` from the last one on; the file is searched from its end."""
+    first, last = min(first for first, _ in ranges), max(last for _, last in ranges)
+    starts = list(line_starts(source.chunks(name)))
+    ends = [*starts[1:], LineStart(sys.maxsize, sys.maxsize)]
+    for start, end in reversed(list(zip(starts, ends, strict=True))):
+        if search.deadline.is_over() or end.number <= first:
+            return
+        if start.number > last:
+            continue
+        piece = _between(source, name, start.offset, end.offset)
+        numbered = [
+            LineHit(hit.number + start.number - 1, hit.column, hit.offset + start.offset)
+            for hit in hits(piece, search.pattern, is_over=search.deadline.is_over)
+        ]
+        yield from (hit for hit in reversed(numbered) if any(first <= hit.number <= last for first, last in ranges))
+
+
+def _between(source: ByteSource, name: str, offset: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes of a file from *offset* up to *end* in pieces."""
+    while offset < end and (chunk := source.read(name, offset, min(end - offset, BLOCK_BYTES))):
+        yield chunk
+        offset += len(chunk)

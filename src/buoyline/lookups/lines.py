@@ -7,6 +7,7 @@ it is never held whole.
 import codecs
 import itertools
 import sys
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -21,6 +22,8 @@ _BACKWARD_BYTES = 1 << 14
 # Hits are often near each other, so little is read around one unless its lines are long.
 _AROUND_BYTES = 1 << 13
 _NEAR_BYTES = 1 << 16
+# So many hits are read at once from the end of a file.
+_HITS_AT_ONCE = 64
 
 
 class Fragment(NamedTuple):
@@ -163,6 +166,43 @@ def lines_around(
             yield from _parts(name, number, line, columns.get(number, [1]), is_hit=number in columns)
 
 
+def blocks_from_end(source: ByteSource, name: str, hits: Sequence[LineHit], context: int) -> Iterator[Sequence[Line]]:
+    """Yield the lines of `lines_around` in blocks, the last block first; the lines of a block are in order.
+
+    A block has one line that matches, and its context. Lines between two such lines belong to the later one. If a long
+    line has several parts, the last one comes first.
+
+    Args:
+        source: Where the file is.
+        name: The file.
+        hits: The last one first.
+        context: How many lines to yield before and after each hit.
+    """
+    end, begin = 0, sys.maxsize
+    while end < len(hits):
+        start, end = end, min(end + _HITS_AT_ONCE, len(hits))
+        while end < len(hits) and hits[end].number == hits[end - 1].number:
+            end += 1
+        above = hits[end].number + 1 if end < len(hits) else 1
+        around = lines_around(source, name, hits[start:end][::-1], context, first=above, last=begin - 1)
+        for block in _blocks_from_end(list(around), context):
+            yield block
+            begin = block[0].number
+
+
+def _blocks_from_end(lines: Sequence[Line], context: int) -> Iterator[Sequence[Line]]:
+    numbers = [line.number for line in lines]
+    matching = [
+        number for number, in_line in itertools.groupby(lines, key=_number) if any(line.is_hit for line in in_line)
+    ]
+    stop = len(lines)
+    for before, number in reversed(list(itertools.pairwise([0, *matching]))):
+        start = bisect_left(numbers, max(number - context, before + 1))
+        block = lines[start : bisect_right(numbers, number + context, hi=stop)]
+        yield sorted(block, key=lambda line: (line.number, -line.column))
+        stop = start
+
+
 def lines_before(source: ByteSource, name: str, line: LineStart, count: int) -> LineStart:
     """Return the start of the line that is *count* lines before *line*, or of the first line."""
     if count == 0:
@@ -180,6 +220,10 @@ def lines_before(source: ByteSource, name: str, line: LineStart, count: int) -> 
                 return LineStart(line.number - count, begin + at + 1)
         position = begin
     return FIRST_LINE
+
+
+def _number(line: Line) -> int:
+    return line.number
 
 
 def _parts(name: str, number: int, line: Iterable[Fragment], columns: Sequence[int], *, is_hit: bool) -> Iterator[Line]:

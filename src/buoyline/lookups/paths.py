@@ -125,16 +125,25 @@ def records_of(workspace: ReadableWorkspace, directory: str) -> Mapping[str, Map
         return {}
 
 
+def created_at(workspace: ReadableWorkspace, directory: str) -> str:
+    """Return when the session in *directory* was created, as its ``session.json`` spells it; empty if it has none."""
+    return str(_session_document(workspace, directory).get("created_at", ""))
+
+
 def _session_id_of(workspace: ReadableWorkspace, directory: str) -> str | None:
+    session_id = _session_document(workspace, directory).get("id")
+    return session_id if isinstance(session_id, str) else None
+
+
+def _session_document(workspace: ReadableWorkspace, directory: str) -> Mapping[str, Any]:
     name = f"{directory}/{layout.SESSION_FILE}"
     if workspace.files.size(name) is None:
-        return None
+        return {}
     try:
         found = parse(workspace.files.read(name))
     except MessageError:
-        return None
-    session_id = found.get("id") if is_object(found) else None
-    return session_id if isinstance(session_id, str) else None
+        return {}
+    return found if is_object(found) else {}
 
 
 def _results_in(workspace: ReadableWorkspace, directory: str, names: list[str]) -> Iterator[tuple[str, str]]:

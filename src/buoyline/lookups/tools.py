@@ -186,6 +186,7 @@ _GREP_PARAMETERS = _schema(
     },
     literal={"type": "boolean", "description": "Whether the pattern is plain text (default: false)."},
     ignore_case={"type": "boolean", "description": "Whether upper and lower case are the same (default: false)."},
+    last={"type": "boolean", "description": "Newest hits first (default: false)."},
     after=_AFTER,
 )
 _SEARCH_PARAMETERS = _schema(
