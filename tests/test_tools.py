@@ -104,7 +104,7 @@ def test_each_tool_answers(workspace: LocalWorkspace) -> None:
         ("read", {"path": 5}, "path: must be string, not int"),
         ("read", {"path": "transcript.md", "start": "x"}, "start: must be integer, not str"),
         ("read", {"path": "transcript.md", "start": True}, "start: must be integer, not bool"),
-        ("read", {"path": "transcript.md", "start": 0}, "start: must be 1 or more"),
+        ("read", {"path": "transcript.md", "start": 0}, "start: 0 is no line"),
         ("read", {"path": "transcript.md", "offset": 3}, "has no argument 'offset'; it takes path, start, end, column"),
         ("read", {"path": "../../etc/passwd"}, "must not hold '..'"),
         ("read", {"path": "\ud800"}, "lone surrogates"),

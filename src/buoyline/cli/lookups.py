@@ -44,7 +44,7 @@ def _lookup_options(function: F) -> F:
 
 @click.command("read")
 @click.argument("path", metavar="PATH[:START[-END]]")
-@click.option("--start", type=click.IntRange(min=1), default=1, help="First line; narrows the lines of PATH.")
+@click.option("--start", type=click.INT, default=1, help="First line, or -60; narrows the lines of PATH.")
 @click.option("--end", type=click.IntRange(min=1), help="Last line, inclusive.")
 @click.option("--column", type=click.IntRange(min=1), default=1, help="Character of the first line to begin with.")
 @click.option("--whole", is_flag=True, help="Print every line in full, whatever --max-tokens says.")
@@ -53,10 +53,12 @@ def read_command(path: str, workdir: Path, **options: Any) -> None:
     """Print lines of a file, with their numbers.
 
     PATH is relative to the workdir, or with --session to the directory of the session. It may also be the plain name
-    of a file, the id of a call or its beginning, or a citation as a summary prints it. Lines over 1,000 characters
-    are cut; --column goes on in them.
+    of a file, the id of a call or its beginning, or a citation as a summary prints it. PATH:-60 prints the last 60
+    lines. Lines over 1,000 characters are cut; --column goes on in them.
 
     Example: buoyline read --session s1 transcript.md:120-135
+
+    Example: buoyline read --session s1 transcript.md:-60
     """
     _look_up(read, workdir, path_from_here(workdir, path), **options)
 

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from buoyline.errors import CorruptError, InvalidNameError, MessageError, NotFoundError, StorageError
+from buoyline.errors import ConfigError, CorruptError, InvalidNameError, MessageError, NotFoundError, StorageError
 from buoyline.lookups.answer import shown_path
+from buoyline.lookups.lines import count_lines
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import Files, ReadableWorkspace, Status, layout
 
@@ -162,7 +163,10 @@ def _readable(workspace: ReadableWorkspace, file: str) -> str:
     return file if workspace.files.size(view) is None else view
 
 
-_POINTER = re.compile(r"(.+?):([0-9]{1,15}(?:-[0-9]{1,15})?(?:,[0-9]{1,15}(?:-[0-9]{1,15})?){0,99})", re.DOTALL)
+_LINES = re.compile(r"[0-9]{1,15}(?:-[0-9]{1,15})?(?:,[0-9]{1,15}(?:-[0-9]{1,15})?){0,99}")
+_FROM_END = re.compile(r"-([0-9]{1,15})(?:--([0-9]{1,15}))?")
+_POINTER = re.compile(rf"(.+?):({_LINES.pattern})", re.DOTALL)
+_LIKE_LINES = re.compile(r"(.+?):([0-9,-]{1,100})", re.DOTALL)
 _MAX_LISTED = 4
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
@@ -175,12 +179,14 @@ class FileLines(NamedTuple):
         first: First line, 1-based.
         last: Last line, inclusive.
         ranges: First and last line of each cited range between these two, in order; empty if all lines are meant.
+        is_from_end: Whether the citation counts from the end of the file.
     """
 
     name: str
     first: int = 1
     last: int = sys.maxsize
     ranges: tuple[tuple[int, int], ...] = ()
+    is_from_end: bool = False
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
@@ -201,12 +207,14 @@ def resolve_path(
         workspace: Where to look.
         path: Absolute below the workdir, or relative to it, or a ``workspace:///data/`` reference. Else the plain name
             of a file, the id of a call or the unique beginning of an id. ``:120``, ``:120-135`` or ``:120-135,141``
-            after it cites these lines. The brackets of a citation may be there.
+            after it cites these lines, ``:-60`` the last 60, and ``:-60--20`` these without the last 19. The brackets
+            of a citation may be there.
         session: The session whose directory is tried first for a relative path, as citations in summaries need it, and
             the only one whose names and ids count.
         confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
 
     Raises:
+        ConfigError: The lines after a name are none.
         InvalidNameError: *path* leads out of the workspace or to a hidden file, or is not a path.
         NotFoundError: Nothing has that name, several files have it, or there is no such session.
         StorageError: It is neither a regular file nor a directory.
@@ -278,9 +286,11 @@ def _at_path(workspace: ReadableWorkspace, path: str, directory: str, *, confine
     name = _existing(workspace, path, directory, confined=confined)
     if name is not None:
         return FileLines(name)
-    citation = _POINTER.fullmatch(path)
-    name = None if citation is None else _existing(workspace, citation[1], directory, confined=confined)
-    return None if name is None or citation is None else _cited(name, citation[2])
+    for citation in filter(None, (_POINTER.fullmatch(path), _LIKE_LINES.fullmatch(path))):
+        name = _existing(workspace, citation[1], directory, confined=confined)
+        if name is not None:
+            return _cited(workspace.files, name, citation[2])
+    return None
 
 
 def _by_name(workspace: ReadableWorkspace, text: str, session: str | None) -> FileLines | None:
@@ -290,7 +300,7 @@ def _by_name(workspace: ReadableWorkspace, text: str, session: str | None) -> Fi
         NotFoundError: It means several.
         StorageError: It is a link.
     """
-    citation = _POINTER.fullmatch(text)
+    citation = _POINTER.fullmatch(text) or _LIKE_LINES.fullmatch(text)
     for name in (text, *([citation[1]] if citation else [])):
         files = files_named(workspace, name, session)
         if len(files) > 1:
@@ -298,15 +308,38 @@ def _by_name(workspace: ReadableWorkspace, text: str, session: str | None) -> Fi
             more = f" and {len(files) - _MAX_LISTED:,} more" if len(files) > _MAX_LISTED else ""
             raise NotFoundError("single file", name, f"it may mean {listed}{more}; give one of these paths")
         if files and _is_there(workspace, files[0]):
-            return FileLines(files[0]) if citation is None or name == text else _cited(files[0], citation[2])
+            if citation is None or name == text:
+                return FileLines(files[0])
+            return _cited(workspace.files, files[0], citation[2])
     return None
 
 
-def _cited(name: str, lines: str) -> FileLines:
-    """Return the *lines* of a citation, such as ``120-135,141``, in the file *name*."""
+def _cited(files: Files, name: str, lines: str) -> FileLines:
+    """Return the *lines* of a citation, such as ``120-135,141`` or ``-60``, in the file *name*.
+
+    Raises:
+        ConfigError: They cannot be lines, or are before the first line of the file.
+    """
+    from_end = _FROM_END.fullmatch(lines)
+    if from_end is not None:
+        return _from_end(files, name, int(from_end[1]), int(from_end[2] or 1))
+    if not _LINES.fullmatch(lines):
+        raise ConfigError("path", f"{lines!r} are no lines; give 120, 120-135, 120-135,141, or -60 for the last 60")
     spans = sorted((int(first), int(last or first)) for first, last in _SPAN.findall(lines))
     ranges = tuple(spans) if len(spans) > 1 else ()
     return FileLines(name, spans[0][0], max(last for _, last in spans), ranges)
+
+
+def _from_end(files: Files, name: str, first: int, last: int) -> FileLines:
+    """Return the lines from the *first* to the *last* one of file *name*, both counted from its end."""
+    if not first >= last >= 1:
+        raise ConfigError("path", f"-{first}--{last} are no lines; -60--20 are the last 60 without the last 19")
+    if files.size(name) is None:  # a directory
+        return FileLines(name)
+    total = count_lines(files.chunks(name))
+    if last > max(total, 1):
+        raise ConfigError("path", f"{shown_path(name)} has {total:,} lines; -{last} is before the first one")
+    return FileLines(name, max(total - first + 1, 1), max(total - last + 1, 1), is_from_end=True)
 
 
 def _nothing(workspace: ReadableWorkspace, path: str, session: str | None, *, confined: bool) -> NotFoundError:

@@ -101,8 +101,8 @@ def read(
     Args:
         workspace: Where the file is.
         path: Absolute below the workdir, or relative to it. A citation such as ``transcript.md:120-135`` reads its
-            lines only.
-        start: First line, 1-based.
+            lines only, and ``transcript.md:-60`` the last 60.
+        start: First line, 1-based; ``-60`` begins with the 60th line from the end.
         end: Last line, inclusive; None for the end of the file.
         column: Character of line *start* to begin with, 1-based.
         whole: Show every line in full and ignore *max_tokens*, up to 20 million characters.
@@ -115,38 +115,43 @@ def read(
     Returns:
         At least one line, or a part of one, unless the file ends before *start*. Invalid UTF-8 becomes U+FFFD; control
         and bidirectional characters become escapes. An image or another file without lines is described by type and
-        size.
+        size. Of lines that are counted from the end, the budget cuts the first ones.
 
     Raises:
-        ConfigError: *workspace* is no workspace; *start*, *end* or *column* is below 1 or behind the other;
-            *max_tokens* is too small; or *whole* asks for more than 20 million characters.
+        ConfigError: *workspace* is no workspace; *start* is 0, *end* or *column* is below 1, or *end* is before
+            *start*; the lines of *path* are none; *max_tokens* is too small; or *whole* asks for more than 20 million
+            characters.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is not a regular file or cannot be read.
     """
     require_workspace(workspace)
-    for name, number in (("start", start), ("column", column)):
-        if number < 1:
-            raise ConfigError(name, f"{number} is too small; it counts from 1")
+    if not start:
+        raise ConfigError("start", "0 is no line; lines count from 1, and from the end with -1")
+    if column < 1:
+        raise ConfigError("column", f"{column} is too small; it counts from 1")
     resolved = resolve_file(workspace, path, session, confined=confined)
-    first, last = max(start, resolved.first), min(sys.maxsize if end is None else end, resolved.last)
-    if last < first:
-        raise ConfigError("end", f"line {last} is before line {first}; lines count from 1, the last one included")
     described = description_of(workspace.files, resolved.name)
     if described is not None:
         return Answer(text=described, path=resolved.name)
     total = count_lines(workspace.files.chunks(resolved.name))
+    first = max(start if start > 0 else total + start + 1, resolved.first)
+    last = min(sys.maxsize if end is None else end, resolved.last)
+    if last < first:
+        raise ConfigError("end", f"line {last} is before line {first}; lines count from 1, the last one included")
     last = min(last, total)
+    is_from_end = (start < 0 or (start == 1 and resolved.is_from_end)) and column == 1 and first < last
     budget = AnswerBudget(None if whole else max_tokens, counter)
+    page = (LastLinesPage if is_from_end else LinePage)(shown_path(resolved.name), first, last, total, spelling)
     if whole:
         found = _whole_lines(workspace.files, resolved.name, (first, last), column)
     else:
+        first = max(first, last - budget.max_lines + 1) if is_from_end else first
         found = lines_from(workspace.files, resolved.name, (first, last), column, budget.max_line_chars)
     lines = (line for line in found if resolved.holds(line.number))
-    page = LinePage(shown_path(resolved.name), first, last, total, spelling)
-    shown = budget.fill(lines, page)
+    shown = budget.fill(list(lines)[::-1], page)[::-1] if is_from_end else budget.fill(lines, page)
     following = page.following(shown)
-    repeated = {"path": path, "end": end, "session": session}
+    repeated = {"path": path, "end": end, "session": session, **({"start": start} if start < 0 else {})}
     return Answer(
         text=page.text(shown),
         path=resolved.name,
@@ -214,8 +219,33 @@ class LinePage:
         if not lines:
             plural = "" if self.total == 1 else "s"
             return f"[{self.about} has {self.total:,} line{plural}; there is no line {self.first:,}.]\n"
-        return f"[{self.about}, lines {self.first}-{lines[-1].number} of {self.total}. {DATA_LABEL}]\n"
+        return f"[{self.about}, lines {lines[0].number}-{lines[-1].number} of {self.total}. {DATA_LABEL}]\n"
 
     def _footer(self, lines: Sequence[Line]) -> str:
         following = self.following(lines)
         return f"[Cut here. To go on, {self.spelling(following)}]\n" if following else ""
+
+
+class LastLinesPage(LinePage):
+    """The text of an answer that begins with the last line, and cuts the first ones."""
+
+    __slots__ = ()
+
+    def text(self, lines: Sequence[Line]) -> str:
+        """Return the whole answer, with *lines* in the order of the file."""
+        return super().text(sorted(lines, key=_number))
+
+    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
+        """Return where to go on before *lines*; empty at the first one."""
+        oldest = min(lines, key=_number)
+        if oldest.rest and not oldest.is_abridged:
+            return {"start": oldest.number, "column": oldest.end_column}
+        return {"end": oldest.number - 1} if oldest.number > self.first else {}
+
+    def _footer(self, lines: Sequence[Line]) -> str:
+        following = self.following(lines)
+        return f"[The lines before are cut. To go on, {self.spelling(following)}]\n" if following else ""
+
+
+def _number(line: Line) -> int:
+    return line.number
