@@ -214,7 +214,7 @@ def resolve_path(
         confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
 
     Raises:
-        ConfigError: The lines after a name are none.
+        ConfigError: *path* cites something that cannot be lines.
         InvalidNameError: *path* leads out of the workspace or to a hidden file, or is not a path.
         NotFoundError: Nothing has that name, several files have it, or there is no such session.
         StorageError: It is neither a regular file nor a directory.
@@ -324,7 +324,7 @@ def _cited(files: Files, name: str, lines: str) -> FileLines:
     if from_end is not None:
         return _from_end(files, name, int(from_end[1]), int(from_end[2] or 1))
     if not _LINES.fullmatch(lines):
-        raise ConfigError("path", f"{lines!r} are no lines; give 120, 120-135, 120-135,141, or -60 for the last 60")
+        raise ConfigError("path", f"{lines!r} cannot be lines; give 120, 120-135, 120-135,141, or -60 for the last 60")
     spans = sorted((int(first), int(last or first)) for first, last in _SPAN.findall(lines))
     ranges = tuple(spans) if len(spans) > 1 else ()
     return FileLines(name, spans[0][0], max(last for _, last in spans), ranges)
@@ -333,7 +333,7 @@ def _cited(files: Files, name: str, lines: str) -> FileLines:
 def _from_end(files: Files, name: str, first: int, last: int) -> FileLines:
     """Return the lines from the *first* to the *last* one of file *name*, both counted from its end."""
     if not first >= last >= 1:
-        raise ConfigError("path", f"-{first}--{last} are no lines; -60--20 are the last 60 without the last 19")
+        raise ConfigError("path", f"-{first}--{last} cannot be lines; -60--20 are the last 60 without the last 19")
     if files.size(name) is None:  # a directory
         return FileLines(name)
     total = count_lines(files.chunks(name))

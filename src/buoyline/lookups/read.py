@@ -119,8 +119,8 @@ def read(
 
     Raises:
         ConfigError: *workspace* is no workspace; *start* is 0, *end* or *column* is below 1, or *end* is before
-            *start*; the lines of *path* are none; *max_tokens* is too small; or *whole* asks for more than 20 million
-            characters.
+            *start*; *path* cites something that cannot be lines; *max_tokens* is too small; or
+            *whole* asks for more than 20 million characters.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is not a regular file or cannot be read.
