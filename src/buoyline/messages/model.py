@@ -167,11 +167,22 @@ class Message:
     """One message of a conversation; *name* is the speaker's if the dialect has one, else empty.
 
     The role ``developer`` reads as ``system``, ``function`` as ``tool``.
+
+    Attributes:
+        calls: The tool calls in order.
+        results: The tool results in order; in Anthropic's dialect one user message may hold several.
     """
 
     role: Role
     parts: tuple[Part, ...]
     name: str = ""
+    calls: tuple[ToolCall, ...] = field(init=False, repr=False, compare=False)
+    results: tuple[ToolResult, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find the calls and the results once: plans, counts and stubs ask for them many times."""
+        object.__setattr__(self, "calls", tuple([part for part in self.parts if isinstance(part, ToolCall)]))
+        object.__setattr__(self, "results", tuple([part for part in self.parts if isinstance(part, ToolResult)]))
 
     @property
     def text(self) -> str:
@@ -184,16 +195,6 @@ class Message:
         notes = (part.text for part in self.parts if isinstance(part, Note))
         calls = (f"{call.name}\n{call.arguments}" for call in self.calls)
         return "\n".join([self.text, *notes, *calls, *(result.text for result in self.results)])
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls in order."""
-        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
-
-    @property
-    def results(self) -> tuple[ToolResult, ...]:
-        """The tool results in order; in Anthropic's dialect one user message may hold several."""
-        return tuple([part for part in self.parts if isinstance(part, ToolResult)])
 
 
 @dataclass(frozen=True, slots=True)
