@@ -13,18 +13,25 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from buoyline.errors import ConfigError
 from buoyline.messages import ToolResult
-from buoyline.messages.model import text_in
+from buoyline.messages.model import ResultPart, text_in
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_part
 
 
 def is_too_large(result: ToolResult, limit: int, counter: TextCounter) -> bool:
     """Check whether *result* takes more than *limit* tokens, including JSON and media."""
-    counted = 0
-    for part in sorted(result.parts, key=lambda part: text_in(part) is not None):
+    counted, texts = 0, list[tuple[ResultPart, str]]()
+    for part in result.parts:
         text = text_in(part)
+        if text is not None:
+            texts.append((part, text))
+            continue
+        counted += count_part(part, counter)
+        if counted > limit:
+            return True
+    for part, text in texts:
         # A text that is too large by itself is not counted to its end: it may have gigabytes.
-        if text is not None and counter.exceeds(text, limit - counted):
+        if counter.exceeds(text, limit - counted):
             return True
         counted += count_part(part, counter)
         if counted > limit:
@@ -72,19 +79,21 @@ def stub_budgets(results: Sequence[TurnResult], limit: int, *, least: int) -> di
     Returns:
         The position of each result to offload, with the tokens of its stub; 1 means no preview.
     """
-    offloaded = [at for at, found in enumerate(results) if found.is_due]
-    movable = [
-        at
-        for at, found in enumerate(results)
-        if found.tokens > max(LEAST_USEFUL_TOKENS, found.stub_tokens, least) and not (found.is_due or found.is_fixed)
-    ]
-    waiting = sorted(movable, key=lambda at: (results[at].tokens, -at))
-    total = sum(max(found.stub_tokens, least) if found.is_due else found.tokens for found in results)
-    while total > limit and waiting:
-        at = waiting.pop()
-        offloaded.append(at)
-        total -= results[at].tokens - max(results[at].stub_tokens, least)
-    budgets = {at: results[at].stub_tokens for at in offloaded}
+    budgets, movable, total = dict[int, int](), list[tuple[int, int]](), 0
+    for at, found in enumerate(results):
+        if found.is_due:
+            budgets[at] = found.stub_tokens
+            total += max(found.stub_tokens, least)
+            continue
+        total += found.tokens
+        if found.tokens > max(LEAST_USEFUL_TOKENS, found.stub_tokens, least) and not found.is_fixed:
+            movable.append((found.tokens, -at))
+    movable.sort()
+    while total > limit and movable:
+        tokens, negated = movable.pop()
+        found = results[-negated]
+        budgets[-negated] = found.stub_tokens
+        total -= tokens - max(found.stub_tokens, least)
     if total <= limit:
         return budgets
     kept_tokens = sum(found.tokens for at, found in enumerate(results) if at not in budgets)

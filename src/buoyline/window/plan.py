@@ -6,7 +6,7 @@ if a predicate raises, everything is as it was.
 
 import inspect
 from collections import ChainMap
-from collections.abc import Awaitable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -95,23 +95,12 @@ _Calls: TypeAlias = MutableMapping[str, tuple[_Call, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """One new result of a turn, with its place and its call."""
+    """One new result of a turn, with its place, its call, and the name of its tool."""
 
-    entry: Entry
-    number: int
+    result: ToolResult
+    place: Place
     call: _Call
-
-    @property
-    def result(self) -> ToolResult:
-        return self.entry.message.results[self.number]
-
-    @property
-    def tool(self) -> str:
-        return self.result.name or self.call.name
-
-    @property
-    def key(self) -> Place:
-        return self.entry.index, self.number
+    tool: str
 
 
 @dataclass(slots=True)
@@ -124,7 +113,7 @@ class _Turn:
         answered: How many results each id has had.
     """
 
-    shown_tokens: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+    shown_tokens: dict[bool, int] = field(default_factory=dict[bool, int])
     new: list[_Result] = field(default_factory=list[_Result])
     answered: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -149,6 +138,7 @@ class OffloadPlanner:
         turn: The newest turn.
         verdicts: Answers about results that are not decided yet, so that no question is repeated after a failure.
         answers: Answers to the managers of a context-management document, while this process has the window.
+        turn_limits: Tokens of all results of a turn; re-reads are counted apart (True).
     """
 
     session_id: str
@@ -163,6 +153,13 @@ class OffloadPlanner:
     turn: _Turn = field(default_factory=_Turn)
     verdicts: dict[Place, bool] = field(default_factory=dict[Place, bool])
     answers: dict[Place, bool] = field(default_factory=dict[Place, bool])
+    turn_limits: dict[bool, int] = field(init=False)
+    _rules: dict[str, ToolRule] = field(default_factory=dict[str, ToolRule])
+
+    def __post_init__(self) -> None:
+        """Set the limits of a turn, which never change."""
+        limit, reread = self.config.turn_limit(self.size), reread_limit(self.size, self.config.tool_result_limit)
+        self.turn_limits = {False: limit, True: reread}
 
     async def choose(self, entries: Sequence[Entry]) -> dict[int, Choices]:
         """Decide about all results of new *entries*; results of earlier messages keep their form.
@@ -177,14 +174,15 @@ class OffloadPlanner:
         chosen: dict[int, dict[int, Choice]] = {}
         # Ids repeat: the same messages may be planned for again, and must then find the calls that they find now.
         for turn in self._turns(entries, ChainMap(dict[str, tuple[_Call, ...]](), self.calls)):
-            if not turn.new:
-                continue
-            for is_read_back in (True, False):
-                group = [found for found in turn.new if bool(found.call.source) is is_read_back]
-                for found, choice in await self._decided(
-                    group, turn.shown_tokens[is_read_back], is_read_back=is_read_back
-                ):
-                    chosen.setdefault(found.entry.index, {})[found.number] = choice
+            groups: dict[bool, list[_Result]] = {True: [], False: []}
+            for found in turn.new:
+                groups[bool(found.call.source)].append(found)
+            for is_read_back, group in groups.items():
+                if group:
+                    limit, shown_tokens = self.turn_limits[is_read_back], turn.shown_tokens.get(is_read_back, 0)
+                    for found, choice in await self._decided(group, limit, shown_tokens):
+                        index, number = found.place
+                        chosen.setdefault(index, {})[number] = choice
         return dict(chosen)
 
     @property
@@ -197,7 +195,9 @@ class OffloadPlanner:
         calls = ChainMap(dict[str, tuple[_Call, ...]](), self.calls)
         for turn in self._turns(new, calls):
             for found in turn.new:
-                turn.shown_tokens[bool(found.call.source)] += count_result(found.result, self.counter)
+                is_read_back = bool(found.call.source)
+                tokens = turn.shown_tokens.get(is_read_back, 0) + count_result(found.result, self.counter)
+                turn.shown_tokens[is_read_back] = tokens
             turn.new = []
             self.turn = turn
         self.calls.update(calls.maps[0])
@@ -243,7 +243,7 @@ class OffloadPlanner:
         rule = self._rule(call.name)
         limit = rule.limit or self.config.tool_result_limit
         is_kept = rule.offload == "never" or self._source(call.arguments)
-        return max(self._turn_limit(is_read_back=True), limit) if is_kept else limit
+        return max(self.turn_limits[True], limit) if is_kept else limit
 
     def stub_tokens(self, call: ToolCall, turn: Sequence[Entry]) -> int:
         """Return how many tokens the stub of such output may take, given the results of the same *turn*.
@@ -251,7 +251,7 @@ class OffloadPlanner:
         A result that is not decided yet counts as its limit at most. 1 means a bare stub.
         """
         others = sum(min(entry.tokens, self._limits(entry)) for entry in turn if entry.message.results)
-        room = self._turn_limit(is_read_back=False) - others
+        room = self.turn_limits[False] - others
         wanted = self._rule(call.name).preview_tokens or self.config.preview_tokens
         return min(wanted, room) if room >= min(wanted, _LEAST_STUB_TOKENS) else 1
 
@@ -287,13 +287,13 @@ class OffloadPlanner:
             TypeError: The predicate answered neither True nor False.
             Exception: Whatever it raises, with a note that names the result.
         """
-        result = entry.message.results[number]
-        found = _Result(entry, number, self._last_call(result))
-        if self.should_offload is None or found.call.source or self._given(result).parts != result.parts:
+        result, place = entry.message.results[number], (entry.index, number)
+        call = self._last_call(result)
+        if self.should_offload is None or call.source or self._given(result) is not result:
             return True
-        if found.key not in self.answers:
-            self.answers[found.key] = await self._ask(found)
-        return self.answers[found.key]
+        if place not in self.answers:
+            self.answers[place] = await self._ask(_Result(result, place, call, result.name or call.name))
+        return self.answers[place]
 
     def keeps(self, entry: Entry, kept_whole: Collection[Place]) -> bool:
         """Return whether a rule or the predicate keeps a result of *entry*, as long as the context fits."""
@@ -302,20 +302,22 @@ class OffloadPlanner:
             for number, result in enumerate(entry.message.results)
         )
 
-    def _turns(self, entries: Sequence[Entry], calls: _Calls) -> Iterator[_Turn]:
-        """Yield the current turn and those that begin, each with the results that *entries* add to it."""
-        turn = _Turn(dict(self.turn.shown_tokens), [], dict(self.turn.answered))
+    def _turns(self, entries: Sequence[Entry], calls: _Calls) -> list[_Turn]:
+        """Return the current turn and those that begin, each with the results that *entries* add to it."""
+        turns = [_Turn(dict(self.turn.shown_tokens), [], dict(self.turn.answered))]
         for entry in entries:
             if entry.message.role == "assistant":
-                yield turn
-                turn = _Turn()
-            calls.update(self._calls_of(entry.message))
+                turns.append(_Turn())
+            turn = turns[-1]
+            if entry.message.calls:
+                calls.update(self._calls_of(entry.message))
             for number, result in enumerate(entry.message.results):
                 # Of several calls of one id, each is answered once, in their order.
                 asked, nth = calls.get(result.call_id, (_UNKNOWN,)), turn.answered.get(result.call_id, 0)
                 turn.answered[result.call_id] = nth + 1
-                turn.new.append(_Result(entry, number, asked[min(nth, len(asked) - 1)]))
-        yield turn
+                call = asked[min(nth, len(asked) - 1)]
+                turn.new.append(_Result(result, (entry.index, number), call, result.name or call.name))
+        return turns
 
     def _calls_of(self, message: Message) -> _Calls:
         noted: _Calls = {}
@@ -334,7 +336,10 @@ class OffloadPlanner:
         return next((reference for reference in references if reference in arguments), "")
 
     def _rule(self, tool: str) -> ToolRule:
-        return self.config.rule_for(tool)
+        rule = self._rules.get(tool)
+        if rule is None:
+            rule = self._rules[tool] = self.config.rule_for(tool)
+        return rule
 
     def _is_kept(self, result: ToolResult) -> bool:
         return _is_kept(result, self._rule(result.name or self._last_call(result).name))
@@ -348,31 +353,27 @@ class OffloadPlanner:
         rules = (self._rule(result.name or self._last_call(result).name) for result in entry.message.results)
         return sum(rule.limit or self.config.tool_result_limit for rule in rules)
 
-    def _turn_limit(self, *, is_read_back: bool) -> int:
-        if is_read_back:
-            return reread_limit(self.size, self.config.tool_result_limit)
-        return self.config.turn_limit(self.size)
-
-    async def _decided(
-        self, new: list[_Result], shown_tokens: int, *, is_read_back: bool
-    ) -> list[tuple[_Result, Choice]]:
+    async def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> list[tuple[_Result, Choice]]:
         """Decide about the new results of one turn; each refusal counts before the next question."""
-        if not new:
-            return []
-        limit = self._turn_limit(is_read_back=is_read_back)
         least = _LEAST_STUB_TOKENS if self.can_store else _LEAST_CUT_TOKENS
         while True:
             budgets = stub_budgets([self._weighed(found, limit) for found in new], limit - shown_tokens, least=least)
-            unasked = [new[at] for at in budgets if self._is_unasked(new[at])]
-            if not unasked:
-                return [(new[at], self._choice(new[at], most)) for at, most in budgets.items()]
-            for found in unasked:
-                self.verdicts[found.key] = await self._ask(found)
+            choices: list[tuple[_Result, Choice]] = []
+            for at, most in budgets.items():
+                found = new[at]
+                if self.should_offload is None or found.call.source or found.place in self.verdicts:
+                    preview_tokens = self._rule(found.tool).preview_tokens
+                    stub_tokens = min(most, preview_tokens or most)
+                    choices.append((found, Choice(found.tool, stub_tokens, found.call.source, most)))
+                else:
+                    self.verdicts[found.place] = await self._ask(found)
+            if len(choices) == len(budgets):
+                return choices
 
     def _weighed(self, found: _Result, turn_limit: int) -> TurnResult:
         rule, result = self._rule(found.tool), found.result
-        is_ours = self._given(result).parts != result.parts
-        if is_ours or self.verdicts.get(found.key) is False or _is_kept(result, rule):
+        is_ours = self._given(result) is not result
+        if is_ours or self.verdicts.get(found.place) is False or _is_kept(result, rule):
             return TurnResult(count_result(result, self.counter), 0, is_fixed=True)
         limit = turn_limit if found.call.source else rule.limit or self.config.tool_result_limit
         # Small blocks may stay next to the stub of a large one, up to the limit of the whole.
@@ -384,22 +385,15 @@ class OffloadPlanner:
         is_due = rule.offload == "always" and self.can_store and not found.call.source
         return TurnResult(tokens, min(allowed, tokens // 2), is_due=is_due and tokens > WORTH_OFFLOADING_TOKENS)
 
-    def _choice(self, found: _Result, limit: int) -> Choice:
-        preview_tokens = self._rule(found.tool).preview_tokens
-        return Choice(found.tool, min(limit, preview_tokens or limit), found.call.source, limit)
-
     def _given(self, result: ToolResult) -> ToolResult:
         """Return *result* without stubs and reference lines."""
         parts = [part for part in result.parts if not isinstance(part, Text) or part.text not in self.stubs]
         return result if len(parts) == len(result.parts) else replace(result, parts=tuple(parts))
 
-    def _is_unasked(self, found: _Result) -> bool:
-        return self.should_offload is not None and not found.call.source and found.key not in self.verdicts
-
     async def _ask(self, found: _Result) -> bool:
         if self.should_offload is None:
             return True
-        candidate = OffloadCandidate(self.session_id, found.entry.index, found.result, found.call.arguments)
+        candidate = OffloadCandidate(self.session_id, found.place[0], found.result, found.call.arguments)
         tokens = count_result(found.result, self.counter)
         try:
             answer = self.should_offload(found.tool, tokens, candidate=candidate)
