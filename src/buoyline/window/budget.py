@@ -1,5 +1,6 @@
 """The tokens of a context, and its limits."""
 
+from functools import cached_property
 from typing import Any
 
 from buoyline.compression import ContextConfig
@@ -20,6 +21,7 @@ class TokenBudget:
     Attributes:
         size: Tokens of the window.
         max_output_tokens: How many of them are reserved for the model's answer.
+        limit: Most tokens of a context, so that the answer fits, too.
         counter: Counts.
         system: The system prompt that the provider gets with the messages.
         tools: Definitions of the tools.
@@ -30,29 +32,23 @@ class TokenBudget:
         """Begin without any usage."""
         self.size = size
         self.max_output_tokens = max_output_tokens
+        self.limit = size - max_output_tokens
         self.counter = counter
         self.system = system
         self.tools = tools
         self.usage = UsageCalibration(size)
-        self._fixed_tokens: int | None = None
 
-    @property
-    def limit(self) -> int:
-        """Most tokens of a context, so that the answer fits, too."""
-        return self.size - self.max_output_tokens
-
-    @property
+    @cached_property
     def fixed_tokens(self) -> int:
         """Tokens of system prompt and tools; counted once."""
-        if self._fixed_tokens is None:
-            system = self.system if isinstance(self.system, str) else spell(self.system)
-            self._fixed_tokens = self.counter.count(system) + count_tools(self.tools, self.counter)
-        return self._fixed_tokens
+        system = self.system if isinstance(self.system, str) else spell(self.system)
+        return self.counter.count(system) + count_tools(self.tools, self.counter)
 
     def send_beside(self, system: Any, tools: list[Any]) -> None:
         """Count another system prompt, or other tools, from now on."""
         if (system, tools) != (self.system, self.tools):
-            self.system, self.tools, self._fixed_tokens = system, tools, None
+            self.system, self.tools = system, tools
+            self.__dict__.pop("fixed_tokens", None)
 
     def own_tokens(self, state: State) -> int:
         """Return the tokens of everything, by our own count."""
@@ -60,7 +56,8 @@ class TokenBudget:
 
     def tokens(self, state: State) -> int:
         """Return the tokens of everything, by the provider's count as far as that is known."""
-        answer_tokens = state.messages.answer_tokens(self.usage.answer)
+        answer = self.usage.answer
+        answer_tokens = 0 if answer is None else state.messages.answer_tokens(answer)
         return self.usage.total(self.own_tokens(state), answer_tokens)
 
     def least_tokens(self, state: State) -> int:

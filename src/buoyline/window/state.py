@@ -36,6 +36,8 @@ class Entry:
         by_hand: Its large content is offloaded, whoever said it.
         is_notice: It is a reference line: it says where messages are that were archived without a summary.
         added: When it was added, ISO 8601 in UTC; empty if that is not known.
+        images: How many images are in the message and in its results.
+        stays: The message is reinserted when it is archived.
     """
 
     native: Any
@@ -47,20 +49,17 @@ class Entry:
     by_hand: bool = False
     is_notice: bool = False
     added: str = ""
+    images: int = field(init=False)
+    stays: bool = field(init=False)
 
-    @property
-    def images(self) -> int:
-        """How many images are in the message and in its results."""
+    def __post_init__(self) -> None:
+        """Count the images once: every change of the context adds them up."""
         count = 0
         for part in self.message.parts:
             for inner in part.parts if isinstance(part, ToolResult) else (part,):
                 count += isinstance(inner, Media) and inner.kind == "image"
-        return count
-
-    @property
-    def stays(self) -> bool:
-        """Whether the message is reinserted when it is archived."""
-        return self.pinned or self.message.role == "system"
+        object.__setattr__(self, "images", count)
+        object.__setattr__(self, "stays", self.pinned or self.message.role == "system")
 
     def json(self) -> dict[str, Any]:
         """Return the native message's own JSON value, as it comes back from disk."""
@@ -240,6 +239,8 @@ class Messages(Sequence[Entry]):
         """Return these messages without the oldest *count*."""
         if not count:
             return self
+        if count >= self._count:
+            return Messages(self.first + count)
         kept, natives = self[count:], self._natives[count : self._count]
         return replace(self._with(kept, natives, len(kept), self[:count], ()), first=self.first + count)
 
@@ -249,9 +250,9 @@ class Messages(Sequence[Entry]):
             return self
         return Messages.of([replace(entry, index=index) for index, entry in enumerate(self, first)], first)
 
-    def answer_tokens(self, index: int | None) -> int:
+    def answer_tokens(self, index: int) -> int:
         """Return the tokens of the assistant's message with the session *index*; 0 if there is no such message."""
-        if index is None or not self.first <= index < self.end:
+        if not self.first <= index < self.end:
             return 0
         entry = self[index - self.first]
         return entry.tokens if entry.message.role == "assistant" else 0
@@ -340,7 +341,7 @@ class State:
         """The prefix, the summary, the reference line, and the messages that are reinserted for now, in this order."""
         ours = [] if self.summary is None else [self.summary.entry]
         ours += [] if self.notice is None else [self.notice]
-        return [*self.prefix, *ours, *self.reinserted]
+        return [*self.prefix[:], *ours, *self.reinserted[:]]
 
     @property
     def leading_tokens(self) -> int:
