@@ -103,7 +103,7 @@ class Appender:
                 transcript = self.file(layout.TRANSCRIPT_FILE)
                 before.append((transcript, transcript.size()))
                 transcript.append(derived)
-            self._tail.fold(made, encoded[:-1], record_offset)
+            self._tail.fold(made, encoded[:-1], record_offset, is_ours=True)
             self._tail.mark_checked()
             self._sync_or_defer(name, layout.JOURNAL_FILE)
         except StorageError:
@@ -124,7 +124,7 @@ class Appender:
         before = journal.size()
         try:
             journal.append(encoded)
-            self._tail.fold(made, encoded[:-1], before)
+            self._tail.fold(made, encoded[:-1], before, is_ours=True)
             if durable:
                 self._sync_or_defer(layout.JOURNAL_FILE)
             elif not self._dirty:

@@ -83,27 +83,29 @@ class RecordOffsets:
 
         The kind ``"call"`` is a result, searched by its call id.
         """
-        for position, content in islice(chunks_of_lines(self._read, self._end, end), self._pieces + 1):
-            self._note(content, position)
-        spelled = spell(name).encode("utf-8")
-        return self._searched(op, spelled, self._end, end) or self._noted(op, spelled)
+        spelled, found = spell(name).encode("utf-8"), None
+        if self._end < end:
+            for position, content in islice(chunks_of_lines(self._read, self._end, end), self._pieces + 1):
+                self._note(content, position)
+        if self._end < end:
+            found = self._searched(op, spelled, self._end, end)
+        offset = self._offsets.get(op.encode() + spelled)
+        if found is not None or offset is None:
+            return found
+        record = record_at(self._read, offset)
+        # A damaged record is skipped everywhere; there may be an older whole one.
+        return self._searched(op, spelled, 0, self._end) if record is None else (offset, record)
 
     def _note(self, content: bytes, start: int) -> None:
         position = 0
         while (line_end := content.find(b"\n", position)) >= 0:
-            for key in _keys(content, position, line_end):
-                self._offsets[key] = start + position
+            named = _KEYS.match(content, position, line_end)
+            if named is not None:
+                for key in _keys(named):
+                    self._offsets[key] = start + position
             position = line_end + 1
         self._end = start + position
         self._pieces += 1
-
-    def _noted(self, op: str, spelled: bytes) -> tuple[int, Record] | None:
-        offset = self._offsets.get(op.encode() + spelled)
-        if offset is None:
-            return None
-        record = record_at(self._read, offset)
-        # A damaged record is skipped everywhere; there may be an older whole one.
-        return self._searched(op, spelled, 0, self._end) if record is None else (offset, record)
 
     def _searched(self, op: str, spelled: bytes, start: int, end: int) -> tuple[int, Record] | None:
         found = None
@@ -114,7 +116,8 @@ class RecordOffsets:
             # From the end: a third faster, since the needle's last byte is rarer than its first.
             while (place := content.rfind(needle, 0, line)) >= 0:
                 line = content.rfind(b"\n", 0, place) + 1
-                is_named = op.encode() + spelled in _keys(content, line, len(content))
+                named = _KEYS.match(content, line)
+                is_named = named is not None and op.encode() + spelled in _keys(named)
                 record = record_at(self._read, position + line) if is_named else None
                 if record is not None:
                     found = position + line, record
@@ -122,14 +125,12 @@ class RecordOffsets:
         return found
 
 
-def _keys(content: bytes, start: int, end: int) -> list[bytes]:
-    """Return kind and name of the record that begins at *start*, two of a result; none if it has no name."""
-    found = _KEYS.match(content, start, end)
-    if found is None or found.lastgroup is None:
-        return []
-    if found.lastgroup == "result":
+def _keys(found: "re.Match[bytes]") -> list[bytes]:
+    """Return kind and name of a record by its beginning: two of a result, one of any other."""
+    if found["result"] is not None:
         return [b"call" + found["call"], b"result" + found["result"]]
-    return [found.lastgroup.encode() + found[found.lastgroup]]
+    kind = "batch" if found["stub"] is None else "stub"
+    return [kind.encode() + found[kind]]
 
 
 _READ_BYTES = 1 << 14
@@ -193,15 +194,21 @@ class JournalTail(JournalState):
             return self.refresh(size)
         return False
 
-    def fold(self, record: Record, line: bytes, offset: int) -> None:
-        """Add *record*, which is *line* at *offset* of the journal; the caller must not change it later."""
+    def fold(self, record: Record, line: bytes, offset: int, *, is_ours: bool = False) -> None:
+        """Add *record*, which is *line* at *offset* of the journal; the caller must not change it later.
+
+        If it *is_ours*, its `before` is that of this tail, and is not read again.
+        """
         op = record["op"]
         if op in _KEPT:
             newest = self._newest.setdefault(op, {})
             newest[offset] = record
             if len(newest) > _KEPT[op]:
                 del newest[next(iter(newest))]
-        self.synced = self._claimed(record, offset)
+        if not is_ours:
+            self.synced = self._claimed(record, offset)
+        elif self._is_durable:
+            self._proven = Synced(*map(max, self._proven, self.synced))
         self.end = offset + len(line) + 1
         if op != "lines":
             self._counted_end = self.end
@@ -250,8 +257,10 @@ class JournalTail(JournalState):
         writer = {} if self._is_durable else {"unsynced": True}
         if not self.end:
             return writer
-        newest = {op: list(records) for op, records in self._newest.items()}
-        return {**writer, "before": {"synced": list(self.synced), **newest}}
+        before = {"synced": list(self.synced)}
+        for op, records in self._newest.items():
+            before[op] = list(records)
+        return {**writer, "before": before}
 
     @property
     def has_unsynced_records(self) -> bool:
@@ -272,9 +281,9 @@ class JournalTail(JournalState):
 
     def mark_synced(self, *, transcript: bool) -> None:
         """Note that all committed bytes are durable, and with *transcript* those of the transcript, too."""
-        self.mark_checked()
         derived = self.transcript_end if transcript else self.synced.transcript
-        self.synced = self._checked._replace(transcript=derived, journal=self.end)
+        self.synced = Synced(self.context_end, self.summaries_end, derived, self.end)
+        self._checked = Synced(self.context_end, self.summaries_end)
 
     def mark_checked(self) -> None:
         """Note that all committed bytes were checked."""

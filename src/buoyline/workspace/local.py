@@ -3,7 +3,7 @@
 import asyncio
 import os
 import posixpath
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -132,17 +132,17 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         """
         return self.workdir / self._session(session_id).directory
 
-    async def _run_in_session(self, session_id: str, work: Callable[[], T]) -> T:
+    def _run_in_session(self, session_id: str, work: Callable[[], T]) -> Awaitable[T]:
         """Run *work* in the session's thread and wait for its end, even if cancelled."""
         if self._shares_sync and session_id:
             future = self._pool.submit_to_group(session_id, self._session(session_id).sync_group, work)
         else:
             future = self._pool.submit(session_id, work)
-        return await outcome(future)
+        return outcome(future)
 
-    async def _run(self, key: str, work: Callable[[], T]) -> T:
+    def _run(self, key: str, work: Callable[[], T]) -> Awaitable[T]:
         """Run *work*, which concerns no session, in the thread of *key*."""
-        return await outcome(self._pool.submit(key, work))
+        return outcome(self._pool.submit(key, work))
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """`MemoryWorkspace`: a workspace in this process, without files."""
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -185,12 +185,12 @@ class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
 
         return super()._in_session(session_id, locked)
 
-    async def _write(self, session_id: str, redacted: Callable[[], R], work: Callable[[Session, R], T]) -> T:
+    def _write(self, session_id: str, redacted: Callable[[], R], work: Callable[[Session, R], T]) -> Awaitable[T]:
         def locked(session: Session, given: R) -> T:
             with self._tree.mutex:
                 return work(session, given)
 
-        return await super()._write(session_id, redacted, locked)
+        return super()._write(session_id, redacted, locked)
 
     async def _run_in_session(self, session_id: str, work: Callable[[], T]) -> T:  # noqa: ARG002
         return work()

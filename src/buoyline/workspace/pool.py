@@ -44,7 +44,7 @@ class WorkerPool:
         """Run *work* after all earlier work for *key*."""
         number = zlib.crc32(key.encode("utf-8", "surrogatepass")) % _THREADS
         with self._guard:
-            return self._executor(number).submit(work)
+            return (self._executors.get(number) or self._started(number)).submit(work)
 
     def submit_to_group(self, key: str, sync_group: SyncGroup, work: Callable[[], T]) -> Future[T]:
         """Run *work* in a group: work that is submitted during one sync shares the next one.
@@ -65,13 +65,11 @@ class WorkerPool:
         for executor in executors.values():
             executor.shutdown()
 
-    def _executor(self, number: int) -> ThreadPoolExecutor:
-        executor = self._executors.get(number)
-        if executor is None:
-            executor = self._executors[number] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="buoyline")
-            if number in self._ending:
-                # Two threads for one key would break the order, and wait for each other's locks.
-                executor.submit(self._ending[number].shutdown)
+    def _started(self, number: int) -> ThreadPoolExecutor:
+        executor = self._executors[number] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="buoyline")
+        if number in self._ending:
+            # Two threads for one key would break the order, and wait for each other's locks.
+            executor.submit(self._ending[number].shutdown)
         return executor
 
     def _run_group(self, key: str, sync_group: SyncGroup) -> None:

@@ -60,7 +60,7 @@ class StoredSession:
 
     def name(self, file: str) -> str:
         """Return the workspace-relative name of the session's *file*."""
-        return f"{self.directory}/{file}"
+        return f"{self._directory or self.directory}/{file}"
 
     def path(self, file: str) -> str:
         """Return the session's *file* as errors spell it."""

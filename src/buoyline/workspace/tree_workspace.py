@@ -5,7 +5,7 @@ import threading
 import uuid
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -60,11 +60,11 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         _alive.add(self)
 
     @abstractmethod
-    async def _run_in_session(self, session_id: str, work: Callable[[], T]) -> T:
+    def _run_in_session(self, session_id: str, work: Callable[[], T]) -> Awaitable[T]:
         """Run *work* after all that was given for the session before, and wait for its end, even if cancelled."""
 
     @abstractmethod
-    async def _run(self, key: str, work: Callable[[], T]) -> T:
+    def _run(self, key: str, work: Callable[[], T]) -> Awaitable[T]:
         """Run *work*, which concerns no session, after all that was given for *key* before."""
 
     @abstractmethod
@@ -174,12 +174,12 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """Store *result*; see `offload_tool_result`."""
         return await self._store(session_id, result)
 
-    async def _store(self, session_id: str, result: Any, *, native: object = None) -> StoredResult:
+    def _store(self, session_id: str, result: Any, *, native: object = None) -> Awaitable[StoredResult]:
         def redacted() -> ToolResult:
             self._quota.check_result(result)
             return with_data_tags(self._redaction.result(result), native)
 
-        return await self._write(session_id, redacted, lambda s, given: self._results(s).store(given))
+        return self._write(session_id, redacted, lambda s, given: self._results(s).store(given))
 
     async def load_result(self, session_id: str, stored: StoredResult) -> ToolResult:
         """Return the result behind *stored*; see `Results.load`."""
@@ -235,7 +235,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """Record that the text *stub* replaces *stored*."""
         await self._write(
             session_id,
-            lambda: self._redaction.text(stub),
+            partial(self._redaction.text, stub),
             lambda s, redacted: self._results(s).record_stub(redacted, stored.name),
         )
 
@@ -477,16 +477,17 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
 
         return run
 
-    async def _write(self, session_id: str, redacted: Callable[[], R], work: Callable[[Session, R], T]) -> T:
+    def _write(self, session_id: str, redacted: Callable[[], R], work: Callable[[Session, R], T]) -> Awaitable[T]:
         """Call *redacted*, create the workspace if necessary, and pass the redacted value to *work*."""
         session = self._session(session_id)
 
         def run() -> T:
             given = redacted()
-            self._open()
+            if not self._is_open:
+                self._open()
             return work(session, given)
 
-        return await self._run_in_session(session_id, run)
+        return self._run_in_session(session_id, run)
 
     def _checked(self, messages: Sequence[Any], dialect: str | None = None) -> Sequence[Any]:
         """Return *messages* redacted; payloads that are too large are refused before any is decoded."""
