@@ -272,6 +272,32 @@ async def test_a_window_comes_back_as_it_was_left(workspace: LocalWorkspace) -> 
     assert (state.head, state.first) == (("summary",), 1)
 
 
+async def test_a_window_writes_a_message_in_the_dialect_that_its_caller_names(workspace: LocalWorkspace) -> None:
+    await workspace.start_window("s1", {})
+    message = {"role": "user", "content": [{"text": "look"}, {"image": {"format": "png", "source": {"bytes": b"png"}}}]}
+
+    await workspace.extend_window("s1", [message, user("b")], [], dialects=["bedrock", "openai"])
+    detected = await workspace.load_window("s1")
+
+    await workspace.replace_window("s1", [message, user("b")], [], 0, [])
+    assert (await workspace.load_window("s1")).messages == detected.messages
+    assert [dialect for dialect, _ in detected.messages] == ["bedrock", "openai"]
+
+
+async def test_a_window_takes_one_dialect_for_each_message_or_none_at_all(workspace: LocalWorkspace) -> None:
+    await workspace.start_window("s1", {})
+    await workspace.extend_window("s1", [user("a")], [], dialects=["openai"])
+    for wrong in (["openai"], ["openai"] * 3):
+        with pytest.raises(ValueError, match="argument 2"):
+            await workspace.extend_window("s1", [user("b"), user("c")], [], dialects=wrong)
+        with pytest.raises(ValueError, match="argument 2"):
+            await workspace.replace_window("s1", [user("b"), user("c")], [], 0, [], dialects=wrong)
+    with pytest.raises(ConfigError, match="'telegraph' is not known"):
+        await workspace.extend_window("s1", [user("b")], [], dialects=["telegraph"])
+
+    assert [message for _, message in (await workspace.load_window("s1")).messages] == [user("a")]
+
+
 async def test_a_second_window_in_a_used_session_is_refused(workspace: LocalWorkspace) -> None:
     await workspace.start_window("s1", {})
 

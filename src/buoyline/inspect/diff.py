@@ -21,7 +21,7 @@ from buoyline.workspace import LocalWorkspace, StoredSession, layout
 from buoyline.workspace.batches import ArchivedMessage, text_digest
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Record, decode, lines_of
-from buoyline.workspace.records import window_line
+from buoyline.workspace.records import window_lines
 
 _FIRST_CHARS = 120
 _FIRST_LINES = 6
@@ -179,7 +179,7 @@ def archive_line(session: StoredSession, message: ArchivedMessage) -> bytes:
         CorruptError: A blob of it is not as it was stored.
         StorageError: A blob of it is gone.
     """
-    return window_line(session.with_payloads(message))
+    return window_lines([session.with_payloads(message)], [])
 
 
 def _note_behind(journal: bytes, number: int, first_kept: int) -> Record | None:
@@ -211,7 +211,7 @@ def _prefix_messages(session: StoredSession, note: Record) -> Iterator[ArchivedM
 
 def _summary_line(session: StoredSession, first_kept: int, summary: Mapping[str, Any]) -> bytes:
     (last,) = session.messages(first_kept - 1, first_kept)
-    return window_line(dialect_named(last.dialect).user_message(str(summary.get("text", ""))))
+    return window_lines([dialect_named(last.dialect).user_message(str(summary.get("text", "")))], [])
 
 
 def _lines_from(session: StoredSession, first: int) -> Iterator[bytes]:
@@ -225,7 +225,7 @@ def _lines_from(session: StoredSession, first: int) -> Iterator[bytes]:
     except NotFoundError:
         return
     for _, value in window.messages[len(window.head) + max(following - window.first, 0) :]:
-        yield window_line(value)
+        yield window_lines([value], [])
 
 
 def _matched(lines: Iterator[bytes], note: Record) -> int | None:

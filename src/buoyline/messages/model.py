@@ -155,7 +155,7 @@ class ToolResult:
     @property
     def texts(self) -> tuple[str, ...]:
         """The text and JSON parts in order."""
-        return tuple(text for part in self.parts if (text := text_in(part)) is not None)
+        return tuple([text for part in self.parts if (text := text_in(part)) is not None])
 
 
 ResultPart: TypeAlias = Text | Json | Media | Opaque
@@ -230,7 +230,7 @@ def join_texts(texts: list[str]) -> str:
     'a\nb\nc'
     """
     *others, last = texts or [""]
-    return "".join(text if text.endswith("\n") else f"{text}\n" for text in others) + last
+    return "".join([text if text.endswith("\n") else f"{text}\n" for text in others]) + last
 
 
 _URL_SAFE = str.maketrans("-_", "+/")

@@ -70,7 +70,7 @@ class OpenAIChat(Dialect):
         role = role_of(found)
         speaker = text_or_empty(found.get("name"))
         if role == "tool":
-            parts = tuple(_part(block) for block in blocks_of(found.get("content")))
+            parts = tuple(map(_part, blocks_of(found.get("content"))))
             return Message(role, (ToolResult(text_or_empty(found.get("tool_call_id")), speaker, parts),), speaker)
         return Message(role, tuple(_parts(found)), speaker)
 

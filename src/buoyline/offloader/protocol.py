@@ -291,13 +291,14 @@ class WindowLog(Protocol):
         pins: Sequence[int],
         *,
         times: Sequence[str] = (),
+        dialects: Sequence[str] = (),
         writer: str = "",
     ) -> None:
         """Store messages that were added to the context, and the session indexes of all pins.
 
-        *times* says when each message was added, in ISO 8601, or is empty; any other number of times raises
-        `ValueError`. A *writer* that neither began nor claimed the window gets `StaleWindowError`; without a writer
-        nothing is checked.
+        *times* says when each message was added, in ISO 8601, and *dialects* names its dialect. Each may be empty;
+        any other number raises `ValueError`. Without *dialects*, these are detected. A *writer* that neither began nor
+        claimed the window gets `StaleWindowError`; without a writer nothing is checked.
         """
         ...
 
@@ -310,6 +311,7 @@ class WindowLog(Protocol):
         pins: Sequence[int],
         *,
         times: Sequence[str] = (),
+        dialects: Sequence[str] = (),
         writer: str = "",
     ) -> None:
         """Store the context after a compaction; see `WindowState`, and `extend_window` for *writer*."""

@@ -292,8 +292,8 @@ class WorkspaceConformance(SharingConformance):
         assert (state.head, state.first, state.pins, state.archived) == ((), 0, (1,), 0)
         assert dict(state.settings) == {"size": 5, "config": {"a": [1, None]}}
 
-        messages = [said("summary"), said("kept")]
-        await windows.replace_window("s", messages, ["summary"], first=7, pins=[1, 7], writer="w")
+        messages, dialects = [said("summary"), said("kept")], ["openai", "openai"]
+        await windows.replace_window("s", messages, ["summary"], first=7, pins=[1, 7], dialects=dialects, writer="w")
         await windows.extend_window("s", [said("new")], [1, 7, 8], writer="w")
         state = await windows.load_window("s")
         assert [message for _, message in state.messages] == [*messages, said("new")]

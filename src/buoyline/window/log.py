@@ -101,16 +101,28 @@ class ContextLog:
         """
         if self.log is None or write is None:
             return
-        session_id, writer = self.session_id, self.writer
+        entries = write.new if isinstance(write, Extend) else (*write.state.leading, *write.state.messages)
+        natives, times, dialects = list[Any](), list[str](), list[str]()
+        for entry in entries:
+            natives.append(entry.native)
+            times.append(entry.added)
+            dialects.append(entry.dialect)
         if isinstance(write, Extend):
-            natives, times = [entry.native for entry in write.new], [entry.added for entry in write.new]
-            await self.log.extend_window(session_id, natives, sorted(write.pins), times=times, writer=writer)
+            await self.log.extend_window(
+                self.session_id, natives, sorted(write.pins), times=times, dialects=dialects, writer=self.writer
+            )
             return
-        leading, messages = write.state.leading, write.state.messages
-        written = (*leading, *messages)
-        natives, times = [entry.native for entry in written], [entry.added for entry in written]
-        kinds, pins = [kind_of(entry) for entry in leading], sorted(write.state.pins)
-        await self.log.replace_window(session_id, natives, kinds, messages.first, pins, times=times, writer=writer)
+        kinds, first = [kind_of(entry) for entry in write.state.leading], write.state.messages.first
+        await self.log.replace_window(
+            self.session_id,
+            natives,
+            kinds,
+            first,
+            sorted(write.state.pins),
+            times=times,
+            dialects=dialects,
+            writer=self.writer,
+        )
 
 
 def kind_of(entry: Entry) -> str:

@@ -155,6 +155,7 @@ class OffloadPlanner:
     answers: dict[Place, bool] = field(default_factory=dict[Place, bool])
     turn_limits: dict[bool, int] = field(init=False)
     _rules: dict[str, ToolRule] = field(default_factory=dict[str, ToolRule])
+    _read: dict[int, tuple[Message, _Calls]] = field(default_factory=dict[int, tuple[Message, _Calls]])
 
     def __post_init__(self) -> None:
         """Set the limits of a turn, which never change."""
@@ -188,7 +189,7 @@ class OffloadPlanner:
     @property
     def refused(self) -> list[Place]:
         """The results that the predicate keeps, as far as the context does not know that yet."""
-        return [place for place, may_leave in self.verdicts.items() if not may_leave]
+        return [place for place, may_leave in self.verdicts.items() if not may_leave] if self.verdicts else []
 
     def follow(self, new: Sequence[Entry]) -> None:
         """Note messages in their final form."""
@@ -202,6 +203,7 @@ class OffloadPlanner:
             self.turn = turn
         self.calls.update(calls.maps[0])
         self.verdicts.clear()
+        self._read.clear()
 
     def restart(self, messages: Messages) -> None:
         """Note the newest turn again, after some of *messages* were changed or archived."""
@@ -320,10 +322,16 @@ class OffloadPlanner:
         return turns
 
     def _calls_of(self, message: Message) -> _Calls:
+        """Return the calls in *message*. Their arguments are searched once between two changes of the context."""
+        known = self._read.get(id(message))
+        if known is not None:
+            return known[1]
         noted: _Calls = {}
         for call in message.calls:
             made = _Call(call.name, call.arguments if self.should_offload else "", self._source(call.arguments))
             noted[call.call_id] = (*noted.get(call.call_id, ()), made)
+        if self.rereads is not None:  # otherwise the next stub may change the answer
+            self._read[id(message)] = message, noted
         return noted
 
     def _last_call(self, result: ToolResult) -> _Call:

@@ -223,8 +223,9 @@ class Messages(Sequence[Entry]):
         # Other messages may have been appended meanwhile, such as the same ones before they were written down.
         if self._count == 0 or not all(map(operator.is_, known, added)):
             entries, natives, known = entries[: self._count], natives[: self._count], []
-        entries += added[len(known) :]
-        natives += [entry.native for entry in added[len(known) :]]
+        for entry in added[len(known) :]:
+            entries.append(entry)
+            natives.append(entry.native)
         return self._with(entries, natives, end, (), added)
 
     def changed(self, changes: Mapping[int, Entry]) -> "Messages":

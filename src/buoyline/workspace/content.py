@@ -44,17 +44,22 @@ class ResultContent:
     def __init__(self, result: ToolResult) -> None:
         """Take the text and JSON blocks of *result*; nothing is copied."""
         self._texts = list(result.texts)
+        self._pieces: list[tuple[str, bool]] = []
+        for number, text in enumerate(self._texts, 1):
+            self._pieces.append((text, True))
+            if number < len(self._texts) and not text.endswith("\n"):
+                self._pieces.append(("\n", False))
 
     def chunks(self) -> Generator[bytes]:
         """Yield the bytes in pieces of about a megabyte."""
-        for text, _ in self._pieces():
+        for text, _ in self._pieces:
             yield from _encoded(text)
 
     def measure(self) -> Measure:
         """Return size, hash and lines of the bytes."""
         digest, blocks = hashlib.sha256(), list[tuple[int, int]]()
         size_bytes, newlines, last = 0, 0, b"\n"
-        for text, is_block in self._pieces():
+        for text, is_block in self._pieces:
             offset = size_bytes
             for chunk in _encoded(text):
                 digest.update(chunk)
@@ -71,13 +76,6 @@ class ResultContent:
             return None
         view = view_of(join_texts(self._texts))
         return None if view is None else view.encode("utf-8")
-
-    def _pieces(self) -> Iterator[tuple[str, bool]]:
-        """Yield the blocks and the newlines between them, with whether it is a block."""
-        for number, text in enumerate(self._texts, 1):
-            yield text, True
-            if number < len(self._texts) and not text.endswith("\n"):
-                yield "\n", False
 
 
 def _encoded(text: str) -> Iterator[bytes]:
@@ -104,7 +102,6 @@ REFERENCE: Final = "reference"
 
 _JSON_TYPE = "application/json"
 _BLOB = re.compile(layout.REFERENCE_PREFIX.decode("ascii") + r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
-_NUMBERS = ("width", "height", "pages")
 
 
 def described(result: ToolResult, measure: Measure, put: Put) -> list[Record]:
@@ -115,7 +112,7 @@ def described(result: ToolResult, measure: Measure, put: Put) -> list[Record]:
 
 def stored_parts(record: Record, reference: Callable[[str], str]) -> tuple[StoredPart, ...]:
     """Describe the parts of the tool result of *record*; old records do not list them."""
-    return tuple(_stored(part, reference) for part in record.get("parts", ()) if is_object(part))
+    return tuple([_stored(part, reference) for part in record.get("parts", ()) if is_object(part)])
 
 
 def result_from(record: Record, text: bytes, get: Callable[[str], bytes]) -> ToolResult:
@@ -169,7 +166,6 @@ def _spelled(part: Media) -> str:
 
 def _stored(part: Mapping[str, Any], reference: Callable[[str], str]) -> StoredPart:
     path = part.get("path", "")
-    numbers = {name: part.get(name, 0) for name in _NUMBERS}
     return StoredPart(
         kind=part["kind"],
         size_bytes=part["bytes"],
@@ -178,7 +174,9 @@ def _stored(part: Mapping[str, Any], reference: Callable[[str], str]) -> StoredP
         path=path,
         reference=reference(path) if path else "",
         name=part.get("name", ""),
-        **numbers,
+        width=part.get("width", 0),
+        height=part.get("height", 0),
+        pages=part.get("pages", 0),
     )
 
 

@@ -142,10 +142,8 @@ def encode_id(identifier: str) -> str:
         InvalidNameError: *identifier* is not text.
     """
     require_id(identifier)
-    if _PLAIN.fullmatch(identifier) and not _is_device(identifier):
-        return identifier
     if _is_spelled(identifier):
-        return f"{identifier}~{_id_hash(identifier)[:8]}"
+        return identifier if _PLAIN.fullmatch(identifier) else f"{identifier}~{_id_hash(identifier)[:8]}"
     slug = re.sub(r"[^a-z0-9]+", "-", identifier.lower())[:_SLUG_CHARS].strip("-")
     return f"{slug or 'id'}~{_id_hash(identifier)}"
 
@@ -186,7 +184,11 @@ def session_directories(session_id: str) -> tuple[str, ...]:
     require_id(session_id)
     if not 0 < len(session_id) <= MAX_SESSION_ID_CHARS:
         raise InvalidNameError(session_id, f"a session id must have from 1 to {MAX_SESSION_ID_CHARS:,} characters")
-    return tuple(f"{SESSIONS}/{name}" for name in _names_of(session_id))
+    if not _is_spelled(session_id):
+        return (f"{SESSIONS}/{encode_id(session_id)}",)
+    first, digest = f"{SESSIONS}/{session_id}", _id_hash(session_id)
+    hashed = f"{first}~{digest[:8]}", f"{first}~{digest}"
+    return (first, *hashed) if is_name(session_id) else hashed
 
 
 def result_names(call_id: str) -> tuple[str, ...]:
@@ -194,7 +196,10 @@ def result_names(call_id: str) -> tuple[str, ...]:
 
     There are none for an id that cannot be a name: its results are numbered, see `numbered_result_name`.
     """
-    return tuple(f"tool_result-{name}.txt" for name in _names_of(call_id)) if is_name(call_id) else ()
+    if not is_name(call_id):
+        return ()
+    first, digest = f"tool_result-{call_id}", _id_hash(call_id)
+    return f"{first}.txt", f"{first}~{digest[:8]}.txt", f"{first}~{digest}.txt"
 
 
 def numbered_result_name(call_id: str, tool: str, number: int, digest: str) -> str:
@@ -370,24 +375,13 @@ def set_aside_name(path: str, digest: str) -> str:
     return f"{directory or DATA}/{TORN}/{name}-0-{digest[:8]}"
 
 
-def _names_of(identifier: str) -> tuple[str, ...]:
-    if not _is_spelled(identifier):
-        return (encode_id(identifier),)
-    digest = _id_hash(identifier)
-    hashed = f"{identifier}~{digest[:8]}", f"{identifier}~{digest}"
-    return (identifier, *hashed) if is_name(identifier) else hashed
-
-
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "-", text)[:_SLUG_CHARS].strip("-_")
 
 
 def _is_spelled(identifier: str) -> bool:
-    return _SPELLED.fullmatch(identifier) is not None and not _is_device(identifier)
-
-
-def _is_device(identifier: str) -> bool:
-    return identifier.split(".", maxsplit=1)[0].lower() in _DEVICES
+    """Return whether *identifier* has the form of a file name, and is no name of a device such as ``con``."""
+    return _SPELLED.fullmatch(identifier) is not None and identifier.split(".", maxsplit=1)[0].lower() not in _DEVICES
 
 
 def _id_hash(identifier: str) -> str:

@@ -18,7 +18,7 @@ from buoyline.workspace.records import (
     check_writer,
     checked_times,
     lines_record,
-    window_line,
+    window_lines,
     window_note,
     window_record,
 )
@@ -108,7 +108,13 @@ class Window:
             appender.note({"op": "writer", "writer": writer, "time": now()})
 
     def extend(
-        self, messages: Sequence[Any], pins: Sequence[int], *, times: Sequence[str] = (), writer: str = ""
+        self,
+        messages: Sequence[Any],
+        pins: Sequence[int],
+        *,
+        times: Sequence[str] = (),
+        dialects: Sequence[str] = (),
+        writer: str = "",
     ) -> None:
         """Append messages that were added to the context, and record the pins if they changed; durable on return.
 
@@ -117,7 +123,7 @@ class Window:
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             ValueError: See `WindowLog.extend_window`.
         """
-        content = b"".join(map(window_line, messages))
+        content = window_lines(messages, dialects)
         size_bytes, times = len(content), checked_times(times, messages)
         if self._quota.is_limited_for_new(self._session):
             growth = lines_record(size_bytes, 0, times=times, is_durable=False)
@@ -152,6 +158,7 @@ class Window:
         pins: Sequence[int],
         *,
         times: Sequence[str] = (),
+        dialects: Sequence[str] = (),
         writer: str = "",
     ) -> None:
         """Write the context after a compaction; durable on return.
@@ -161,7 +168,7 @@ class Window:
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             ValueError: See `WindowLog.extend_window`.
         """
-        content = b"".join(map(window_line, messages))
+        content = window_lines(messages, dialects)
         record = window_record(content, head, first, pins, now(), times=checked_times(times, messages))
         if self._quota.is_limited_for_new(self._session):
             self._quota.check_new(self._session, len(content), [record])

@@ -11,7 +11,7 @@ from itertools import accumulate
 from buoyline.errors import StaleWindowError
 from buoyline.messages import spell
 from buoyline.messages.jsonl import parse
-from buoyline.messages.registry import detect
+from buoyline.messages.registry import detect, dialect_named
 from buoyline.messages.times import time_from
 from buoyline.offloader.protocol import WindowState
 from buoyline.workspace.index import Index
@@ -67,13 +67,19 @@ def checked_times(times: Sequence[str], messages: Sequence[object]) -> tuple[str
     return tuple(map(time_from, times))
 
 
-def window_line(message: object) -> bytes:
-    """Return the line of a native message in ``window.jsonl``, line end included.
+def window_lines(messages: Sequence[object], dialects: Sequence[str]) -> bytes:
+    """Return the lines of native messages in ``window.jsonl``; without *dialects*, these are detected.
 
     Raises:
-        MessageError: It is no message.
+        ConfigError: A dialect is not known.
+        MessageError: One of *messages* is no message.
+        ValueError: *dialects* is not empty, and not as long as *messages*.
     """
-    return spell(detect(message).to_json(message)).encode("utf-8") + b"\n"
+    lines: list[str] = []
+    for message, name in zip(messages, dialects or [""] * len(messages), strict=True):
+        dialect = dialect_named(name) if name else detect(message)
+        lines.append(f"{spell(dialect.to_json(message))}\n")
+    return "".join(lines).encode("utf-8")
 
 
 def window_state(known: Index, content: bytes) -> WindowState | None:

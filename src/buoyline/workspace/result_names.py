@@ -37,10 +37,12 @@ class ResultNames:
         """Return whether there is a file called *name*, or the same up to case and normal form."""
         return layout.folded(name) in self._held
 
-    def first(self, call_id: str) -> str:
-        """Return the name of the first result of a call whose id can be a name: the best free one or its own."""
-        *names, last = layout.result_names(call_id)
-        return next((name for name in names if self._held.get(layout.folded(name), name) == name), last)
+    def first(self, names: Sequence[str]) -> str:
+        """Return the name of the first result of a call among its possible *names*: the best free one or its own."""
+        for name in names:
+            if self._held.get(layout.folded(name), name) == name:
+                return name
+        return names[-1]
 
     def numbered(self, call_id: str, tool: str, digest: str) -> str:
         """Return the name of a result whose id cannot be a name; its existing one, if there is one."""
@@ -64,11 +66,12 @@ def names_for(
             record = known.find_result(name)
             if record is not None and record["call_id"] == call_id and _is_of(record, measure, parts):
                 yield name
-    if not layout.is_name(call_id):
+    possible = layout.result_names(call_id)
+    if not possible:
         yield names.numbered(call_id, tool, digest)
         return
     if newest is None:
-        first = names.first(call_id)
+        first = names.first(possible)
         yield first
     yield layout.variant_result_name(first, digest)
 

@@ -337,13 +337,16 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         pins: Sequence[int],
         *,
         times: Sequence[str] = (),
+        dialects: Sequence[str] = (),
         writer: str = "",
     ) -> None:
         """Append to the session's window; see `Window.extend`."""
         await self._write(
             session_id,
             lambda: (self._checked(messages), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._quota, self._blobs).extend(given[0], pins, times=times, writer=given[1]),
+            lambda s, given: Window(s, self._quota, self._blobs).extend(
+                given[0], pins, times=times, dialects=dialects, writer=given[1]
+            ),
         )
 
     async def replace_window(
@@ -355,6 +358,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         pins: Sequence[int],
         *,
         times: Sequence[str] = (),
+        dialects: Sequence[str] = (),
         writer: str = "",
     ) -> None:
         """Replace the session's window; see `Window.replace`."""
@@ -362,7 +366,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
             session_id,
             lambda: (self._checked(messages), self._redaction.texts(head), self._redaction.identifier(writer)),
             lambda s, given: Window(s, self._quota, self._blobs).replace(
-                *given[:2], first, pins, times=times, writer=given[2]
+                *given[:2], first, pins, times=times, dialects=dialects, writer=given[2]
             ),
         )
 
