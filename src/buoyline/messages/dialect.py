@@ -254,7 +254,7 @@ def own_fields(message: object) -> Mapping[str, Any]:
     Raises:
         MessageError: *message* is neither a mapping with text keys nor a pydantic model.
     """
-    found = fields(message)
+    found = message if is_object(message) else model_fields(message)
     if found is None:
         raise MessageError(f"{type(message).__name__} is no message: expected an object with 'role' and 'content'")
     return found

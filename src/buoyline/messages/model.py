@@ -181,8 +181,14 @@ class Message:
 
     def __post_init__(self) -> None:
         """Find the calls and the results once: plans, counts and stubs ask for them many times."""
-        object.__setattr__(self, "calls", tuple([part for part in self.parts if isinstance(part, ToolCall)]))
-        object.__setattr__(self, "results", tuple([part for part in self.parts if isinstance(part, ToolResult)]))
+        calls, results = list[ToolCall](), list[ToolResult]()
+        for part in self.parts:
+            if isinstance(part, ToolCall):
+                calls.append(part)
+            elif isinstance(part, ToolResult):
+                results.append(part)
+        object.__setattr__(self, "calls", tuple(calls))
+        object.__setattr__(self, "results", tuple(results))
 
     @property
     def text(self) -> str:

@@ -35,6 +35,9 @@ from buoyline.window.tasks import beside
 
 logger = logging.getLogger(__name__)
 
+# Without tokens: counting costs too much for a line that few people read.
+_OFFLOADED = "session %s: the result of %r left message %d for %r"
+
 
 class PartPlace(NamedTuple):
     """The place of a part in a message.
@@ -86,7 +89,8 @@ class ResultOffloader:
         Raises:
             StorageError: The file system refused.
         """
-        self.tools.update([(call.call_id, call.name) for call in entry.message.calls])
+        for call in entry.message.calls:
+            self.tools[call.call_id] = call.name
         changed: dict[int, Blocks] = {}
         for number, choice in sorted(choices.items()):
             result = entry.message.results[number]
@@ -262,8 +266,13 @@ class ResultOffloader:
         pairs = zip(parts, placeholders, strict=True)
         blocks = [result_block(part, placeholder, limit, self.counter) for part, placeholder in pairs]
         chosen = blocks_to_offload(blocks, limit, choice.max_tokens)
-        texts = [number for number in sorted(chosen) if blocks[number].is_text]
-        found = {number: placeholders[number] or "" for number in chosen if not blocks[number].is_text}
+        texts, found = list[int](), dict[int, str]()
+        for number in chosen:
+            if blocks[number].is_text:
+                texts.append(number)
+            else:
+                found[number] = placeholders[number] or ""
+        texts.sort()
         if texts:
             replaced = join_texts([text_in(parts[number]) or "" for number in texts])
             if stored is None:
@@ -341,7 +350,7 @@ class ResultOffloader:
         # Gigabytes may be read here, and a megabyte of them is counted.
         written = await asyncio.to_thread(stub_of, source, stored, max_tokens, self.counter)
         await self._record(written, stored)
-        self._log(call.call_id, entry_index, stored.reference)
+        logger.debug(_OFFLOADED, self.session_id, call.call_id, entry_index, stored.reference)
         if self.has_listener:
             tokens = await asyncio.to_thread(tokens_of, source, self.counter)
             stub_tokens = self.counter.count(written)
@@ -358,10 +367,6 @@ class ResultOffloader:
                 "pass offloader=LocalWorkspace(...) to keep it"
             )
 
-    def _log(self, call_id: str, index: int, path: str) -> None:
-        """Log what was offloaded, without its tokens: counting costs too much for a line that few people read."""
-        logger.debug("session %s: the result of %r left message %d for %r", self.session_id, call_id, index, path)
-
     async def _report(
         self,
         entry: Entry,
@@ -371,7 +376,7 @@ class ResultOffloader:
         events: list[ResultOffloaded],
     ) -> None:
         path = "" if stored is None else stored.reference
-        self._log(whole.call_id, entry.index, path)
+        logger.debug(_OFFLOADED, self.session_id, whole.call_id, entry.index, path)
         if not self.has_listener:
             return
         shown = "\n".join(text for _, text in sorted(found.items()) if text)

@@ -323,6 +323,8 @@ class State:
         attempts: Ends of attempts to archive of which it is not known whether they succeeded.
         batches: References of the archived batches, if the offloader gives each its own.
         archived_answers: How many of the model's messages are archived.
+        images: How many images are in the context.
+        leading_tokens: Tokens of `leading`.
     """
 
     prefix: Messages = Messages()
@@ -336,6 +338,16 @@ class State:
     attempts: frozenset[int] = frozenset()
     batches: tuple[BatchReference, ...] = ()
     archived_answers: int = 0
+    images: int = field(init=False)
+    leading_tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Add up what every budget asks for."""
+        images = self.prefix.images + self.reinserted.images + self.messages.images
+        summary = 0 if self.summary is None else self.summary.entry.tokens
+        notice = 0 if self.notice is None else self.notice.tokens
+        object.__setattr__(self, "images", images)
+        object.__setattr__(self, "leading_tokens", self.prefix.tokens + summary + notice + self.reinserted.tokens)
 
     @property
     def leading(self) -> list[Entry]:
@@ -343,18 +355,6 @@ class State:
         ours = [] if self.summary is None else [self.summary.entry]
         ours += [] if self.notice is None else [self.notice]
         return [*self.prefix[:], *ours, *self.reinserted[:]]
-
-    @property
-    def leading_tokens(self) -> int:
-        """Tokens of `leading`."""
-        summary = 0 if self.summary is None else self.summary.entry.tokens
-        notice = 0 if self.notice is None else self.notice.tokens
-        return self.prefix.tokens + summary + notice + self.reinserted.tokens
-
-    @property
-    def images(self) -> int:
-        """How many images are in the context."""
-        return self.prefix.images + self.reinserted.images + self.messages.images
 
     @property
     def attempted_until(self) -> int:

@@ -289,19 +289,16 @@ class JournalTail(JournalState):
         """Note that all committed bytes were checked."""
         self._checked = Synced(self.context_end, self.summaries_end)
 
-    def unchecked_batches(self) -> list[Batch]:
-        """Return the batches that a power cut may have taken and that were not checked since, oldest first."""
+    def unchecked(self) -> tuple[list[Batch], list[ByteRange]]:
+        """Return batches, and byte ranges of summaries, that may be lost and were not checked since, oldest first."""
+        batches, summaries = list[Batch](), list[ByteRange]()
         safe = max(self.synced.context, self._checked.context, self._proven.context)
-        if self.context_end <= safe:
-            return []
-        return [batch_from(record, offset) for offset, record in self._newer_than("batch", safe)]
-
-    def unchecked_summaries(self) -> list[ByteRange]:
-        """Return the byte ranges of summaries that may be lost and were not checked since, oldest first."""
+        if self.context_end > safe:
+            batches = [batch_from(record, offset) for offset, record in self._newer_than("batch", safe)]
         safe = max(self.synced.summaries, self._checked.summaries, self._proven.summaries)
-        if self.summaries_end <= safe:
-            return []
-        return [byte_range_from(record, offset) for offset, record in self._newer_than("summary", safe)]
+        if self.summaries_end > safe:
+            summaries = [byte_range_from(record, offset) for offset, record in self._newer_than("summary", safe)]
+        return batches, summaries
 
     def rewind(self, offset: int) -> None:
         """Forget the record at *offset* of the journal and all later ones: they were never committed.

@@ -102,11 +102,12 @@ def _first_torn(tail: JournalTail, appender: Appender, content: Content) -> int 
     Nothing after it was acknowledged, since a sync comes before every acknowledgement.
     """
     torn: list[int] = []
-    for batch in tail.unchecked_batches():
+    batches, summaries = tail.unchecked()
+    for batch in batches:
         if content(batch) is None:
             torn.append(batch.byte_range.record_offset)
             break  # the later ones are newer
-    for byte_range in tail.unchecked_summaries():
+    for byte_range in summaries:
         found = appender.file(layout.SUMMARIES_FILE).read(byte_range.offset, sum(byte_range.sizes))
         if not byte_range.holds(found):
             torn.append(byte_range.record_offset)
