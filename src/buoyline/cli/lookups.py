@@ -54,7 +54,8 @@ def read_command(path: str, workdir: Path, **options: Any) -> None:
 
     PATH is relative to the workdir, or with --session to the directory of the session. It may also be the plain name
     of a file, the id of a call or its beginning, or a citation as a summary prints it. PATH:-60 prints the last 60
-    lines. Lines over 1,000 characters are cut; --column goes on in them.
+    lines, and "summary 3" the third summary of a session. Lines over 1,000 characters are cut; --column goes on in
+    them.
 
     Example: buoyline read --session s1 transcript.md:120-135
 

@@ -10,13 +10,12 @@ from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, S
 from buoyline.lookups.hits import LineRanges
 from buoyline.lookups.paths import (
     FileLines,
-    created_at,
     directory_of,
     entries_below,
     is_own,
-    records_of,
     resolve_path,
 )
+from buoyline.lookups.sections import created_at, records_of
 from buoyline.lookups.sources import require_workspace
 from buoyline.messages.formats import is_text_type
 from buoyline.messages.jsonl import is_object

@@ -14,8 +14,9 @@ from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, L
 from buoyline.lookups.glob import files_to_search, newest_first, rank_of
 from buoyline.lookups.hits import Deadline, Found, LineHit, LineRanges, Search, find, hits_in_ranges, search_for
 from buoyline.lookups.lines import blocks_from_end, lines_around
+from buoyline.lookups.sections import Texts
 from buoyline.lookups.sources import require_workspace
-from buoyline.workspace import Files, ReadableWorkspace
+from buoyline.workspace import ReadableWorkspace
 
 MAX_LOOKING_S = 2.0
 """How long to look for each of the two suggestions in an answer without a hit."""
@@ -27,18 +28,18 @@ _MAX_PLACE_CHARS = 150
 _LINE_BYTES = 1 << 12
 
 
-def suggestion_for(files: Files, ranges: LineRanges, pattern: str, *, literal: bool) -> str:
+def suggestion_for(texts: Texts, ranges: LineRanges, pattern: str, *, literal: bool) -> str:
     """Return a line about hits without regard to case, or about similar words; empty if there are neither.
 
     Args:
-        files: Where the files are.
+        texts: Where the files are.
         ranges: Which lines were searched.
         pattern: The pattern that had no hit.
         literal: Whether it is plain text.
     """
     folded = search_for(pattern, Deadline(MAX_LOOKING_S), literal=literal, ignore_case=True)
     path, hit, count = "", LineHit(0, 0), 0
-    for at, found in _hits(files, ranges, folded):
+    for at, found in _hits(texts, ranges, folded):
         path, hit = (path, hit) if count else (at, found)
         count += 1
         if count == _MAX_HITS:
@@ -47,11 +48,11 @@ def suggestion_for(files: Files, ranges: LineRanges, pattern: str, *, literal: b
         hits = f"{count:,}{' or more' if count == _MAX_HITS else ''} hit{'' if count == 1 else 's'}"
         place = f"{shown_path(path)}:{hit.number}"
         return f"[With ignore_case {hits}{f', the first in {place}' if len(place) <= _MAX_PLACE_CHARS else ''}.]\n"
-    words = _near_words(files, ranges, pattern) if _WORD.fullmatch(pattern) else []
+    words = _near_words(texts, ranges, pattern) if _WORD.fullmatch(pattern) else []
     return f"[Words that are near: {', '.join(words)}.]\n" if words else ""
 
 
-def _near_words(files: Files, ranges: LineRanges, word: str) -> list[str]:
+def _near_words(texts: Texts, ranges: LineRanges, word: str) -> list[str]:
     """Return up to three words that are similar to *word*, out of those that share a half with it."""
     half = len(word) // 2
     begin, end = re.escape(word[:half]), re.escape(word[half:])
@@ -62,8 +63,8 @@ def _near_words(files: Files, ranges: LineRanges, word: str) -> list[str]:
         return []
     near: dict[str, None] = {}
     either = re.compile(expression, re.IGNORECASE | re.ASCII)
-    for number, (path, hit) in enumerate(_hits(files, ranges, search)):
-        line, _, _ = files.read(path, hit.offset, _LINE_BYTES).partition(b"\n")
+    for number, (path, hit) in enumerate(_hits(texts, ranges, search)):
+        line, _, _ = texts.read(path, hit.offset, _LINE_BYTES).partition(b"\n")
         text = line.decode("utf-8", "replace")
         near.update(dict.fromkeys(found[0].strip(".-") for found in either.finditer(text)))
         if number == _MAX_HITS:
@@ -71,9 +72,9 @@ def _near_words(files: Files, ranges: LineRanges, word: str) -> list[str]:
     return difflib.get_close_matches(word, near, _MAX_WORDS, 0.7)
 
 
-def _hits(files: Files, ranges: LineRanges, search: Search) -> Iterator[tuple[str, LineHit]]:
+def _hits(texts: Texts, ranges: LineRanges, search: Search) -> Iterator[tuple[str, LineHit]]:
     for path in ranges:
-        for hit in hits_in_ranges(files, path, ranges[path], search):
+        for hit in hits_in_ranges(texts, path, ranges[path], search):
             yield path, hit
         if search.deadline.is_over():
             return
@@ -150,13 +151,14 @@ def grep(
     search = search_for(pattern, deadline, literal=literal, ignore_case=ignore_case)
     ranges = files_to_search(workspace, path, session, confined=confined)
     ranges = newest_first(workspace, ranges) if last else ranges
-    found = find(workspace.files, ranges, search, _shown_before(after, list(ranges), last=last), last=last)
+    texts = Texts(workspace)
+    found = find(texts, ranges, search, _shown_before(after, list(ranges), last=last), last=last)
     suggestion = ""
     if not found.total and found.is_all and not ignore_case and max_tokens >= _LEAST_TOKENS_TO_LIST:
-        suggestion = suggestion_for(workspace.files, ranges, pattern, literal=literal)
+        suggestion = suggestion_for(texts, ranges, pattern, literal=literal)
     budget = AnswerBudget(max_tokens, counter)
     max_lines = max(budget.max_lines, 2 * MAX_CONTEXT_LINES)
-    lines, blocks = _lines(workspace.files, found, context, max_lines, last=last)
+    lines, blocks = _lines(texts, found, context, max_lines, last=last)
     listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= _LEAST_TOKENS_TO_LIST else 0
     page = _Page(found, suggestion, spelling, len(lines), _first_by_path(lines), context > 0, listed_chars, last)
     shown = budget.fill(lines, page)
@@ -205,15 +207,15 @@ def _is_never_shown(name: str, hit: LineHit) -> bool:
     return False
 
 
-def _lines(files: Files, found: Found, context: int, max_lines: int, *, last: bool) -> tuple[list[Line], list[int]]:
+def _lines(texts: Texts, found: Found, context: int, max_lines: int, *, last: bool) -> tuple[list[Line], list[int]]:
     """Return up to *max_lines* lines with hits and their context, and after how many of them a block of them ends."""
     if not last:
-        around = (lines_around(files, name, hits[:max_lines], context) for name, hits in found.hits.items())
+        around = (lines_around(texts, name, hits[:max_lines], context) for name, hits in found.hits.items())
         return list(itertools.islice(itertools.chain.from_iterable(around), max_lines)), []
     lines: list[Line] = []
     ends: list[int] = []
     for name, hits in found.hits.items():
-        for block in blocks_from_end(files, name, hits[:max_lines], context):
+        for block in blocks_from_end(texts, name, hits[:max_lines], context):
             lines += block
             ends.append(len(lines))
             if len(lines) >= max_lines:

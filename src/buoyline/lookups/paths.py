@@ -14,14 +14,14 @@ import posixpath
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from buoyline.errors import ConfigError, CorruptError, InvalidNameError, MessageError, NotFoundError, StorageError
+from buoyline.errors import ConfigError, InvalidNameError, NotFoundError, StorageError
 from buoyline.lookups.answer import shown_path
 from buoyline.lookups.lines import count_lines
-from buoyline.messages.jsonl import is_object, parse
+from buoyline.lookups.sections import Texts, count_summaries, is_section, is_section_name, records_of, section_of
 from buoyline.workspace import Files, ReadableWorkspace, Status, layout
 
 LEAST_BEGINNING_CHARS = 4
@@ -66,9 +66,9 @@ def directories_of(workspace: ReadableWorkspace, session: str | None) -> list[st
 def files_named(workspace: ReadableWorkspace, name: str, session: str | None) -> list[str]:
     """Return the files that *name* may mean, relative to the workdir.
 
-    These are the files of that name; else the results of the call with that id; else those of calls whose id begins
-    with it. ``tool_result-<id>.txt`` also counts as an id. A result with a view is represented by the view, whose
-    lines stubs and citations count.
+    These are the files and sections of that name; else the results of the call with that id; else those of calls whose
+    id begins with it. ``tool_result-<id>.txt`` also counts as an id. A result with a view is represented by the view,
+    whose lines stubs and citations count.
 
     Args:
         workspace: Where to look.
@@ -77,6 +77,7 @@ def files_named(workspace: ReadableWorkspace, name: str, session: str | None) ->
     """
     listed = {directory: workspace.files.names(directory) for directory in directories_of(workspace, session)}
     same = [f"{directory}/{name}" for directory, names in listed.items() if name in names and name[0] != "."]
+    same += [f"{directory}/{name}" for directory in listed if is_section(workspace, f"{directory}/{name}")]
     if same or not name:
         return same
     ids = {name, name.removeprefix(_RESULT_PREFIX).removesuffix(".txt").removesuffix(".view")} - {""}
@@ -113,38 +114,6 @@ def names_in(workspace: ReadableWorkspace, session: str | None) -> Iterator[str]
 def shortened(name: str) -> str:
     """Return at most 200 characters of *name*, for an error."""
     return name if len(name) <= _MAX_COMPARED_CHARS else f"{name[:_MAX_COMPARED_CHARS]}..."
-
-
-def records_of(workspace: ReadableWorkspace, directory: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the journal's records of the tool results in *directory*, by file; none if it cannot be read."""
-    session_id = _session_id_of(workspace, directory)
-    if session_id is None:
-        return {}
-    try:
-        return workspace.session(session_id).index().results
-    except (CorruptError, NotFoundError):  # the files can be read without it
-        return {}
-
-
-def created_at(workspace: ReadableWorkspace, directory: str) -> str:
-    """Return when the session in *directory* was created, as its ``session.json`` spells it; empty if it has none."""
-    return str(_session_document(workspace, directory).get("created_at", ""))
-
-
-def _session_id_of(workspace: ReadableWorkspace, directory: str) -> str | None:
-    session_id = _session_document(workspace, directory).get("id")
-    return session_id if isinstance(session_id, str) else None
-
-
-def _session_document(workspace: ReadableWorkspace, directory: str) -> Mapping[str, Any]:
-    name = f"{directory}/{layout.SESSION_FILE}"
-    if workspace.files.size(name) is None:
-        return {}
-    try:
-        found = parse(workspace.files.read(name))
-    except MessageError:
-        return {}
-    return found if is_object(found) else {}
 
 
 def _results_in(workspace: ReadableWorkspace, directory: str, names: list[str]) -> Iterator[tuple[str, str]]:
@@ -206,9 +175,9 @@ def resolve_path(
     Args:
         workspace: Where to look.
         path: Absolute below the workdir, or relative to it, or a ``workspace:///data/`` reference. Else the plain name
-            of a file, the id of a call or the unique beginning of an id. ``:120``, ``:120-135`` or ``:120-135,141``
-            after it cites these lines, ``:-60`` the last 60, and ``:-60--20`` these without the last 19. The brackets
-            of a citation may be there.
+            of a file, a section such as ``summary 3`` or ``summaries.jsonl:3``, the id of a call or the unique
+            beginning of an id. ``:120``, ``:120-135`` or ``:120-135,141`` after it cites these lines, ``:-60`` the last
+            60, and ``:-60--20`` these without the last 19. The brackets of a citation may be there.
         session: The session whose directory is tried first for a relative path, as citations in summaries need it, and
             the only one whose names and ids count.
         confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
@@ -289,7 +258,7 @@ def _at_path(workspace: ReadableWorkspace, path: str, directory: str, *, confine
     for citation in filter(None, (_POINTER.fullmatch(path), _LIKE_LINES.fullmatch(path))):
         name = _existing(workspace, citation[1], directory, confined=confined)
         if name is not None:
-            return _cited(workspace.files, name, citation[2])
+            return _cited(workspace, name, citation[2])
     return None
 
 
@@ -310,33 +279,40 @@ def _by_name(workspace: ReadableWorkspace, text: str, session: str | None) -> Fi
         if files and _is_there(workspace, files[0]):
             if citation is None or name == text:
                 return FileLines(files[0])
-            return _cited(workspace.files, files[0], citation[2])
+            return _cited(workspace, files[0], citation[2])
     return None
 
 
-def _cited(files: Files, name: str, lines: str) -> FileLines:
+def _cited(workspace: ReadableWorkspace, name: str, lines: str) -> FileLines:
     """Return the *lines* of a citation, such as ``120-135,141`` or ``-60``, in the file *name*.
+
+    A single line of ``summaries.jsonl`` is the section of that summary.
 
     Raises:
         ConfigError: They cannot be lines, or are before the first line of the file.
     """
     from_end = _FROM_END.fullmatch(lines)
     if from_end is not None:
-        return _from_end(files, name, int(from_end[1]), int(from_end[2] or 1))
-    if not _LINES.fullmatch(lines):
+        found = _from_end(Texts(workspace), name, int(from_end[1]), int(from_end[2] or 1))
+    elif _LINES.fullmatch(lines):
+        spans = sorted((int(first), int(last or first)) for first, last in _SPAN.findall(lines))
+        ranges = tuple(spans) if len(spans) > 1 else ()
+        found = FileLines(name, spans[0][0], max(last for _, last in spans), ranges)
+    else:
         raise ConfigError("path", f"{lines!r} cannot be lines; give 120, 120-135, 120-135,141, or -60 for the last 60")
-    spans = sorted((int(first), int(last or first)) for first, last in _SPAN.findall(lines))
-    ranges = tuple(spans) if len(spans) > 1 else ()
-    return FileLines(name, spans[0][0], max(last for _, last in spans), ranges)
+    directory, _, file = name.rpartition("/")
+    section = f"{directory}/{section_of(found.first)}"
+    is_summary = file == layout.SUMMARIES_FILE and found.first == found.last and is_section(workspace, section)
+    return FileLines(section) if is_summary else found
 
 
-def _from_end(files: Files, name: str, first: int, last: int) -> FileLines:
+def _from_end(texts: Texts, name: str, first: int, last: int) -> FileLines:
     """Return the lines from the *first* to the *last* one of file *name*, both counted from its end."""
     if not first >= last >= 1:
         raise ConfigError("path", f"-{first}--{last} cannot be lines; -60--20 are the last 60 without the last 19")
-    if files.size(name) is None:  # a directory
+    if texts.size(name) is None:  # a directory
         return FileLines(name)
-    total = count_lines(files.chunks(name))
+    total = count_lines(texts.chunks(name))
     if last > max(total, 1):
         raise ConfigError("path", f"{shown_path(name)} has {total:,} lines; -{last} is before the first one")
     return FileLines(name, max(total - first + 1, 1), max(total - last + 1, 1), is_from_end=True)
@@ -345,6 +321,9 @@ def _from_end(files: Files, name: str, first: int, last: int) -> FileLines:
 def _nothing(workspace: ReadableWorkspace, path: str, session: str | None, *, confined: bool) -> NotFoundError:
     """Return the error that says where *path* was looked for, and which names are near."""
     citation = _POINTER.fullmatch(path)
+    if is_section_name((citation[1] if citation else path).rpartition("/")[2]):
+        counts = [count_summaries(workspace, directory) for directory in directories_of(workspace, session)]
+        return NotFoundError("section", shortened(path), f"the session has {max(counts, default=0):,} summaries")
     own = [] if confined else [name for name in workspace.files.names("") if not name.startswith(".")]
     names = near(citation[1] if citation else path, [*own, *names_in(workspace, session)])
     nearest = f"; near are {', '.join(map(shown_path, names))}" if names else ""
@@ -415,7 +394,7 @@ def _is_there(workspace: ReadableWorkspace, name: str) -> bool:
             return False
         raise
     if status is None:
-        return False
+        return is_section(workspace, name)
     if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
         raise StorageError(errno.EINVAL, "is a link, a pipe or a device; only regular files are read", files.path(name))
     if not is_own(workspace, name):

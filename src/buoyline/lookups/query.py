@@ -14,6 +14,7 @@ from buoyline.lookups.answer import Answer, AnswerBudget, Counter, Spelling, as_
 from buoyline.lookups.lines import count_lines, lines_from
 from buoyline.lookups.paths import resolve_file
 from buoyline.lookups.read import LinePage
+from buoyline.lookups.sections import Texts
 from buoyline.lookups.sources import InMemoryContent, require_workspace
 from buoyline.workspace import ReadableWorkspace, layout
 
@@ -128,12 +129,13 @@ def _original(workspace: ReadableWorkspace, name: str) -> str:
 def _evaluated(workspace: ReadableWorkspace, names: Sequence[str], expression: str, timeout_s: float) -> bytes:
     program = [sys.executable, "-I", str(Path(__file__).with_name("evaluation.py"))]
     limits = [_home_of("jmespath"), _home_of("re2"), str(MAX_RESULT_BYTES), str(timeout_s)]
-    size = sum(workspace.files.size(name) or 0 for name in names)
+    texts = Texts(workspace)
+    size = sum(texts.size(name) or 0 for name in names)
     if size > MAX_DOCUMENT_BYTES:
         files = names[0] if len(names) == 1 else f"{len(names)} files"
         problem = f"{files} with {size:,} bytes, and {MAX_DOCUMENT_BYTES:,} can be queried; use grep and read"
         raise ConfigError("path", problem)
-    documents = [workspace.files.read(name) for name in names]
+    documents = [texts.read(name) for name in names]
     arguments = [part for name, content in zip(names, documents, strict=True) for part in (str(len(content)), name)]
     try:
         status, output = _ran([*program, *limits, expression, *arguments], documents, timeout_s + _STARTING_S)

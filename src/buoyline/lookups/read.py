@@ -11,10 +11,11 @@ from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
 from buoyline.lookups.lines import count_lines, fragments, lines_from, windows
 from buoyline.lookups.paths import resolve_file
+from buoyline.lookups.sections import Texts
 from buoyline.lookups.sources import ByteSource, require_workspace
 from buoyline.offloader.dimensions import dimensions
 from buoyline.previews.source import MAX_LINE_CHARS
-from buoyline.workspace import Files, ReadableWorkspace, layout
+from buoyline.workspace import ReadableWorkspace, layout
 
 _SNIFFED_BYTES = 1 << 13
 
@@ -38,13 +39,13 @@ _TEXT_SUFFIXES = (".txt", ".md", ".log", ".json", ".jsonl", ".csv")
 _CONTAINERS = {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"}
 
 
-def description_of(files: Files, name: str) -> str | None:
+def description_of(texts: Texts, name: str) -> str | None:
     """Describe the file *name* by type, dimensions and size; None if it is text.
 
     A file that begins as UTF-8 without NUL is text. Outside ``data/`` so is a file with the suffix of a text, and one
     of no known format: a log with a few bad bytes is worth reading.
     """
-    head = files.read(name, 0, _SNIFFED_BYTES)
+    head = texts.read(name, 0, _SNIFFED_BYTES)
     is_payload = layout.digest_in(name) is not None
     if begins_as_text(head) or (not is_payload and name.endswith(_TEXT_SUFFIXES)):
         return None
@@ -53,7 +54,7 @@ def description_of(files: Files, name: str) -> str | None:
         return None
     sides = dimensions(head)
     shape = f"{sides.width}x{sides.height}, " if sides else ""
-    about = f"[{shown_path(name)}: {kind or 'binary content'}, {shape}{files.size(name) or 0:,} bytes. {DATA_LABEL}]\n"
+    about = f"[{shown_path(name)}: {kind or 'binary content'}, {shape}{texts.size(name) or 0:,} bytes. {DATA_LABEL}]\n"
     return f"{about}[It has no lines to read. grep finds text in it; its path is all that other tools need.]\n"
 
 
@@ -131,10 +132,11 @@ def read(
     if column < 1:
         raise ConfigError("column", f"{column} is too small; it counts from 1")
     resolved = resolve_file(workspace, path, session, confined=confined)
-    described = description_of(workspace.files, resolved.name)
+    texts = Texts(workspace)
+    described = description_of(texts, resolved.name)
     if described is not None:
         return Answer(text=described, path=resolved.name)
-    total = count_lines(workspace.files.chunks(resolved.name))
+    total = count_lines(texts.chunks(resolved.name))
     first = max(start if start > 0 else total + start + 1, resolved.first)
     last = min(sys.maxsize if end is None else end, resolved.last)
     if last < first:
@@ -144,10 +146,10 @@ def read(
     budget = AnswerBudget(None if whole else max_tokens, counter)
     page = (LastLinesPage if is_from_end else LinePage)(shown_path(resolved.name), first, last, total, spelling)
     if whole:
-        found = _whole_lines(workspace.files, resolved.name, (first, last), column)
+        found = _whole_lines(texts, resolved.name, (first, last), column)
     else:
         first = max(first, last - budget.max_lines + 1) if is_from_end else first
-        found = lines_from(workspace.files, resolved.name, (first, last), column, budget.max_line_chars)
+        found = lines_from(texts, resolved.name, (first, last), column, budget.max_line_chars)
     lines = (line for line in found if resolved.holds(line.number))
     shown = budget.fill(list(lines)[::-1], page)[::-1] if is_from_end else budget.fill(lines, page)
     following = page.following(shown)

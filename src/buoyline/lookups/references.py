@@ -12,8 +12,9 @@ from typing import Any, Final, Self, TypeAlias
 
 from buoyline.errors import CorruptError, InvalidNameError, NotFoundError, StorageError
 from buoyline.lookups.answer import Answer, Line, shown_path
-from buoyline.lookups.paths import MAX_NEAR, directory_of, names_in, near, records_of, resolve_file, shortened
+from buoyline.lookups.paths import MAX_NEAR, directory_of, names_in, near, resolve_file, shortened
 from buoyline.lookups.read import begins_as_text
+from buoyline.lookups.sections import records_of
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.model import join_texts
 from buoyline.workspace import MemoryWorkspace, ReadableWorkspace, layout

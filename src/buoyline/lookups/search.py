@@ -15,8 +15,9 @@ from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, L
 from buoyline.lookups.glob import files_to_search
 from buoyline.lookups.hits import Deadline, LineRanges
 from buoyline.lookups.read import description_of
+from buoyline.lookups.sections import Texts
 from buoyline.lookups.sources import require_workspace
-from buoyline.workspace import Files, ReadableWorkspace
+from buoyline.workspace import ReadableWorkspace
 
 # Chunks are long enough to mean something and short enough to be shown whole. They end before a heading (those of the
 # transcript included), after a blank line, else after a line; inside a line only if it is longer than a chunk. Lines
@@ -391,7 +392,7 @@ def search(
         raise ConfigError("start", f"{start} is too small; it counts from 1")
     ranking = Ranking(_wanted(query))
     ranges = files_to_search(workspace, path, session, confined=confined)
-    stopped_in = _rank(workspace.files, ranges, ranking, Deadline(timeout_s))
+    stopped_in = _rank(Texts(workspace), ranges, ranking, Deadline(timeout_s))
     ranked = [_Passage(candidate) for candidate in ranking.best()]
     page = _Page(ranking, len(ranked), len(ranges), start, stopped_in, spelling)
     shown = AnswerBudget(max_tokens, counter).fill(ranked[start - 1 :], page)
@@ -416,12 +417,12 @@ def _wanted(query: str) -> Words:
     return wanted
 
 
-def _rank(files: Files, ranges: LineRanges, ranking: Ranking, deadline: Deadline) -> str:
+def _rank(texts: Texts, ranges: LineRanges, ranking: Ranking, deadline: Deadline) -> str:
     """Rank the passages in *ranges*; return the file in which the time was up, or nothing."""
     for path in ranges:
-        if description_of(files, path) is not None:  # an image has no words
+        if description_of(texts, path) is not None:  # an image has no words
             continue
-        for place, chunk in enumerate(chunks_of(files.chunks(path)), 1):
+        for place, chunk in enumerate(chunks_of(texts.chunks(path)), 1):
             if any(first <= chunk.last and chunk.number <= last for first, last in ranges[path]):
                 ranking.add(path, chunk)
             if place % _CHUNKS_BETWEEN_LOOKS == 0 and deadline.is_over():

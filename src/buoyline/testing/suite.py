@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from buoyline.offloader import ContextArchive, Offloader, ResultStore, SummaryLog, TranscriptReader, WindowLog
 from buoyline.offloader.protocol import abilities_of
+from buoyline.workspace import ReadableWorkspace
 
 T = TypeVar("T")
 
@@ -73,6 +74,12 @@ def transcript_of(workspace: Offloader) -> TranscriptReader:
 def windows_of(workspace: Offloader) -> WindowLog:
     """Return the workspace's window log, or skip the test."""
     return required(abilities_of(workspace).windows, "log of windows")
+
+
+def readable(workspace: Any) -> ReadableWorkspace:
+    """Return *workspace* for lookups, or skip the test if they cannot read it."""
+    found: ReadableWorkspace = required(workspace if hasattr(workspace, "files") else None, "files to read")
+    return found
 
 
 async def loaded(archive: ContextArchive, session_id: str) -> list[dict[str, Any]]:

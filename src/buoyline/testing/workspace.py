@@ -14,6 +14,7 @@ A workspace is an `Offloader` with abilities; run `OffloaderConformance` on it, 
 """
 
 from buoyline.errors import ConflictError, MessageError, NotFoundError, SessionExistsError, StaleWindowError
+from buoyline.lookups import grep, read
 from buoyline.messages import Json, Media, Text, ToolResult
 from buoyline.messages.model import text_in
 from buoyline.offloader import Offloader
@@ -31,7 +32,17 @@ from buoyline.testing.conversation import (
     result_of_all_kinds,
     said,
 )
-from buoyline.testing.suite import ALL, archive_of, loaded, raises, results_of, summaries_of, transcript_of, windows_of
+from buoyline.testing.suite import (
+    ALL,
+    archive_of,
+    loaded,
+    raises,
+    readable,
+    results_of,
+    summaries_of,
+    transcript_of,
+    windows_of,
+)
 
 
 class WorkspaceConformance(SharingConformance):
@@ -281,6 +292,27 @@ class WorkspaceConformance(SharingConformance):
         assert await summaries.load_summaries("s") == [
             {"n": number, "text": text} for number, text in enumerate(texts, 1)
         ]
+
+    async def test_lookups_lead_to_the_end_of_a_session(self, workspace: Offloader) -> None:
+        """`grep` shows the newest hits first, and `read` the last lines."""
+        reader = readable(workspace)
+        archive = archive_of(workspace)
+        await results_of(workspace).store_result("s", result("c", "needle of a result\nits last line"))
+        for number in range(6):
+            await archive.archive("s", [said(f"needle {number}")])
+        shown = [line.text for line in grep(reader, "needle", session="s", last=True).lines]
+        assert shown == [*(f"needle {number}" for number in range(5, -1, -1)), "needle of a result"]
+        assert [line.text for line in read(reader, "transcript.md:-2", session="s").lines] == ["needle 5", ""]
+        assert [line.text for line in read(reader, "[c:-1]", session="s").lines] == ["its last line"]
+
+    async def test_lookups_read_earlier_summaries(self, workspace: Offloader) -> None:
+        """As text, by number and by citation."""
+        reader = readable(workspace)
+        for number in (1, 2):
+            await summaries_of(workspace).append_summary("s", {"text": f"summary\n{number} of the session\n"})
+        for path in ("summary 1", "[summaries.jsonl:1]"):
+            assert [line.text for line in read(reader, path, session="s").lines] == ["summary", "1 of the session"]
+        assert grep(reader, "of the", "summary 2", session="s").lines[0].text == "2 of the session"
 
     async def test_a_window_comes_back_as_it_was_left(self, workspace: Offloader) -> None:
         """Images are stored within it, since its messages are not archived."""

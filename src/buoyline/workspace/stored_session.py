@@ -15,7 +15,7 @@ from buoyline.workspace.batches import ArchivedMessage, batches_between, line_ra
 from buoyline.workspace.blobs import payload_behind
 from buoyline.workspace.files import File, Files
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch
+from buoyline.workspace.journal import Batch, ByteRange
 from buoyline.workspace.records import whole_lines, window_state
 
 # The file may be replaced between reading it and reading its record in the journal.
@@ -110,18 +110,36 @@ class StoredSession:
             CorruptError: A line is not what was written.
         """
         index = self.index()
-        name = self.name(layout.SUMMARIES_FILE)
-        is_there = self.files.exists(name)
         summaries: list[dict[str, Any]] = []
-        for byte_range in index.summaries:
-            content = self.files.read(name, byte_range.offset, sum(byte_range.sizes)) if is_there else b""
+        for number, byte_range in enumerate(index.summaries, 1):
+            content = self._summary_line(byte_range)
             if not byte_range.holds(content) and index.may_be_torn_summary(byte_range):
                 break
-            if not byte_range.holds(content):
-                reason = f"summary {len(summaries) + 1} is not what was written"
-                raise CorruptError(self.path(layout.SUMMARIES_FILE), reason)
-            summaries.append(parse(content))
+            summaries.append(self._summary(number, byte_range, content))
         return summaries
+
+    def summary(self, number: int) -> dict[str, Any]:
+        """Return a summary by its number, counted from 1.
+
+        Raises:
+            NotFoundError: There is no such session or summary.
+            CorruptError: Its line is not what was written.
+        """
+        known = self.index().summaries
+        if not 1 <= number <= len(known):
+            raise NotFoundError("summary", str(number), f"session {self.session_id!r} has {len(known)}")
+        byte_range = known[number - 1]
+        return self._summary(number, byte_range, self._summary_line(byte_range))
+
+    def _summary_line(self, byte_range: ByteRange) -> bytes:
+        name = self.name(layout.SUMMARIES_FILE)
+        return self.files.read(name, byte_range.offset, sum(byte_range.sizes)) if self.files.exists(name) else b""
+
+    def _summary(self, number: int, byte_range: ByteRange, content: bytes) -> dict[str, Any]:
+        if not byte_range.holds(content):
+            raise CorruptError(self.path(layout.SUMMARIES_FILE), f"summary {number} is not what was written")
+        found: dict[str, Any] = parse(content)
+        return found
 
     def window(self) -> WindowState:
         """Return the content of the context.
