@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 
 from reference.player import Plain
@@ -16,6 +17,11 @@ INTENDED: Sequence[tuple[str, str, str]] = (
     ("answer.leaving_tokens: ", "answer.archived_tokens: ", "`Plan` names its messages by what becomes of them"),
 )
 """Differences that are wanted: what the baseline says, what the checkout says in its place, and why."""
+
+
+ROWS_OF_CALLS = re.compile(r"answer\.text \| (?:@ .*|--)\n")
+"""Rows of `grep` and `search` that are not compared: the checkout names the call of each hit, and parts hits by that
+row. In rows of files a line has its number before its text."""
 
 
 def difference(old: Sequence[Plain], new: Sequence[Plain], *, parts: Sequence[str] | None = None) -> str:
@@ -54,6 +60,7 @@ def _changed(before: Sequence[str], after: Sequence[str]) -> list[str]:
 def _lines(answer: Plain, parts: Sequence[str] | None, *, is_old: bool) -> list[str]:
     wanted = {key: answer.get(key) for key in ("do", *parts)} if parts is not None else answer
     lines = list(_flat("", {key: value for key, value in wanted.items() if key not in NOT_COMPARED}))
+    lines = [line for line in lines if not ROWS_OF_CALLS.fullmatch(line)]
     if is_old:
         for before, after, _ in INTENDED:
             lines = [line.replace(before, after) for line in lines]

@@ -242,6 +242,10 @@ def _result(chance: Random) -> str:
 # Scripts
 
 
+WHOLE = 1_000_000
+"""Tokens of answers that differ by the rows that name calls, so that a limit would cut them at other places."""
+
+
 def ending(session: str = "s1", *, looks: bool = True) -> list[Operation]:
     """Return operations that show all that is there in the end."""
     folder = f"sessions/{session}"
@@ -250,12 +254,12 @@ def ending(session: str = "s1", *, looks: bool = True) -> list[Operation]:
         _look_up("read", path=f"{folder}/transcript.md", start=5, max_tokens=400),
         _look_up("read", path="transcript.md:3-9", session=session),
         _look_up("read", path="nothing.txt"),
-        _look_up("grep", pattern="pier|mooring", max_tokens=300, context=1),
-        _look_up("grep", pattern="ERROR", path="tool_result-*.txt", max_tokens=200, ignore_case=True),
+        _look_up("grep", pattern="pier|mooring", max_tokens=WHOLE, context=1),
+        _look_up("grep", pattern="ERROR", path="tool_result-*.txt", max_tokens=WHOLE, ignore_case=True),
         _look_up("grep", pattern="(", session=session),
-        _look_up("grep", pattern="buoy_", literal=True, session=session, confined=True, max_tokens=200),
-        _look_up("search", query="Which pier has a red lantern?", max_tokens=300),
-        _look_up("search", query="deepest inlet northeast", start=2, session=session),
+        _look_up("grep", pattern="buoy_", literal=True, session=session, confined=True, max_tokens=WHOLE),
+        _look_up("search", query="Which pier has a red lantern?", max_tokens=WHOLE),
+        _look_up("search", query="deepest inlet northeast", start=2, session=session, max_tokens=WHOLE),
         _look_up("glob", pattern="**/tool_result-*.txt", max_tokens=200),
         _look_up("glob", pattern="*.jsonl", session=session),
         _look_up("query", path=f"{folder}/window.jsonl", expression="[].role"),

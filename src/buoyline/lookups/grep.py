@@ -5,12 +5,13 @@ import difflib
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.calls import Calls, owner_row
 from buoyline.lookups.glob import files_to_search, newest_first, rank_of
 from buoyline.lookups.hits import Deadline, Found, LineHit, LineRanges, Search, find, hits_in_ranges, search_for
 from buoyline.lookups.lines import blocks_from_end, lines_around
@@ -132,7 +133,8 @@ def grep(
     Returns:
         Each path after ``==``, and below it hits as ``line: text`` and lines of context as ``line- text``, with ``--``
         between groups: a path in each line would take half of the tokens. A line over 1,000 characters is shown around
-        the match, as ``line:column: text``. `Answer.total` counts up to 10,000 hits after *after*.
+        the match, as ``line:column: text``. A row after ``@`` names the call that the lines below it belong to.
+        `Answer.total` counts up to 10,000 hits after *after*.
 
         An answer without a hit says whether ignoring case finds any, or which words are similar. If hits of further
         files are cut, it says how many each file has, as far as an eighth of the answer can name them.
@@ -160,13 +162,14 @@ def grep(
     max_lines = max(budget.max_lines, 2 * MAX_CONTEXT_LINES)
     lines, blocks = _lines(texts, found, context, max_lines, last=last)
     listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= _LEAST_TOKENS_TO_LIST else 0
-    page = _Page(found, suggestion, spelling, len(lines), _first_by_path(lines), context > 0, listed_chars, last)
+    calls = Calls(workspace)
+    page = _Page(found, suggestion, spelling, len(lines), _befores(lines), context > 0, listed_chars, last, calls)
     shown = budget.fill(lines, page)
     shown = shown[: max((end for end in blocks if end <= len(shown)), default=0)] if last else shown
     if not any(line.is_hit for line in shown):
         # The lines before the first hit have used up the budget, but the caller asked for the hit.
         only_hits = [line for line in lines if line.is_hit]
-        page = replace(page, firsts=_first_by_path(only_hits))
+        page = replace(page, befores=_befores(only_hits))
         shown = budget.fill(only_hits, page)
     following = page.following(shown)
     repeated = {
@@ -223,16 +226,14 @@ def _lines(texts: Texts, found: Found, context: int, max_lines: int, *, last: bo
     return lines, ends
 
 
-def _first_by_path(lines: Iterable[Line]) -> Mapping[str, Line]:
-    firsts: dict[str, Line] = {}
-    for line in lines:
-        firsts.setdefault(line.path, line)
-    return firsts
+def _befores(lines: Sequence[Line]) -> Mapping[tuple[str, int, int], Line]:
+    """Return the line that is shown before each of *lines*, by place."""
+    return {(line.path, line.number, line.column): before for before, line in itertools.pairwise(lines)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The text of an answer about *found*, out of *count* lines; *firsts* has the first line of each path.
+    """The text of an answer about *found*, out of *count* lines; *befores* has the line before each.
 
     Up to *listed_chars* characters name the files whose hits are cut.
     """
@@ -241,18 +242,18 @@ class _Page:
     suggestion: str
     spelling: Spelling
     count: int
-    firsts: Mapping[str, Line]
+    befores: Mapping[tuple[str, int, int], Line]
     has_context: bool
     listed_chars: int
     last: bool
+    calls: Calls
 
     def frame(self) -> str:
         longest = Line(max(self.found.hits, key=len, default=""), sys.maxsize, sys.maxsize, "", is_hit=True)
         return self._heading([longest]) + self._parts([longest]) + self._footer([longest])
 
     def row(self, line: Line) -> str:
-        is_first = self.firsts[line.path] is line
-        return (_path_row(line) if is_first else "--\n" if self.has_context else "") + self._row(line)
+        return self._gap(self.befores.get((line.path, line.number, line.column)), line) + self._row(line)
 
     def text(self, lines: Sequence[Line]) -> str:
         rows = (
@@ -287,8 +288,12 @@ class _Page:
         return f"{place}{mark} {line.text}\n"
 
     def _gap(self, before: Line | None, line: Line) -> str:
+        owner = self.calls.owner(line.path, line.number)
         if before is None or before.path != line.path:
-            return _path_row(line)
+            return f"== {shown_path(line.path)}\n" + owner_row(owner)
+        previous = self.calls.owner(before.path, before.number)
+        if previous.is_call != owner.is_call or (owner.is_call and previous.key != owner.key):
+            return owner_row(owner) or f"@ {owner.label or 'unknown'}\n"
         is_next = line.number in {before.number, before.number + 1}
         return "--\n" if self.has_context and not is_next else ""
 
@@ -330,7 +335,3 @@ def _named(counts: Mapping[str, int], max_chars: int) -> dict[str, int]:
     """Return the first of *counts* whose paths have up to *max_chars* characters together."""
     ends = itertools.accumulate(len(path) for path in counts)
     return {path: count for (path, count), end in zip(counts.items(), ends, strict=True) if end <= max_chars}
-
-
-def _path_row(line: Line) -> str:
-    return f"== {shown_path(line.path)}\n"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.calls import Calls, owner_row
 from buoyline.lookups.glob import files_to_search
 from buoyline.lookups.hits import Deadline, LineRanges
 from buoyline.lookups.read import description_of
@@ -337,6 +338,7 @@ class Ranking:
 MAX_QUERY_CHARS = 2_000
 
 _CHUNKS_BETWEEN_LOOKS = 256
+_CALL = "### call "
 _CUT = "[This passage is cut: read shows the rest of its lines.]\n"
 
 
@@ -394,7 +396,7 @@ def search(
     ranges = files_to_search(workspace, path, session, confined=confined)
     stopped_in = _rank(Texts(workspace), ranges, ranking, Deadline(timeout_s))
     ranked = [_Passage(candidate) for candidate in ranking.best()]
-    page = _Page(ranking, len(ranked), len(ranges), start, stopped_in, spelling)
+    page = _Page(ranking, len(ranked), len(ranges), start, stopped_in, spelling, Calls(workspace))
     shown = AnswerBudget(max_tokens, counter).fill(ranked[start - 1 :], page)
     following = page.following(shown)
     repeated = {"query": query, "path": path if path is None or isinstance(path, str) else [*path], "session": session}
@@ -449,11 +451,13 @@ class _Passage:
     def lines(self) -> list[Line]:
         return _lines(self.found.path, self.found.chunk._replace(text=self.content))
 
-    def text(self) -> str:
+    def text(self, calls: Calls) -> str:
+        """Return the passage below its citation and its call, if it begins within one."""
         whole, lines = _lines(self.found.path, self.found.chunk), self.lines()
         rows = "".join(f"{line.label}\t{line.text}\n" for line in lines)
         cut = "" if self.content == self.found.chunk.text else _CUT
-        return f"== {shown_path(self.found.path)}:{whole[0].number}-{whole[-1].number}\n{rows}{cut}"
+        call = "" if whole[0].content.startswith(_CALL) else owner_row(calls.owner(self.found.path, whole[0].number))
+        return f"== {shown_path(self.found.path)}:{whole[0].number}-{whole[-1].number}\n{call}{rows}{cut}"
 
 
 def _lines(path: str, chunk: Chunk) -> list[Line]:
@@ -477,12 +481,13 @@ class _Page:
     start: int
     stopped_in: str
     spelling: Spelling
+    calls: Calls
 
     def frame(self) -> str:
         return self._heading(self.ranked) + self._footer(0)
 
     def row(self, passage: _Passage) -> str:
-        return passage.text()
+        return passage.text(self.calls)
 
     def text(self, passages: Sequence[_Passage]) -> str:
         return self._heading(len(passages)) + "".join(map(self.row, passages)) + self._footer(len(passages))

@@ -15,8 +15,10 @@ A workspace is an `Offloader` with abilities; run `OffloaderConformance` on it, 
 
 from buoyline.errors import ConflictError, MessageError, NotFoundError, SessionExistsError, StaleWindowError
 from buoyline.lookups import grep, read
+from buoyline.lookups.calls import telling_argument
 from buoyline.messages import Json, Media, Text, ToolResult
 from buoyline.messages.model import text_in
+from buoyline.messages.registry import detect
 from buoyline.offloader import Offloader
 from buoyline.previews.source import MAX_LINE_CHARS
 from buoyline.testing.concurrency import SharingConformance
@@ -304,6 +306,17 @@ class WorkspaceConformance(SharingConformance):
         assert shown == [*(f"needle {number}" for number in range(5, -1, -1)), "needle of a result"]
         assert [line.text for line in read(reader, "transcript.md:-2", session="s").lines] == ["needle 5", ""]
         assert [line.text for line in read(reader, "[c:-1]", session="s").lines] == ["its last line"]
+
+    async def test_lookups_name_the_call_of_a_hit(self, workspace: Offloader) -> None:
+        """In the transcript, by what is archived, whatever a tool printed."""
+        reader = readable(workspace)
+        await archive_of(workspace).archive("s", anthropic_messages())
+        found = grep(reader, "^", "transcript.md", session="s").text
+        calls = [call for message in anthropic_messages() for call in detect(message).view(message).calls]
+        assert calls
+        rows = [row for row in found.splitlines() if row.startswith("@ ")]
+        named = [f"@ {call.name} {telling_argument(call.arguments)}".rstrip() for call in calls]
+        assert [row.partition(" \u00b7 ")[0] for row in rows if row.startswith("@ run")] == [*named, *named]
 
     async def test_lookups_read_earlier_summaries(self, workspace: Offloader) -> None:
         """As text, by number and by citation."""

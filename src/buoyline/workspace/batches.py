@@ -15,7 +15,7 @@ from buoyline.messages.payloads import Reference, take_out
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.messages.times import time_from, time_of
 from buoyline.offloader.protocol import ArchivedBatch
-from buoyline.offloader.transcript import is_reference_line, render
+from buoyline.offloader.transcript import is_reference_line, render, render_parts
 from buoyline.workspace import layout
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, JournalState
@@ -65,6 +65,13 @@ def rendered(
 ) -> list[list[str]]:
     """Render a batch for the transcript; *known* tells stubs from results."""
     return render([message.view for message in messages], first, times, lambda text: _notice(known, text))
+
+
+def rendered_parts(
+    messages: Iterable[Message], first: int, times: Sequence[str], known: JournalState
+) -> Iterator[list[list[str]]]:
+    """Yield the lines of `rendered` in groups: for each message its heading, each part, and the empty line."""
+    return render_parts([*messages], first, times, lambda text: _notice(known, text))
 
 
 def transcript_bytes(lines: Sequence[Sequence[str]]) -> bytes:
