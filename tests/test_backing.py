@@ -3,7 +3,8 @@
 import pytest
 
 from buoyline.compression.citations import with_checked_citations
-from buoyline.compression.summary import Draft, Pointer, SourceMessage, SummaryRequest
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.summary import Draft, SourceMessage, SummaryRequest
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from buoyline.compression.extractive.lines import LineFinder
 from buoyline.compression.extractive.snippets import MAX_LEAD_LINES, Sections
 from buoyline.compression.extractive.summarizer import extract
-from buoyline.compression.summary import Pointer, SourceMessage, SummaryRequest
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.summary import SourceMessage, SummaryRequest
 from buoyline.messages.registry import detect
 from buoyline.previews.source import readable_lines
 from buoyline.tokens import default_counter

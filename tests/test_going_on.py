@@ -9,7 +9,8 @@ import pytest
 from buoyline.compression.extractive.fact_text import ANSWERED
 from buoyline.compression.extractive.speech import last_words, split_closing
 from buoyline.compression.extractive.summarizer import extract
-from buoyline.compression.summary import Draft, Pointer, SourceMessage, SummaryRequest
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.summary import Draft, SourceMessage, SummaryRequest
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 
@@ -115,10 +116,11 @@ def test_an_error_is_resolved_by_a_wider_command_that_tries_the_same() -> None:
         "1", "pytest tests/test_store.py", "FAILED tests/test_store.py::test_load - KeyError: 'k'\nexit code 1"
     )
     for command in ("pytest -q", "ruff check . && pytest tests/test_store.py"):
-        fields = _summaries([TASK, *failed, *_run("2", command, "4 passed in 0.10s")]).fields
-        assert "Resolved error: pytest tests/test_store.py" in fields["important_discoveries"]
-        fields = _summaries([TASK, *failed], _run("2", command, "4 passed in 0.10s")).fields
-        assert "Open error: pytest tests/test_store.py" not in fields["important_discoveries"]
+        passed = _run("2", command, "4 passed in 0.10s")
+        for summary in (_summaries([TASK, *failed, *passed]), _summaries([TASK, *failed], passed)):
+            state = summary.fields["current_state"]
+            assert " passes (4 passed in 0.10s); it had failed: FAILED tests/test_store.py::test_load" in state
+            assert "fails" not in state
 
 
 def test_an_error_in_a_file_that_was_changed_since_was_worked_on() -> None:

@@ -19,7 +19,8 @@ from thirds import third_of
 
 from buoyline import Compressor, ContextConfig, ContextWindow, LocalWorkspace, Summary
 from buoyline.compression import ModelSummarizer, Pointer
-from buoyline.compression.summary import FIELDS, POINTER
+from buoyline.compression.pointers import POINTER
+from buoyline.compression.summary import FIELDS
 from buoyline.errors import ConfigError
 from buoyline.tokens import default_counter
 

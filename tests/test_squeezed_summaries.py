@@ -69,7 +69,7 @@ async def test_beside_a_large_message_a_summary_still_says_task_rule_and_change(
     newest = texts(events)[-1]
     assert "8443" in newest
     assert "legacy/" in newest
-    assert f"Changed {CHANGED}" in newest
+    assert f"Changed: {CHANGED}" in newest
     assert window.tokens + max_output_tokens <= SIZE
     assert not [event for event in events if isinstance(event, SummarySqueezed) and share < 0.9]
 
@@ -95,7 +95,7 @@ async def test_what_a_squeezed_summary_cannot_say_is_reported_and_said_by_the_ne
     events: list[Event] = []
     window = opened(tmp_path, events)
     await fed(window, work(80))
-    assert f"Changed {CHANGED}" in texts(events)[-1]
+    assert f"Changed: {CHANGED}" in texts(events)[-1]
     assert not [event for event in events if isinstance(event, SummarySqueezed)]
 
     with caplog.at_level(logging.WARNING, logger="buoyline"):
@@ -112,7 +112,7 @@ async def test_what_a_squeezed_summary_cannot_say_is_reported_and_said_by_the_ne
     await fed(resumed, [message for at in range(100, 140) for message in turn(at)])
     newest = texts(events)[-1]
     assert newest != squeezed
-    assert f"Changed {CHANGED}" in newest
+    assert f"Changed: {CHANGED}" in newest
     assert "8443" in newest
     assert "legacy/" in newest
 
@@ -128,7 +128,7 @@ async def test_a_summary_of_few_messages_has_room_for_what_it_replaces(tmp_path:
     assert summary is not None
     assert summary.source_tokens < 400 < before.tokens
     assert summary.tokens > 0.9 * before.tokens
-    assert f"Changed {CHANGED}" in summary.text
+    assert f"Changed: {CHANGED}" in summary.text
     assert not [event for event in events if isinstance(event, SummarySqueezed)]
 
 

@@ -24,7 +24,7 @@ from strands.types.exceptions import ContextWindowOverflowException, ModelThrott
 from strands_model import ScriptedModel, call
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace, Quotas, SummaryRequest
-from buoyline.compression.summary import pointers_in
+from buoyline.compression.pointers import pointers_in
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands import (
     NullConversationManager,

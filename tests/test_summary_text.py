@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from buoyline.compression import Draft, Fact, Pointer, Summary
 from buoyline.compression.config import SUMMARY_TEMPLATE
-from buoyline.compression.summary import FIELDS, citation_marks, pointers_in, summary_from
+from buoyline.compression.pointers import citation_marks, pointers_in
+from buoyline.compression.summary import FIELDS, summary_from
 from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, header, render, with_resolved_pointers
 from buoyline.messages import spell
 from buoyline.messages.jsonl import parse

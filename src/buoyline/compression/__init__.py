@@ -9,32 +9,31 @@ from buoyline.compression.config import ContextConfig
 from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.compression.plan import Plan
+from buoyline.compression.pointers import Pointer
 from buoyline.compression.summarizers.callables import CallableSummarizer
 from buoyline.compression.summarizers.model import ModelSummarizer
-from buoyline.compression.summary import (
-    Draft,
-    Fact,
-    Pointer,
-    SourceMessage,
-    Summarizer,
-    Summary,
-    SummaryRequest,
-)
+from buoyline.compression.summary import Draft, Fact, SourceMessage, Summarizer, Summary, SummaryRequest
+from buoyline.compression.work_state import CheckState, FileState, PlanItem, RepositoryState, WorkState
 
 __all__ = [
     "CallableSummarizer",
+    "CheckState",
     "CompressionResult",
     "Compressor",
     "ContextConfig",
     "Draft",
     "Extractive",
     "Fact",
+    "FileState",
     "ModelSummarizer",
     "Plan",
+    "PlanItem",
     "Pointer",
+    "RepositoryState",
     "ResultExcerpt",
     "SourceMessage",
     "Summarizer",
     "Summary",
     "SummaryRequest",
+    "WorkState",
 ]

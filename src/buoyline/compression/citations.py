@@ -10,15 +10,8 @@ from typing import Final, NamedTuple
 
 from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.identifiers import WORD, mentions, readable, says_error
-from buoyline.compression.summary import (
-    POINTER,
-    Draft,
-    Pointer,
-    SourceMessage,
-    SummaryRequest,
-    citation_marks,
-    pointers_in,
-)
+from buoyline.compression.pointers import POINTER, Pointer, citation_marks, pointers_in
+from buoyline.compression.summary import Draft, SourceMessage, SummaryRequest
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.messages import ToolResult
 from buoyline.messages.model import Part, Role

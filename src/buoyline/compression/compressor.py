@@ -20,11 +20,11 @@ from buoyline.compression.config import ContextConfig, config_of
 from buoyline.compression.excerpts import counted_file, excerpts_of, lines_of_files
 from buoyline.compression.extractive.summarizer import Extractive, carried, extract
 from buoyline.compression.plan import Plan, plan
+from buoyline.compression.pointers import POINTER
 from buoyline.compression.summarizers.answers import cleaned
 from buoyline.compression.summarizers.attempts import shortened
 from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
 from buoyline.compression.summary import (
-    POINTER,
     BatchReference,
     Draft,
     OnSummaryEvent,
@@ -87,20 +87,19 @@ def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = 
     # Without the prose of the last summary, which the summarizer has updated.
     previous = request.previous
     old = () if previous is None else tuple(fact for fact in previous.items if fact.kind != NOTE)
+    previous = replace(previous, items=old, fields={}) if previous is not None else None
     names = tuple(name for name in FACT_FIELDS if name in request.fields)
     room = limit - _tokens(draft.fields, request) - _JOIN_TOKENS
-    if not names or room < _LEAST_TOKENS:
-        return replace(draft, items=(*notes, *(replace(fact, is_shown=False) for fact in old)))
-    previous = replace(previous, items=old) if previous is not None and old else None
+    room = room if room >= _LEAST_TOKENS else 0  # nothing is said then, and the facts are carried on all the same
     facts = extract(replace(request, fields=names, max_tokens=room, previous=previous))
     prose = "\n".join(draft.fields.values())
     fields = dict(draft.fields)
-    for name, text in facts.fields.items():
+    for name, text in facts.fields.items() if room else ():
         new = [line for line in text.split("\n") if _says_more(line, prose, is_preserved=name == STRINGS_FIELD)]
         fields[name] = "\n".join([fields[name].rstrip(), *new]).strip()
     if _tokens(fields, request) > limit:
         fields = dict(draft.fields)
-    return replace(draft, fields=fields, items=(*notes, *facts.items))
+    return replace(draft, fields=fields, items=(*notes, *facts.items), work=facts.work)
 
 
 def _says_more(line: str, prose: str, *, is_preserved: bool) -> bool:
@@ -461,7 +460,7 @@ class Compressor:
         summary = Summary(
             number=0,
             messages=(span.first, span.end),
-            draft=Draft(draft.summarizer, fields, draft.pointers, draft.items, location.batches),
+            draft=replace(draft, fields=fields, batches=location.batches),
             unverified=(*doubtful, *dropped),
             source_tokens=span.tokens,
             tokens=self._counter.count(text),

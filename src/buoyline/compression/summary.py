@@ -1,75 +1,18 @@
 """What a summary is made of, and what a summarizer takes and returns."""
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from buoyline.compression.excerpts import ResultExcerpt
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.work_state import WorkState, work_state_from
 from buoyline.errors import SummaryError
 from buoyline.messages import Message
 from buoyline.tokens import TextCounter
 
 FIELDS = ("task_overview", "current_state", "important_discoveries", "next_steps", "context_to_preserve")
 """The five fields of a summary, in reading order. Source: AgentScope's `ContextConfig`."""
-
-POINTER: Final = re.compile(r"\[([^\[\]\s:]{1,200}):(\d{1,9})(?:-(\d{1,9}))?((?:,\d{1,9}(?:-\d{1,9})?){0,99})\]")
-"""Pointers to one file in a text: ``[transcript.md:12-15,31]``; give a match to `Pointer.all_of`."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Pointer:
-    """Lines that a sentence cites.
-
-    Attributes:
-        path: File relative to the session's directory: ``transcript.md`` or the file of an offloaded tool result.
-        start: First line, 1-based.
-        end: Last line, inclusive.
-    """
-
-    path: str
-    start: int
-    end: int
-
-    @classmethod
-    def of(cls, match: "re.Match[str]") -> "Pointer":
-        """Return the first pointer of a match of `POINTER`."""
-        return cls(match[1], int(match[2]), int(match[3] or match[2]))
-
-    @classmethod
-    def all_of(cls, match: "re.Match[str]") -> "tuple[Pointer, ...]":
-        """Return all pointers of a match of `POINTER`, in its order."""
-        spans = (span.partition("-") for span in match[4].split(",")[1:])
-        return (cls.of(match), *(cls(match[1], int(start), int(end or start)) for start, _, end in spans))
-
-    def __str__(self) -> str:
-        """Return ``path:start-end``, or ``path:start`` for a single line."""
-        return f"{self.path}:{self.lines}"
-
-    @property
-    def lines(self) -> str:
-        """Its lines without the file: ``start-end``, or ``start`` for a single one."""
-        return f"{self.start}" + ("" if self.start == self.end else f"-{self.end}")
-
-
-def pointers_in(text: str) -> Iterator[Pointer]:
-    """Yield all pointers in *text*, in order."""
-    for match in POINTER.finditer(text):
-        yield from Pointer.all_of(match)
-
-
-def citation_marks(pointers: Iterable[Pointer]) -> list[str]:
-    """Return pointers as they are written in a text; neighbours that name one file share a mark.
-
-    The name of a file takes more tokens than its lines, that of a tool result six times as many.
-
-    >>> citation_marks([Pointer("transcript.md", 12, 15), Pointer("transcript.md", 31, 31), Pointer("a.txt", 1, 2)])
-    ['[transcript.md:12-15,31]', '[a.txt:1-2]']
-    """
-    files = groupby(pointers, key=attrgetter("path"))
-    return [f"[{path}:{','.join(pointer.lines for pointer in group)}]" for path, group in files]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +93,7 @@ class Draft:
         pointers: Pointers in the text, in reading order, each once.
         items: Facts for the next summary, most needed first; empty from most model summarizers.
         batches: Where all summarized messages are; empty if one transcript holds them. The compressor sets it.
+        work: The state of the work behind the messages, which the next summary continues; None from most summarizers.
     """
 
     summarizer: str
@@ -157,6 +101,7 @@ class Draft:
     pointers: tuple[Pointer, ...] = ()
     items: tuple[Fact, ...] = ()
     batches: tuple[BatchReference, ...] = ()
+    work: WorkState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +204,7 @@ class Summary:
             "items": [_item_json(item) for item in self.draft.items],
             **({"fell_back": self.fell_back} if self.fell_back else {}),
             **({"batches": [list(batch) for batch in self.draft.batches]} if self.draft.batches else {}),
+            **({"work": self.draft.work.to_json()} if self.draft.work is not None else {}),
         }
 
 
@@ -271,10 +217,11 @@ def summary_from(line: Mapping[str, Any]) -> Summary:
     pointers = tuple(_pointer(found) for found in line["pointers"])
     items = tuple(_item(found) for found in line.get("items", ()))
     batches = tuple(BatchReference(*batch) for batch in line.get("batches", ()))
+    work = work_state_from(line["work"]) if "work" in line else None
     return Summary(
         number=line["n"],
         messages=(line["messages"][0], line["messages"][1]),
-        draft=Draft(line["summarizer"], dict(line["fields"]), pointers, items, batches),
+        draft=Draft(line["summarizer"], dict(line["fields"]), pointers, items, batches, work),
         unverified=tuple(line["unverified"]),
         source_tokens=line["source_tokens"],
         tokens=line["tokens"],

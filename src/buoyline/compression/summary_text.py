@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from buoyline.compression.summary import POINTER, BatchReference, Draft, Pointer, citation_marks
+from buoyline.compression.pointers import POINTER, Pointer, citation_marks
+from buoyline.compression.summary import BatchReference, Draft
 from buoyline.tokens import TextCounter
 
 _NOTHING = "Nothing noted."
@@ -133,4 +134,4 @@ def with_resolved_pointers(draft: Draft, place: ArchiveLocation) -> Draft:
         return match[0] if len(found) == len(named) else "".join(citation_marks(found))
 
     fields = {name: POINTER.sub(kept, text) for name, text in draft.fields.items()}
-    return Draft(draft.summarizer, fields, tuple(shown), draft.items)
+    return replace(draft, fields=fields, pointers=tuple(shown))

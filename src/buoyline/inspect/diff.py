@@ -9,7 +9,7 @@ from typing import Any
 
 from buoyline.compression import Pointer
 from buoyline.compression.citations import BETWEEN
-from buoyline.compression.summary import POINTER
+from buoyline.compression.pointers import POINTER
 from buoyline.errors import CorruptError, NotFoundError, StorageError
 from buoyline.lookups.lines import fragments, windows
 from buoyline.lookups.sources import ByteSource

@@ -144,7 +144,7 @@ class SharingConformance(WorkspaceSuite):
                 assert (content if forgets else self.peek(workspace, path)) == message["content"]
             else:
                 assert found == message
-        await self._check_pointers(workspace, archive, summaries)
+        await self._check_pointers(workspace, archive, summaries, forgets=forgets)
 
         again = await ContextWindow.resume(workspace, "s", counter=_count)
         assert again.messages == messages
@@ -152,15 +152,17 @@ class SharingConformance(WorkspaceSuite):
         assert await again.prepare() == [*messages, said("One more.")]
 
     async def _check_pointers(
-        self, workspace: Offloader, archive: ContextArchive, summaries: list[dict[str, Any]]
+        self, workspace: Offloader, archive: ContextArchive, summaries: list[dict[str, Any]], *, forgets: bool
     ) -> None:
         place = await archive.locate("s", 0, summaries[-1]["messages"][1])
-        lines = self.peek(workspace, place.transcript).count("\n")
+        directory = place.transcript.removesuffix(place.transcript_name)
         pointers = [pointer for summary in summaries for pointer in summary["pointers"]]
         assert pointers
+        if forgets:  # results that are no longer there
+            pointers = [pointer for pointer in pointers if pointer["path"] == place.transcript_name]
+        lines = {path: self.peek(workspace, directory + path).count("\n") + 1 for path in {p["path"] for p in pointers}}
         for pointer in pointers:
-            assert pointer["path"] == place.transcript_name
-            assert 1 <= pointer["start"] <= pointer["end"] <= lines
+            assert 1 <= pointer["start"] <= pointer["end"] <= lines[pointer["path"]]
 
 
 async def _in_threads(work: Callable[[int], Awaitable[None]]) -> None:

@@ -20,8 +20,12 @@ from buoyline.compression.extractive.speech import (
     split_closing,
 )
 from buoyline.compression.extractive.steps import Step, steps, subjects_of
+from buoyline.compression.extractive.text_protocol import with_calls
+from buoyline.compression.extractive.work import advanced
 from buoyline.compression.identifiers import readable
-from buoyline.compression.summary import Fact, Pointer, SourceMessage
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.summary import Fact, SourceMessage
+from buoyline.compression.work_state import WorkState
 from buoyline.messages.model import Role
 from buoyline.tokens import TextCounter
 
@@ -51,7 +55,7 @@ class QuotationLimits:
             counter=counter,
             max_tokens=max_tokens,
             task=_between(24, max_tokens // 8, 600),
-            request=_between(16, max_tokens // 24, 200),
+            request=_between(24, max_tokens // 12, 200),
             asked=_between(24, max_tokens // 6, 300),
             report=_between(24, max_tokens // 12, 400),
             line=_between(16, max_tokens // 40, 60),
@@ -67,14 +71,30 @@ class Conversation:
         typed: The messages that the user typed, in order; all of the user's if none looks typed.
     """
 
-    def __init__(self, sources: Sequence[SourceMessage], limits: QuotationLimits, *, has_task: bool = False) -> None:
-        """Read *sources*, which are in order and not empty; *has_task*: the last summary says the first request."""
+    def __init__(
+        self,
+        sources: Sequence[SourceMessage],
+        limits: QuotationLimits,
+        *,
+        has_task: bool = False,
+        work: WorkState | None = None,
+    ) -> None:
+        """Read messages.
+
+        Args:
+            sources: In order and not empty.
+            limits: How much is quoted.
+            has_task: The last summary says the first request.
+            work: The state of the work behind the messages before; None if there were none.
+        """
+        sources = with_calls(sources)
         self.sources = sources
         self.has_task = has_task
         self.limits = limits
         self.end = sources[-1].index + 1
         self.citations = LineFinder()
         self.steps = steps(sources, self.citations)
+        self.work = advanced(work or WorkState(), self.steps, self.citations, end=self.end)
         self.open_errors, self.attempted_errors, self.resolved_errors = _errors(self.steps)
         self._index = OccurrenceIndex()
         actions = {

@@ -1,5 +1,6 @@
 """How facts read: a line each, or a share of a line for exact strings, with their pointers behind them."""
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
@@ -10,7 +11,8 @@ from buoyline.compression.citations import BETWEEN, CUT
 from buoyline.compression.extractive.lines import merged_pointers
 from buoyline.compression.extractive.snippets import LABEL_KIND, rows
 from buoyline.compression.identifiers import readable
-from buoyline.compression.summary import Fact, Pointer, citation_marks
+from buoyline.compression.pointers import Pointer, citation_marks
+from buoyline.compression.summary import Fact
 from buoyline.tokens import TextCounter
 
 NOTHING: Final = "None seen."
@@ -18,11 +20,23 @@ NOTHING: Final = "None seen."
 STRING_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash", "version", "number"})
 """Kinds of facts that are bare strings; they share lines."""
 
-JOINED_KINDS: Final = frozenset({"finding", "closing", "note"})
+JOINED_KINDS: Final = frozenset({"finding", "record", "closing", "note"})
 """Kinds whose sentences share a line and its pointer if they come from the same lines."""
 
-COUNTED_KINDS: Final = frozenset({"changed", "read", "error", "untried", "tackled", "resolved"})
+FILE_KINDS: Final[Mapping[str, str]] = {
+    "changed": "Changed",
+    "created": "Created",
+    "deleted": "Deleted",
+    "moved": "Moved",
+    "read": "Read",
+}
+"""Kinds of facts that are paths; those of one kind share a line."""
+
+COUNTED_KINDS: Final = frozenset({"changed", "error", "untried", "tackled", "resolved"})
 """Kinds whose text includes their count."""
+
+MIN_ROOT_CHARS: Final = 8
+"""A shorter directory is not worth a name."""
 
 MAX_TEXT_CHARS: Final = 20_000
 """Of a quoted text; no summary has room for more."""
@@ -38,6 +52,10 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
         "report": "Reported: “{}”",
         "changed": "Changed {}",
         "read": "Read {}",
+        "created": "Created {}",
+        "deleted": "Deleted {}",
+        "moved": "Moved {}",
+        "edit": "{}",
         "error": "Open error: {}",
         "untried": "Open error, not tried again since: {}",
         "tackled": "Error, worked on since: {}",
@@ -111,7 +129,8 @@ def pointers_of(items: Iterable[Fact]) -> Iterator[Pointer]:
 
 def _lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     chosen = list(items)
-    prose = sorted((item for item in chosen if item.kind not in STRING_KINDS), key=_reading_order)
+    yield from _file_lines([item for item in chosen if item.kind in FILE_KINDS])
+    prose = sorted((item for item in chosen if item.kind not in STRING_KINDS | FILE_KINDS.keys()), key=_reading_order)
     for is_shared, group in groupby(prose, _sharing):
         members = list(group)
         lines = [members] if is_shared else [[item] for item in members]
@@ -119,6 +138,41 @@ def _lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
             pointers = merged_pointers(pointer for item in line for pointer in item.pointers)
             yield BETWEEN.join(map(said, line)), line[0].pointers if len(line) == 1 else pointers
     yield from ((row.text, tuple(row.pointers)) for row in rows(item for item in chosen if item.kind in STRING_KINDS))
+
+
+def _file_lines(items: list[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
+    """Yield a line for each kind of change: the files as a tree under their common directory, newest change first."""
+    if not items:
+        return
+    root = root_of(item.text for item in items)
+    is_named = False
+    for kind, word in FILE_KINDS.items():
+        found = sorted((item for item in items if item.kind == kind), key=lambda item: -item.last_seen)
+        if not found:
+            continue
+        directories: dict[str, list[str]] = {}
+        for item in found:
+            directory, _, name = item.text.removeprefix(root).rpartition("/")
+            count = f" \u00d7{item.count}" if item.count > 1 and kind == "changed" else ""
+            directories.setdefault(directory, []).append(f"{name}{count}")
+        trees = [
+            (f"{directory}/" if directory else "") + (names[0] if len(names) == 1 else "{" + ", ".join(names) + "}")
+            for directory, names in directories.items()
+        ]
+        under = f" (in {root})" if root and not is_named else ""
+        is_named = True
+        pointers = merged_pointers(pointer for item in found for pointer in item.pointers)
+        yield f"{word}{under}: {', '.join(trees)}", pointers[:8]
+
+
+def root_of(paths: Iterable[str]) -> str:
+    """Return the directory that all paths share, with its slash; empty if it is not worth a name."""
+    found = {path.rpartition("/")[0] for path in paths}
+    try:
+        common = posixpath.commonpath(found) if len(found) > 1 else ""
+    except ValueError:  # some are absolute, some are not
+        return ""
+    return f"{common}/" if len(common) >= MIN_ROOT_CHARS else ""
 
 
 def _reading_order(item: Fact) -> tuple[int, str, int, str]:

@@ -2,31 +2,32 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import ARROW, CUT
+from buoyline.compression.extractive.commands import checks_in
 from buoyline.compression.extractive.conversation import Conversation
+from buoyline.compression.extractive.edits import edit_in
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
 from buoyline.compression.extractive.lines import Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
+from buoyline.compression.extractive.sentence_rank import MIN_CHARS, ranked_sentences
 from buoyline.compression.extractive.speech import (
     MIN_SENTENCE_CHARS,
-    announces,
-    asks,
     chars_of,
     is_rule,
     last_words,
-    leads_in,
     plain_text,
     split_closing,
-    tasks_of,
     without_blocks,
 )
 from buoyline.compression.extractive.steps import grouped_calls, varying_argument
 from buoyline.compression.identifiers import readable, sentences
-from buoyline.compression.summary import Fact, Pointer, SourceMessage
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.summary import Fact, SourceMessage
 
 if TYPE_CHECKING:
     from buoyline.compression.extractive.steps import Step
@@ -54,6 +55,15 @@ OPEN_ERROR: Final = 3.0
 TACKLED_ERROR: Final = 1.0
 UNTRIED_ERROR: Final = 0.5
 RESOLVED_ERROR: Final = 0.0
+REPOSITORY: Final = 6.0
+CHECK: Final = 4.5
+FAILED_CHECK: Final = 5.5
+STALE_CHECK: Final = 1.0
+"""Subtracted if a file was changed since its last run."""
+NEWEST_EDIT: Final = 2.5
+"""The last edit of a file."""
+EDIT: Final = 1.5
+REFUSAL: Final = 3.0
 RULE: Final = 1.0
 REMARK: Final = 0.0
 
@@ -84,13 +94,21 @@ them.
 _ONLY_COUNTS = re.compile(r"^\W*(?:found )?\d+ (?:failed|errors?|failures?|problems?)\b", re.IGNORECASE)
 """A line of a report that counts errors without naming them."""
 
-POINTER_TOKENS: Final = 12
+_REFUSED = re.compile(
+    r"\b(?:user|human|operator)\b[^.:\n]{0,40}\b(?:said|says|wrote|answered|replied|responded|feedback|comment)\b"
+    r"[^:\n]{0,40}:\s*(\S.{0,2000})",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The result of a call that the user refused with words of their own."""
+
+_COMMITS = re.compile(r"\bgit (?:add|commit|push)\b")
+
+SHOWN_COMMITS: Final = 4
+SHOWN_CHANGES: Final = 3
+"""So many of the newest ones are named."""
 
 REPORT_LINES: Final = 24
 """A report of at most so many lines is cited whole if its quotation was cut."""
-
-CHANGE_LINES: Final = 12
-"""So many lines behind a file's name show the change."""
 
 
 def overview(conversation: Conversation, *, without: SourceMessage | None = None) -> Iterator[Fact]:
@@ -116,55 +134,153 @@ def overview(conversation: Conversation, *, without: SourceMessage | None = None
         weight = TASK if is_task else _request_weight(conversation, source, is_newest=is_newest)
         item = conversation.item("task_overview", kind, passage.text, source, weight=weight)
         yield _citing(item, passage.pointers)
+    yield from _refusals(conversation)
+
+
+def _refusals(conversation: Conversation) -> Iterator[Fact]:
+    """Yield the user's words inside refused calls, with the call that they refuse."""
+    limits = conversation.limits
+    for step in conversation.steps:
+        if not step.has_failed or step.reading is None or (said := _REFUSED.search(step.reading.text)) is None:
+            continue
+        tool = step.action.command or f"{step.action.name} {' '.join(step.action.paths)}".strip()
+        edit = edit_in(step.action.arguments)
+        shown = cut(f"{tool} {edit.clause}" if edit is not None else tool, limits.line, limits.counter)
+        words = cut(said[1], 2 * limits.line, limits.counter)
+        item = Fact("task_overview", "refusal", f"“{words}” (refusing: {shown})", None, step.call.index, weight=REFUSAL)
+        yield _citing(
+            item,
+            step.citations_for(
+                tool, Passage("", conversation.citations.of_result(step.reading, words)), conversation.citations
+            ),
+        )
 
 
 def state(conversation: Conversation) -> Iterator[Fact]:
-    """Yield changed files, calls with their outcomes, and the agent's reports."""
-    for step in conversation.steps:
-        if step.action.operation == "change" and not step.has_failed:
-            for path in step.action.paths:
-                item = conversation.item("current_state", "changed", path, step.call, weight=CHANGED)
-                yield _citing(item, [_with_lines_behind(pointer, step.call) for pointer in item.pointers])
-        if step.action.operation == "look" and not step.has_failed:
-            for path in step.action.paths:
-                yield conversation.item("current_state", "read", path, step.call, weight=READ)
+    """Yield version control, checks, files, other calls with their outcomes, and the agent's reports."""
+    yield from _repository(conversation)
+    yield from _checks(conversation)
+    yield from _files(conversation)
+    yield from _done_items(conversation)
     yield from _operations(conversation)
     yield from _reports(conversation)
+
+
+def _repository(conversation: Conversation) -> Iterator[Fact]:
+    work, seen = conversation.work, conversation.work.repository
+    if not (seen.branch or seen.commits):
+        if work.has_used_git and work.changed_files:
+            text = "Version control: nothing was committed in this session"
+            yield Fact("current_state", "repository", text, None, work.end - 1, weight=CHECK)
+        return
+    said = [f"branch `{seen.branch}`"] if seen.branch else []
+    said += [f"committed `{short}` {subject}" for short, subject in seen.commits[-SHOWN_COMMITS:]]
+    if seen.last_push >= seen.last_commit >= 0:
+        said.append("all pushed")
+    elif seen.last_push >= 0:
+        said.append(f"`{seen.commits[-1][0]}` is not pushed yet")
+    if seen.commits:
+        names = _names(work.uncommitted)
+        said.append(f"not committed yet: {names}" if names else "nothing uncommitted since")
+    last = max(seen.last_commit, seen.last_push, 0)
+    item = Fact("current_state", "repository", f"Version control: {'; '.join(said)}", None, last, weight=REPOSITORY)
+    yield _citing(item, seen.pointers)
+
+
+def _names(paths: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(path.rpartition("/")[2] for path in paths))
+
+
+def _checks(conversation: Conversation) -> Iterator[Fact]:
+    limits, work = conversation.limits, conversation.work
+    for check in work.checks.values():
+        text = f"`{cut(check.command, limits.line, limits.counter)}`"
+        match check.outcome:
+            case "ran":
+                text += " was run"
+            case "fails":
+                text += f" fails: {cut(check.line, 2 * limits.line, limits.counter)}"
+            case "passes":
+                text += f" passes ({cut(check.line, limits.line // 2, limits.counter)})" if check.line else " passes"
+        if check.failed_before and check.outcome == "passes":
+            text += f"; it had failed: {cut(check.failed_before, limits.line, limits.counter)}"
+            names = _names(check.changed_between)
+            text += f"; changed in between: {names}" if names else ""
+        weight = {"fails": FAILED_CHECK, "passes": CHECK, "ran": DONE}[check.outcome]
+        if stale := work.changed_since(check.last):
+            text += f"; not run since {_names(stale[-SHOWN_CHANGES:])} changed"
+            weight -= STALE_CHECK
+        yield _citing(Fact("current_state", "check", text, None, check.last, weight=weight), check.pointers)
+
+
+def _files(conversation: Conversation) -> Iterator[Fact]:
+    """Yield the files, the last edit of each in a clause, and the earlier edits."""
+    limits, files = conversation.limits, conversation.work.files
+    for one in files.values():
+        weight = READ if one.operation == "read" else CHANGED
+        item = Fact("current_state", one.operation, one.path, None, one.last, count=max(one.changes, 1), weight=weight)
+        yield _citing(item, one.pointers)
+        if one.edit:
+            text = f"{_names([one.path])}: {cut(one.edit, 2 * limits.line, limits.counter)}"
+            yield _citing(Fact("current_state", "edit", text, None, one.last, weight=NEWEST_EDIT), one.pointers)
+    for step in conversation.steps:
+        if step.action.operation != "change" or step.has_failed or (edit := edit_in(step.action.arguments)) is None:
+            continue
+        path = step.action.paths[0]
+        if path not in files or files[path].last != step.call.index:
+            text = f"{_names([path])}: {cut(edit.clause, 2 * limits.line, limits.counter)}"
+            places = (conversation.citations.of(step.call, words) for words in (path, *edit.lines))
+            item = Fact("current_state", "edit", text, None, step.call.index, weight=EDIT)
+            yield _citing(item, merged_pointers(chain.from_iterable(places)))
+
+
+def _done_items(conversation: Conversation) -> Iterator[Fact]:
+    limits = conversation.limits
+    for position, item in enumerate(conversation.work.plan):
+        if item.is_done:
+            text = f"({readable(item.status)}) {cut(item.text, limits.line, limits.counter)}"
+            yield _citing(
+                Fact("current_state", "completed", text, None, item.last, weight=DONE, order=position), item.pointers
+            )
 
 
 def discoveries(conversation: Conversation) -> Iterator[Fact]:
     """Yield errors, open and resolved, and the most telling sentences of the agent."""
     for step in conversation.open_errors:
         is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
-        yield _error(conversation, step, *(("untried", UNTRIED_ERROR) if is_old else ("error", OPEN_ERROR)))
+        yield from _error(conversation, step, *(("untried", UNTRIED_ERROR) if is_old else ("error", OPEN_ERROR)))
     for step in conversation.attempted_errors:
-        yield _error(conversation, step, "tackled", TACKLED_ERROR)
+        yield from _error(conversation, step, "tackled", TACKLED_ERROR)
     for step in conversation.resolved_errors:
-        yield _error(conversation, step, "resolved", RESOLVED_ERROR)
+        yield from _error(conversation, step, "resolved", RESOLVED_ERROR)
     yield from _findings(conversation)
 
 
-def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -> Fact:
+def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -> Iterator[Fact]:
+    """Yield the error of a failed call; nothing for a check, whose outcome is state."""
     limits = conversation.limits
+    if checks_in(step.action.command):
+        return
     lines = [line for line in step.errors if not _ONLY_COUNTS.search(line.text)] or step.errors
     said = [cut(line.text, limits.line, limits.counter) for line in lines]
     shown = f" {CUT} ".join(dict.fromkeys(text for text in said if text))
     text = f"{step.subject}{ARROW}{shown}" if shown else step.subject
     item = conversation.item("important_discoveries", kind, text, step.answer or step.call, weight=weight)
     passage = Passage(shown, tuple(pointer for line in lines for pointer in line.pointers))
-    return _citing(item, step.citations_for(step.subject, passage, conversation.citations))
+    yield _citing(item, step.citations_for(step.subject, passage, conversation.citations))
 
 
 def preserved(conversation: Conversation) -> Iterator[Fact]:
     """Yield the user's rules and remarks by sentence, and the exact strings in use, which have no lines yet."""
     limits = conversation.limits
     for source in conversation.typed:
-        if _is_pasted(source):
+        is_task = source is conversation.typed[0] and not conversation.has_task
+        if _is_pasted(source) and not is_task:
             continue
         for position, sentence in enumerate(sentences(source.message.text)):
-            if not conversation.says_something(sentence):
+            if not conversation.says_something(sentence) or (_is_pasted(source) and not is_rule(sentence)):
                 continue
-            weight = RULE if is_rule(sentence) else REMARK
+            weight = (RULE + is_task) if is_rule(sentence) else REMARK
             text = cut(sentence, 2 * limits.line, limits.counter)
             yield conversation.item("context_to_preserve", "constraint", text, source, weight=weight, order=position)
     for occurrence in conversation.occurrences:
@@ -186,11 +302,12 @@ def _operations(conversation: Conversation) -> Iterator[Fact]:
     said = words[0].index if words else -1
     newest: dict[str, Step] = {}
     for step in conversation.steps:
-        # A failure with an error message is an error, which says if it is open.
+        # A failure with an error message is an error, which says if it is open; checks and commits are state.
+        command = step.action.command
         is_operation = step.action.operation in {"run", "act"} or (
             step.action.operation == "look" and not step.action.paths
         )
-        if is_operation and not step.errors:
+        if is_operation and not step.errors and not checks_in(command) and not _COMMITS.search(command):
             spoken = readable(step.action.spoken())
             newest.pop(spoken, None)
             newest[spoken] = step
@@ -239,6 +356,8 @@ def _reports(conversation: Conversation) -> Iterator[Fact]:
                 yield conversation.item("current_state", "intent", text, source, weight=INTENT)
             continue
         is_newest = source is newest
+        if not (is_newest or source is agents[-1] or len(source.message.text) < MIN_CHARS):
+            continue  # its sentences compete as findings
         is_last = source is agents[-1] and source.index > conversation.last_operation
         text = plain_text(source.message.text)
         text = split_closing(text)[0] if is_last else text
@@ -259,23 +378,19 @@ def _with_all_lines(item: Fact, source: SourceMessage) -> Fact:
 
 
 def _findings(conversation: Conversation) -> Iterator[Fact]:
+    """Yield sentences of the agent and of prose that tools returned, the more telling ones with more weight."""
     limits = conversation.limits
-    for source in conversation.spoken("assistant"):
-        base = 0.1 if source.message.calls else 0.4
-        said = list(sentences(plain_text(source.message.text[:MAX_AGENT_CHARS])))
-        for position, sentence in enumerate(said):
-            if len(sentence) >= MIN_SENTENCE_CHARS and not leads_in(sentence):
-                words = 0.0 if sentence.startswith("|") else base * min(1.0, len(sentence) / USUAL_CHARS)
-                value = conversation.value_in(sentence) + words
-                density = (value + 0.01) / (len(sentence) / 4 + POINTER_TOKENS)
-                text = cut(_without_bars(sentence), 2 * limits.line, limits.counter)
-                is_last = position == len(said) - 1
-                is_over = announces(sentence) or asks(sentence) or (is_last and (source.message.calls or position))
-                weight = math.log(20 * density) - (ANNOUNCEMENT if is_over else 0)
-                item = conversation.item(
-                    "important_discoveries", "finding", text, source, weight=weight, order=position
-                )
-                yield _citing(item, conversation.citations.of(source, cut(sentence, 2 * limits.line, limits.counter)))
+    for found in ranked_sentences(conversation):
+        text = cut(_without_bars(found.text), 2 * limits.line, limits.counter)
+        kind = "record" if found.words else "finding"
+        item = conversation.item(
+            "important_discoveries", kind, text, found.source, weight=found.weight, order=found.position
+        )
+        words = found.words or cut(found.text, 2 * limits.line, limits.counter)
+        if found.reading is not None:
+            yield _citing(item, conversation.citations.of_result(found.reading, words))
+        else:
+            yield _citing(item, conversation.citations.of(found.source, words))
 
 
 def _without_bars(sentence: str) -> str:
@@ -303,13 +418,6 @@ def _substance(conversation: Conversation, text: str) -> float:
 
 def _is_pasted(source: SourceMessage) -> bool:
     return len(source.message.text) > MAX_TYPED_CHARS
-
-
-def _with_lines_behind(pointer: Pointer, source: SourceMessage) -> Pointer:
-    """Return *pointer* with some lines behind it in the same message, which show what was written to the file."""
-    if source.pointer is None or pointer == source.pointer:
-        return pointer
-    return replace(pointer, end=min(pointer.start + CHANGE_LINES, source.pointer.end))
 
 
 def _citing(item: Fact, pointers: Sequence[Pointer]) -> Fact:
@@ -358,12 +466,11 @@ def _is_begun(conversation: Conversation, source: SourceMessage) -> bool:
 
 def _plan(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
-    plans = [step for step in conversation.steps if step.action.operation == "plan"]
-    for step in plans[-1:]:
-        tasks = [task for task in tasks_of(step.action.arguments) if not task.is_done]
-        for position, task in enumerate(tasks):
-            text = f"({readable(task.status)}) {cut(task.text, limits.line, limits.counter)}"
-            yield conversation.item(FIELD, "todo", text, step.call, weight=TODO, order=position)
+    for position, item in enumerate(conversation.work.plan):
+        if not item.is_done:
+            text = f"({readable(item.status)}) {cut(item.text, limits.line, limits.counter)}"
+            fact = Fact(FIELD, "todo", text, None, item.last, weight=TODO, order=position)
+            yield _citing(fact, item.pointers)
 
 
 def _waiting(conversation: Conversation) -> Iterator[Fact]:

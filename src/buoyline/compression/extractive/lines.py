@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from buoyline.compression.citations import CUT
 from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.identifiers import readable
-from buoyline.compression.summary import Pointer, SourceMessage
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.summary import SourceMessage
 from buoyline.previews.source import CONTINUED
 
 # Find the lines of a message that hold certain words, to cite these and not the whole message.
@@ -32,7 +33,7 @@ class LineFinder:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._folded: dict[int, _Folded] = {}
+        self._folded: dict[int | str, _Folded] = {}
 
     def of(self, source: SourceMessage, text: str) -> tuple[Pointer, ...]:
         """Return the lines of *source* that hold *text*.
@@ -46,16 +47,29 @@ class LineFinder:
         """
         if source.pointer is None:
             return ()
-        pieces = [piece for part in text.split(CUT) if (piece := _BLANK.sub("", part))]
-        if not source.lines or not pieces:
-            return (source.pointer,)
-        if source.index not in self._folded:
-            self._folded[source.index] = _Folded(source.lines)
-        found = self._folded[source.index].lines_of(pieces)
+        found = self._found(source.index, source.lines, text)
         if found is None:
             return (source.pointer,)
         first, last = (source.pointer.start + position for position in found)
         return (Pointer(source.pointer.path, first, last),)
+
+    def of_result(self, result: "ResultText", text: str) -> tuple[Pointer, ...]:
+        """Return the lines of a tool result that hold *text*, in the result's own file if it has one; see `of`."""
+        excerpt = result.excerpt
+        if excerpt is not None and excerpt.path:
+            lines = excerpt.numbered
+            if (found := self._found(excerpt.path, [line for _, line in lines], text)) is not None:
+                return (Pointer(excerpt.path, lines[found[0]][0], lines[found[1]][0]),)
+        return self.of(result.source, text)
+
+    def _found(self, key: int | str, lines: Sequence[str], text: str) -> tuple[int, int] | None:
+        """Return the positions of the first and the last of *lines* that hold *text*; *key* names the lines."""
+        pieces = [piece for part in text.split(CUT) if (piece := _BLANK.sub("", part))]
+        if not lines or not pieces:
+            return None
+        if key not in self._folded:
+            self._folded[key] = _Folded(lines)
+        return self._folded[key].lines_of(pieces)
 
 
 class _Folded:

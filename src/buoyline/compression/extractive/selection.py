@@ -11,7 +11,15 @@ from typing import Final
 
 from buoyline.compression.citations import BETWEEN, CUT, contains_whole
 from buoyline.compression.extractive.conversation import Conversation
-from buoyline.compression.extractive.fact_text import JOINED_KINDS, STRING_KINDS, cut, field_text, line_of, mark_of
+from buoyline.compression.extractive.fact_text import (
+    FILE_KINDS,
+    JOINED_KINDS,
+    STRING_KINDS,
+    cut,
+    field_text,
+    line_of,
+    mark_of,
+)
 from buoyline.compression.extractive.occurrences import likelihood
 from buoyline.compression.extractive.snippets import (
     LABEL_KIND,
@@ -21,7 +29,8 @@ from buoyline.compression.extractive.snippets import (
     prices,
     selected_spans,
 )
-from buoyline.compression.summary import FIELDS, Fact, Pointer, SummaryRequest
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.summary import FIELDS, Fact, SummaryRequest
 from buoyline.tokens import TextCounter
 
 # Exact strings with their lines: those of this conversation, and those of the last summary.
@@ -166,6 +175,7 @@ OPEN_KINDS: Final = frozenset({"question", "working", "intent", "pending", "erro
 
 TASK_KIND: Final = "task"
 
+FILE_TOKENS: Final = 12
 NEXT_FIELD: Final = "next_steps"
 NEXT_TOKENS: Final = 40
 """Next steps may always take so many tokens, however small the summary is: without them nobody can continue."""
@@ -178,11 +188,11 @@ STRINGS_FIELD: Final = "context_to_preserve"
 
 SHARES: Final[Mapping[str, float]] = MappingProxyType(
     {
-        "task_overview": 0.14,
-        "current_state": 0.16,
-        "next_steps": 0.06,
-        "important_discoveries": 0.12,
-        STRINGS_FIELD: 0.52,
+        "task_overview": 0.22,
+        "current_state": 0.28,
+        "next_steps": 0.08,
+        "important_discoveries": 0.32,
+        STRINGS_FIELD: 0.18,
     }
 )
 """In the order in which the fields choose. Unused tokens go to the next field."""
@@ -196,14 +206,14 @@ CARRIED_SHARE: Final = 0.4
 CARRIED_STRINGS_SHARE: Final = 0.2
 """The same for exact strings."""
 
-MAX_STRINGS_SHARE: Final = 0.46
+MAX_STRINGS_SHARE: Final = 0.14
 """Of the whole, while there are sentences left to say: nobody can continue from a bare list of names."""
 
 LEAST_NEED: Final = 0.045
 """Of a string, while there are sentences left to say: one in 22 is written again."""
 
-MAX_RULES_SHARE: Final = 0.1
-"""Of the field of exact strings, for the user's rules."""
+RULES_SHARE: Final = 0.07
+"""Of the whole, for the user's rules."""
 
 STALE_RANKS: Final = 40
 """A sentence whose exact strings have all been said falls behind by so many places."""
@@ -335,14 +345,14 @@ def _fill_strings(
     rules = [item for item in queue if item.kind not in STRING_KINDS]
     strings = [item for item in queue if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
     share = selection.share_of(STRINGS_FIELD)
-    selection.fill(rules, share=MAX_RULES_SHARE * share)
+    selection.fill(rules, share=RULES_SHARE)
     selection.fill_strings(strings, terms, share=min(share, MAX_STRINGS_SHARE))
     for _ in range(2):
         selection.spread(prose)
         for waiting in (*prose.values(), rules):
             selection.fill(waiting, share=1.0)
         selection.count_again()
-    selection.fill_strings(strings, terms, share=1.0)
+    selection.fill_strings(strings, terms, share=0.05)
 
 
 def _digest(ranked: Iterable[Fact], name: str) -> list[Fact]:
@@ -559,11 +569,14 @@ class Selection:
 
     def _cost(self, item: Fact) -> int:
         """Count the tokens that *item* adds; if facts share a line, only the first pays for the mark."""
+        if item.kind in FILE_KINDS:
+            return self._counter.count(item.text.rpartition("/")[2]) + FILE_TOKENS
         if item.kind not in JOINED_KINDS:
             return self._counter.count(f"{line_of(item)}\n")
         is_first = self._line_of(item) not in self._lines
         mark_tokens = self._counter.count(f"- {mark_of(item.pointers)}\n") if is_first else 0
         return self._counter.count(f"{BETWEEN}{item.text}") + mark_tokens
 
+    # A path after the root and its lines in the mark of the group, measured as 7 to 10.
     def _line_of(self, item: Fact) -> tuple[str, int, tuple[Pointer, ...]]:
         return item.field, item.last_seen, item.pointers if item.kind == "note" else ()

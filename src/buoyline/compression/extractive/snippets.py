@@ -11,7 +11,8 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from buoyline.compression.extractive.lines import result_texts
-from buoyline.compression.summary import Fact, Pointer, SourceMessage, citation_marks
+from buoyline.compression.pointers import Pointer, citation_marks
+from buoyline.compression.summary import Fact, SourceMessage
 from buoyline.tokens import TextCounter
 
 # Select strings to say and lines to cite: strings that are likely needed, at few places.
@@ -20,7 +21,7 @@ from buoyline.tokens import TextCounter
 ROUNDS: Final = 10
 """Of halving the price of a token: 10 find it to a part in a thousand."""
 
-NEARNESS: Final = 0.45
+NEARNESS: Final = 0.92
 """Share of a string's worth if it is in cited lines without being said itself: it is one look away."""
 
 
@@ -112,7 +113,7 @@ def selected_spans(
     >>> here = Snippet(8, lines=1)
     >>> strings = [StringCandidate(0.5, 2, [0, 1]), StringCandidate(0.5, 2, [1]), StringCandidate(0.2, 2, [2])]
     >>> selected_spans(strings, [here] * 3, 13, max_places=1)
-    [CitedSpan(first=1, last=1, said=[0, 1], near=[], mark_tokens=8)]
+    [CitedSpan(first=1, last=1, said=[0], near=[1], mark_tokens=8)]
     """
     low, high = 0.0, max((string.need / string.tokens for string in wanted), default=0.0)
     best: list[CitedSpan] = []

@@ -130,7 +130,7 @@ def json_texts(value: object) -> Iterator[str]:
 
 
 def _operation(arguments: Mapping[str, Any], paths: Sequence[str], command: str, words: set[str]) -> Operation:
-    has_content = any(_key(key) in _CONTENT_KEYS for key in arguments)
+    has_content = any(letters_of(key) in _CONTENT_KEYS for key in arguments)
     if tasks_of(arguments):
         return "plan"
     if paths and (has_content or (words & _CHANGING and not words & _LOOKING)):
@@ -140,13 +140,14 @@ def _operation(arguments: Mapping[str, Any], paths: Sequence[str], command: str,
     return "look" if words & _LOOKING or paths else "act"
 
 
-def _key(key: str) -> str:
+def letters_of(key: str) -> str:
+    """Return the letters of an argument's name in lower case: ``old_string`` and ``oldString`` are one."""
     return re.sub(r"[^a-z]", "", key.lower())
 
 
 def _paths(arguments: Mapping[str, Any]) -> Iterator[str]:
     for key, value in arguments.items():
-        name = _key(key)
+        name = letters_of(key)
         if name in _PATH_KEYS or name.endswith(("path", "filename", "filepath")):
             yield from (path for path in _texts_under(value) if _may_be_path(path))
         elif name in {"patch", "diff", "input"} and isinstance(value, str):
@@ -159,7 +160,7 @@ def _texts_under(value: object) -> Iterator[str]:
         if isinstance(inner, str):
             yield inner
         elif is_object(inner):
-            yield from (text for key, text in inner.items() if _key(key) in _PATH_KEYS and isinstance(text, str))
+            yield from (text for key, text in inner.items() if letters_of(key) in _PATH_KEYS and isinstance(text, str))
 
 
 def _may_be_path(text: str) -> bool:
@@ -168,7 +169,7 @@ def _may_be_path(text: str) -> bool:
 
 def _command(arguments: Mapping[str, Any]) -> str:
     for key, value in arguments.items():
-        if _key(key) in _COMMAND_KEYS:
+        if letters_of(key) in _COMMAND_KEYS:
             return " ".join(part for part in _entries(value) or [value] if isinstance(part, str)).strip()
     return ""
 
@@ -182,7 +183,7 @@ def _tasks(entries: Sequence[object]) -> Iterator[Task]:
     for entry in entries:
         if not is_object(entry):
             return
-        status: object = next((entry[key] for key in entry if _key(key) in _STATUS_KEYS), None)
+        status: object = next((entry[key] for key in entry if letters_of(key) in _STATUS_KEYS), None)
         texts = [text for text in entry.values() if isinstance(text, str) and text is not status]
         if status is None or not texts:
             return

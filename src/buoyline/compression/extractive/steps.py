@@ -19,7 +19,8 @@ from buoyline.compression.extractive.lines import (
 )
 from buoyline.compression.extractive.speech import ParsedCall, action_of
 from buoyline.compression.identifiers import error_lines, exit_status, last_line, readable, says_error
-from buoyline.compression.summary import Pointer, SourceMessage
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.summary import SourceMessage
 
 MAX_ERRORS: Final = 3
 """Of one result, the first ones: they are the cause more often than the last."""
@@ -60,6 +61,7 @@ class Step:
     errors: tuple[Passage, ...] = ()
     has_failed: bool = False
     outcome: Passage = NO_WORDS
+    reading: ResultText | None = None
 
     @property
     def subject(self) -> str:
@@ -73,7 +75,7 @@ class Step:
         """All subjects of the call: every changed file, every program of a command."""
         if self.action.operation == "change":
             return frozenset(self.action.paths)
-        return frozenset({self.subject, *_programs(self.action.command)})
+        return frozenset({self.subject, *programs_in(self.action.command)})
 
     def citations_for(self, said: str, passage: Passage, citations: LineFinder) -> tuple[Pointer, ...]:
         """Return the lines that hold *said* of the call, and those of *passage* of its result."""
@@ -150,6 +152,7 @@ def _answered(step: Step, reading: ResultText, citations: LineFinder, *, is_erro
         errors=errors if has_failed else (),
         has_failed=has_failed,
         outcome=errors[0] if has_failed and errors else reading.passage(_gist(reading), citations),
+        reading=reading,
     )
 
 
@@ -162,6 +165,10 @@ def _errors(action: ParsedCall, reading: ResultText, *, is_error: bool) -> Itera
         yield from (line for line in lines if line not in action.command and not _DATA.match(line))
         if is_error and not any(error_lines(text)):
             yield _first_line(text)
+    elif action.operation == "change" and reading.excerpt is None and says_error(_first_line(text)):
+        yield _first_line(text)
+        lines = dict.fromkeys(error_lines(text[:1_000]))
+        yield from (line for line in lines if line != _first_line(text))
     elif (
         action.operation != "run"
         and reading.excerpt is None
@@ -194,10 +201,10 @@ def _program(command: str) -> str:
 
     The first step that is no ``cd`` counts, since later ones are mostly filters.
     """
-    return next(_programs(command), readable(command[:40]))
+    return next(programs_in(command), readable(command[:40]))
 
 
-def _programs(command: str) -> Iterator[str]:
+def programs_in(command: str) -> Iterator[str]:
     """Yield the programs of a command's steps, and those that their output is piped to."""
     for part in _SEPARATOR.split(command[:MAX_COMMAND_CHARS]):
         words = [word for word in part.split() if not word.startswith("-") and "=" not in word]

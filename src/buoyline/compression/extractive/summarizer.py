@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from buoyline.compression.citations import ARROW
 from buoyline.compression.extractive import facts
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
-from buoyline.compression.extractive.fact_text import NOTHING, field_text, pointers_of
+from buoyline.compression.extractive.fact_text import FILE_KINDS, NOTHING, field_text, pointers_of
 from buoyline.compression.extractive.facts import (
     REPORT,
     REQUEST,
@@ -23,13 +23,17 @@ from buoyline.compression.extractive.facts import (
 from buoyline.compression.extractive.selection import SHARES, SelectedFacts, SnippetIndex, select
 from buoyline.compression.extractive.steps import Step, subjects_of
 from buoyline.compression.identifiers import sentences
-from buoyline.compression.summary import POINTER, Draft, Fact, Pointer, Summarizer, SummaryRequest, pointers_in
+from buoyline.compression.pointers import POINTER, Pointer, pointers_in
+from buoyline.compression.summary import Draft, Fact, Summarizer, SummaryRequest
 
 # Facts of the last summary: merged with new facts, or replaced by them.
 
 
 NOTE_WEIGHT: Final = 2.0
 """Of a sentence that a model or an unknown summarizer wrote."""
+
+WORK_KINDS: Final = frozenset({*FILE_KINDS, "repository", "check", "edit", "completed", "todo"})
+"""Facts that come from the state of the work, which is carried on itself."""
 
 _MARKS = re.compile(rf"{POINTER.pattern}(?:\s{{0,9}}{POINTER.pattern})*")
 _NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
@@ -51,7 +55,7 @@ def carried(previous: Draft | None, first: int) -> list[Fact]:
     if previous is None:
         return []
     if previous.items:
-        return list(previous.items)
+        return [item for item in previous.items if previous.work is None or item.kind not in WORK_KINDS]
     return [
         Fact(
             field=field,
@@ -199,7 +203,8 @@ def extract(request: SummaryRequest) -> Draft:
     limits = QuotationLimits.within(request.max_tokens, request.counter)
     old = carried(request.previous, request.sources[0].index)
     has_task = any(item.field == "task_overview" for item in old)
-    conversation = Conversation(request.sources, limits, has_task=has_task)
+    work = request.previous.work if request.previous is not None else None
+    conversation = Conversation(request.sources, limits, has_task=has_task, work=work)
     newest = facts.newest_request(conversation) if facts.FIELD in request.fields else None
     new = chain(
         facts.overview(conversation, without=newest),
@@ -212,7 +217,7 @@ def extract(request: SummaryRequest) -> Draft:
     choice = select(merged(old, new, conversation.steps, end=conversation.end), request, snippets, end=conversation.end)
     fields = _fitting(choice, request)
     pointers = dict.fromkeys(pointer for items in choice.shown.values() for pointer in pointers_of(items))
-    return Draft(NAME, fields, tuple(pointers), choice.carried(old, snippets.placed))
+    return Draft(NAME, fields, tuple(pointers), choice.carried(old, snippets.placed), work=conversation.work)
 
 
 def _fitting(choice: SelectedFacts, request: SummaryRequest) -> dict[str, str]:
