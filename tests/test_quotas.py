@@ -56,8 +56,22 @@ async def _stub(workspace: LocalWorkspace) -> None:
     await workspace.record_stub("s", LONG, stored)
 
 
+def _with_window(*, replaces: bool) -> Write:
+    async def write(workspace: LocalWorkspace) -> None:
+        stored = await LocalWorkspace(workspace.workdir).store_result("s", result("short", "other"))
+        stubs = [(text, stored) for text in (LONG, f"{LONG}.")]
+        if replaces:
+            await workspace.replace_window("s", [said("x")], [], 0, [0], stubs=stubs)
+        else:
+            await workspace.extend_window("s", [said("x")], [1, 2], stubs=stubs)
+
+    return write
+
+
 WRITES: dict[str, Write] = {
     "stub": _stub,
+    "stubs with a window": _with_window(replaces=False),
+    "stubs with a new window": _with_window(replaces=True),
     "archive": lambda w: w.archive("s", [said(LONG)]),
     "archive with a picture": lambda w: w.archive("s", [said("x"), image(b"p" * 5_000)]),
     "result": lambda w: w.store_result("s", result(LONG)),
@@ -70,6 +84,9 @@ WRITES: dict[str, Write] = {
     "new window": lambda w: w.replace_window("s", [said(LONG)], ["summary"], 1, [0]),
     "picture in a window": lambda w: w.extend_window("s", [image(b"p" * 5_000)], []),
 }
+OF_A_RESULT = {"stub", "stubs with a window", "stubs with a new window"}
+"""Writes to a session that has a result already, which no quota limited."""
+
 each_write = pytest.mark.parametrize("name", WRITES)
 
 
@@ -114,7 +131,7 @@ async def test_a_write_over_a_quota_changes_nothing_and_one_within_it_is_as_with
     assert sum(used_bytes(first / part) for part in parts) == sum(used_bytes(free / part) for part in parts)
 
 
-@pytest.mark.parametrize("name", sorted(set(WRITES) - {"stub"}))
+@pytest.mark.parametrize("name", sorted(set(WRITES) - OF_A_RESULT))
 async def test_a_session_that_not_even_its_first_write_fits_into_is_not_created(tmp_path: Path, name: str) -> None:
     workspace = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=100))
     with pytest.raises(QuotaExceededError):
@@ -222,7 +239,7 @@ def test_sizes_in_a_value_that_contains_itself_are_told_all_the_same() -> None:
     assert list(payload_sizes(value)) == [3]
 
 
-@given(st.lists(st.sampled_from(sorted(set(WRITES) - {"stub"})), max_size=6), st.integers(200, 20_000))
+@given(st.lists(st.sampled_from(sorted(set(WRITES) - OF_A_RESULT)), max_size=6), st.integers(200, 20_000))
 def test_a_session_never_takes_more_than_its_quota_whatever_is_written(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], limit: int
 ) -> None:

@@ -1,14 +1,16 @@
 """The context of a window as a value, and the one way to change it."""
 
 import asyncio
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline import ContextWindow, MemoryWorkspace
+from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import StorageError
 from buoyline.tokens import HeuristicCounter
 from buoyline.window.log import Change, Extend
@@ -105,6 +107,57 @@ async def test_a_change_that_cannot_be_written_leaves_the_very_same_state() -> N
     assert context.outbox == []
     workspace.refuses = False
     assert "[Tool result offloaded: " in str((await window.prepare())[-1])
+
+
+def large_results(count: int) -> list[dict[str, Any]]:
+    ids = [f"c{number}" for number in range(count)]
+    calls = [{"id": name, "type": "function", "function": {"name": "list", "arguments": "{}"}} for name in ids]
+    results = [{"role": "tool", "tool_call_id": name, "content": f"{name}\n" * 20_000} for name in ids]
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+
+
+def journal_of(workspace: LocalWorkspace) -> list[str]:
+    lines = (workspace.workdir / "sessions" / "s1" / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["op"] for line in lines]
+
+
+async def test_the_journal_has_each_stub_behind_its_result(tmp_path: Path) -> None:
+    async with LocalWorkspace(tmp_path) as workspace:
+        window = ContextWindow(session_id="s1", offloader=workspace)
+        await window.prepare()
+        known = len(journal_of(workspace))
+        for message in large_results(3):
+            await window.add(message)
+        await window.prepare()
+
+        assert journal_of(workspace)[known:] == ["result", "stub"] * 3 + ["lines"]
+
+
+async def test_a_stub_is_recorded_with_its_message_or_not_at_all(tmp_path: Path) -> None:
+    class Refuses(LocalWorkspace):
+        refuses = True
+
+        async def extend_window(self, *args: Any, **options: Any) -> None:
+            if self.refuses and args[1]:
+                raise StorageError("window.jsonl", "no space left on device")
+            await super().extend_window(*args, **options)
+
+    async with Refuses(tmp_path) as workspace:
+        window = ContextWindow(session_id="s1", offloader=workspace)
+        for message in large_results(1):
+            await window.add(message)
+        with pytest.raises(StorageError):
+            await window.prepare()
+        assert journal_of(workspace)[-1] == "result"
+
+        workspace.refuses = False
+        (_, shown) = await window.prepare()
+        assert journal_of(workspace)[-3:] == ["result", "stub", "lines"]
+        assert await workspace.load_stubs("s1", [shown["content"]])
+
+        resumed = await ContextWindow.resume(workspace, "s1")
+        assert await resumed.prepare() == window.messages
+        assert resumed._engine.results.stubs.keys() == {shown["content"]}
 
 
 class Slow(MemoryWorkspace):

@@ -292,13 +292,15 @@ class WindowLog(Protocol):
         *,
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
+        stubs: Sequence[tuple[str, StoredResult]] = (),
         writer: str = "",
     ) -> None:
         """Store messages that were added to the context, and the session indexes of all pins.
 
         *times* says when each message was added, in ISO 8601, and *dialects* names its dialect. Each may be empty;
-        any other number raises `ValueError`. Without *dialects*, these are detected. A *writer* that neither began nor
-        claimed the window gets `StaleWindowError`; without a writer nothing is checked.
+        any other number raises `ValueError`. Without *dialects*, these are detected. The *stubs*, texts with their
+        results, are recorded first, as `ResultStore.record_stub` does. A *writer* that neither began nor claimed the
+        window gets `StaleWindowError`; without a writer nothing is checked.
         """
         ...
 
@@ -312,6 +314,7 @@ class WindowLog(Protocol):
         *,
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
+        stubs: Sequence[tuple[str, StoredResult]] = (),
         writer: str = "",
     ) -> None:
         """Store the context after a compaction; see `WindowState`, and `extend_window` for *writer*."""

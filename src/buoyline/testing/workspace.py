@@ -277,6 +277,16 @@ class WorkspaceConformance(SharingConformance):
         found = await results.load_stubs("s", ["stub 2", "stub 3", "one", "", "stub 1"])
         assert found == {"stub 1": stored[0], "stub 2": stored[1]}
 
+    async def test_a_window_records_the_stubs_that_come_with_its_messages(self, workspace: Offloader) -> None:
+        """A window passes the stub of its last result with the messages; one that is known already is no error."""
+        results, windows = results_of(workspace), windows_of(workspace)
+        await windows.start_window("s", {}, writer="w")
+        stored = [await results.store_result("s", result("same", text)) for text in ("one", "two")]
+        late = list(zip(("stub 1", "stub 2"), stored, strict=True))
+        await windows.extend_window("s", [said("a")], [], stubs=late[:1], writer="w")
+        await windows.replace_window("s", [said("b")], [], 0, [], stubs=late, writer="w")
+        assert await results.load_stubs("s", ["stub 2", "stub 3", "stub 1"]) == dict(late)
+
     async def test_what_is_missing_is_what_neither_archive_nor_results_hold(self, workspace: Offloader) -> None:
         """In the order of the question."""
         archive = archive_of(workspace)

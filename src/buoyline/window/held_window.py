@@ -58,6 +58,8 @@ class HeldContext:
 class HeldWindow(ContextWindow):
     """A `ContextWindow` that begins with the context of a framework, and returns what that becomes."""
 
+    _records_stubs_late = False  # the framework's own list holds them, even if no window is written
+
     @property
     def held(self) -> HeldContext:
         """The context, with the messages that were added since the last `prepare`."""

@@ -68,6 +68,7 @@ class ContextLog:
         log: The log.
         session_id: The session.
         writer: Identifies this window: the log refuses others once one has taken over.
+        stubs: Stubs with their results that the next change records.
     """
 
     def __init__(self, log: WindowLog | None, session_id: str) -> None:
@@ -75,6 +76,7 @@ class ContextLog:
         self.log = log
         self.session_id = session_id
         self.writer = uuid.uuid4().hex
+        self.stubs: dict[str, StoredResult] = {}
 
     async def start(self, settings: Mapping[str, Any]) -> None:
         """Begin a window without messages; may be repeated.
@@ -107,22 +109,31 @@ class ContextLog:
             natives.append(entry.native)
             times.append(entry.added)
             dialects.append(entry.dialect)
+        stubs = list(self.stubs.items())
         if isinstance(write, Extend):
             await self.log.extend_window(
-                self.session_id, natives, sorted(write.pins), times=times, dialects=dialects, writer=self.writer
+                self.session_id,
+                natives,
+                sorted(write.pins),
+                times=times,
+                dialects=dialects,
+                stubs=stubs,
+                writer=self.writer,
             )
-            return
-        kinds, first = [kind_of(entry) for entry in write.state.leading], write.state.messages.first
-        await self.log.replace_window(
-            self.session_id,
-            natives,
-            kinds,
-            first,
-            sorted(write.state.pins),
-            times=times,
-            dialects=dialects,
-            writer=self.writer,
-        )
+        else:
+            await self.log.replace_window(
+                self.session_id,
+                natives,
+                [kind_of(entry) for entry in write.state.leading],
+                write.state.messages.first,
+                sorted(write.state.pins),
+                times=times,
+                dialects=dialects,
+                stubs=stubs,
+                writer=self.writer,
+            )
+        for stub, _ in stubs:
+            self.stubs.pop(stub, None)
 
 
 def kind_of(entry: Entry) -> str:

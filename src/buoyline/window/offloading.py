@@ -68,6 +68,7 @@ class ResultOffloader:
         stubs: Stored results by their stubs and reference lines.
         has_warned: The warning of a loss was given.
         retrieval_tool: Name of the tool that stubs recommend besides the agent's own; empty if there is none.
+        waiting: The stub that the next change of the window records; None if each is recorded at once.
     """
 
     offloader: Offloader | None
@@ -79,6 +80,7 @@ class ResultOffloader:
     stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
     has_warned: bool = False
     retrieval_tool: str = ""
+    waiting: dict[str, StoredResult] | None = None
 
     async def replace(self, entry: Entry, choices: Choices, events: list[ResultOffloaded]) -> Entry:
         """Return *entry* with the chosen results offloaded, the largest blocks of each first.
@@ -312,6 +314,8 @@ class ResultOffloader:
             self.warn_of_loss()
             return None
         if self.abilities.results is not None:
+            if self.waiting:
+                await self._record_waiting()
             return await self.abilities.results.store_result(self.session_id, whole)
         given = whole if whole.native is None else whole.native
         reference = await self.offloader.offload_tool_result(self.session_id, given)
@@ -325,9 +329,20 @@ class ResultOffloader:
         return view.results[0]
 
     async def _record(self, replacement: str, stored: StoredResult) -> None:
-        if self.abilities.results is not None:
+        if self.waiting:
+            await self._record_waiting()
+        if self.waiting is not None:
+            self.waiting[replacement] = stored
+        elif self.abilities.results is not None:
             await self.abilities.results.record_stub(self.session_id, replacement, stored)
         self.stubs[replacement] = stored
+
+    async def _record_waiting(self) -> None:
+        """Record the stub that waits, before anything else of the session is stored: the journal has this order."""
+        if self.waiting is not None and self.abilities.results is not None:
+            for replacement, stored in list(self.waiting.items()):
+                await self.abilities.results.record_stub(self.session_id, replacement, stored)
+                self.waiting.pop(replacement, None)
 
     async def stub_of(
         self, entry_index: int, call: ToolCall, stored: StoredResult, max_tokens: int, events: list[ResultOffloaded]

@@ -91,6 +91,9 @@ class ContextWindow:
     See docs/window.md for each method, docs/settings.md for each argument.
     """
 
+    _records_stubs_late = True
+    """The stub of the last result is recorded with the messages, not before."""
+
     def __init__(
         self,
         *,
@@ -134,6 +137,8 @@ class ContextWindow:
         )
         budget = TokenBudget(self.size, self.max_output_tokens, counter_, system, list(tools))
         log = ContextLog(abilities.windows, session_id)
+        if self._records_stubs_late and abilities.windows is not None and abilities.results is not None:
+            results.waiting = log.stubs
         self._context = Context(log, budget, planner, reporting(session_id, on_event))
         self._engine = Engine(
             self._context,

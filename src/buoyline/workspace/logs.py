@@ -18,6 +18,7 @@ from buoyline.workspace.records import (
     check_writer,
     checked_times,
     lines_record,
+    stub_record,
     window_lines,
     window_note,
     window_record,
@@ -114,9 +115,12 @@ class Window:
         *,
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
+        stubs: Sequence[tuple[str, str]] = (),
         writer: str = "",
     ) -> None:
         """Append messages that were added to the context, and record the pins if they changed; durable on return.
+
+        The *stubs*, texts with the file of their result, are recorded first.
 
         Raises:
             StaleWindowError: Another writer has taken the window over; nothing was changed.
@@ -125,9 +129,10 @@ class Window:
         """
         content = window_lines(messages, dialects)
         size_bytes, times = len(content), checked_times(times, messages)
+        waiting = [stub_record(*stub) for stub in stubs]
         if self._quota.is_limited_for_new(self._session):
             growth = lines_record(size_bytes, 0, times=times, is_durable=False)
-            self._quota.check_new(self._session, size_bytes, [growth])
+            self._quota.check_new(self._session, size_bytes, [*waiting, growth])
         with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
             records: list[Record] = []
@@ -135,9 +140,13 @@ class Window:
                 records.append({"op": "pins", "pins": list(pins), "time": now()})
             held_bytes = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             self._check_length(tail, held_bytes)
+            unknown = [record for record in waiting if tail.find_stub(record["sha256"]) is None]
             if self._quota.is_limited:
                 growth = lines_record(held_bytes + size_bytes, 0, times=times, is_durable=appender.syncs_at_once)
-                self._quota.admit(self._session, tail, size_bytes, [*([growth] if content else ()), *records])
+                grown = [growth] if content else []
+                self._quota.admit(self._session, tail, size_bytes, [*unknown, *grown, *records])
+            for record in unknown:
+                appender.note(record, durable=False)
             before, end = appender.append_lines(layout.WINDOW_FILE, content), tail.end
             try:
                 if content:
@@ -159,9 +168,10 @@ class Window:
         *,
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
+        stubs: Sequence[tuple[str, str]] = (),
         writer: str = "",
     ) -> None:
-        """Write the context after a compaction; durable on return.
+        """Write the context after a compaction; durable on return. See `extend` for *stubs*.
 
         Raises:
             StaleWindowError: Another writer has taken the window over; nothing was changed.
@@ -170,12 +180,16 @@ class Window:
         """
         content = window_lines(messages, dialects)
         record = window_record(content, head, first, pins, now(), times=checked_times(times, messages))
+        waiting = [stub_record(*stub) for stub in stubs]
         if self._quota.is_limited_for_new(self._session):
-            self._quota.check_new(self._session, len(content), [record])
+            self._quota.check_new(self._session, len(content), [*waiting, record])
         with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
             replaced = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
-            self._quota.admit(self._session, tail, len(content) - replaced, [record])
+            unknown = [stub for stub in waiting if tail.find_stub(stub["sha256"]) is None]
+            self._quota.admit(self._session, tail, len(content) - replaced, [*unknown, record])
+            for stub in unknown:
+                appender.note(stub, durable=False)
             before = tail.end
             self._reaffirm(tail, appender)
             appender.note(record)

@@ -12,8 +12,9 @@ from buoyline.errors import StaleWindowError
 from buoyline.messages import spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import detect, dialect_named
-from buoyline.messages.times import time_from
+from buoyline.messages.times import now, time_from
 from buoyline.offloader.protocol import WindowState
+from buoyline.workspace.batches import text_digest
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import JournalState, Record
 
@@ -44,6 +45,11 @@ def window_record(
         "time": time,
         **_known_times(times),
     }
+
+
+def stub_record(stub: str, name: str) -> Record:
+    """Return the record that the text *stub* replaces the result in file *name*."""
+    return {"op": "stub", "sha256": text_digest(stub), "path": name, "time": now()}
 
 
 def lines_record(size_bytes: int, checksum: int, *, times: Sequence[str] = (), is_durable: bool) -> Record:

@@ -19,6 +19,7 @@ from buoyline.workspace.index import Index
 from buoyline.workspace.journal import JournalState, Record
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
+from buoyline.workspace.records import stub_record
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.result_names import ResultNames, names_for
 from buoyline.workspace.session import Session
@@ -281,12 +282,11 @@ class Results:
         Raises:
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
         """
-        digest = text_digest(stub)
-        record: Record = {"op": "stub", "sha256": digest, "path": name, "time": now()}
+        record = stub_record(stub, name)
         if self._quota.is_limited_for_new(self._session):
             self._quota.check_new(self._session, 0, [record])
         with self._session.writing() as (tail, appender):
-            if tail.find_stub(digest) is None:
+            if tail.find_stub(record["sha256"]) is None:
                 self._quota.admit(self._session, tail, 0, [record])
                 appender.note(record, durable=False)
 

@@ -338,14 +338,15 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         *,
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
+        stubs: Sequence[tuple[str, StoredResult]] = (),
         writer: str = "",
     ) -> None:
         """Append to the session's window; see `Window.extend`."""
         await self._write(
             session_id,
-            lambda: (self._checked(messages), self._redaction.identifier(writer)),
+            lambda: (self._named(stubs), self._checked(messages), self._redaction.identifier(writer)),
             lambda s, given: Window(s, self._quota, self._blobs).extend(
-                given[0], pins, times=times, dialects=dialects, writer=given[1]
+                given[1], pins, times=times, dialects=dialects, stubs=given[0], writer=given[2]
             ),
         )
 
@@ -359,14 +360,20 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         *,
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
+        stubs: Sequence[tuple[str, StoredResult]] = (),
         writer: str = "",
     ) -> None:
         """Replace the session's window; see `Window.replace`."""
         await self._write(
             session_id,
-            lambda: (self._checked(messages), self._redaction.texts(head), self._redaction.identifier(writer)),
+            lambda: (
+                self._named(stubs),
+                self._checked(messages),
+                self._redaction.texts(head),
+                self._redaction.identifier(writer),
+            ),
             lambda s, given: Window(s, self._quota, self._blobs).replace(
-                *given[:2], first, pins, times=times, dialects=dialects, writer=given[2]
+                *given[1:3], first, pins, times=times, dialects=dialects, stubs=given[0], writer=given[3]
             ),
         )
 
@@ -497,6 +504,10 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """Return *messages* redacted; payloads that are too large are refused before any is decoded."""
         self._quota.check_payloads(messages)
         return self._redaction.messages(messages, dialect)
+
+    def _named(self, stubs: Sequence[tuple[str, StoredResult]]) -> list[tuple[str, str]]:
+        """Return *stubs* redacted, with the names of their files."""
+        return [(self._redaction.text(stub), stored.name) for stub, stored in stubs]
 
     def _open(self) -> None:
         if self._is_open:
